@@ -1,0 +1,63 @@
+# Everything a developer does; `make help` lists it. Needs Python 3.11 or newer and make, nothing else.
+PYTHON ?= python3
+PORT ?= 3000
+VENV := .venv
+BIN := $(VENV)/bin
+PACKAGES := libs/sdk libs/common services/token-service services/management-service services/template-service services/all-in-one
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help run demo test test-slow test-containers check lint types imports bench openapi lock clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
+
+$(INSTALLED): requirements.lock pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES))
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; this is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12")'
+	@echo "installing into $(VENV) (the first time takes about a minute)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps $(addprefix -e ,$(PACKAGES))
+	@touch $@
+
+run: $(INSTALLED) ## start the whole system on http://127.0.0.1:3000 (PORT= changes it)
+	@STOP_WITH_PARENT=$$PPID exec $(BIN)/python -m all_in_one --port $(PORT)
+
+demo: $(INSTALLED) ## impersonation through the SDK, against a running `make run`
+	@$(BIN)/python -m all_in_one.demo
+
+test: $(INSTALLED) ## the tests that are quick
+	@$(BIN)/python -m pytest -m 'not slow'
+
+test-slow: $(INSTALLED) ## the races, the faults and the long runs
+	@$(BIN)/python -m pytest -m slow
+
+test-containers: $(INSTALLED) ## the quick tests against PostgreSQL, Redis and NATS in containers
+	@TESTCONTAINERS_RYUK_DISABLED=true $(BIN)/python -m pytest -m 'not slow' --containers
+
+check: lint types imports test ## lint, types, import contracts, tests
+
+lint: $(INSTALLED) ## ruff: rules and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(INSTALLED) ## mypy --strict
+	@$(BIN)/mypy
+
+imports: $(INSTALLED) ## who may import whom
+	@$(BIN)/lint-imports
+
+bench: $(INSTALLED) ## throughput and latency beside a floor, in one run
+	@$(BIN)/python -m benchmarks
+
+openapi: $(INSTALLED) ## write the OpenAPI document of the three services together
+	@$(BIN)/python -m all_in_one.openapi
+
+lock: ## pin the newest releases that fit (needs uv)
+	@uv lock --quiet --upgrade
+	@uv export --quiet --all-packages --no-emit-workspace --no-emit-project --no-header --no-annotate \
+		--format requirements.txt --output-file requirements.lock
+	@rm uv.lock
+
+clean: ## remove the virtual environment and caches, but not .local
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis
