@@ -1,0 +1,117 @@
+"""The streams: what each holds and for how long. Every service makes sure that they exist.
+
+Three are the services' own; ``IDENTITY_STATE`` sources the other two and keeps one message per subject, so that a new
+replica starts from a snapshot. The fourth is what other teams read: a copy of ``IDENTITY_EVENTS`` under the same name
+in an account of NATS of their own, where nothing they have the server do can reach a service (docs/decisions/0009). At
+run time nobody may purge or delete.
+"""
+
+from typing import Final
+
+from msgspec import json
+from nats.errors import Error as NatsError
+from nats.js import JetStreamContext
+from nats.js.api import DiscardPolicy, ExternalStream, RetentionPolicy, StorageType, StreamConfig, StreamSource
+from nats.js.errors import NotFoundError
+
+from identity_common.bus.connection import Bus
+from identity_common.revisions import Source
+from identity_common.wire.events import (
+    STREAM_EVENTS,
+    STREAM_INTERNAL,
+    STREAM_STATE,
+    Watermark,
+    subject_prefix,
+    watermark_subject,
+)
+from identity_sdk.event_types import CloudEvent
+
+SUBSCRIBERS_API: Final = "subscribers.$JS.API"
+"""Where the services reach JetStream in the subscribers' account."""
+SERVICES_API: Final = "services.$JS.API"
+"""Where JetStream in the subscribers' account reaches that of the services."""
+MIRROR_DELIVERY: Final = "identity-mirror"
+"""Below it the copy gets its messages."""
+
+_DAY_S: Final = 86_400.0
+_KEPT_S: Final = 30 * _DAY_S
+_DUPLICATE_WINDOW_S: Final = 120.0
+
+
+def _stream(name: str, **what: object) -> StreamConfig:
+    return StreamConfig(
+        name=name,
+        retention=RetentionPolicy.LIMITS,
+        storage=StorageType.FILE,
+        discard=DiscardPolicy.OLD,
+        allow_direct=True,
+        deny_delete=True,
+        deny_purge=True,
+        **what,  # type: ignore[arg-type]
+    )
+
+
+STREAMS: Final = (
+    _stream(
+        STREAM_INTERNAL,
+        subjects=[f"{subject_prefix('management')}.>"],
+        max_msgs_per_subject=1,
+        duplicate_window=_DUPLICATE_WINDOW_S,
+    ),
+    _stream(
+        STREAM_EVENTS,
+        subjects=[f"{subject_prefix('template')}.>"],
+        max_age=_KEPT_S,
+        duplicate_window=_DUPLICATE_WINDOW_S,
+    ),
+    _stream(
+        STREAM_STATE,
+        sources=[StreamSource(name=STREAM_INTERNAL), StreamSource(name=STREAM_EVENTS)],
+        max_msgs_per_subject=1,
+        duplicate_window=_DUPLICATE_WINDOW_S,
+    ),
+)
+SUBSCRIBERS_COPY: Final = _stream(
+    STREAM_EVENTS,
+    mirror=StreamSource(name=STREAM_EVENTS, external=ExternalStream(api=SERVICES_API, deliver=MIRROR_DELIVERY)),
+    max_age=_KEPT_S,
+)
+STREAM_OF: Final[dict[Source, str]] = {"management": STREAM_INTERNAL, "template": STREAM_EVENTS}
+
+
+async def ensure_streams(bus: Bus) -> None:
+    """Create the streams that are missing; those that exist alike stay as they are.
+
+    Raises:
+        nats.errors.Error: When the server does not answer, or a stream exists with another configuration.
+    """
+    for config in STREAMS:
+        await bus.jetstream().add_stream(config)
+    await bus.jetstream(api=SUBSCRIBERS_API).add_stream(SUBSCRIBERS_COPY)
+
+
+async def published_revision(jetstream: JetStreamContext, source: Source, tenant_id: str) -> int:
+    """Return the highest revision of a source that is in its stream, read from the stream itself; 0 when none is.
+
+    Raises:
+        nats.errors.Error: When the server does not answer.
+    """
+    try:
+        message = await jetstream.get_last_msg(STREAM_OF[source], watermark_subject(source, tenant_id), direct=True)
+    except NotFoundError:
+        return 0
+    event = json.decode(message.data or b"", type=CloudEvent)
+    return json.decode(event.data, type=Watermark).revision
+
+
+__all__ = [
+    "MIRROR_DELIVERY",
+    "SERVICES_API",
+    "STREAMS",
+    "STREAM_OF",
+    "SUBSCRIBERS_API",
+    "SUBSCRIBERS_COPY",
+    "NatsError",
+    "ensure_streams",
+    "published_revision",
+]

@@ -1,0 +1,103 @@
+"""Conditional GETs: ``ETag`` on every JSON answer of every service, and 304 to a caller that has it already (RFC 9110).
+
+Owns the entity tags that are made of an answer itself. A handler that knows a cheaper one sets ``ETag`` by itself; what
+the caller sent is compared here all the same.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from litestar.types import ASGIApp, HTTPResponseStartEvent, Message, Receive, Scope, Send
+
+_IF_NONE_MATCH: Final = b"if-none-match"
+_ENTITY_TAG: Final = re.compile(rb'(?:W/)?("[\x21\x23-\x7E\x80-\xFF]*")')
+_LIST_SYNTAX: Final = re.compile(
+    rb'[ \t,]*(?:W/)?"[\x21\x23-\x7E\x80-\xFF]*"(?:[ \t]*,(?:[ \t]*(?:W/)?"[\x21\x23-\x7E\x80-\xFF]*")?)*[ \t]*'
+)
+_OF_THE_BODY: Final = frozenset({b"content-type", b"content-length"})
+_SAYS_MORE: Final = frozenset({b"total-number", b"link"})
+"""Headers that are part of what a list answers: a page that is as it was may have got a successor."""
+
+Headers = list[tuple[bytes, bytes]]
+
+
+def entity_tag(body: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return the strong entity tag of an answer."""
+    digest = hashlib.sha256(body)
+    for name, value in headers:
+        if name.lower() in _SAYS_MORE:
+            digest.update(b"\0" + name.lower() + b"\0" + value)
+    return b'"' + digest.hexdigest()[:32].encode() + b'"'
+
+
+def is_known(etag: bytes, condition: bytes) -> bool:
+    """Whether ``If-None-Match`` names this entity tag, or everything.
+
+    A condition that is not well formed names nothing: the caller gets the answer.
+
+    Source:
+        RFC 9110 sections 13.1.2 and 8.8.3.2 (weak comparison: ``W/`` makes no difference).
+    """
+    if condition.strip(b" \t") == b"*":
+        return True
+    if not _LIST_SYNTAX.fullmatch(condition):
+        return False
+    return etag.removeprefix(b"W/") in _ENTITY_TAG.findall(condition)
+
+
+class ConditionalGet:
+    """ASGI layer around an app; it holds a JSON answer to a GET back until the whole of it is there."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection."""
+        if scope["type"] != "http" or scope["method"] != "GET":  # type: ignore[comparison-overlap,typeddict-item]
+            await self._app(scope, receive, send)
+            return
+        condition = b", ".join(value for name, value in scope["headers"] if name == _IF_NONE_MATCH)
+        await self._app(scope, receive, _Answer(condition, send))
+
+
+class _Answer:
+    """One answer on its way out."""
+
+    def __init__(self, condition: bytes, send: Send) -> None:
+        self._condition = condition
+        self._send = send
+        self._start: HTTPResponseStartEvent | None = None
+        self._body = b""
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start" and _is_json(message):
+            self._start = message
+        elif message["type"] == "http.response.body" and self._start is not None:
+            self._body += message["body"]
+            if not message["more_body"]:
+                await self._answer(self._start)
+        else:
+            await self._send(message)
+
+    async def _answer(self, start: HTTPResponseStartEvent) -> None:
+        headers = list(start["headers"])
+        etag = next((value for name, value in headers if name.lower() == b"etag"), None)
+        if etag is None:
+            etag = entity_tag(self._body, headers)
+            headers.append((b"etag", etag))
+        if self._condition and is_known(etag, self._condition):
+            headers = [(name, value) for name, value in headers if name.lower() not in _OF_THE_BODY]
+            await self._send({"type": "http.response.start", "status": 304, "headers": headers})
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
+        start["headers"] = headers
+        await self._send(start)
+        await self._send({"type": "http.response.body", "body": self._body, "more_body": False})
+
+
+def _is_json(start: HTTPResponseStartEvent) -> bool:
+    return start["status"] == 200 and any(
+        name.lower() == b"content-type" and value.startswith(b"application/json") for name, value in start["headers"]
+    )

@@ -1,0 +1,75 @@
+"""Which pages in a browser may read which answers (the Fetch standard's CORS protocol); never with credentials.
+
+Owns the protocol. Which paths are open to which pages, each service says.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+
+_ALLOWED_HEADERS: Final = b"Authorization, Content-Type, If-None-Match, Prefer, Identity-Revision"
+_EXPOSED: Final = (b"access-control-expose-headers", b"ETag, Identity-Revision, Retry-After, WWW-Authenticate")
+_PREFLIGHT_MAX_AGE_S: Final = b"600"
+
+Headers = list[tuple[bytes, bytes]]
+Permission = Callable[[HTTPScope, bytes | None], Headers | None]
+"""Returns what lets pages of an origin read the answer to a request; none where the path is of no concern to pages."""
+
+ANY_PAGE: Final[Headers] = [(b"access-control-allow-origin", b"*"), _EXPOSED]
+"""Every page may read the answer."""
+
+
+def page_of(origin: bytes) -> Headers:
+    """Return what lets the pages of one origin read the answer."""
+    return [(b"access-control-allow-origin", origin), _EXPOSED]
+
+
+class Cors:
+    """ASGI layer around a whole app.
+
+    Args:
+        app: The app.
+        permission: What lets a page read the answer.
+        methods: Those that pages may use.
+    """
+
+    def __init__(self, app: ASGIApp, permission: Permission, *, methods: bytes) -> None:
+        self._app = app
+        self._permission = permission
+        self._methods = methods
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a preflight; add to other answers what lets the page read them."""
+        if scope["type"] != "http":  # type: ignore[comparison-overlap]
+            await self._app(scope, receive, send)
+            return
+        request: HTTPScope = scope  # type: ignore[assignment]
+        named = dict(request["headers"])
+        origin = named.get(b"origin")
+        permission = self._permission(request, origin)
+        if permission is None:
+            await self._app(scope, receive, send)
+            return
+        if request["method"] == "OPTIONS" and origin is not None and b"access-control-request-method" in named:
+            await self._answer_preflight(send, permission)
+            return
+
+        async def send_with_permission(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                # Asked again: who sent the request is known by now.
+                headers = self._permission(request, origin) or []
+                message["headers"] = [*message.get("headers", []), *headers]
+            await send(message)
+
+        await self._app(scope, receive, send_with_permission)
+
+    async def _answer_preflight(self, send: Send, permission: Headers) -> None:
+        headers = [
+            *permission,
+            (b"access-control-allow-methods", self._methods),
+            (b"access-control-allow-headers", _ALLOWED_HEADERS),
+            (b"access-control-max-age", _PREFLIGHT_MAX_AGE_S),
+        ]
+        await send({"type": "http.response.start", "status": 204, "headers": headers})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,0 +1,139 @@
+"""Structured logs, one JSON object a line, that can carry no secret.
+
+Two walls, both in the processor chain, so that no call can go around them: a field is written only if its *name* is on
+the list of fields below, and every string is searched for what looks like a token, a secret or a connection string.
+Ids may be logged; people, tokens, secrets and bodies may not.
+"""
+
+import json
+import logging
+import re
+import sys
+import traceback
+from collections.abc import MutableMapping
+from types import NoneType
+from typing import Any, Final, TextIO, cast
+
+import msgspec
+import structlog
+
+FIELDS: Final = frozenset(
+    {
+        "event", "level", "logger", "timestamp", "service", "tenant_id", "request_id",
+        "method", "route", "status", "duration_ms",
+        "error", "reason", "traceback", "message", "store", "grant_type",
+        "client_id", "user_id", "actor_id", "application_id", "resource_id", "role_id", "scope_id", "organization_id",
+        "subject_token_id", "token_id", "kid", "algorithm",
+        "stream", "subject", "sequence", "revision", "source", "count", "pending", "attempt", "delay_s",
+        "address", "version", "database", "variable",
+    }
+)  # fmt: skip
+"""Names of fields that may be written; anything else is dropped and its name reported in ``message``."""
+
+_SECRETS: Final = re.compile(
+    r"eyJ[\w-]+\.[\w-]+(?:\.[\w-]*)?"  # a JWT
+    r"|sub_[0-9A-Za-z_-]{16,}"  # a subject token; no word boundary before it: text may be escaped (\nsub_…)
+    r"|[0-9A-Za-z]{43,}"  # a client secret, or anything as long and as random
+    r"|(?<=://)[^\s/@]+@"  # user:password@ of a connection string
+    r"|\$argon2\w*\$\S+"  # a password hash
+)
+_LONG: Final = 43
+_NUMBER: Final = (int, float, NoneType)
+REDACTED: Final = "[redacted]"
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def redact(text: str) -> str:
+    """Return the text with everything that looks like a token, secret or password replaced."""
+    marked = len(text) >= _LONG or "eyJ" in text or "sub_" in text or "://" in text or "$argon2" in text
+    return _SECRETS.sub(REDACTED, text) if marked else text  # each of these patterns needs one of these marks
+
+
+def _render_exception(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Put the traceback in a field: frames and types only, without the exception's message or local values."""
+    error = event.pop("exc_info", None)
+    if error is True:
+        error = sys.exc_info()[1]
+    elif isinstance(error, tuple):  # as the standard library's logging passes it on
+        error = error[1]
+    if isinstance(error, BaseException):
+        frames = traceback.format_list(traceback.extract_tb(error.__traceback__))
+        causes = [type(cause).__name__ for cause in (error.__cause__, error.__context__) if cause is not None]
+        event["traceback"] = "".join(frames) + " < ".join([type(error).__name__, *causes])
+    return event
+
+
+def _only_known_fields(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    unknown = event.keys() - FIELDS
+    for name in unknown:
+        del event[name]
+    if unknown:
+        event["message"] = f"fields dropped: {', '.join(sorted(unknown))}"
+    return event
+
+
+def _redact_values(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for name, value in event.items():
+        if not isinstance(value, _NUMBER):
+            event[name] = redact(str(value))
+    return event
+
+
+def _render(_: object, __: str, event: MutableMapping[str, Any]) -> str:
+    """Return the line; what cannot be written in UTF-8 is escaped."""
+    try:
+        return _encode(event).decode()
+    except UnicodeEncodeError:
+        return json.dumps(event)
+
+
+class _LineLogger(structlog.WriteLogger):
+    """Writes lines to a stream, and has the name that a processor adds to them."""
+
+    def __init__(self, name: str, stream: TextIO) -> None:
+        super().__init__(stream)
+        self.name = name
+
+
+def configure_logs(*, service: str, stream: TextIO | None = None, level: int = logging.INFO) -> None:
+    """Set up logging for a process; what libraries log through the standard library ends in the same lines.
+
+    Our own lines do not take the standard library's way: that would cost three times as much on every request.
+
+    Args:
+        service: Written with every line.
+        stream: Where lines go; standard error by default.
+        level: The least level that is written.
+    """
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        lambda _, __, event: {"service": service, **event},
+    ]
+    last: list[structlog.typing.Processor] = [_render_exception, _only_known_fields, _redact_values, _render]
+    lines = stream or sys.stderr
+    structlog.configure(
+        processors=[*shared, *last],
+        logger_factory=lambda name="": _LineLogger(name, lines),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(lines)
+    remove_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[remove_meta, *last]))
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level)
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
+        logging.getLogger(name).handlers = []
+        logging.getLogger(name).propagate = True
+    for chatty in ("uvicorn", "httpx", "alembic", "nats"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def get_logger(name: str) -> structlog.typing.FilteringBoundLogger:
+    """Return the logger of a module. Events are named like ``subject-token.consumed``, with fields of ``FIELDS``."""
+    return cast("structlog.typing.FilteringBoundLogger", structlog.get_logger(name))

@@ -1,0 +1,39 @@
+"""``Identity-Revision``: how far a caller has seen each source of changes.
+
+A source (``management``, ``template``) counts its changes without gaps. A write answers with its revision; a request
+that carries one is answered from a state that includes it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, get_args
+
+Source = Literal["management", "template"]
+SOURCES: Final[frozenset[str]] = frozenset(get_args(Source))
+HEADER: Final = "Identity-Revision"
+
+_ITEM: Final = re.compile(r"([a-z]+):(0|[1-9][0-9]{0,17})")
+
+
+class MalformedRevisionError(ValueError):
+    """The header is not of the form ``management:97`` or ``management:97, template:184``."""
+
+
+def format_revisions(revisions: Mapping[str, int]) -> str:
+    """Return the header's value, sources in alphabetical order: ``management:97, template:184``."""
+    return ", ".join(f"{source}:{revision}" for source, revision in sorted(revisions.items()))
+
+
+def parse_revisions(values: Sequence[str]) -> dict[str, int]:
+    """Return the highest revision that the header's lines name for each source; empty when there is no line.
+
+    Raises:
+        MalformedRevisionError: For anything else, a source that does not exist included.
+    """
+    found: dict[str, int] = {}
+    for item in ",".join(values).split(",") if values else ():
+        match = _ITEM.fullmatch(item.strip(" \t"))
+        if match is None or match[1] not in SOURCES:
+            raise MalformedRevisionError
+        found[match[1]] = max(found.get(match[1], 0), int(match[2]))
+    return found

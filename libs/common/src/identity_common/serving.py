@@ -1,0 +1,94 @@
+"""The command line of a service: ``python -m <package> serve``, and what else it can do."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+import asyncpg
+import uvicorn
+from sqlalchemy.exc import SQLAlchemyError
+
+from identity_common.logs import configure_logs
+from identity_common.settings import InvalidSettingsError, ServiceSettings
+from identity_common.stopping import HTTP_PROTOCOL
+
+S = TypeVar("S", bound=ServiceSettings)
+
+
+class CommandError(Exception):
+    """A command cannot do what it should; ``str()`` says in one line why."""
+
+
+_GRACEFUL_SHUTDOWN_S: Final = 10
+_KEEP_ALIVE_S: Final = 75  # longer than a proxy in front keeps idle connections, so that it is the proxy who closes
+
+
+def serve(package: str, *, host: str, port: int, workers: int) -> None:
+    """Serve ``<package>.asgi:app`` until told to stop."""
+    uvicorn.run(
+        f"{package}.asgi:app",
+        host=host,
+        port=port,
+        workers=workers,
+        loop="uvloop",
+        http=HTTP_PROTOCOL,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_GRACEFUL_SHUTDOWN_S,
+    )
+
+
+def run_service(
+    package: str,
+    *,
+    settings: type[S],
+    commands: Mapping[str, tuple[str, Callable[[S], None]]],
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """Run one command of a service and return the exit status.
+
+    Args:
+        package: Such as ``token_service``.
+        settings: Read from the environment; what is wrong there is said line by line, and nothing else happens.
+        commands: Name → what it does, in a few words, and the function that does it.
+        arguments: Of the command line; those of the process if not given.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m {package}")
+    subparsers = parser.add_subparsers(dest="command", required=True)
+    serving = subparsers.add_parser("serve", help="serve HTTP")
+    serving.add_argument("--host", default="127.0.0.1")
+    serving.add_argument("--port", type=int, default=8000)
+    serving.add_argument("--workers", type=int, default=1)
+    for name, (what, _) in commands.items():
+        subparsers.add_parser(name, help=what)
+    options = parser.parse_args(arguments)
+    configure_logs(service=package.replace("_", "-"))
+    try:
+        values = settings.from_environment(os.environ)
+    except InvalidSettingsError as error:
+        print(f"{package}: the settings are not complete\n{error}", file=sys.stderr)  # noqa: T201
+        return 2
+    if options.command == "serve":
+        serve(package, host=options.host, port=options.port, workers=options.workers)
+        return 0
+    return _run_command(f"{package} {options.command}", commands[options.command][1], values)
+
+
+def _run_command(name: str, command: Callable[[S], None], values: S) -> int:
+    try:
+        command(values)
+    except CommandError as error:
+        print(f"{name}: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+    except (OSError, asyncpg.PostgresError, SQLAlchemyError) as error:
+        # The text of such an error may quote what it was about; its type and the log of the database do not.
+        print(f"{name}: the database does not answer, or refuses ({type(error).__name__})", file=sys.stderr)  # noqa: T201
+        return 1
+    return 0

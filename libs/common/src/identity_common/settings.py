@@ -1,0 +1,147 @@
+"""Settings from the environment: one frozen struct a service, every wrong variable reported at once.
+
+A variable is the field's name in capitals. A field without a default must be given; secrets have none.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, Self, get_args, get_origin
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+Environment = Literal["development", "production"]
+
+
+class InvalidSettingsError(Exception):
+    """One or more settings are missing or wrong; the text has one line for each, without its value."""
+
+
+class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What every service needs to know.
+
+    Attributes:
+        base_url: The tenant's address as users see it, without a slash at the end; every absolute URL begins with it.
+        tenant_id: The one tenant that is served.
+        environment: ``production`` refuses http addresses other than loopback.
+        urn_namespace: Second part of the URNs that are handed out: ``urn:service:…``.
+        management_api_resource: Indicator of the Management API; an identifier, not an address.
+        database_url: ``postgresql+asyncpg://user:password@host:port/database``.
+        nats_url: ``nats://user:password@host:port``.
+        jwks_url: Where the token service publishes its keys, if that differs from ``{base_url}/oidc/jwks``.
+    """
+
+    base_url: str
+    tenant_id: str = "default"
+    environment: Environment = "production"
+    urn_namespace: str = "service"
+    management_api_resource: str = "https://default.service.internal/api"
+    database_url: str
+    nats_url: str
+    jwks_url: str | None = None
+
+    def __repr__(self) -> str:
+        """Name the type only: the values include passwords."""
+        return f"{type(self).__name__}(…)"
+
+    def __post_init__(self) -> None:
+        problems = self.problems(msgspec.structs.asdict(self))
+        if problems:
+            raise InvalidSettingsError("\n".join(problems))
+
+    @classmethod
+    def problems(cls, values: Mapping[str, Any]) -> list[str]:
+        """Return one line for every value that has the right type and is wrong all the same.
+
+        Args:
+            values: By field; those that are missing are reported elsewhere.
+        """
+        found = []
+        if "base_url" in values:
+            address = _base_address(values["base_url"])
+            if address is None:
+                found.append("BASE_URL: must be an absolute http(s) address without a slash at the end")
+            elif (
+                values.get("environment") != "development"
+                and address.scheme != "https"
+                and address.hostname not in {"127.0.0.1", "localhost", "::1"}
+            ):
+                found.append("BASE_URL: must be https in production")
+        found += cls.wrong_scheme(values, "database_url", "postgresql+asyncpg://")
+        found += cls.wrong_scheme(values, "nats_url", "nats://", "tls://")
+        return found
+
+    @staticmethod
+    def wrong_scheme(values: Mapping[str, Any], field: str, *allowed: str) -> list[str]:
+        """Return a line when an address begins with none of the allowed schemes."""
+        if field in values and not values[field].startswith(allowed):
+            return [f"{field.upper()}: must begin with {' or '.join(allowed)}"]
+        return []
+
+    @staticmethod
+    def too_small(values: Mapping[str, Any], **least: float) -> list[str]:
+        """Return a line for every number below its least value, infinite, or no number at all."""
+        return [
+            f"{field.upper()}: must be a number of at least {bound:g}"
+            for field, bound in least.items()
+            if field in values and not bound <= values[field] < math.inf
+        ]
+
+    @property
+    def issuer(self) -> str:
+        """``iss`` of every token: ``{base_url}/oidc``."""
+        return f"{self.base_url}/oidc"
+
+    @property
+    def jwks_address(self) -> str:
+        """Where this service reads the token service's public keys."""
+        return self.jwks_url or f"{self.issuer}/jwks"
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Self:
+        """Read the settings.
+
+        Raises:
+            InvalidSettingsError: With one line for every variable that is missing or wrong.
+        """
+        values: dict[str, Any] = {}
+        problems = []
+        for field in msgspec.structs.fields(cls):
+            variable = field.name.upper()
+            text = environment.get(variable, "")
+            if text:
+                try:
+                    values[field.name] = msgspec.convert(_split(text, field.type), field.type, strict=False)
+                except msgspec.ValidationError:
+                    problems.append(f"{variable}: not acceptable as {_type_name(field.type)}")
+            elif field.required:
+                problems.append(f"{variable}: must be set")
+        problems += cls.problems(values)
+        if problems:
+            raise InvalidSettingsError("\n".join(problems))
+        return cls(**values)
+
+
+def _base_address(base_url: str) -> SplitResult | None:
+    """Return the parts of an address that an issuer can begin with; none when it is no such address.
+
+    Source:
+        RFC 8414 section 2 (an issuer has no query and no fragment).
+    """
+    try:
+        address = urlsplit(base_url)
+        well_formed = address.scheme in {"http", "https"} and bool(address.hostname) and address.port != 0
+    except ValueError:
+        return None
+    return address if well_formed and not base_url.endswith("/") and not set("?#@") & set(base_url) else None
+
+
+def _split(text: str, kind: object) -> object:
+    """A tuple is written with commas between its members."""
+    return [part.strip() for part in text.split(",")] if str(kind).startswith("tuple") else text
+
+
+def _type_name(kind: object) -> str:
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(get_args(kind))}"
+    return getattr(kind, "__name__", str(kind).replace("typing.", ""))
