@@ -1,0 +1,47 @@
+"""``Identity-Revision``: how far the caller has seen the service change, so that it never sees an older state again."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Final
+
+HEADER: Final = "Identity-Revision"
+
+# Sources that are not known here are not repeated: a service that does not know one either refuses the request.
+_ITEM: Final = re.compile(r"(management|template):([0-9]{1,18})")
+
+
+class RevisionMemory:
+    """The highest revision seen of each source. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._highest: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def note(self, header: str | None) -> None:
+        """Remember what an answer carried; what is not understood is passed over."""
+        for item in (header or "").split(","):
+            match = _ITEM.fullmatch(item.strip(" \t"))
+            if match is None:
+                continue
+            with self._lock:
+                self._highest[match[1]] = max(int(match[2]), self._highest.get(match[1], 0))
+
+    @property
+    def header(self) -> str | None:
+        """What to send: ``management:97, template:184``; None as long as nothing has been seen."""
+        with self._lock:
+            seen = sorted(self._highest.items())
+        return ", ".join(f"{source}:{revision}" for source, revision in seen) or None
+
+
+def checked_revision(revision: str) -> str:
+    """Return the revision if it is fit to be sent.
+
+    Raises:
+        ValueError: It is not of the form ``management:97`` or ``management:97, template:184``.
+    """
+    if not all(_ITEM.fullmatch(item.strip(" \t")) for item in revision.split(",")):
+        raise ValueError("revision must be of the form 'management:97' or 'management:97, template:184'")
+    return revision

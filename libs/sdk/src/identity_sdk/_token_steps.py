@@ -1,0 +1,160 @@
+"""The requests of a client of people and what their answers mean; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import httpx
+import msgspec
+
+from identity_sdk import _http
+from identity_sdk._http import Request, Steps
+from identity_sdk._keys import KeySet
+from identity_sdk._revisions import HEADER as REVISION_HEADER
+from identity_sdk._sign_in import ClientState, SignIn
+from identity_sdk.errors import OAuthError, SignInRequired
+from identity_sdk.id_token import check_id_token, read_id_token
+from identity_sdk.token_endpoint import TokenResponse, request_code, request_refresh
+from identity_sdk.verification import UncheckedToken
+
+TIMEOUT_S: Final = 10.0
+_WAIT_S: Final = 20
+_USERINFO: Final = "/oidc/me"
+_OVER: Final = frozenset({"invalid_grant"})
+"""Refusals of a refresh after which nobody is signed in any more."""
+
+
+class Received(msgspec.Struct, frozen=True):
+    """An answer of the token endpoint, with the ID token in it taken apart."""
+
+    response: TokenResponse
+    id_token: UncheckedToken | None
+    nonce: str | None
+    requested_at: float
+
+
+class TokenSteps:
+    """What is the same for threads and tasks; no I/O."""
+
+    def __init__(self, state: ClientState, client_secret: str | None) -> None:
+        self.state = state
+        self._client_secret = client_secret
+
+    def redeem(self, sign_in: SignIn, code: str) -> Steps[Received]:
+        """Exchange a code."""
+        requested_at = self.state.clock()
+        response = yield from request_code(
+            client_id=self.state.client_id,
+            client_secret=self._client_secret,
+            code=code,
+            redirect_uri=sign_in.redirect_uri,
+            code_verifier=sign_in.code_verifier,
+        )
+        return self._received(response, nonce=sign_in.nonce, requested_at=requested_at)
+
+    def refresh(self, resource: str | None, organization_id: str | None, revision: str | None) -> Steps[Received]:
+        """Get tokens for a target.
+
+        Raises:
+            SignInRequired: There is no refresh token, or it is not good any more.
+        """
+        refresh_token = self.state.signed_in().refresh_token
+        if refresh_token is None:
+            raise SignInRequired("not_granted", "there is no refresh token: offline_access was not granted")
+        requested_at = self.state.clock()
+        try:
+            response = yield from request_refresh(
+                client_id=self.state.client_id,
+                client_secret=self._client_secret,
+                refresh_token=refresh_token,
+                resource=resource,
+                organization_id=organization_id,
+                revision=revision,
+            )
+        except OAuthError as refusal:
+            if refusal.error in _OVER:
+                self.state.forget()
+                raise SignInRequired(refusal.error, refusal.description) from None
+            raise
+        return self._received(response, nonce=None, requested_at=requested_at)
+
+    def accept(self, received: Received, keys: KeySet | None, *, target: str) -> Mapping[str, Any]:
+        """Take over what was received; return who is signed in.
+
+        Raises:
+            TokenInvalid: The ID token does not say what it must.
+            SignInRequired: It speaks of somebody else than before.
+        """
+        before = self.state.signed_in().claims if self.state.is_signed_in() else None
+        claims: Mapping[str, Any] = before or {}
+        if received.id_token is not None and keys is not None:
+            claims = check_id_token(
+                received.id_token,
+                keys=keys,
+                issuer=self.state.issuer,
+                client_id=self.state.client_id,
+                access_token=received.response.access_token,
+                nonce=received.nonce,
+                now=self.state.clock(),
+            )
+            if received.nonce is None and before is not None and claims.get("sub") != before.get("sub"):
+                raise SignInRequired("wrong_subject", "the renewed ID token speaks of somebody else")
+        self.state.keep_response(received.response, target=target, claims=claims, requested_at=received.requested_at)
+        return claims
+
+    def user_info(self, access_token: str) -> Steps[dict[str, Any]]:
+        """Ask who the person is."""
+        request = Request(method="GET", path=_USERINFO, headers={"Authorization": f"Bearer {access_token}"})
+        answer = yield request
+        _http.raise_if_unavailable(answer)
+        if answer.status_code in {401, 403}:
+            raise SignInRequired("not_signed_in", "the access token is not accepted any more")
+        return _http.decode(answer, dict[str, Any])
+
+    def watch(self, organization_id: str, access_token: str, etag: str | None) -> Steps[httpx.Response]:
+        """Ask for the permissions in an organization; with an ETag, as soon as they are others."""
+        path = _http.api_path("organizations", organization_id, "users", self.state.signed_in().claims["sub"], "scopes")
+        headers = {"Authorization": f"Bearer {access_token}"}
+        if etag is not None:
+            headers |= {"If-None-Match": etag, "Prefer": f"wait={_WAIT_S}"}
+        return (yield Request(method="GET", path=path, headers=headers, held_s=_WAIT_S))
+
+    def _received(self, response: TokenResponse, *, nonce: str | None, requested_at: float) -> Received:
+        if nonce is not None and response.id_token is None:
+            raise SignInRequired("no_id_token", "the service gave no ID token")
+        token = None
+        if response.id_token is not None:
+            token = read_id_token(response.id_token)
+        return Received(response, token, nonce, requested_at)
+
+
+class Watched(msgspec.Struct):
+    """How far a watcher of one organization has come.
+
+    Attributes:
+        etag: Of the permissions that the token in use was got after.
+        revision: What the next token must at least know.
+        is_due: Whether it is time for another token.
+    """
+
+    etag: str | None = None
+    revision: str | None = None
+    is_due: bool = True
+
+    def take(self, answer: httpx.Response) -> None:
+        """Take note of an answer.
+
+        Raises:
+            SignInRequired: The person is no member any more, or not signed in.
+            ApiError: The answer is none of the service's.
+            Unavailable: It asked to come back later.
+        """
+        if answer.status_code == httpx.codes.NOT_MODIFIED:
+            return
+        if answer.status_code in {401, 403, 422}:
+            raise SignInRequired("not_granted", "the organization's permissions cannot be read any more")
+        _http.require_success(answer)
+        self.is_due = self.is_due or answer.headers.get("ETag") != self.etag
+        self.etag = answer.headers.get("ETag")
+        self.revision = answer.headers.get(REVISION_HEADER)
