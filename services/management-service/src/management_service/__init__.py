@@ -1,0 +1,1 @@
+"""Management API: users, applications, resources, roles, subject tokens."""

@@ -1,0 +1,249 @@
+"""Builds the service out of its settings; the only module that sees them."""
+
+import asyncio
+import functools
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from litestar import Litestar, MediaType, Response, Router, get
+from prometheus_client import CollectorRegistry
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from identity_common import migrations
+from identity_common.application import create_service_app
+from identity_common.bus.connection import Bus
+from identity_common.database import Startup, create_database_engine
+from identity_common.health import Readiness
+from identity_common.management_access import UnrevokedTokens
+from identity_common.openapi import CHANGES_DIRECTORY
+from identity_common.outbox.changes import Changes
+from identity_common.outbox.relay import Relay
+from identity_common.outbox.republication import Republication
+from identity_common.parents import Parents
+from identity_common.progress import Progress
+from identity_common.redis_commands import RedisCommands, connect_redis
+from identity_common.revocations import RevocationReader
+from identity_sdk import AsyncAccessTokenVerifier
+from management_service.applications.routes import ApplicationController, SecretController
+from management_service.applications.service import Applications
+from management_service.applications.tables import applications
+from management_service.authentication import Authentication, require_management, require_minting
+from management_service.bootstrap import Bootstrap, Credentials
+from management_service.passwords import Passwords
+from management_service.resources.routes import ResourceController, ResourceScopeController
+from management_service.resources.service import Resources
+from management_service.resources.tables import resources
+from management_service.roles.assignments import Assignments
+from management_service.roles.routes import (
+    ApplicationRoleController,
+    RoleApplicationController,
+    RoleController,
+    RoleScopeController,
+    RoleUserController,
+    UserRoleController,
+)
+from management_service.roles.service import Roles
+from management_service.roles.tables import roles
+from management_service.settings import Settings
+from management_service.subject_tokens.routes import create_subject_token
+from management_service.subject_tokens.service import SubjectTokens
+from management_service.users.password_check import PasswordChecks
+from management_service.users.routes import UserController
+from management_service.users.service import Users
+from management_service.users.tables import users
+from management_service.whole_state import WholeState
+
+VERSIONS: Final = Path(__file__).parent / "migrations"
+SWAGGER: Final = Path(__file__).parent / "openapi.json"
+"""Generated, by ``make openapi``."""
+
+_EVERYTHING_PUBLISHED: Final = 2**62
+_BOOTSTRAP_LOCK: Final = text("SELECT pg_advisory_lock(hashtext('identity-bootstrap'))")  # until the session ends
+
+_PARENTS: Final = {"user": users, "application": applications, "resource": resources, "role": roles}
+_CONTROLLERS: Final = (
+    UserController,
+    UserRoleController,
+    ApplicationController,
+    SecretController,
+    ApplicationRoleController,
+    ResourceController,
+    ResourceScopeController,
+    RoleController,
+    RoleScopeController,
+    RoleUserController,
+    RoleApplicationController,
+)
+
+
+@get("/status", operation_id="GetStatus", summary="Whether the service answers", status_code=204, sync_to_thread=False)
+def status() -> Response[None]:
+    """Answer 204 to everybody, without a token."""
+    return Response(None)
+
+
+@get("/swagger.json", operation_id="GetSwagger", summary="Read the OpenAPI document", sync_to_thread=False)
+def swagger() -> Response[bytes]:
+    """Answer the OpenAPI document of the three services together, to everybody."""
+    return Response(_swagger(), media_type=MediaType.JSON)
+
+
+@functools.cache
+def _swagger() -> bytes:
+    return SWAGGER.read_bytes()
+
+
+def create_app(settings: Settings) -> Litestar:
+    """Return the ASGI app; its lifespan starts and stops everything that runs beside the requests."""
+    tenant_id = settings.tenant_id
+    engine = _engine(settings)
+    reader = _reader(engine)
+    redis = connect_redis(settings.redis_url)
+    published = Progress()
+    changes = Changes(engine, source="management", tenant_id=tenant_id, published=published)
+    bus = Bus(settings.nats_url, service="management")
+    republication = Republication(changes, tenant_id=tenant_id, steps=WholeState(tenant_id).steps)
+    relay = Relay(
+        bus, settings.database_url, republication, source="management", tenant_id=tenant_id, published=published
+    )
+
+    passwords = Passwords(threads=settings.password_hashing_threads, max_waiting=settings.password_hashing_max_waiting)
+    password_checks = PasswordChecks(bus, reader, passwords, tenant_id=tenant_id)
+
+    async def prepare() -> None:
+        await changes.prepare()
+        relay.start()
+        password_checks.start()
+
+    startup = Startup(engine, versions=VERSIONS, then=prepare)
+    verifier = AsyncAccessTokenVerifier(
+        issuer=settings.issuer, audience=settings.management_api_resource, jwks_url=settings.jwks_address
+    )
+    commands = RedisCommands(redis)
+    tokens = UnrevokedTokens(verifier, RevocationReader(commands, tenant_id=tenant_id))
+    authentication = Authentication(tokens, engine, tenant_id=tenant_id)
+
+    @asynccontextmanager
+    async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:
+        startup.start()
+        bus.start()
+        try:
+            yield
+        finally:
+            await startup.stop()
+            await password_checks.stop()
+            await relay.stop()
+            await bus.stop()
+            passwords.close()
+            await redis.aclose()
+            await engine.dispose()
+
+    return create_service_app(
+        title="Management API",
+        route_handlers=[
+            Router(
+                "/api",
+                route_handlers=[
+                    status,
+                    swagger,
+                    Router("/", guards=[require_minting], route_handlers=[create_subject_token]),
+                    Router("/", guards=[require_management], opt=CHANGES_DIRECTORY, route_handlers=_CONTROLLERS),
+                ],
+            )
+        ],
+        provide={
+            "base_url": settings.base_url,
+            "authentication": authentication,
+            "parents": Parents(engine, _PARENTS, tenant_id=tenant_id),
+            "subject_tokens": SubjectTokens(
+                authentication, commands, tenant_id=tenant_id, ttl_s=settings.subject_token_ttl_s
+            ),
+            "users": Users(reader, changes, passwords, tenant_id=tenant_id),
+            "applications": Applications(reader, changes, tenant_id=tenant_id),
+            "resources": _resources(settings, reader, changes),
+            "roles": Roles(reader, changes, tenant_id=tenant_id),
+            "assignments": Assignments(reader, changes, tenant_id=tenant_id),
+        },
+        readiness=Readiness(startup),
+        registry=CollectorRegistry(),
+        lifespan=lifespan,
+    )
+
+
+def migrate(settings: Settings) -> None:
+    """Bring the database to the newest revision. Blocks, with an event loop of its own.
+
+    Raises:
+        OSError: When the database does not answer.
+        asyncpg.PostgresError: When it refuses.
+    """
+    migrations.migrate(settings.database_url, VERSIONS)
+
+
+def bootstrap(settings: Settings) -> Credentials:
+    """Make the first client of the Management API, and a new secret for it. Blocks, with an event loop of its own.
+
+    Raises:
+        CommandError: Something is in the way.
+    """
+    return asyncio.run(_bootstrap(settings))
+
+
+def republish(settings: Settings) -> None:
+    """Ask the service's active relay to send the whole state to the bus again. Blocks, with a loop of its own."""
+    asyncio.run(_republish(settings))
+
+
+async def _republish(settings: Settings) -> None:
+    engine = _engine(settings)
+    changes = Changes(engine, source="management", tenant_id=settings.tenant_id, published=Progress())
+    try:
+        await Republication(changes, tenant_id=settings.tenant_id, steps=()).request()
+    finally:
+        await engine.dispose()
+
+
+async def _bootstrap(settings: Settings) -> Credentials:
+    engine = _engine(settings)
+    reader = _reader(engine)
+    published = Progress()
+    published.advance(_EVERYTHING_PUBLISHED)  # the service's relay publishes; nothing here waits for it
+    changes = Changes(engine, source="management", tenant_id=settings.tenant_id, published=published)
+    try:
+        async with reader.connect() as one_at_a_time:
+            await one_at_a_time.execute(_BOOTSTRAP_LOCK)
+            await changes.prepare()
+            return await Bootstrap(
+                resources=_resources(settings, reader, changes),
+                roles=Roles(reader, changes, tenant_id=settings.tenant_id),
+                applications=Applications(reader, changes, tenant_id=settings.tenant_id),
+                assignments=Assignments(reader, changes, tenant_id=settings.tenant_id),
+                management_api=settings.management_api_resource,
+            ).run()
+    finally:
+        await engine.dispose()
+
+
+def _engine(settings: Settings) -> AsyncEngine:
+    return create_database_engine(
+        settings.database_url, service="management-service", pool_size=settings.database_connections
+    )
+
+
+def _reader(engine: AsyncEngine) -> AsyncEngine:
+    """Return the same pool for reading: a statement is its own transaction, and costs no BEGIN and ROLLBACK."""
+    return engine.execution_options(isolation_level="AUTOCOMMIT")
+
+
+def _resources(settings: Settings, reader: AsyncEngine, changes: Changes) -> Resources:
+    return Resources(
+        reader,
+        changes,
+        tenant_id=settings.tenant_id,
+        management_api=settings.management_api_resource,
+        urn_namespace=settings.urn_namespace,
+        issuer=settings.issuer,
+    )

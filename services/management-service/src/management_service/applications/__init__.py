@@ -1,0 +1,1 @@
+"""Applications: the clients of OAuth, with their settings and secrets."""

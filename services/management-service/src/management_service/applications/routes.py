@@ -1,0 +1,233 @@
+"""``/api/applications``."""
+
+from litestar import Controller, Response, delete, get, patch, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+from msgspec import Raw
+
+from identity_common.fields import Answer, FreeForm, FreeFormAnswer
+from identity_common.listing import WHOLE, Listing
+from identity_common.openapi import documented
+from identity_common.parents import parent_exists
+from identity_common.wire.events import ApplicationType
+from management_service.applications.rules import ApplicationCreation, ApplicationUpdate, SecretCreation, SecretUpdate
+from management_service.applications.service import Applications
+from management_service.applications.store import Application, Secret
+
+
+class OidcClientMetadataAnswer(Answer):
+    """Where people come back to."""
+
+    redirect_uris: tuple[str, ...]
+    post_logout_redirect_uris: tuple[str, ...]
+
+
+class CustomClientMetadataAnswer(Answer):
+    """Settings of the client."""
+
+    allow_token_exchange: bool
+    cors_allowed_origins: tuple[str, ...]
+    id_token_ttl: int
+    refresh_token_ttl_in_days: int
+    rotate_refresh_token: bool
+    always_issue_refresh_token: bool
+
+
+class ApplicationAnswer(Answer):
+    """An application, without its secrets."""
+
+    tenant_id: str
+    id: str
+    name: str
+    description: str | None
+    type: ApplicationType
+    oidc_client_metadata: OidcClientMetadataAnswer
+    custom_client_metadata: CustomClientMetadataAnswer
+    is_third_party: bool
+    custom_data: FreeFormAnswer
+    created_at: int
+    updated_at: int
+
+
+class SecretAnswer(Answer):
+    """A secret of an application, without its value."""
+
+    tenant_id: str
+    application_id: str
+    name: str
+    created_at: int
+    expires_at: int | None
+
+
+class NewSecretAnswer(SecretAnswer):
+    """A new secret of an application.
+
+    Attributes:
+        value: Shown here and never again.
+    """
+
+    value: str
+
+
+def application_answer(application: Application) -> ApplicationAnswer:
+    """Return what the API says of an application."""
+    return ApplicationAnswer(
+        tenant_id=application.tenant_id,
+        id=application.id,
+        name=application.name,
+        description=application.description,
+        type=application.type,
+        oidc_client_metadata=OidcClientMetadataAnswer(
+            redirect_uris=application.redirect_uris, post_logout_redirect_uris=application.post_logout_redirect_uris
+        ),
+        custom_client_metadata=CustomClientMetadataAnswer(
+            allow_token_exchange=application.allow_token_exchange,
+            cors_allowed_origins=application.cors_allowed_origins,
+            id_token_ttl=application.id_token_ttl_s,
+            refresh_token_ttl_in_days=application.refresh_token_ttl_days,
+            rotate_refresh_token=application.rotate_refresh_token,
+            always_issue_refresh_token=application.always_issue_refresh_token,
+        ),
+        is_third_party=application.is_third_party,
+        custom_data=Raw(application.custom_data.encode()),
+        created_at=application.created_at,
+        updated_at=application.updated_at,
+    )
+
+
+def secret_answer(secret: Secret) -> SecretAnswer:
+    """Return what the API says of a secret."""
+    return SecretAnswer(
+        tenant_id=secret.tenant_id,
+        application_id=secret.application_id,
+        name=secret.name,
+        created_at=secret.created_at,
+        expires_at=secret.expires_at,
+    )
+
+
+def new_secret_answer(secret: Secret, value: str) -> NewSecretAnswer:
+    """Return what the API says of a secret once."""
+    return NewSecretAnswer(
+        tenant_id=secret.tenant_id,
+        application_id=secret.application_id,
+        name=secret.name,
+        created_at=secret.created_at,
+        expires_at=secret.expires_at,
+        value=value,
+    )
+
+
+class ApplicationController(Controller):
+    """Applications."""
+
+    path = "/applications"
+    tags = ("Applications",)
+    dependencies = WHOLE
+
+    @post("/", operation_id="CreateApplication", summary="Create an application", status_code=200)
+    async def create_application(
+        self, data: JSONBody[ApplicationCreation], applications: NamedDependency[Applications]
+    ) -> Response[ApplicationAnswer]:
+        """Create an application; it has no secret yet."""
+        application, headers = await applications.create(data)
+        return Response(application_answer(application), headers=headers)
+
+    @get("/", operation_id="ListApplications", summary="List applications")
+    async def list_applications(
+        self, listing: NamedDependency[Listing], applications: NamedDependency[Applications]
+    ) -> Response[list[ApplicationAnswer]]:
+        """List applications by name."""
+        found, total = await applications.list_applications(listing.page)
+        return listing.answer([application_answer(application) for application in found], total)
+
+    @get("/{application_id:str}", operation_id="GetApplication", summary="Get an application")
+    async def get_application(
+        self, application_id: FromPath[str], applications: NamedDependency[Applications]
+    ) -> ApplicationAnswer:
+        """Get one application."""
+        return application_answer(await applications.get(application_id))
+
+    @patch("/{application_id:str}", operation_id="UpdateApplication", summary="Update an application")
+    async def update_application(
+        self,
+        application_id: FromPath[str],
+        data: JSONBody[ApplicationUpdate],
+        applications: NamedDependency[Applications],
+    ) -> Response[ApplicationAnswer]:
+        """Change the members that are given; null restores a default. The type never changes."""
+        application, headers = await applications.update(application_id, data)
+        return Response(application_answer(application), headers=headers)
+
+    @patch(
+        "/{application_id:str}/custom-data",
+        operation_id="UpdateApplicationCustomData",
+        summary="Update an application's custom data",
+        opt=documented(never=(422,)),
+        guards=[parent_exists("application")],
+    )
+    async def merge_custom_data(
+        self, application_id: FromPath[str], data: JSONBody[FreeForm], applications: NamedDependency[Applications]
+    ) -> Response[FreeFormAnswer]:
+        """Change the members that are given; null removes one. Answers the whole custom data."""
+        application, headers = await applications.merge_custom_data(application_id, data)
+        return Response(Raw(application.custom_data.encode()), headers=headers)
+
+    @delete("/{application_id:str}", operation_id="DeleteApplication", summary="Delete an application", status_code=204)
+    async def delete_application(
+        self, application_id: FromPath[str], applications: NamedDependency[Applications]
+    ) -> Response[None]:
+        """Delete an application; what was issued to it is dead."""
+        return Response(None, headers=await applications.delete(application_id))
+
+
+class SecretController(Controller):
+    """Secrets of an application."""
+
+    path = "/applications/{application_id:str}/secrets"
+    tags = ("Applications",)
+    dependencies = WHOLE
+    guards = (parent_exists("application"),)
+
+    @post(
+        "/",
+        operation_id="CreateApplicationSecret",
+        summary="Create a secret",
+        opt=documented(headers=("Cache-Control",)),
+    )
+    async def create_secret(
+        self, application_id: FromPath[str], data: JSONBody[SecretCreation], applications: NamedDependency[Applications]
+    ) -> Response[NewSecretAnswer]:
+        """Create a secret; its value is shown now and never again. Several may live at once."""
+        secret, value, headers = await applications.create_secret(application_id, data)
+        return Response(new_secret_answer(secret, value), headers={**headers, "Cache-Control": "no-store"})
+
+    @get("/", operation_id="ListApplicationSecrets", summary="List secrets")
+    async def list_secrets(
+        self,
+        application_id: FromPath[str],
+        listing: NamedDependency[Listing],
+        applications: NamedDependency[Applications],
+    ) -> Response[list[SecretAnswer]]:
+        """List the secrets of an application by name, without their values."""
+        found, total = await applications.list_secrets(application_id, listing.page)
+        return listing.answer([secret_answer(secret) for secret in found], total)
+
+    @patch("/{secret_name:str}", operation_id="UpdateApplicationSecret", summary="Rename a secret")
+    async def update_secret(
+        self,
+        application_id: FromPath[str],
+        secret_name: FromPath[str],
+        data: JSONBody[SecretUpdate],
+        applications: NamedDependency[Applications],
+    ) -> Response[SecretAnswer]:
+        """Call a secret something else; its value stays what it is and is not shown."""
+        secret, headers = await applications.rename_secret(application_id, secret_name, data)
+        return Response(secret_answer(secret), headers=headers)
+
+    @delete("/{secret_name:str}", operation_id="DeleteApplicationSecret", summary="Delete a secret", status_code=204)
+    async def delete_secret(
+        self, application_id: FromPath[str], secret_name: FromPath[str], applications: NamedDependency[Applications]
+    ) -> Response[None]:
+        """Delete a secret; the application cannot use it any longer."""
+        return Response(None, headers=await applications.delete_secret(application_id, secret_name))

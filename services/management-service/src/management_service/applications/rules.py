@@ -1,0 +1,163 @@
+"""What an application may be, and where it may send people."""
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from identity_common.fields import Body, Description, FreeForm, Name
+from identity_common.wire.events import ApplicationType
+
+MAX_SECRETS: Final = 100
+
+_URI_CHARACTERS: Final = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()+,;=%]+")  # RFC 3986, without the wildcard *
+_PRIVATE_USE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+-]*(?:\.[A-Za-z0-9+-]+)+")
+
+Uri = Annotated[str, msgspec.Meta(max_length=2048)]
+TtlSeconds = Annotated[int, msgspec.Meta(ge=1, le=86_400 * 365)]
+TtlDays = Annotated[int, msgspec.Meta(ge=1, le=365)]
+SecretName = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+
+
+class OidcClientMetadata(Body):
+    """Where people come back to; an absent member is kept, or empty in a new application."""
+
+    redirect_uris: list[Uri] | UnsetType | None = UNSET
+    post_logout_redirect_uris: list[Uri] | UnsetType | None = UNSET
+
+
+class CustomClientMetadata(Body):
+    """Settings of the client; an absent member is kept, or the default in a new application; null is the default."""
+
+    allow_token_exchange: bool | UnsetType | None = UNSET
+    cors_allowed_origins: list[Uri] | UnsetType | None = UNSET
+    id_token_ttl: TtlSeconds | UnsetType | None = UNSET
+    refresh_token_ttl_in_days: TtlDays | UnsetType | None = UNSET
+    rotate_refresh_token: bool | UnsetType | None = UNSET
+    always_issue_refresh_token: bool | UnsetType | None = UNSET
+
+
+class ApplicationCreation(Body):
+    """A new application; it has no secret yet."""
+
+    name: Name
+    type: ApplicationType
+    description: Description | None = None
+    oidc_client_metadata: OidcClientMetadata | None = None
+    custom_client_metadata: CustomClientMetadata | None = None
+    is_third_party: bool | None = None
+    custom_data: FreeForm | None = None
+
+
+class ApplicationUpdate(Body):
+    """What shall change; the type never does."""
+
+    name: Name | UnsetType = UNSET
+    description: Description | UnsetType | None = UNSET
+    oidc_client_metadata: OidcClientMetadata | UnsetType | None = UNSET
+    custom_client_metadata: CustomClientMetadata | UnsetType | None = UNSET
+    is_third_party: bool | UnsetType | None = UNSET
+    custom_data: FreeForm | UnsetType | None = UNSET
+
+
+class SecretCreation(Body):
+    """A new secret of an application.
+
+    Attributes:
+        expires_at: Milliseconds since the epoch.
+    """
+
+    name: SecretName
+    expires_at: int | None = None
+
+
+class SecretUpdate(Body):
+    """What shall change of a secret: what it is called."""
+
+    name: SecretName | UnsetType = UNSET
+
+
+def is_redirect_uri(uri: str, application_type: ApplicationType) -> bool:
+    """Whether people may be sent there with something that only the application may see.
+
+    Source:
+        RFC 8252 sections 7.1 (private-use schemes) and 7.3 (loopback); RFC 9700 section 2.1 (exact, no wildcard).
+    """
+    if not _URI_CHARACTERS.fullmatch(uri) or "#" in uri:
+        return False
+    try:
+        parts = urlsplit(uri)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return False
+    if parts.username is not None or parts.password is not None:
+        return False
+    if parts.scheme == "https":
+        return bool(host)
+    if parts.scheme == "http":
+        return bool(host) and _is_loopback(host or "")
+    return application_type == "Native" and _PRIVATE_USE.fullmatch(parts.scheme) is not None
+
+
+def is_origin(origin: str) -> bool:
+    """Whether this is what a browser says in ``Origin``: scheme, host and perhaps port, nothing behind them.
+
+    Source:
+        RFC 6454 section 6.2.
+    """
+    if not _URI_CHARACTERS.fullmatch(origin):
+        return False
+    try:
+        parts = urlsplit(origin)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return False
+    return (
+        parts.scheme in {"http", "https"}
+        and bool(host)
+        and origin == f"{parts.scheme}://{parts.netloc}"
+        and "@" not in parts.netloc
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def problems(
+    application_type: ApplicationType, oidc: OidcClientMetadata | None, custom: CustomClientMetadata | None
+) -> Iterator[tuple[str, str]]:
+    """Yield the addresses that are not acceptable, each with what is wrong."""
+    for name, uris in (
+        ("redirectUris", oidc.redirect_uris if oidc else None),
+        ("postLogoutRedirectUris", oidc.post_logout_redirect_uris if oidc else None),
+    ):
+        for position, uri in enumerate(uris or ()):
+            if not is_redirect_uri(uri, application_type):
+                yield f"oidcClientMetadata.{name}[{position}]", "must be https, or http on loopback, without fragment"
+    origins = custom.cors_allowed_origins if custom else None
+    for position, origin in enumerate(origins or ()):
+        if not is_origin(origin):
+            yield f"customClientMetadata.corsAllowedOrigins[{position}]", "must be an origin: scheme, host, port"
+
+
+def secret_name_problems(name: str) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with the name of a secret: it must be able to stand in a path."""
+    if "/" in name or name in {".", ".."} or not name.isprintable():
+        yield "name", "must not contain a slash or control characters"
+
+
+def secret_problems(wish: SecretCreation, *, now: int) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a new secret."""
+    yield from secret_name_problems(wish.name)
+    if wish.expires_at is not None and wish.expires_at <= now:
+        yield "expiresAt", "must be in the future, in milliseconds"

@@ -1,0 +1,319 @@
+"""Creating, reading, changing and deleting applications and their secrets."""
+
+import hashlib
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from identity_common.api_errors import ApiError, Issue, body_too_large, duplicate, invalid_input, missing_by_id
+from identity_common.clock import Clock, now_ms
+from identity_common.database import refusals, retry_on_conflict
+from identity_common.fields import FreeForm, free_form_text, is_too_large, merged
+from identity_common.identifiers import new_id, new_secret
+from identity_common.outbox.changes import Changes, Transaction
+from identity_common.pagination import Page
+from identity_common.wire.events import ApplicationState, ApplicationType, AssignmentState, SecretState
+from management_service.applications import rules, store
+from management_service.applications.store import Application, Secret
+
+
+def _third_party_exchange() -> ApiError:
+    return ApiError(
+        422,
+        "application.third_party_application_cannot_enable_token_exchange",
+        "A third-party application cannot exchange tokens.",
+    )
+
+
+_REFUSALS = {
+    "applications_third_party_exchange": _third_party_exchange,
+    "application_secrets_pkey": lambda: duplicate(message="The application has a secret of this name."),
+}
+
+_OIDC_MEMBERS = ("redirect_uris", "post_logout_redirect_uris")
+_CUSTOM_MEMBERS = {
+    "allow_token_exchange": "allow_token_exchange",
+    "cors_allowed_origins": "cors_allowed_origins",
+    "id_token_ttl": "id_token_ttl_s",
+    "refresh_token_ttl_in_days": "refresh_token_ttl_days",
+    "rotate_refresh_token": "rotate_refresh_token",
+    "always_issue_refresh_token": "always_issue_refresh_token",
+}
+_DEFAULTS = {
+    field.name: field.default for field in msgspec.structs.fields(Application) if field.default is not msgspec.NODEFAULT
+}
+
+
+def application_state(application: Application, secrets: list[Secret]) -> ApplicationState:
+    """Return what the event says of an application; of its secrets it says the hashes."""
+    return ApplicationState(
+        id=application.id,
+        name=application.name,
+        type=application.type,
+        is_third_party=application.is_third_party,
+        allow_token_exchange=application.allow_token_exchange,
+        id_token_ttl_s=application.id_token_ttl_s,
+        refresh_token_ttl_days=application.refresh_token_ttl_days,
+        rotate_refresh_token=application.rotate_refresh_token,
+        always_issue_refresh_token=application.always_issue_refresh_token,
+        redirect_uris=application.redirect_uris,
+        post_logout_redirect_uris=application.post_logout_redirect_uris,
+        cors_allowed_origins=application.cors_allowed_origins,
+        secrets=tuple(SecretState(sha256=secret.sha256, expires_at=secret.expires_at) for secret in secrets),
+        custom_data=Raw(application.custom_data.encode()),
+    )
+
+
+def _nested(wish: msgspec.Struct | None, columns: dict[str, str]) -> dict[str, Any]:
+    """Return the members of a nested object that are given, as they are stored; null is the default.
+
+    Args:
+        wish: The object; none where null was given for the whole of it.
+        columns: Member → column.
+    """
+    if wish is None:
+        return {column: _DEFAULTS[column] for column in columns.values()}
+    members = {}
+    for name, column in columns.items():
+        value = getattr(wish, name)
+        if value is not UNSET:
+            members[column] = _DEFAULTS[column] if value is None else value
+    return members
+
+
+def _members(
+    application_type: ApplicationType, wish: rules.ApplicationCreation | rules.ApplicationUpdate
+) -> dict[str, Any]:
+    """Return the members that are given, as they are stored.
+
+    Raises:
+        ApiError: 400, or 413 for an object beyond its limit.
+    """
+    oidc, custom = wish.oidc_client_metadata, wish.custom_client_metadata
+    problems = rules.problems(application_type, oidc or None, custom or None)
+    issues = [Issue(path=path, message=message) for path, message in problems]
+    if issues:
+        raise invalid_input(*issues)
+    members: dict[str, Any] = {
+        name: getattr(wish, name) for name in ("name", "description") if getattr(wish, name) is not UNSET
+    }
+    if wish.is_third_party is not UNSET:
+        members["is_third_party"] = bool(wish.is_third_party)
+    if oidc is not UNSET:
+        members |= _nested(oidc, {name: name for name in _OIDC_MEMBERS})
+    if custom is not UNSET:
+        members |= _nested(custom, _CUSTOM_MEMBERS)
+    if wish.custom_data is not UNSET:
+        members["custom_data"] = free_form_text(wish.custom_data)
+    _require_bounded(members)
+    for name in (*_OIDC_MEMBERS, "cors_allowed_origins"):
+        if name in members:
+            members[name] = tuple(members[name])
+    return members
+
+
+def _require_bounded(members: dict[str, Any]) -> None:
+    uris = [uri for name in _OIDC_MEMBERS for uri in members.get(name, ())]
+    texts = (
+        members.get("custom_data", ""),
+        msgspec.json.encode(uris).decode(),
+        msgspec.json.encode(members.get("cors_allowed_origins", ())).decode(),
+    )
+    if any(map(is_too_large, texts)):
+        raise body_too_large()
+
+
+class Applications:
+    """Applications; each, with the hashes of its secrets, is an aggregate on the bus."""
+
+    def __init__(self, reader: AsyncEngine, changes: Changes, *, tenant_id: str, clock: Clock = now_ms) -> None:
+        self._reader = reader
+        self._changes = changes
+        self._tenant_id = tenant_id
+        self._clock = clock
+
+    @retry_on_conflict
+    async def create(self, wish: rules.ApplicationCreation) -> tuple[Application, dict[str, str]]:
+        """Create an application, without a secret.
+
+        Raises:
+            ApiError: 400, 413; 422 for a third-party application that may exchange tokens.
+        """
+        members = _members(wish.type, wish)
+        now = self._clock()
+        application = Application(
+            tenant_id=self._tenant_id, id=new_id(), type=wish.type, created_at=now, updated_at=now, **members
+        )
+        async with self._changes.transaction() as transaction:
+            with refusals(_REFUSALS):
+                await store.insert_application(transaction.connection, application)
+            transaction.record("application", (application.id,), "created", application_state(application, []))
+        return application, transaction.revision_header
+
+    async def get(self, application_id: str) -> Application:
+        """Return an application.
+
+        Raises:
+            ApiError: 404.
+        """
+        async with self._reader.connect() as connection:
+            application = await store.find_application(connection, self._tenant_id, application_id)
+        if application is None:
+            raise missing_by_id()
+        return application
+
+    async def list_applications(self, page: Page) -> tuple[list[Application], int]:
+        """Return a page of the applications, and how many there are."""
+        async with self._reader.connect() as connection:
+            return await store.list_applications(connection, self._tenant_id, page)
+
+    @retry_on_conflict
+    async def update(self, application_id: str, wish: rules.ApplicationUpdate) -> tuple[Application, dict[str, str]]:
+        """Change what is given of an application.
+
+        Raises:
+            ApiError: 400, 404, 413; 422 for a third-party application that may exchange tokens.
+        """
+        async with self._changes.transaction() as transaction:
+            application = await self._lock(transaction, application_id, otherwise="entity.not_exists")
+            application = await self._store_change(transaction, application, _members(application.type, wish))
+        return application, transaction.revision_header
+
+    @retry_on_conflict
+    async def merge_custom_data(self, application_id: str, members: FreeForm) -> tuple[Application, dict[str, str]]:
+        """Change these members of an application's custom data; null removes one.
+
+        Raises:
+            ApiError: 404, 413.
+        """
+        async with self._changes.transaction() as transaction:
+            application = await self._lock(transaction, application_id)
+            custom_data = free_form_text(merged(application.custom_data, members))
+            if is_too_large(custom_data):
+                raise body_too_large()
+            application = await self._store_change(transaction, application, {"custom_data": custom_data})
+        return application, transaction.revision_header
+
+    @retry_on_conflict
+    async def delete(self, application_id: str) -> dict[str, str]:
+        """Delete an application with its secrets and roles.
+
+        Raises:
+            ApiError: 404.
+        """
+        async with self._changes.transaction() as transaction:
+            kind = await store.delete_application(transaction.connection, self._tenant_id, application_id)
+            if kind is None:
+                raise missing_by_id("entity.not_found")
+            state = ApplicationState(id=application_id, deleted=True)
+            transaction.record("application", (application_id,), "deleted", state)
+            if kind == "MachineToMachine":
+                assignment = AssignmentState(id=application_id, deleted=True, holder_kind="application")
+                transaction.record("assignment", ("application", application_id), "deleted", assignment)
+        return transaction.revision_header
+
+    @retry_on_conflict
+    async def create_secret(
+        self, application_id: str, wish: rules.SecretCreation
+    ) -> tuple[Secret, str, dict[str, str]]:
+        """Create a secret; its value is returned here and kept nowhere.
+
+        Raises:
+            ApiError: 400, 404; 422 for a name that exists, or one secret too many.
+        """
+        issues = [Issue(path=path, message=message) for path, message in rules.secret_problems(wish, now=self._clock())]
+        if issues:
+            raise invalid_input(*issues)
+        value = new_secret()
+        secret = Secret(
+            tenant_id=self._tenant_id,
+            application_id=application_id,
+            name=wish.name,
+            sha256=hashlib.sha256(value.encode()).hexdigest(),
+            created_at=self._clock(),
+            expires_at=wish.expires_at,
+        )
+        async with self._changes.transaction() as transaction:
+            application = await self._lock(transaction, application_id)
+            with refusals(_REFUSALS):
+                await store.insert_secret(transaction.connection, secret)
+            if await self._record(transaction, application) > rules.MAX_SECRETS:
+                message = f"An application has at most {rules.MAX_SECRETS} secrets."
+                raise ApiError(422, "entity.db_constraint_violated", message)
+        return secret, value, transaction.revision_header
+
+    async def list_secrets(self, application_id: str, page: Page) -> tuple[list[Secret], int]:
+        """Return a page of an application's secrets, without their values, and how many there are."""
+        async with self._reader.connect() as connection:
+            return await store.list_secrets(connection, self._tenant_id, application_id, page)
+
+    @retry_on_conflict
+    async def rename_secret(
+        self, application_id: str, name: str, wish: rules.SecretUpdate
+    ) -> tuple[Secret, dict[str, str]]:
+        """Call a secret something else, if another name is given.
+
+        Raises:
+            ApiError: 400, 404; 422 for a name that exists.
+        """
+        new_name = name if wish.name is UNSET else wish.name
+        if new_name != name:
+            problems = rules.secret_name_problems(new_name)
+            issues = [Issue(path=path, message=message) for path, message in problems]
+            if issues:
+                raise invalid_input(*issues)
+        async with self._changes.transaction() as transaction:
+            application = await self._lock(transaction, application_id)
+            with refusals(_REFUSALS):
+                secret = await store.rename_secret(
+                    transaction.connection, self._tenant_id, application_id, name, new_name
+                )
+            if secret is None:
+                raise missing_by_id("entity.not_exists")
+            if new_name != name:
+                await self._record(transaction, application)
+        return secret, transaction.revision_header
+
+    @retry_on_conflict
+    async def delete_secret(self, application_id: str, name: str) -> dict[str, str]:
+        """Delete a secret.
+
+        Raises:
+            ApiError: 404.
+        """
+        async with self._changes.transaction() as transaction:
+            application = await self._lock(transaction, application_id)
+            if not await store.delete_secret(transaction.connection, self._tenant_id, application_id, name):
+                raise missing_by_id("entity.not_found")
+            await self._record(transaction, application)
+        return transaction.revision_header
+
+    async def _lock(
+        self, transaction: Transaction, application_id: str, *, otherwise: str = "entity.not_exists_with_id"
+    ) -> Application:
+        application = await store.lock_application(transaction.connection, self._tenant_id, application_id)
+        if application is None:
+            raise missing_by_id(otherwise)
+        return application
+
+    async def _store_change(
+        self, transaction: Transaction, application: Application, members: dict[str, Any]
+    ) -> Application:
+        """Store and record the application with these members; nothing happens when they are what they were."""
+        changed = msgspec.structs.replace(application, **members)
+        if changed == application:
+            return application
+        changed = msgspec.structs.replace(changed, updated_at=max(self._clock(), application.updated_at))
+        with refusals(_REFUSALS):
+            await store.update_application(transaction.connection, changed)
+        await self._record(transaction, changed)
+        return changed
+
+    async def _record(self, transaction: Transaction, application: Application) -> int:
+        """Record what an application is now, its secrets included; return how many it has."""
+        whole = Page(size=None)
+        secrets, count = await store.list_secrets(transaction.connection, self._tenant_id, application.id, whole)
+        transaction.record("application", (application.id,), "updated", application_state(application, secrets))
+        return count

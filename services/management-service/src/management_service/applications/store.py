@@ -1,0 +1,157 @@
+"""Applications and their secrets in PostgreSQL."""
+
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import RowMapping, bindparam, delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from identity_common.database import fetch_page
+from identity_common.pagination import Page
+from identity_common.wire.events import ApplicationType
+from management_service.applications.tables import application_secrets, applications
+
+
+class Application(msgspec.Struct, frozen=True, kw_only=True):
+    """An application as stored, without its secrets.
+
+    Attributes:
+        custom_data: JSON.
+    """
+
+    tenant_id: str
+    id: str
+    name: str
+    description: str | None = None
+    type: ApplicationType
+    is_third_party: bool = False
+    redirect_uris: tuple[str, ...] = ()
+    post_logout_redirect_uris: tuple[str, ...] = ()
+    allow_token_exchange: bool = False
+    cors_allowed_origins: tuple[str, ...] = ()
+    id_token_ttl_s: int = 3600
+    refresh_token_ttl_days: int = 14
+    rotate_refresh_token: bool = True
+    always_issue_refresh_token: bool = False
+    custom_data: str = "{}"
+    created_at: int
+    updated_at: int
+
+
+class Secret(msgspec.Struct, frozen=True, kw_only=True):
+    """A secret of an application as stored: its hash only.
+
+    Attributes:
+        expires_at: Milliseconds since the epoch; none if it does not expire.
+    """
+
+    tenant_id: str
+    application_id: str
+    name: str
+    sha256: str
+    created_at: int
+    expires_at: int | None = None
+
+
+COLUMNS: Final = tuple(applications.c[name] for name in Application.__struct_fields__)
+SEARCHED: Final = (applications.c.name, applications.c.description)
+_ARRAYS: Final = ("redirect_uris", "post_logout_redirect_uris", "cors_allowed_origins")
+_SECRET_COLUMNS: Final = tuple(application_secrets.c[name] for name in Secret.__struct_fields__)
+
+_BY_ID: Final = (applications.c.tenant_id == bindparam("tenant"), applications.c.id == bindparam("application"))
+_FIND: Final = select(*COLUMNS).where(*_BY_ID)
+_LOCK: Final = _FIND.with_for_update(key_share=True)
+_UPDATE: Final = update(applications).where(*_BY_ID)
+_DELETE: Final = delete(applications).where(*_BY_ID).returning(applications.c.type)
+_LIST: Final = (
+    select(*COLUMNS)
+    .where(applications.c.tenant_id == bindparam("tenant"))
+    .order_by(applications.c.name, applications.c.id)
+)
+_SECRETS: Final = (
+    application_secrets.c.tenant_id == bindparam("tenant"),
+    application_secrets.c.application_id == bindparam("application"),
+)
+_LIST_SECRETS: Final = select(*_SECRET_COLUMNS).where(*_SECRETS).order_by(application_secrets.c.name)
+_SECRET: Final = (*_SECRETS, application_secrets.c.name == bindparam("secret"))
+_RENAME_SECRET: Final = (
+    update(application_secrets).where(*_SECRET).values(name=bindparam("new_name")).returning(*_SECRET_COLUMNS)
+)
+_DELETE_SECRET: Final = delete(application_secrets).where(*_SECRET)
+
+
+def application_from(row: RowMapping) -> Application:
+    """Return the application of a row that has ``COLUMNS``."""
+    return Application(**{**row, **{name: tuple(row[name]) for name in _ARRAYS}})
+
+
+def _values(application: Application) -> dict[str, Any]:
+    values = msgspec.structs.asdict(application)
+    return values | {name: list(values[name]) for name in _ARRAYS}
+
+
+async def insert_application(connection: AsyncConnection, application: Application) -> None:
+    """Store a new application."""
+    await connection.execute(insert(applications), _values(application))
+
+
+async def find_application(connection: AsyncConnection, tenant_id: str, application_id: str) -> Application | None:
+    """Return an application; none if there is no such application."""
+    values = {"tenant": tenant_id, "application": application_id}
+    row = (await connection.execute(_FIND, values)).mappings().one_or_none()
+    return None if row is None else application_from(row)
+
+
+async def lock_application(connection: AsyncConnection, tenant_id: str, application_id: str) -> Application | None:
+    """Return an application that nobody else changes until the transaction ends; none if there is none."""
+    values = {"tenant": tenant_id, "application": application_id}
+    row = (await connection.execute(_LOCK, values)).mappings().one_or_none()
+    return None if row is None else application_from(row)
+
+
+async def update_application(connection: AsyncConnection, application: Application) -> None:
+    """Store what an application has become."""
+    values = _values(application)
+    by_id = {"tenant": values.pop("tenant_id"), "application": values.pop("id")}
+    await connection.execute(_UPDATE.values(values), by_id)
+
+
+async def delete_application(connection: AsyncConnection, tenant_id: str, application_id: str) -> str | None:
+    """Delete an application with its secrets and relations; return its type, none if there was none."""
+    kind: str | None = await connection.scalar(_DELETE, {"tenant": tenant_id, "application": application_id})
+    return kind
+
+
+async def list_applications(connection: AsyncConnection, tenant_id: str, page: Page) -> tuple[list[Application], int]:
+    """Return a page of the applications, by name and then id, and how many there are."""
+    rows, total = await fetch_page(connection, _LIST, {"tenant": tenant_id}, page, searched=SEARCHED)
+    return [application_from(row) for row in rows], total
+
+
+async def insert_secret(connection: AsyncConnection, secret: Secret) -> None:
+    """Store a new secret."""
+    await connection.execute(insert(application_secrets), msgspec.structs.asdict(secret))
+
+
+async def list_secrets(
+    connection: AsyncConnection, tenant_id: str, application_id: str, page: Page
+) -> tuple[list[Secret], int]:
+    """Return a page of an application's secrets, by name, and how many there are."""
+    values = {"tenant": tenant_id, "application": application_id}
+    rows, total = await fetch_page(connection, _LIST_SECRETS, values, page, searched=(application_secrets.c.name,))
+    return [Secret(**row) for row in rows], total
+
+
+async def rename_secret(
+    connection: AsyncConnection, tenant_id: str, application_id: str, name: str, new_name: str
+) -> Secret | None:
+    """Call a secret of this very application something else and return it; none if there is none."""
+    values = {"tenant": tenant_id, "application": application_id, "secret": name, "new_name": new_name}
+    row = (await connection.execute(_RENAME_SECRET, values)).mappings().one_or_none()
+    return None if row is None else Secret(**row)
+
+
+async def delete_secret(connection: AsyncConnection, tenant_id: str, application_id: str, name: str) -> bool:
+    """Delete a secret of this very application; return whether there was one."""
+    values = {"tenant": tenant_id, "application": application_id, "secret": name}
+    return bool((await connection.execute(_DELETE_SECRET, values)).rowcount)

@@ -1,0 +1,10 @@
+"""The ASGI app for a server process; here, and only here, the settings are read from the environment."""
+
+import os
+
+from identity_common.logs import configure_logs
+from management_service.app import create_app
+from management_service.settings import Settings
+
+configure_logs(service="management-service")
+app = create_app(Settings.from_environment(os.environ))

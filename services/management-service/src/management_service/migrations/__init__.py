@@ -1,0 +1,1 @@
+"""Revisions of management-service's database, oldest first."""

@@ -1,0 +1,1 @@
+"""API resources and their scopes, which are the API permissions."""

@@ -1,0 +1,172 @@
+"""``/api/resources``."""
+
+from litestar import Controller, Response, delete, get, patch, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+
+from identity_common.fields import Answer
+from identity_common.listing import WHOLE, Listing
+from identity_common.openapi import documented
+from identity_common.parents import parent_exists
+from management_service.resources.rules import (
+    ResourceCreation,
+    ResourceDefault,
+    ResourceUpdate,
+    ScopeCreation,
+    ScopeUpdate,
+)
+from management_service.resources.service import Resources
+from management_service.resources.store import Resource, Scope
+
+
+class ResourceAnswer(Answer):
+    """An API resource."""
+
+    tenant_id: str
+    id: str
+    name: str
+    indicator: str
+    access_token_ttl: int
+    is_default: bool
+
+
+class ScopeAnswer(Answer):
+    """A scope of an API resource."""
+
+    tenant_id: str
+    id: str
+    resource_id: str
+    name: str
+    description: str | None
+    created_at: int
+
+
+def resource_answer(resource: Resource) -> ResourceAnswer:
+    """Return what the API says of a resource."""
+    return ResourceAnswer(
+        tenant_id=resource.tenant_id,
+        id=resource.id,
+        name=resource.name,
+        indicator=resource.indicator,
+        access_token_ttl=resource.access_token_ttl_s,
+        is_default=resource.is_default,
+    )
+
+
+def scope_answer(scope: Scope) -> ScopeAnswer:
+    """Return what the API says of a scope."""
+    return ScopeAnswer(
+        tenant_id=scope.tenant_id,
+        id=scope.id,
+        resource_id=scope.resource_id,
+        name=scope.name,
+        description=scope.description,
+        created_at=scope.created_at,
+    )
+
+
+class ResourceController(Controller):
+    """API resources."""
+
+    path = "/resources"
+    tags = ("Resources",)
+    dependencies = WHOLE
+
+    @post("/", operation_id="CreateResource", summary="Create an API resource")
+    async def create_resource(
+        self, data: JSONBody[ResourceCreation], resources: NamedDependency[Resources]
+    ) -> Response[ResourceAnswer]:
+        """Create an API resource, without scopes."""
+        resource, headers = await resources.create(data)
+        return Response(resource_answer(resource), headers=headers)
+
+    @get("/", operation_id="ListResources", summary="List API resources")
+    async def list_resources(
+        self, listing: NamedDependency[Listing], resources: NamedDependency[Resources]
+    ) -> Response[list[ResourceAnswer]]:
+        """List API resources by name."""
+        found, total = await resources.list_resources(listing.page)
+        return listing.answer([resource_answer(resource) for resource in found], total)
+
+    @get("/{resource_id:str}", operation_id="GetResource", summary="Get an API resource")
+    async def get_resource(self, resource_id: FromPath[str], resources: NamedDependency[Resources]) -> ResourceAnswer:
+        """Get one API resource."""
+        return resource_answer(await resources.get(resource_id))
+
+    @patch(
+        "/{resource_id:str}",
+        operation_id="UpdateResource",
+        summary="Update an API resource",
+        opt=documented(never=(422,)),
+    )
+    async def update_resource(
+        self, resource_id: FromPath[str], data: JSONBody[ResourceUpdate], resources: NamedDependency[Resources]
+    ) -> Response[ResourceAnswer]:
+        """Change the members that are given; the indicator never changes."""
+        resource, headers = await resources.update(resource_id, data)
+        return Response(resource_answer(resource), headers=headers)
+
+    @patch(
+        "/{resource_id:str}/is-default",
+        operation_id="UpdateResourceIsDefault",
+        summary="Make an API resource the default",
+        opt=documented(never=(422,)),
+        guards=[parent_exists("resource")],
+    )
+    async def set_default(
+        self, resource_id: FromPath[str], data: JSONBody[ResourceDefault], resources: NamedDependency[Resources]
+    ) -> Response[ResourceAnswer]:
+        """Make an API resource the default, and no other; or no longer."""
+        resource, headers = await resources.set_default(resource_id, is_default=data.is_default)
+        return Response(resource_answer(resource), headers=headers)
+
+    @delete("/{resource_id:str}", operation_id="DeleteResource", summary="Delete an API resource", status_code=204)
+    async def delete_resource(
+        self, resource_id: FromPath[str], resources: NamedDependency[Resources]
+    ) -> Response[None]:
+        """Delete an API resource with its scopes."""
+        return Response(None, headers=await resources.delete(resource_id))
+
+
+class ResourceScopeController(Controller):
+    """Scopes of an API resource."""
+
+    path = "/resources/{resource_id:str}/scopes"
+    tags = ("Resources",)
+    dependencies = WHOLE
+    guards = (parent_exists("resource"),)
+
+    @post("/", operation_id="CreateResourceScope", summary="Create a scope")
+    async def create_scope(
+        self, resource_id: FromPath[str], data: JSONBody[ScopeCreation], resources: NamedDependency[Resources]
+    ) -> Response[ScopeAnswer]:
+        """Create a scope of an API resource: an API permission."""
+        scope, headers = await resources.create_scope(resource_id, data)
+        return Response(scope_answer(scope), headers=headers)
+
+    @get("/", operation_id="ListResourceScopes", summary="List scopes")
+    async def list_scopes(
+        self, resource_id: FromPath[str], listing: NamedDependency[Listing], resources: NamedDependency[Resources]
+    ) -> Response[list[ScopeAnswer]]:
+        """List the scopes of an API resource by name."""
+        found, total = await resources.list_scopes(resource_id, listing.page)
+        return listing.answer([scope_answer(scope) for scope in found], total)
+
+    @patch("/{scope_id:str}", operation_id="UpdateResourceScope", summary="Update a scope")
+    async def update_scope(
+        self,
+        resource_id: FromPath[str],
+        scope_id: FromPath[str],
+        data: JSONBody[ScopeUpdate],
+        resources: NamedDependency[Resources],
+    ) -> Response[ScopeAnswer]:
+        """Change the members that are given; null clears the description."""
+        scope, headers = await resources.update_scope(resource_id, scope_id, data)
+        return Response(scope_answer(scope), headers=headers)
+
+    @delete("/{scope_id:str}", operation_id="DeleteResourceScope", summary="Delete a scope", status_code=204)
+    async def delete_scope(
+        self, resource_id: FromPath[str], scope_id: FromPath[str], resources: NamedDependency[Resources]
+    ) -> Response[None]:
+        """Delete a scope; the roles that grant it grant one scope less."""
+        return Response(None, headers=await resources.delete_scope(resource_id, scope_id))

@@ -1,0 +1,81 @@
+"""What resources and their scopes may be called."""
+
+import re
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from identity_common.fields import Body, Description, Name
+from identity_common.scope_names import ScopeName
+
+DEFAULT_ACCESS_TOKEN_TTL_S: Final = 3600
+
+# Only bounded here: what it must look like is judged by a rule, whose refusal is a 422.
+Indicator = Annotated[str, msgspec.Meta(max_length=2048)]
+AccessTokenTtl = Annotated[int, msgspec.Meta(ge=1, le=86_400 * 365)]
+
+
+class ResourceCreation(Body):
+    """A new API resource."""
+
+    name: Name
+    indicator: Indicator
+    access_token_ttl: AccessTokenTtl = DEFAULT_ACCESS_TOKEN_TTL_S
+
+
+class ResourceUpdate(Body):
+    """What shall change; the indicator never does."""
+
+    name: Name | UnsetType = UNSET
+    access_token_ttl: AccessTokenTtl | UnsetType | None = UNSET
+
+
+class ResourceDefault(Body):
+    """Whether the resource shall be the default; at most one is."""
+
+    is_default: bool
+
+
+class ScopeCreation(Body):
+    """A new scope of a resource."""
+
+    name: ScopeName
+    description: Description | None = None
+
+
+class ScopeUpdate(Body):
+    """What shall change of a scope; null clears the description."""
+
+    name: ScopeName | UnsetType = UNSET
+    description: Description | UnsetType | None = UNSET
+
+
+def is_resource_indicator(indicator: str, *, urn_namespace: str, issuer: str) -> bool:
+    """Whether a resource may be indicated by this: an absolute URI without fragment that is nobody else's.
+
+    Source:
+        RFC 8707 section 2.
+    """
+    if "#" in indicator or not _is_uri_text(indicator):
+        return False
+    try:
+        parts = urlsplit(indicator)
+    except ValueError:
+        return False
+    return (
+        re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", indicator) is not None
+        and bool(parts.netloc or parts.path)
+        and not (parts.scheme in {"http", "https"} and not parts.hostname)
+        and not _is_below(indicator, issuer)
+        and not indicator.lower().startswith(f"urn:{urn_namespace}:".lower())
+    )
+
+
+def _is_uri_text(text: str) -> bool:
+    return re.fullmatch(r"[\x21-\x7E]+", text) is not None and not set(text) & set('"<>\\^`{|}')
+
+
+def _is_below(indicator: str, issuer: str) -> bool:
+    return indicator == issuer or indicator.startswith((f"{issuer}/", f"{issuer}?"))

@@ -1,0 +1,280 @@
+"""Creating, reading, changing and deleting API resources and their scopes."""
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import UNSET
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from identity_common.api_errors import ApiError, duplicate, invalid_scope_name, missing_by_id
+from identity_common.clock import Clock, now_ms
+from identity_common.database import refusals, retry_on_conflict
+from identity_common.identifiers import new_id
+from identity_common.outbox.changes import Changes, Transaction
+from identity_common.pagination import Page
+from identity_common.scope_names import is_scope_name
+from identity_common.wire.events import ResourceState, ScopeState
+from management_service.resources import rules, store
+from management_service.resources.store import Resource, Scope
+
+_REFUSALS = {
+    "resources_indicator_unique": lambda: duplicate(
+        "resource.resource_identifier_in_use", "A resource with this indicator exists."
+    ),
+    "scopes_name_unique": lambda: duplicate("scope.name_exists", "The resource has a scope of this name."),
+}
+
+
+def resource_state(resource: Resource) -> ResourceState:
+    """Return what the event says of a resource."""
+    return ResourceState(
+        id=resource.id,
+        name=resource.name,
+        indicator=resource.indicator,
+        access_token_ttl_s=resource.access_token_ttl_s,
+        is_default=resource.is_default,
+    )
+
+
+def scope_state(scope: Scope) -> ScopeState:
+    """Return what the event says of a scope."""
+    return ScopeState(id=scope.id, resource_id=scope.resource_id, name=scope.name, description=scope.description)
+
+
+class Resources:
+    """API resources and scopes, each an aggregate of its own on the bus.
+
+    Args:
+        management_api: Indicator of the Management API, whose resource nobody edits.
+        issuer: No resource may be indicated by an address of the issuer's.
+    """
+
+    def __init__(
+        self,
+        reader: AsyncEngine,
+        changes: Changes,
+        *,
+        tenant_id: str,
+        management_api: str,
+        urn_namespace: str,
+        issuer: str,
+        clock: Clock = now_ms,
+    ) -> None:
+        self._reader = reader
+        self._changes = changes
+        self._tenant_id = tenant_id
+        self._management_api = management_api
+        self._urn_namespace = urn_namespace
+        self._issuer = issuer
+        self._clock = clock
+
+    @retry_on_conflict
+    async def create(self, wish: rules.ResourceCreation) -> tuple[Resource, dict[str, str]]:
+        """Create a resource.
+
+        Raises:
+            ApiError: 422 for an indicator that is not acceptable or in use.
+        """
+        if not rules.is_resource_indicator(wish.indicator, urn_namespace=self._urn_namespace, issuer=self._issuer):
+            message = "The indicator must be an absolute URI without fragment, and not one of this service's own."
+            raise ApiError(422, "resource.invalid_indicator", message)
+        async with self._changes.transaction() as transaction:
+            resource = await self._insert(transaction, wish.name, wish.indicator, wish.access_token_ttl)
+        return resource, transaction.revision_header
+
+    async def get(self, resource_id: str) -> Resource:
+        """Return a resource.
+
+        Raises:
+            ApiError: 404.
+        """
+        async with self._reader.connect() as connection:
+            resource = await store.find_resource(connection, self._tenant_id, resource_id)
+        if resource is None:
+            raise missing_by_id()
+        return resource
+
+    async def list_resources(self, page: Page) -> tuple[list[Resource], int]:
+        """Return a page of the resources, and how many there are."""
+        async with self._reader.connect() as connection:
+            return await store.list_resources(connection, self._tenant_id, page)
+
+    @retry_on_conflict
+    async def update(self, resource_id: str, wish: rules.ResourceUpdate) -> tuple[Resource, dict[str, str]]:
+        """Change what is given of a resource.
+
+        Raises:
+            ApiError: 400 for the Management API, 404.
+        """
+        async with self._changes.transaction() as transaction:
+            resource = await self._lock_editable(transaction, resource_id, otherwise="entity.not_exists")
+            changed = resource
+            if wish.name is not UNSET:
+                changed = msgspec.structs.replace(changed, name=wish.name)
+            if wish.access_token_ttl is not UNSET:
+                ttl = wish.access_token_ttl or rules.DEFAULT_ACCESS_TOKEN_TTL_S
+                changed = msgspec.structs.replace(changed, access_token_ttl_s=ttl)
+            if changed != resource:
+                await store.update_resource(transaction.connection, changed)
+                transaction.record("resource", (resource_id,), "updated", resource_state(changed))
+        return changed, transaction.revision_header
+
+    @retry_on_conflict
+    async def set_default(self, resource_id: str, *, is_default: bool) -> tuple[Resource, dict[str, str]]:
+        """Make a resource the default, and no other; or no longer.
+
+        Raises:
+            ApiError: 400 for the Management API, 404.
+        """
+        async with self._changes.transaction() as transaction:
+            # All of them: else two requests could each make another one the default.
+            found = await store.lock_resources(transaction.connection, self._tenant_id)
+            changed = await self._lock_editable(transaction, resource_id)
+            for resource in found:
+                shall_be = is_default if resource.id == resource_id else resource.is_default and not is_default
+                if shall_be != resource.is_default:
+                    changed_one = msgspec.structs.replace(resource, is_default=shall_be)
+                    await store.update_resource(transaction.connection, changed_one)
+                    transaction.record("resource", (resource.id,), "updated", resource_state(changed_one))
+        return msgspec.structs.replace(changed, is_default=is_default), transaction.revision_header
+
+    @retry_on_conflict
+    async def delete(self, resource_id: str) -> dict[str, str]:
+        """Delete a resource with its scopes.
+
+        Raises:
+            ApiError: 400 for the Management API, 404.
+        """
+        async with self._changes.transaction() as transaction:
+            await self._lock_editable(transaction, resource_id, otherwise="entity.not_found")
+            scope_ids = await store.delete_resource(transaction.connection, self._tenant_id, resource_id)
+            transaction.record("resource", (resource_id,), "deleted", ResourceState(id=resource_id, deleted=True))
+            for scope_id in scope_ids:
+                self._record_scope_deletion(transaction, resource_id, scope_id)
+        return transaction.revision_header
+
+    @retry_on_conflict
+    async def create_scope(self, resource_id: str, wish: rules.ScopeCreation) -> tuple[Scope, dict[str, str]]:
+        """Create a scope of a resource.
+
+        Raises:
+            ApiError: 400 for the Management API, 404, 422 for a name that is not acceptable or exists.
+        """
+        async with self._changes.transaction() as transaction:
+            await self._lock_editable(transaction, resource_id)
+            self._require_scope_name(wish.name)
+            scope = await self._insert_scope(transaction, resource_id, wish.name, wish.description)
+        return scope, transaction.revision_header
+
+    async def list_scopes(self, resource_id: str, page: Page) -> tuple[list[Scope], int]:
+        """Return a page of a resource's scopes, and how many there are."""
+        async with self._reader.connect() as connection:
+            return await store.list_scopes(connection, self._tenant_id, resource_id, page)
+
+    @retry_on_conflict
+    async def update_scope(
+        self, resource_id: str, scope_id: str, wish: rules.ScopeUpdate
+    ) -> tuple[Scope, dict[str, str]]:
+        """Change what is given of a scope of a resource.
+
+        Raises:
+            ApiError: 400 for the Management API, 404, 422 for a name that is not acceptable or exists.
+        """
+        async with self._changes.transaction() as transaction:
+            await self._lock_editable(transaction, resource_id)
+            scope = await store.lock_scope(transaction.connection, self._tenant_id, resource_id, scope_id)
+            if scope is None:
+                raise missing_by_id("entity.not_exists")
+            changed = scope
+            if wish.name is not UNSET:
+                self._require_scope_name(wish.name)
+                changed = msgspec.structs.replace(changed, name=wish.name)
+            if wish.description is not UNSET:
+                changed = msgspec.structs.replace(changed, description=wish.description)
+            if changed != scope:
+                with refusals(_REFUSALS):
+                    await store.update_scope(transaction.connection, changed)
+                transaction.record("scope", (resource_id, scope_id), "updated", scope_state(changed))
+        return changed, transaction.revision_header
+
+    @retry_on_conflict
+    async def delete_scope(self, resource_id: str, scope_id: str) -> dict[str, str]:
+        """Delete a scope of a resource; the roles that grant it grant one scope less.
+
+        Raises:
+            ApiError: 400 for the Management API, 404.
+        """
+        async with self._changes.transaction() as transaction:
+            await self._lock_editable(transaction, resource_id)
+            if not await store.delete_scope(transaction.connection, self._tenant_id, resource_id, scope_id):
+                raise missing_by_id("entity.not_found")
+            self._record_scope_deletion(transaction, resource_id, scope_id)
+        return transaction.revision_header
+
+    @retry_on_conflict
+    async def ensure_management_api(self, name: str, scope_names: Sequence[str]) -> dict[str, Scope]:
+        """Make sure that the Management API is a resource with these scopes; return them by name."""
+        async with self._changes.transaction() as transaction:
+            connection = transaction.connection
+            resource = await store.find_resource_by_indicator(connection, self._tenant_id, self._management_api)
+            if resource is None:
+                ttl = rules.DEFAULT_ACCESS_TOKEN_TTL_S
+                resource = await self._insert(transaction, name, self._management_api, ttl)
+            await store.lock_resource(connection, self._tenant_id, resource.id)
+            found, _ = await store.list_scopes(connection, self._tenant_id, resource.id, Page(size=None))
+            scopes = {scope.name: scope for scope in found}
+            for scope_name in scope_names:
+                if scope_name not in scopes:
+                    scopes[scope_name] = await self._insert_scope(transaction, resource.id, scope_name, None)
+        return scopes
+
+    def _require_scope_name(self, name: str) -> None:
+        if not is_scope_name(name, urn_namespace=self._urn_namespace):
+            raise invalid_scope_name()
+
+    async def _lock_editable(
+        self, transaction: Transaction, resource_id: str, *, otherwise: str = "entity.not_exists_with_id"
+    ) -> Resource:
+        resource = await store.lock_resource(transaction.connection, self._tenant_id, resource_id)
+        if resource is None:
+            raise missing_by_id(otherwise)
+        if resource.indicator == self._management_api:
+            raise ApiError(
+                400, "resource.cannot_modify_management_api", "The resource of the Management API cannot be changed."
+            )
+        return resource
+
+    async def _insert(self, transaction: Transaction, name: str, indicator: str, access_token_ttl_s: int) -> Resource:
+        resource = Resource(
+            tenant_id=self._tenant_id,
+            id=new_id(),
+            name=name,
+            indicator=indicator,
+            access_token_ttl_s=access_token_ttl_s,
+            created_at=self._clock(),
+        )
+        with refusals(_REFUSALS):
+            await store.insert_resource(transaction.connection, resource)
+        transaction.record("resource", (resource.id,), "created", resource_state(resource))
+        return resource
+
+    async def _insert_scope(
+        self, transaction: Transaction, resource_id: str, name: str, description: str | None
+    ) -> Scope:
+        scope = Scope(
+            tenant_id=self._tenant_id,
+            id=new_id(),
+            resource_id=resource_id,
+            name=name,
+            description=description,
+            created_at=self._clock(),
+        )
+        with refusals(_REFUSALS):
+            await store.insert_scope(transaction.connection, scope)
+        transaction.record("scope", (resource_id, scope.id), "created", scope_state(scope))
+        return scope
+
+    @staticmethod
+    def _record_scope_deletion(transaction: Transaction, resource_id: str, scope_id: str) -> None:
+        state = ScopeState(id=scope_id, deleted=True, resource_id=resource_id)
+        transaction.record("scope", (resource_id, scope_id), "deleted", state)

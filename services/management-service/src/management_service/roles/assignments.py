@@ -1,0 +1,181 @@
+"""Giving roles to users and machine-to-machine applications, from either side, and taking them away."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from identity_common.api_errors import ApiError, missing_by_id, too_many_related, unknown_relation, wrong_kind
+from identity_common.database import retry_on_conflict
+from identity_common.fields import MAX_RELATED
+from identity_common.outbox.changes import Changes, Transaction
+from identity_common.pagination import Page
+from identity_common.wire.events import AssignmentState, HolderKind, RoleType
+from management_service.applications.store import Application
+from management_service.roles import holders, store
+from management_service.roles.rules import ROLE_TYPE_OF
+from management_service.roles.store import Role
+from management_service.users.store import User
+
+RoleIdsByHolder = dict[str, tuple[str, ...]]
+
+
+def _record(transaction: Transaction, kind: HolderKind, holder_id: str, role_ids: tuple[str, ...]) -> None:
+    state = AssignmentState(id=holder_id, holder_kind=kind, role_ids=role_ids)
+    transaction.record("assignment", (kind, holder_id), "updated", state)
+
+
+async def assign_default_roles(transaction: Transaction, tenant_id: str, user_id: str) -> None:
+    """Give a user that was just created the roles that every new user gets."""
+    role_ids = await holders.add_default_roles(transaction.connection, tenant_id, user_id)
+    if role_ids:
+        _record(transaction, "user", user_id, role_ids)
+
+
+class Assignments:
+    """The roles of every user and machine-to-machine application; those of one are an aggregate on the bus."""
+
+    def __init__(self, reader: AsyncEngine, changes: Changes, *, tenant_id: str) -> None:
+        self._reader = reader
+        self._changes = changes
+        self._tenant_id = tenant_id
+
+    async def list_roles(self, kind: HolderKind, holder_id: str, page: Page) -> tuple[list[Role], int]:
+        """Return a page of the roles of a user or application, and how many there are."""
+        async with self._reader.connect() as connection:
+            return await holders.list_roles_of(connection, self._tenant_id, kind, holder_id, page)
+
+    async def list_users(self, role_id: str, page: Page) -> tuple[list[User], int]:
+        """Return a page of the users that hold a role, and how many there are."""
+        async with self._reader.connect() as connection:
+            return await holders.list_users_of(connection, self._tenant_id, role_id, page)
+
+    async def list_applications(self, role_id: str, page: Page) -> tuple[list[Application], int]:
+        """Return a page of the applications that hold a role, and how many there are."""
+        async with self._reader.connect() as connection:
+            return await holders.list_applications_of(connection, self._tenant_id, role_id, page)
+
+    @retry_on_conflict
+    async def add_roles(self, kind: HolderKind, holder_id: str, role_ids: Collection[str]) -> dict[str, str]:
+        """Give a user or application these roles, besides those that it has.
+
+        Raises:
+            ApiError: 404; 422 for an unknown role, or one of the wrong type.
+        """
+        async with self._changes.transaction() as transaction:
+            before = await self._lock(transaction, kind, [holder_id], missing=missing_by_id())
+            await self._require_roles(transaction, kind, role_ids)
+            await holders.add(transaction.connection, self._tenant_id, kind, [holder_id], list(set(role_ids)))
+            await self._record_changes(transaction, kind, before)
+        return transaction.revision_header
+
+    @retry_on_conflict
+    async def replace_roles(self, kind: HolderKind, holder_id: str, role_ids: Collection[str]) -> dict[str, str]:
+        """Give a user or application these roles and no others.
+
+        Raises:
+            ApiError: 404; 422 for an unknown role, or one of the wrong type.
+        """
+        async with self._changes.transaction() as transaction:
+            before = await self._lock(transaction, kind, [holder_id], missing=missing_by_id())
+            await self._require_roles(transaction, kind, role_ids)
+            surplus = set(before[holder_id]).difference(role_ids)
+            await holders.remove(transaction.connection, self._tenant_id, kind, holder_id, surplus)
+            await holders.add(transaction.connection, self._tenant_id, kind, [holder_id], list(set(role_ids)))
+            await self._record_changes(transaction, kind, before)
+        return transaction.revision_header
+
+    @retry_on_conflict
+    async def remove_role(self, kind: HolderKind, holder_id: str, role_id: str) -> dict[str, str]:
+        """Take a role from a user or application.
+
+        Raises:
+            ApiError: 404 when there is no such holder, or it does not have the role.
+        """
+        async with self._changes.transaction() as transaction:
+            held = await holders.lock_holders(transaction.connection, self._tenant_id, kind, [holder_id])
+            before = await holders.role_ids_of(transaction.connection, self._tenant_id, kind, held)
+            if not held or role_id not in before[holder_id]:
+                raise missing_by_id("entity.not_found")
+            await holders.remove(transaction.connection, self._tenant_id, kind, holder_id, [role_id])
+            await self._record_changes(transaction, kind, before)
+        return transaction.revision_header
+
+    @retry_on_conflict
+    async def add_holders(self, kind: HolderKind, role_id: str, holder_ids: Collection[str]) -> dict[str, str]:
+        """Give a role to these users or applications.
+
+        Raises:
+            ApiError: 404; 422 for an unknown user or application, or one of the wrong kind.
+        """
+        async with self._changes.transaction() as transaction:
+            before = await self._lock(transaction, kind, sorted(set(holder_ids)), missing=unknown_relation())
+            types = await holders.lock_roles(transaction.connection, self._tenant_id, [role_id])
+            if not types:
+                raise missing_by_id()
+            self._require_type(kind, types)
+            await holders.add(transaction.connection, self._tenant_id, kind, list(before), [role_id])
+            await self._record_changes(transaction, kind, before)
+        return transaction.revision_header
+
+    @retry_on_conflict
+    async def replace_holders(self, kind: HolderKind, role_id: str, holder_ids: Collection[str]) -> dict[str, str]:
+        """Give a role to these users or applications and take it from all others.
+
+        Raises:
+            ApiError: 404; 422 for an unknown user or application, or one of the wrong kind.
+        """
+        async with self._changes.transaction() as transaction:
+            connection = transaction.connection
+            # Of two replacements the later one holds. Whoever adds the role to somebody waits for neither: the lock of
+            # a role that is about to be given goes along with this one, so that locking the holders next is safe.
+            role = await store.lock_role(connection, self._tenant_id, role_id)
+            if role is None:
+                raise missing_by_id()
+            wanted = sorted(set(holder_ids))
+            surplus = (await holders.holder_ids_of(connection, self._tenant_id, kind, role_id)).difference(wanted)
+            found = await holders.lock_holders(connection, self._tenant_id, kind, surplus.union(wanted))
+            if not set(found).issuperset(wanted):
+                raise unknown_relation()
+            await self._require_machines(transaction, kind, wanted)
+            self._require_type(kind, {role_id: role.type})
+            before = await holders.role_ids_of(connection, self._tenant_id, kind, found)
+            await holders.remove_from(connection, self._tenant_id, kind, role_id, surplus)
+            await holders.add(connection, self._tenant_id, kind, wanted, [role_id])
+            await self._record_changes(transaction, kind, before)
+        return transaction.revision_header
+
+    async def _lock(
+        self, transaction: Transaction, kind: HolderKind, holder_ids: Sequence[str], *, missing: ApiError
+    ) -> RoleIdsByHolder:
+        """Lock holders and return the roles that they have."""
+        connection = transaction.connection
+        found = await holders.lock_holders(connection, self._tenant_id, kind, holder_ids)
+        if len(found) != len(holder_ids):
+            raise missing
+        await self._require_machines(transaction, kind, found)
+        return await holders.role_ids_of(connection, self._tenant_id, kind, found)
+
+    async def _require_machines(self, transaction: Transaction, kind: HolderKind, holder_ids: Sequence[str]) -> None:
+        if kind == "application":
+            fitting = await holders.machine_to_machine(transaction.connection, self._tenant_id, holder_ids)
+            if fitting != len(holder_ids):
+                raise wrong_kind("Only machine-to-machine applications have roles.")
+
+    async def _require_roles(self, transaction: Transaction, kind: HolderKind, role_ids: Collection[str]) -> None:
+        types = await holders.lock_roles(transaction.connection, self._tenant_id, role_ids)
+        if not types.keys() >= set(role_ids):
+            raise unknown_relation()
+        self._require_type(kind, types)
+
+    @staticmethod
+    def _require_type(kind: HolderKind, types: Mapping[str, RoleType]) -> None:
+        if any(role_type != ROLE_TYPE_OF[kind] for role_type in types.values()):
+            raise wrong_kind("A user has roles of the type User, an application those of the type MachineToMachine.")
+
+    async def _record_changes(self, transaction: Transaction, kind: HolderKind, before: RoleIdsByHolder) -> None:
+        after = await holders.role_ids_of(transaction.connection, self._tenant_id, kind, before.keys())
+        for holder_id, role_ids in after.items():
+            if role_ids != before[holder_id]:
+                if len(role_ids) > MAX_RELATED:
+                    raise too_many_related()
+                _record(transaction, kind, holder_id, role_ids)

@@ -1,0 +1,217 @@
+"""Who holds which roles, in PostgreSQL: users and machine-to-machine applications alike."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import (
+    ARRAY,
+    Column,
+    ColumnElement,
+    Select,
+    Table,
+    Text,
+    any_,
+    bindparam,
+    cast,
+    delete,
+    func,
+    literal,
+    select,
+)
+from sqlalchemy.dialects.postgresql import insert as insert_or_ignore
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from identity_common.database import fetch_page
+from identity_common.pagination import Page
+from identity_common.wire.events import HolderKind, RoleType
+from management_service.applications import store as application_store
+from management_service.applications.store import Application
+from management_service.applications.tables import applications
+from management_service.roles import store as role_store
+from management_service.roles.store import ROLE_COLUMNS, Role
+from management_service.roles.tables import application_roles, roles, user_roles
+from management_service.users import store as user_store
+from management_service.users.store import User
+from management_service.users.tables import users
+
+
+class _Kind(NamedTuple):
+    """The tables of one kind of holder."""
+
+    holders: Table
+    relation: Table
+    holder_id: Column[str]
+
+
+_KINDS: Final[dict[HolderKind, _Kind]] = {
+    "user": _Kind(users, user_roles, user_roles.c.user_id),
+    "application": _Kind(applications, application_roles, application_roles.c.application_id),
+}
+_TENANT: Final = bindparam("tenant", type_=Text)
+_IDS: Final = bindparam("ids", type_=ARRAY(Text))
+
+
+async def lock_holders(
+    connection: AsyncConnection, tenant_id: str, kind: HolderKind, holder_ids: Collection[str]
+) -> list[str]:
+    """Return which of these holders exist; nobody else changes their roles until the transaction ends.
+
+    Locked in the order of their ids, and always before roles: no two transactions wait for each other.
+    """
+    table = _KINDS[kind].holders
+    statement = (
+        select(table.c.id)
+        .where(table.c.tenant_id == _TENANT, table.c.id == any_(_IDS))
+        .order_by(table.c.id)
+        .with_for_update(key_share=True)
+    )
+    return list(await connection.scalars(statement, {"tenant": tenant_id, "ids": list(holder_ids)}))
+
+
+async def machine_to_machine(connection: AsyncConnection, tenant_id: str, application_ids: Collection[str]) -> int:
+    """Return how many of these applications are of the type ``MachineToMachine``."""
+    statement = (
+        select(func.count())
+        .select_from(applications)
+        .where(
+            applications.c.tenant_id == _TENANT,
+            applications.c.id == any_(_IDS),
+            applications.c.type == literal("MachineToMachine"),
+        )
+    )
+    return await connection.scalar(statement, {"tenant": tenant_id, "ids": list(application_ids)}) or 0
+
+
+async def lock_roles(connection: AsyncConnection, tenant_id: str, role_ids: Collection[str]) -> dict[str, RoleType]:
+    """Return the types of these roles by id; they go on to exist until the transaction ends."""
+    statement = (
+        select(roles.c.id, roles.c.type)
+        .where(roles.c.tenant_id == _TENANT, roles.c.id == any_(_IDS))
+        .order_by(roles.c.id)
+        .with_for_update(read=True, key_share=True)
+    )
+    rows = await connection.execute(statement, {"tenant": tenant_id, "ids": list(role_ids)})
+    return {row.id: row.type for row in rows}
+
+
+async def role_ids_of(
+    connection: AsyncConnection, tenant_id: str, kind: HolderKind, holder_ids: Collection[str]
+) -> dict[str, tuple[str, ...]]:
+    """Return the ids of the roles of each of these holders, sorted; a holder without roles has an empty tuple."""
+    _, relation, holder_id = _KINDS[kind]
+    statement = (
+        select(holder_id, relation.c.role_id)
+        .where(relation.c.tenant_id == _TENANT, holder_id == any_(_IDS))
+        .order_by(holder_id, relation.c.role_id)
+    )
+    found: dict[str, list[str]] = {holder: [] for holder in holder_ids}
+    for holder, role_id in await connection.execute(statement, {"tenant": tenant_id, "ids": list(holder_ids)}):
+        found[holder].append(role_id)
+    return {holder: tuple(role_ids) for holder, role_ids in found.items()}
+
+
+async def add(
+    connection: AsyncConnection, tenant_id: str, kind: HolderKind, holder_ids: Sequence[str], role_ids: Sequence[str]
+) -> None:
+    """Give each of these holders each of these roles."""
+    _, relation, holder_id = _KINDS[kind]
+    rows = [
+        {"tenant_id": tenant_id, holder_id.name: holder, "role_id": role_id}
+        for holder in holder_ids
+        for role_id in role_ids
+    ]
+    if rows:
+        await connection.execute(insert_or_ignore(relation).on_conflict_do_nothing(), rows)
+
+
+async def remove(
+    connection: AsyncConnection, tenant_id: str, kind: HolderKind, holder: str, role_ids: Collection[str]
+) -> int:
+    """Take these roles from a holder; return how many it had."""
+    _, relation, holder_id = _KINDS[kind]
+    statement = delete(relation).where(
+        relation.c.tenant_id == _TENANT, holder_id == bindparam("holder"), relation.c.role_id == any_(_IDS)
+    )
+    return (
+        await connection.execute(statement, {"tenant": tenant_id, "holder": holder, "ids": list(role_ids)})
+    ).rowcount
+
+
+async def holder_ids_of(connection: AsyncConnection, tenant_id: str, kind: HolderKind, role_id: str) -> set[str]:
+    """Return the ids of everybody who holds a role."""
+    _, relation, holder_id = _KINDS[kind]
+    statement = select(holder_id).where(relation.c.tenant_id == _TENANT, relation.c.role_id == bindparam("role"))
+    return set(await connection.scalars(statement, {"tenant": tenant_id, "role": role_id}))
+
+
+async def remove_from(
+    connection: AsyncConnection, tenant_id: str, kind: HolderKind, role_id: str, holder_ids: Collection[str]
+) -> None:
+    """Take a role from these holders."""
+    _, relation, holder_id = _KINDS[kind]
+    statement = delete(relation).where(
+        relation.c.tenant_id == _TENANT, relation.c.role_id == bindparam("role"), holder_id == any_(_IDS)
+    )
+    await connection.execute(statement, {"tenant": tenant_id, "role": role_id, "ids": list(holder_ids)})
+
+
+async def add_default_roles(connection: AsyncConnection, tenant_id: str, user_id: str) -> tuple[str, ...]:
+    """Give a new user the default roles; return their ids, sorted."""
+    # Locked: a role that is deleted meanwhile is waited for and left out.
+    defaults = (
+        select(roles.c.tenant_id, cast(bindparam("user"), Text), roles.c.id)
+        .where(roles.c.tenant_id == _TENANT, roles.c.is_default, roles.c.type == literal("User"))
+        .with_for_update(read=True, key_share=True)
+    )
+    statement = (
+        insert_or_ignore(user_roles)
+        .from_select(["tenant_id", "user_id", "role_id"], defaults)
+        .returning(user_roles.c.role_id)
+    )
+    return tuple(sorted(await connection.scalars(statement, {"tenant": tenant_id, "user": user_id})))
+
+
+async def list_roles_of(
+    connection: AsyncConnection, tenant_id: str, kind: HolderKind, holder: str, page: Page
+) -> tuple[list[Role], int]:
+    """Return a page of a holder's roles, by name, and how many there are."""
+    _, relation, holder_id = _KINDS[kind]
+    statement = (
+        select(*ROLE_COLUMNS)
+        .join(relation, (relation.c.tenant_id == roles.c.tenant_id) & (relation.c.role_id == roles.c.id))
+        .where(relation.c.tenant_id == _TENANT, holder_id == bindparam("holder"))
+        .order_by(roles.c.name, roles.c.id)
+    )
+    rows, total = await fetch_page(
+        connection, statement, {"tenant": tenant_id, "holder": holder}, page, searched=role_store.SEARCHED
+    )
+    return [Role(**row) for row in rows], total
+
+
+def _holders_of(kind: HolderKind, columns: Sequence[ColumnElement[Any]]) -> Select[Any]:
+    holders, relation, holder_id = _KINDS[kind]
+    return (
+        select(*columns)
+        .join(relation, (relation.c.tenant_id == holders.c.tenant_id) & (holder_id == holders.c.id))
+        .where(relation.c.tenant_id == _TENANT, relation.c.role_id == bindparam("role"))
+        .order_by(holders.c.name, holders.c.id)
+    )
+
+
+async def list_users_of(
+    connection: AsyncConnection, tenant_id: str, role_id: str, page: Page
+) -> tuple[list[User], int]:
+    """Return a page of the users that hold a role, by name and then id, and how many there are."""
+    statement = user_store.matching_users(_holders_of("user", user_store.COLUMNS), page.search)
+    rows, total = await fetch_page(connection, statement, {"tenant": tenant_id, "role": role_id}, page)
+    return [user_store.user_from(row) for row in rows], total
+
+
+async def list_applications_of(
+    connection: AsyncConnection, tenant_id: str, role_id: str, page: Page
+) -> tuple[list[Application], int]:
+    """Return a page of the applications that hold a role, by name and then id, and how many there are."""
+    statement = _holders_of("application", application_store.COLUMNS)
+    values = {"tenant": tenant_id, "role": role_id}
+    rows, total = await fetch_page(connection, statement, values, page, searched=application_store.SEARCHED)
+    return [application_store.application_from(row) for row in rows], total

@@ -1,0 +1,288 @@
+"""``/api/roles``, and the roles of users and applications."""
+
+from typing import Final
+
+from litestar import Controller, MediaType, Response, delete, get, patch, post, put
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+
+from identity_common.fields import Answer
+from identity_common.listing import PAGED, WHOLE, Listing
+from identity_common.parents import parent_exists
+from identity_common.wire.events import RoleType
+from management_service.applications.routes import ApplicationAnswer, application_answer
+from management_service.resources.routes import ScopeAnswer, scope_answer
+from management_service.roles.assignments import Assignments
+from management_service.roles.rules import ApplicationIds, RoleCreation, RoleIds, RoleUpdate, ScopeIds, UserIds
+from management_service.roles.service import Roles
+from management_service.roles.store import Role
+from management_service.users.routes import UserAnswer, user_answer
+
+NO_BODY: Final = MediaType.TEXT
+"""Of an answer without a body that is not a 204: as JSON, nothing would be written as null."""
+
+
+class RoleAnswer(Answer):
+    """An API role."""
+
+    tenant_id: str
+    id: str
+    name: str
+    description: str
+    type: RoleType
+    is_default: bool
+
+
+def role_answer(role: Role) -> RoleAnswer:
+    """Return what the API says of a role."""
+    return RoleAnswer(
+        tenant_id=role.tenant_id,
+        id=role.id,
+        name=role.name,
+        description=role.description,
+        type=role.type,
+        is_default=role.is_default,
+    )
+
+
+class RoleController(Controller):
+    """API roles."""
+
+    path = "/roles"
+    tags = ("Roles",)
+    dependencies = PAGED
+
+    @post("/", operation_id="CreateRole", summary="Create a role", status_code=200)
+    async def create_role(self, data: JSONBody[RoleCreation], roles: NamedDependency[Roles]) -> Response[RoleAnswer]:
+        """Create an API role that grants the given scopes."""
+        role, headers = await roles.create(data)
+        return Response(role_answer(role), headers=headers)
+
+    @get("/", operation_id="ListRoles", summary="List roles")
+    async def list_roles(
+        self, listing: NamedDependency[Listing], roles: NamedDependency[Roles]
+    ) -> Response[list[RoleAnswer]]:
+        """List API roles by name."""
+        found, total = await roles.list_roles(listing.page)
+        return listing.answer([role_answer(role) for role in found], total)
+
+    @get("/{role_id:str}", operation_id="GetRole", summary="Get a role")
+    async def get_role(self, role_id: FromPath[str], roles: NamedDependency[Roles]) -> RoleAnswer:
+        """Get one API role."""
+        return role_answer(await roles.get(role_id))
+
+    @patch("/{role_id:str}", operation_id="UpdateRole", summary="Update a role")
+    async def update_role(
+        self, role_id: FromPath[str], data: JSONBody[RoleUpdate], roles: NamedDependency[Roles]
+    ) -> Response[RoleAnswer]:
+        """Change the members that are given; the type never changes."""
+        role, headers = await roles.update(role_id, data)
+        return Response(role_answer(role), headers=headers)
+
+    @delete("/{role_id:str}", operation_id="DeleteRole", summary="Delete a role", status_code=204)
+    async def delete_role(self, role_id: FromPath[str], roles: NamedDependency[Roles]) -> Response[None]:
+        """Delete an API role; whoever held it holds one role less."""
+        return Response(None, headers=await roles.delete(role_id))
+
+
+class RoleScopeController(Controller):
+    """Scopes that a role grants."""
+
+    path = "/roles/{role_id:str}/scopes"
+    tags = ("Roles",)
+    dependencies = PAGED
+    guards = (parent_exists("role"),)
+
+    @post("/", operation_id="AddRoleScopes", summary="Add scopes to a role", media_type=NO_BODY)
+    async def add_scopes(
+        self, role_id: FromPath[str], data: JSONBody[ScopeIds], roles: NamedDependency[Roles]
+    ) -> Response[None]:
+        """Let a role grant these scopes too."""
+        return Response(None, headers=await roles.add_scopes(role_id, data.scope_ids))
+
+    @get("/", operation_id="ListRoleScopes", summary="List the scopes of a role")
+    async def list_scopes(
+        self, role_id: FromPath[str], listing: NamedDependency[Listing], roles: NamedDependency[Roles]
+    ) -> Response[list[ScopeAnswer]]:
+        """List the scopes that a role grants, by name."""
+        found, total = await roles.list_scopes(role_id, listing.page)
+        return listing.answer([scope_answer(scope) for scope in found], total)
+
+    @put("/", operation_id="ReplaceRoleScopes", summary="Replace the scopes of a role", status_code=204)
+    async def replace_scopes(
+        self, role_id: FromPath[str], data: JSONBody[ScopeIds], roles: NamedDependency[Roles]
+    ) -> Response[None]:
+        """Let a role grant these scopes and no others."""
+        return Response(None, headers=await roles.replace_scopes(role_id, data.scope_ids))
+
+    @delete("/{scope_id:str}", operation_id="RemoveRoleScope", summary="Remove a scope from a role", status_code=204)
+    async def remove_scope(
+        self, role_id: FromPath[str], scope_id: FromPath[str], roles: NamedDependency[Roles]
+    ) -> Response[None]:
+        """Let a role no longer grant a scope."""
+        return Response(None, headers=await roles.remove_scope(role_id, scope_id))
+
+
+class RoleUserController(Controller):
+    """Users that hold a role."""
+
+    path = "/roles/{role_id:str}/users"
+    tags = ("Roles",)
+    dependencies = PAGED
+    guards = (parent_exists("role"),)
+
+    @post("/", operation_id="AddRoleUsers", summary="Give a role to users", media_type=NO_BODY)
+    async def add_users(
+        self, role_id: FromPath[str], data: JSONBody[UserIds], assignments: NamedDependency[Assignments]
+    ) -> Response[None]:
+        """Give a role to these users."""
+        return Response(None, headers=await assignments.add_holders("user", role_id, data.user_ids))
+
+    @get("/", operation_id="ListRoleUsers", summary="List the users of a role")
+    async def list_users(
+        self, role_id: FromPath[str], listing: NamedDependency[Listing], assignments: NamedDependency[Assignments]
+    ) -> Response[list[UserAnswer]]:
+        """List the users that hold a role, by name."""
+        found, total = await assignments.list_users(role_id, listing.page)
+        return listing.answer([user_answer(user) for user in found], total)
+
+    @put("/", operation_id="ReplaceRoleUsers", summary="Replace the users of a role", status_code=204)
+    async def replace_users(
+        self, role_id: FromPath[str], data: JSONBody[UserIds], assignments: NamedDependency[Assignments]
+    ) -> Response[None]:
+        """Give a role to these users and take it from all others."""
+        return Response(None, headers=await assignments.replace_holders("user", role_id, data.user_ids))
+
+    @delete("/{user_id:str}", operation_id="RemoveRoleUser", summary="Take a role from a user", status_code=204)
+    async def remove_user(
+        self, role_id: FromPath[str], user_id: FromPath[str], assignments: NamedDependency[Assignments]
+    ) -> Response[None]:
+        """Take a role from a user."""
+        return Response(None, headers=await assignments.remove_role("user", user_id, role_id))
+
+
+class RoleApplicationController(Controller):
+    """Machine-to-machine applications that hold a role."""
+
+    path = "/roles/{role_id:str}/applications"
+    tags = ("Roles",)
+    dependencies = PAGED
+    guards = (parent_exists("role"),)
+
+    @post("/", operation_id="AddRoleApplications", summary="Give a role to applications", media_type=NO_BODY)
+    async def add_applications(
+        self, role_id: FromPath[str], data: JSONBody[ApplicationIds], assignments: NamedDependency[Assignments]
+    ) -> Response[None]:
+        """Give a role to these machine-to-machine applications."""
+        return Response(None, headers=await assignments.add_holders("application", role_id, data.application_ids))
+
+    @get("/", operation_id="ListRoleApplications", summary="List the applications of a role")
+    async def list_applications(
+        self, role_id: FromPath[str], listing: NamedDependency[Listing], assignments: NamedDependency[Assignments]
+    ) -> Response[list[ApplicationAnswer]]:
+        """List the applications that hold a role, by name."""
+        found, total = await assignments.list_applications(role_id, listing.page)
+        return listing.answer([application_answer(application) for application in found], total)
+
+    @put("/", operation_id="ReplaceRoleApplications", summary="Replace the applications of a role", status_code=204)
+    async def replace_applications(
+        self, role_id: FromPath[str], data: JSONBody[ApplicationIds], assignments: NamedDependency[Assignments]
+    ) -> Response[None]:
+        """Give a role to these machine-to-machine applications and take it from all others."""
+        return Response(None, headers=await assignments.replace_holders("application", role_id, data.application_ids))
+
+    @delete(
+        "/{application_id:str}",
+        operation_id="RemoveRoleApplication",
+        summary="Take a role from an application",
+        status_code=204,
+    )
+    async def remove_application(
+        self, role_id: FromPath[str], application_id: FromPath[str], assignments: NamedDependency[Assignments]
+    ) -> Response[None]:
+        """Take a role from an application."""
+        return Response(None, headers=await assignments.remove_role("application", application_id, role_id))
+
+
+class UserRoleController(Controller):
+    """Roles of a user."""
+
+    path = "/users/{user_id:str}/roles"
+    tags = ("Users",)
+    dependencies = PAGED
+    guards = (parent_exists("user"),)
+
+    @get("/", operation_id="ListUserRoles", summary="List the roles of a user")
+    async def list_roles(
+        self, user_id: FromPath[str], listing: NamedDependency[Listing], assignments: NamedDependency[Assignments]
+    ) -> Response[list[RoleAnswer]]:
+        """List the API roles of a user, by name."""
+        found, total = await assignments.list_roles("user", user_id, listing.page)
+        return listing.answer([role_answer(role) for role in found], total)
+
+    @post("/", operation_id="AddUserRoles", summary="Give roles to a user", media_type=NO_BODY)
+    async def add_roles(
+        self, user_id: FromPath[str], data: JSONBody[RoleIds], assignments: NamedDependency[Assignments]
+    ) -> Response[None]:
+        """Give a user these roles too."""
+        return Response(None, headers=await assignments.add_roles("user", user_id, data.role_ids))
+
+    @put("/", operation_id="ReplaceUserRoles", summary="Replace the roles of a user", status_code=204)
+    async def replace_roles(
+        self, user_id: FromPath[str], data: JSONBody[RoleIds], assignments: NamedDependency[Assignments]
+    ) -> Response[None]:
+        """Give a user these roles and no others."""
+        return Response(None, headers=await assignments.replace_roles("user", user_id, data.role_ids))
+
+    @delete("/{role_id:str}", operation_id="RemoveUserRole", summary="Take a role from a user", status_code=204)
+    async def remove_role(
+        self, user_id: FromPath[str], role_id: FromPath[str], assignments: NamedDependency[Assignments]
+    ) -> Response[None]:
+        """Take a role from a user."""
+        return Response(None, headers=await assignments.remove_role("user", user_id, role_id))
+
+
+class ApplicationRoleController(Controller):
+    """Roles of a machine-to-machine application."""
+
+    path = "/applications/{application_id:str}/roles"
+    tags = ("Applications",)
+    dependencies = WHOLE
+    guards = (parent_exists("application"),)
+
+    @get("/", operation_id="ListApplicationRoles", summary="List the roles of an application")
+    async def list_roles(
+        self,
+        application_id: FromPath[str],
+        listing: NamedDependency[Listing],
+        assignments: NamedDependency[Assignments],
+    ) -> Response[list[RoleAnswer]]:
+        """List the API roles of an application, by name."""
+        found, total = await assignments.list_roles("application", application_id, listing.page)
+        return listing.answer([role_answer(role) for role in found], total)
+
+    @post("/", operation_id="AddApplicationRoles", summary="Give roles to an application", media_type=NO_BODY)
+    async def add_roles(
+        self, application_id: FromPath[str], data: JSONBody[RoleIds], assignments: NamedDependency[Assignments]
+    ) -> Response[None]:
+        """Give a machine-to-machine application these roles too."""
+        return Response(None, headers=await assignments.add_roles("application", application_id, data.role_ids))
+
+    @put("/", operation_id="ReplaceApplicationRoles", summary="Replace the roles of an application", status_code=204)
+    async def replace_roles(
+        self, application_id: FromPath[str], data: JSONBody[RoleIds], assignments: NamedDependency[Assignments]
+    ) -> Response[None]:
+        """Give a machine-to-machine application these roles and no others."""
+        return Response(None, headers=await assignments.replace_roles("application", application_id, data.role_ids))
+
+    @delete(
+        "/{role_id:str}",
+        operation_id="RemoveApplicationRole",
+        summary="Take a role from an application",
+        status_code=204,
+    )
+    async def remove_role(
+        self, application_id: FromPath[str], role_id: FromPath[str], assignments: NamedDependency[Assignments]
+    ) -> Response[None]:
+        """Take a role from an application."""
+        return Response(None, headers=await assignments.remove_role("application", application_id, role_id))

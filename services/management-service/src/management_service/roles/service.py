@@ -1,0 +1,205 @@
+"""Creating, reading, changing and deleting API roles, and what they grant."""
+
+from collections.abc import Collection
+
+import msgspec
+from msgspec import UNSET
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from identity_common.api_errors import (
+    ApiError,
+    duplicate,
+    missing_by_id,
+    too_many_related,
+    unknown_relation,
+    wrong_kind,
+)
+from identity_common.clock import Clock, now_ms
+from identity_common.database import refusals, retry_on_conflict
+from identity_common.fields import MAX_RELATED
+from identity_common.identifiers import new_id
+from identity_common.outbox.changes import Changes, Transaction
+from identity_common.pagination import Page
+from identity_common.wire.events import RoleState
+from management_service.resources.store import Scope
+from management_service.roles import rules, store
+from management_service.roles.store import Role
+
+_REFUSALS = {"roles_name_unique": lambda: duplicate(message="A role of this name exists.")}
+
+
+def role_state(role: Role, scope_ids: tuple[str, ...]) -> RoleState:
+    """Return what the event says of a role."""
+    return RoleState(id=role.id, name=role.name, type=role.type, scope_ids=scope_ids)
+
+
+def _default_of_wrong_type() -> ApiError:
+    return wrong_kind("Only a role of the type User can be a default role.")
+
+
+class Roles:
+    """API roles; each, with the scopes that it grants, is an aggregate on the bus."""
+
+    def __init__(self, reader: AsyncEngine, changes: Changes, *, tenant_id: str, clock: Clock = now_ms) -> None:
+        self._reader = reader
+        self._changes = changes
+        self._tenant_id = tenant_id
+        self._clock = clock
+
+    @retry_on_conflict
+    async def create(self, wish: rules.RoleCreation) -> tuple[Role, dict[str, str]]:
+        """Create a role that grants the given scopes.
+
+        Raises:
+            ApiError: 422 for a name that is in use, an unknown scope, a default role of the wrong type.
+        """
+        if wish.is_default and not rules.may_be_default(wish.type):
+            raise _default_of_wrong_type()
+        role = Role(
+            tenant_id=self._tenant_id,
+            id=new_id(),
+            name=wish.name,
+            description=wish.description,
+            type=wish.type,
+            is_default=wish.is_default,
+            created_at=self._clock(),
+        )
+        async with self._changes.transaction() as transaction:
+            with refusals(_REFUSALS):
+                await store.insert_role(transaction.connection, role)
+            await self._grant(transaction, role, wish.scope_ids)
+            await self._record(transaction, role, "created")
+        return role, transaction.revision_header
+
+    async def get(self, role_id: str) -> Role:
+        """Return a role.
+
+        Raises:
+            ApiError: 404.
+        """
+        async with self._reader.connect() as connection:
+            role = await store.find_role(connection, self._tenant_id, role_id)
+        if role is None:
+            raise missing_by_id()
+        return role
+
+    async def find_by_name(self, name: str) -> Role | None:
+        """Return the role of this name; none if there is none."""
+        async with self._reader.connect() as connection:
+            return await store.find_role_by_name(connection, self._tenant_id, name)
+
+    async def list_roles(self, page: Page) -> tuple[list[Role], int]:
+        """Return a page of the roles, and how many there are."""
+        async with self._reader.connect() as connection:
+            return await store.list_roles(connection, self._tenant_id, page)
+
+    @retry_on_conflict
+    async def update(self, role_id: str, wish: rules.RoleUpdate) -> tuple[Role, dict[str, str]]:
+        """Change what is given of a role.
+
+        Raises:
+            ApiError: 404; 422 for a name that is in use, a default role of the wrong type.
+        """
+        async with self._changes.transaction() as transaction:
+            role = await store.lock_role(transaction.connection, self._tenant_id, role_id)
+            if role is None:
+                raise missing_by_id("entity.not_exists")
+            changed = role
+            if wish.name is not UNSET:
+                changed = msgspec.structs.replace(changed, name=wish.name)
+            if wish.description is not UNSET:
+                changed = msgspec.structs.replace(changed, description=wish.description)
+            if wish.is_default is not UNSET:
+                changed = msgspec.structs.replace(changed, is_default=bool(wish.is_default))
+            if changed.is_default and not rules.may_be_default(changed.type):
+                raise _default_of_wrong_type()
+            if changed != role:
+                with refusals(_REFUSALS):
+                    await store.update_role(transaction.connection, changed)
+                await self._record(transaction, changed, "updated")
+        return changed, transaction.revision_header
+
+    @retry_on_conflict
+    async def delete(self, role_id: str) -> dict[str, str]:
+        """Delete a role; whoever held it holds one role less.
+
+        Raises:
+            ApiError: 404.
+        """
+        async with self._changes.transaction() as transaction:
+            if not await store.delete_role(transaction.connection, self._tenant_id, role_id):
+                raise missing_by_id("entity.not_found")
+            transaction.record("role", (role_id,), "deleted", RoleState(id=role_id, deleted=True))
+        return transaction.revision_header
+
+    async def list_scopes(self, role_id: str, page: Page) -> tuple[list[Scope], int]:
+        """Return a page of the scopes that a role grants, and how many there are."""
+        async with self._reader.connect() as connection:
+            return await store.list_granted_scopes(connection, self._tenant_id, role_id, page)
+
+    @retry_on_conflict
+    async def add_scopes(self, role_id: str, scope_ids: Collection[str]) -> dict[str, str]:
+        """Let a role grant these scopes, besides those that it grants.
+
+        Raises:
+            ApiError: 404; 422 for an unknown scope.
+        """
+        async with self._changes.transaction() as transaction:
+            role = await self._lock(transaction, role_id)
+            if await self._grant(transaction, role, scope_ids):
+                await self._record(transaction, role, "updated")
+        return transaction.revision_header
+
+    @retry_on_conflict
+    async def replace_scopes(self, role_id: str, scope_ids: Collection[str]) -> dict[str, str]:
+        """Let a role grant these scopes and no others.
+
+        Raises:
+            ApiError: 404; 422 for an unknown scope.
+        """
+        async with self._changes.transaction() as transaction:
+            role = await self._lock(transaction, role_id)
+            granted = await store.granted_scope_ids(transaction.connection, self._tenant_id, role_id)
+            surplus = set(granted).difference(scope_ids)
+            revoked = await store.revoke_scopes(transaction.connection, self._tenant_id, role_id, surplus)
+            if await self._grant(transaction, role, scope_ids) or revoked:
+                await self._record(transaction, role, "updated")
+        return transaction.revision_header
+
+    @retry_on_conflict
+    async def remove_scope(self, role_id: str, scope_id: str) -> dict[str, str]:
+        """Let a role no longer grant a scope.
+
+        Raises:
+            ApiError: 404 when there is no such role, or it does not grant the scope.
+        """
+        async with self._changes.transaction() as transaction:
+            role = await store.lock_role(transaction.connection, self._tenant_id, role_id)
+            if role is None or not await store.revoke_scopes(
+                transaction.connection, self._tenant_id, role_id, [scope_id]
+            ):
+                raise missing_by_id("entity.not_found")
+            await self._record(transaction, role, "updated")
+        return transaction.revision_header
+
+    async def _lock(self, transaction: Transaction, role_id: str) -> Role:
+        role = await store.lock_role(transaction.connection, self._tenant_id, role_id)
+        if role is None:
+            raise missing_by_id()
+        return role
+
+    async def _grant(self, transaction: Transaction, role: Role, scope_ids: Collection[str]) -> bool:
+        """Let a locked role grant scopes; return whether it did not grant all of them before."""
+        connection = transaction.connection
+        if await store.lock_scopes(connection, self._tenant_id, scope_ids) != set(scope_ids):
+            raise unknown_relation()
+        granted = await store.granted_scope_ids(connection, self._tenant_id, role.id)
+        new = sorted(set(scope_ids).difference(granted))
+        await store.grant_scopes(connection, self._tenant_id, role.id, new)
+        return bool(new)
+
+    async def _record(self, transaction: Transaction, role: Role, verb: str) -> None:
+        scope_ids = await store.granted_scope_ids(transaction.connection, self._tenant_id, role.id)
+        if len(scope_ids) > MAX_RELATED:
+            raise too_many_related()
+        transaction.record("role", (role.id,), verb, role_state(role, scope_ids))

@@ -1,0 +1,133 @@
+"""API roles, and the scopes that they grant, in PostgreSQL."""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import msgspec
+from sqlalchemy import ARRAY, Text, any_, bindparam, delete, insert, select, update
+from sqlalchemy.dialects.postgresql import insert as insert_or_ignore
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from identity_common.database import fetch_page
+from identity_common.pagination import Page
+from identity_common.wire.events import RoleType
+from management_service.resources.store import SCOPE_COLUMNS, SEARCHED_SCOPE_COLUMNS, Scope
+from management_service.resources.tables import scopes
+from management_service.roles.tables import role_scopes, roles
+
+
+class Role(msgspec.Struct, frozen=True, kw_only=True):
+    """An API role as stored; its scopes are relations."""
+
+    tenant_id: str
+    id: str
+    name: str
+    description: str
+    type: RoleType
+    is_default: bool = False
+    created_at: int
+
+
+ROLE_COLUMNS: Final = tuple(roles.c[name] for name in Role.__struct_fields__)
+SEARCHED: Final = (roles.c.name, roles.c.description)
+
+_BY_ID: Final = (roles.c.tenant_id == bindparam("tenant"), roles.c.id == bindparam("role"))
+_FIND: Final = select(*ROLE_COLUMNS).where(*_BY_ID)
+_FIND_BY_NAME: Final = select(*ROLE_COLUMNS).where(
+    roles.c.tenant_id == bindparam("tenant"), roles.c.name == bindparam("name")
+)
+_LOCK: Final = _FIND.with_for_update(key_share=True)
+_UPDATE: Final = update(roles).where(*_BY_ID)
+_DELETE: Final = delete(roles).where(*_BY_ID)
+_LIST: Final = select(*ROLE_COLUMNS).where(roles.c.tenant_id == bindparam("tenant")).order_by(roles.c.name, roles.c.id)
+# Locked in the order of their ids, so that two transactions that need several never wait for each other.
+_LOCK_SCOPES: Final = (
+    select(scopes.c.id)
+    .where(scopes.c.tenant_id == bindparam("tenant"), scopes.c.id == any_(bindparam("ids", type_=ARRAY(Text))))
+    .order_by(scopes.c.id)
+    .with_for_update(read=True, key_share=True)
+)
+_GRANTED: Final = (role_scopes.c.tenant_id == bindparam("tenant"), role_scopes.c.role_id == bindparam("role"))
+_SCOPE_IDS: Final = select(role_scopes.c.scope_id).where(*_GRANTED).order_by(role_scopes.c.scope_id)
+_LIST_SCOPES: Final = (
+    select(*SCOPE_COLUMNS)
+    .join(role_scopes, (role_scopes.c.tenant_id == scopes.c.tenant_id) & (role_scopes.c.scope_id == scopes.c.id))
+    .where(*_GRANTED)
+    .order_by(scopes.c.name, scopes.c.id)
+)
+_REVOKE: Final = delete(role_scopes).where(
+    *_GRANTED, role_scopes.c.scope_id == any_(bindparam("ids", type_=ARRAY(Text)))
+)
+
+
+async def insert_role(connection: AsyncConnection, role: Role) -> None:
+    """Store a new role."""
+    await connection.execute(insert(roles), msgspec.structs.asdict(role))
+
+
+async def find_role(connection: AsyncConnection, tenant_id: str, role_id: str) -> Role | None:
+    """Return a role; none if there is no such role."""
+    row = (await connection.execute(_FIND, {"tenant": tenant_id, "role": role_id})).mappings().one_or_none()
+    return None if row is None else Role(**row)
+
+
+async def find_role_by_name(connection: AsyncConnection, tenant_id: str, name: str) -> Role | None:
+    """Return the role of this name; none if there is none."""
+    row = (await connection.execute(_FIND_BY_NAME, {"tenant": tenant_id, "name": name})).mappings().one_or_none()
+    return None if row is None else Role(**row)
+
+
+async def lock_role(connection: AsyncConnection, tenant_id: str, role_id: str) -> Role | None:
+    """Return a role that nobody else changes until the transaction ends; none if there is no such role."""
+    row = (await connection.execute(_LOCK, {"tenant": tenant_id, "role": role_id})).mappings().one_or_none()
+    return None if row is None else Role(**row)
+
+
+async def update_role(connection: AsyncConnection, role: Role) -> None:
+    """Store what a role has become."""
+    values = msgspec.structs.asdict(role)
+    by_id = {"tenant": values.pop("tenant_id"), "role": values.pop("id")}
+    await connection.execute(_UPDATE.values(values), by_id)
+
+
+async def delete_role(connection: AsyncConnection, tenant_id: str, role_id: str) -> bool:
+    """Delete a role with its relations; return whether there was one."""
+    return bool((await connection.execute(_DELETE, {"tenant": tenant_id, "role": role_id})).rowcount)
+
+
+async def list_roles(connection: AsyncConnection, tenant_id: str, page: Page) -> tuple[list[Role], int]:
+    """Return a page of the roles, by name, and how many there are."""
+    rows, total = await fetch_page(connection, _LIST, {"tenant": tenant_id}, page, searched=SEARCHED)
+    return [Role(**row) for row in rows], total
+
+
+async def lock_scopes(connection: AsyncConnection, tenant_id: str, scope_ids: Collection[str]) -> set[str]:
+    """Return which of these scopes exist; they go on to exist until the transaction ends."""
+    return set(await connection.scalars(_LOCK_SCOPES, {"tenant": tenant_id, "ids": list(scope_ids)}))
+
+
+async def granted_scope_ids(connection: AsyncConnection, tenant_id: str, role_id: str) -> tuple[str, ...]:
+    """Return the ids of the scopes that a role grants, sorted."""
+    return tuple(await connection.scalars(_SCOPE_IDS, {"tenant": tenant_id, "role": role_id}))
+
+
+async def grant_scopes(connection: AsyncConnection, tenant_id: str, role_id: str, scope_ids: Sequence[str]) -> None:
+    """Let a role grant these scopes too."""
+    if scope_ids:
+        rows = [{"tenant_id": tenant_id, "role_id": role_id, "scope_id": scope_id} for scope_id in scope_ids]
+        await connection.execute(insert_or_ignore(role_scopes).on_conflict_do_nothing(), rows)
+
+
+async def revoke_scopes(connection: AsyncConnection, tenant_id: str, role_id: str, scope_ids: Collection[str]) -> int:
+    """Let a role no longer grant these scopes; return how many it granted."""
+    values = {"tenant": tenant_id, "role": role_id, "ids": list(scope_ids)}
+    return (await connection.execute(_REVOKE, values)).rowcount
+
+
+async def list_granted_scopes(
+    connection: AsyncConnection, tenant_id: str, role_id: str, page: Page
+) -> tuple[list[Scope], int]:
+    """Return a page of the scopes that a role grants, by name and then id, and how many there are."""
+    values = {"tenant": tenant_id, "role": role_id}
+    rows, total = await fetch_page(connection, _LIST_SCOPES, values, page, searched=SEARCHED_SCOPE_COLUMNS)
+    return [Scope(**row) for row in rows], total

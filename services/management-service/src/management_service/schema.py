@@ -1,0 +1,5 @@
+"""The tables of management-service."""
+
+from sqlalchemy import MetaData
+
+metadata = MetaData()

@@ -1,0 +1,32 @@
+"""What may be asked for, and what a subject token looks like."""
+
+from typing import Any, Final
+
+import msgspec
+
+from identity_common.identifiers import new_secret
+from identity_common.wire.subject_tokens import PREFIX
+
+MAX_CONTEXT_BYTES: Final = 16 * 1024
+
+
+class SubjectTokenCreation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Whom the token shall speak for.
+
+    Attributes:
+        user_id: Whom the issued access token will name as its subject.
+        context: The integrator's own object, at most 16 KiB of JSON; handed to the claims function.
+    """
+
+    user_id: str
+    context: dict[str, Any] = {}
+
+
+def new_subject_token() -> str:
+    """Return a new token: ``sub_`` and 43 characters of ``[0-9A-Za-z]``, 256 random bits."""
+    return PREFIX + new_secret()
+
+
+def context_is_too_large(context: bytes) -> bool:
+    """Whether a context, as JSON, exceeds its limit."""
+    return len(context) > MAX_CONTEXT_BYTES

@@ -1,0 +1,98 @@
+"""Minting."""
+
+import msgspec
+
+from identity_common.api_errors import ApiError, body_too_large, store_unavailable, unknown_relation
+from identity_common.clock import Clock, now_ms
+from identity_common.identifiers import new_id
+from identity_common.logs import get_logger
+from identity_common.redis_commands import RedisCommands, StoreUnavailable
+from identity_common.wire.subject_tokens import KEPT_AFTER_EXPIRY_MS, SubjectTokenRecord, subject_token_key
+from identity_sdk import AccessToken
+from management_service.authentication import Authentication
+from management_service.subject_tokens.rules import SubjectTokenCreation, context_is_too_large, new_subject_token
+
+_log = get_logger(__name__)
+_encode = msgspec.json.Encoder().encode
+
+
+class MintedSubjectToken(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A new subject token.
+
+    Attributes:
+        subject_token: To be exchanged once; nobody keeps it but its caller.
+        expires_in: Seconds.
+    """
+
+    subject_token: str
+    expires_in: int
+
+
+class SubjectTokens:
+    """Mints subject tokens."""
+
+    def __init__(
+        self,
+        authentication: Authentication,
+        redis: RedisCommands,
+        *,
+        tenant_id: str,
+        ttl_s: int,
+        clock: Clock = now_ms,
+    ) -> None:
+        self._authentication = authentication
+        self._redis = redis
+        self._tenant_id = tenant_id
+        self._ttl_s = ttl_s
+        self._clock = clock
+
+    async def require_live_caller(self, caller: AccessToken) -> None:
+        """Refuse a caller that is gone; ``mint`` does so by itself.
+
+        Raises:
+            ApiError: 401, or 503 when the database does not answer.
+        """
+        await self._authentication.require_live_caller(caller)
+
+    async def mint(self, caller: AccessToken, wish: SubjectTokenCreation) -> MintedSubjectToken:
+        """Mint a token for a live user; only its hash is stored, with a TTL.
+
+        Raises:
+            ApiError: 401 for a caller that is gone, 404, 413, 422 ``user.suspended``; 503 when a store does not answer.
+        """
+        now = self._clock()  # before the user is read: whatever ends tokens after that reading ends this one too
+        user = await self._authentication.named_user(caller, wish.user_id)
+        context = _encode(wish.context)
+        if context_is_too_large(context):
+            raise body_too_large("The context is too large.")
+        if user.is_suspended is None:
+            raise unknown_relation(404)
+        if user.is_suspended:
+            raise ApiError(422, "user.suspended", "The user is suspended.")
+        record = SubjectTokenRecord(
+            id=new_id(),
+            user_id=wish.user_id,
+            issued_to=caller.client_id,
+            issued_at=max(now, user.tokens_valid_after),  # which lies ahead after several changes within a second
+            expires_at=now + self._ttl_s * 1000,
+            revision=user.revision,
+            context=msgspec.Raw(context),
+        )
+        subject_token = new_subject_token()
+        await self._store(subject_token, record)
+        _log.info(
+            "subject-token.minted", subject_token_id=record.id, user_id=record.user_id, client_id=caller.client_id
+        )
+        return MintedSubjectToken(subject_token=subject_token, expires_in=self._ttl_s)
+
+    async def _store(self, subject_token: str, record: SubjectTokenRecord) -> None:
+        kept_ms = self._ttl_s * 1000 + KEPT_AFTER_EXPIRY_MS
+        key = subject_token_key(self._tenant_id, subject_token)
+        try:
+            stored = await self._redis.execute("SET", key, _encode(record), "NX", "PX", kept_ms)
+        except StoreUnavailable as error:
+            _log.warning("store.unavailable", store="redis", error=str(error))
+            raise store_unavailable() from None
+        if stored is None:  # 256 random bits came up twice: somebody plays with the source of randomness
+            _log.error("subject-token.collided", subject_token_id=record.id)
+            raise store_unavailable()

@@ -1,0 +1,1 @@
+"""Users: people that tokens speak for, their passwords, and their suspension."""

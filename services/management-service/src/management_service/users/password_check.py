@@ -1,0 +1,88 @@
+"""Answers token-service's question whether a password is right; hashes never leave this service."""
+
+import asyncio
+from typing import Final
+
+import msgspec
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from identity_common.api_errors import ApiError
+from identity_common.background import end
+from identity_common.bus.connection import Bus
+from identity_common.logs import get_logger
+from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
+from management_service.passwords import Passwords
+from management_service.users import store
+
+_log = get_logger(__name__)
+
+_REPLICAS: Final = "management"
+_MAX_CHARACTERS: Final = 1024
+_decode = msgspec.json.Decoder(PasswordQuestion).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class PasswordChecks:
+    """Answers on the bus, each question by one of the replicas."""
+
+    def __init__(self, bus: Bus, engine: AsyncEngine, passwords: Passwords, *, tenant_id: str) -> None:
+        self._bus = bus
+        self._engine = engine
+        self._passwords = passwords
+        self._tenant_id = tenant_id
+        self._subscribing: asyncio.Task[None] | None = None
+        self._answering: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Begin to answer, as soon as there is a bus."""
+        self._subscribing = asyncio.create_task(self._subscribe(), name="password-checks")
+
+    async def stop(self) -> None:
+        """Stop answering; whoever asked meanwhile asks again."""
+        await end(self._subscribing, *self._answering)
+
+    async def check(self, question: PasswordQuestion) -> PasswordAnswer:
+        """Return whose password this is.
+
+        Raises:
+            ApiError: 503 when too many are waiting.
+            sqlalchemy.exc.SQLAlchemyError: The database does not answer.
+        """
+        if max(len(question.identifier), len(question.password)) > _MAX_CHARACTERS or "\0" in question.identifier:
+            return PasswordAnswer()
+        async with self._engine.connect() as connection:
+            found = await store.find_password_hash(connection, self._tenant_id, question.identifier)
+        if not await self._passwords.verify(found.password_hash if found else None, question.password) or found is None:
+            return PasswordAnswer()
+        if found.password_hash is not None and self._passwords.is_outdated(found.password_hash):
+            renewed = await self._passwords.hash(question.password)
+            async with self._engine.connect() as connection:
+                await store.renew_password_hash(connection, self._tenant_id, found, renewed)
+        return PasswordAnswer(user_id=found.id)
+
+    async def _subscribe(self) -> None:
+        await self._bus.connected()
+        subject = password_check_subject(self._tenant_id)
+        await self._bus.client.subscribe(subject, queue=_REPLICAS, cb=self._take)
+
+    async def _take(self, message: Msg) -> None:
+        task = asyncio.create_task(self._answer(message))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    async def _answer(self, message: Msg) -> None:
+        try:
+            answer = await self.check(_decode(message.data))
+        except (ApiError, SQLAlchemyError, OSError, msgspec.DecodeError) as error:
+            _log.warning("password-check.failed", error=type(error).__name__)
+            answer = PasswordAnswer(busy=True)
+        except Exception as error:  # noqa: BLE001 - the edge: whoever asked is told to come back
+            _log.error("password-check.failed", error=type(error).__name__, exc_info=error)
+            answer = PasswordAnswer(busy=True)
+        try:
+            await message.respond(_encode(answer))
+        except (NatsError, OSError) as error:
+            _log.warning("password-check.unanswered", error=type(error).__name__)

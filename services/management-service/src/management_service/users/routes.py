@@ -1,0 +1,128 @@
+"""``/api/users``."""
+
+from litestar import Controller, Response, delete, get, patch, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+from msgspec import Raw, structs
+
+from identity_common.fields import Answer, FreeFormAnswer
+from identity_common.listing import PAGED, Listing
+from identity_common.openapi import documented
+from identity_common.parents import parent_exists
+from management_service.users.rules import CustomData, NewPassword, Suspension, UserCreation, UserUpdate
+from management_service.users.service import Users
+from management_service.users.store import User
+
+
+class UserAnswer(Answer):
+    """A user, without the password."""
+
+    tenant_id: str
+    id: str
+    username: str | None
+    primary_email: str | None
+    primary_phone: str | None
+    name: str | None
+    avatar: str | None
+    custom_data: FreeFormAnswer
+    profile: FreeFormAnswer
+    is_suspended: bool
+    has_password: bool
+    created_at: int
+    updated_at: int
+
+
+def user_answer(user: User) -> UserAnswer:
+    """Return what the API says of a user."""
+    members = structs.asdict(user)
+    del members["tokens_valid_after"]
+    for name in ("custom_data", "profile"):
+        members[name] = Raw(members[name].encode())
+    return UserAnswer(**members)
+
+
+class UserController(Controller):
+    """Users."""
+
+    path = "/users"
+    tags = ("Users",)
+    dependencies = PAGED
+
+    @post("/", operation_id="CreateUser", summary="Create a user", status_code=200)
+    async def create_user(self, data: JSONBody[UserCreation], users: NamedDependency[Users]) -> Response[UserAnswer]:
+        """Create a user; every member is optional."""
+        user, headers = await users.create(data)
+        return Response(user_answer(user), headers=headers)
+
+    @get("/", operation_id="ListUsers", summary="List users")
+    async def list_users(
+        self, listing: NamedDependency[Listing], users: NamedDependency[Users]
+    ) -> Response[list[UserAnswer]]:
+        """List users by name; ``q`` finds parts of ids, names, user names, e-mail addresses and numbers."""
+        found, total = await users.list_users(listing.page)
+        return listing.answer([user_answer(user) for user in found], total)
+
+    @get("/{user_id:str}", operation_id="GetUser", summary="Get a user")
+    async def get_user(self, user_id: FromPath[str], users: NamedDependency[Users]) -> UserAnswer:
+        """Get one user."""
+        return user_answer(await users.get(user_id))
+
+    @patch("/{user_id:str}", operation_id="UpdateUser", summary="Update a user")
+    async def update_user(
+        self, user_id: FromPath[str], data: JSONBody[UserUpdate], users: NamedDependency[Users]
+    ) -> Response[UserAnswer]:
+        """Change the members that are given; null clears one."""
+        user, headers = await users.update(user_id, data)
+        return Response(user_answer(user), headers=headers)
+
+    @delete("/{user_id:str}", operation_id="DeleteUser", summary="Delete a user", status_code=204)
+    async def delete_user(self, user_id: FromPath[str], users: NamedDependency[Users]) -> Response[None]:
+        """Delete a user; what was issued for it is dead."""
+        return Response(None, headers=await users.delete(user_id))
+
+    @get("/{user_id:str}/custom-data", operation_id="GetUserCustomData", summary="Get a user's custom data")
+    async def get_custom_data(self, user_id: FromPath[str], users: NamedDependency[Users]) -> FreeFormAnswer:
+        """Get the custom data of one user."""
+        return Raw((await users.get(user_id)).custom_data.encode())
+
+    @patch(
+        "/{user_id:str}/custom-data",
+        operation_id="UpdateUserCustomData",
+        summary="Update a user's custom data",
+        opt=documented(never=(422,)),
+        guards=[parent_exists("user")],
+    )
+    async def merge_custom_data(
+        self, user_id: FromPath[str], data: JSONBody[CustomData], users: NamedDependency[Users]
+    ) -> Response[FreeFormAnswer]:
+        """Change the members that are given; null removes one. Answers the whole custom data."""
+        user, headers = await users.merge_custom_data(user_id, data.custom_data)
+        return Response(Raw(user.custom_data.encode()), headers=headers)
+
+    @patch(
+        "/{user_id:str}/is-suspended",
+        operation_id="UpdateUserIsSuspended",
+        summary="Suspend a user",
+        opt=documented(never=(422,)),
+        guards=[parent_exists("user")],
+    )
+    async def set_suspended(
+        self, user_id: FromPath[str], data: JSONBody[Suspension], users: NamedDependency[Users]
+    ) -> Response[UserAnswer]:
+        """Suspend a user, which ends everything issued before for good, or lift the suspension."""
+        user, headers = await users.set_suspended(user_id, is_suspended=data.is_suspended)
+        return Response(user_answer(user), headers=headers)
+
+    @patch(
+        "/{user_id:str}/password",
+        operation_id="UpdateUserPassword",
+        summary="Set a user's password",
+        opt=documented(never=(422,)),
+        guards=[parent_exists("user")],
+    )
+    async def set_password(
+        self, user_id: FromPath[str], data: JSONBody[NewPassword], users: NamedDependency[Users]
+    ) -> Response[UserAnswer]:
+        """Set a new password, which ends everything issued before."""
+        user, headers = await users.set_password(user_id, data.password)
+        return Response(user_answer(user), headers=headers)

@@ -1,0 +1,106 @@
+"""What a user's members may be, and when two of them are the same."""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from identity_common.fields import Body, FreeForm
+
+MIN_PASSWORD_CHARACTERS: Final = 8
+MAX_PASSWORD_CHARACTERS: Final = 256
+
+_EMAIL: Final = re.compile(r"[^\s@]+@[^\s@.]+(?:\.[^\s@.]+)+")
+_PHONE: Final = re.compile(r"\+?[0-9]{3,32}")
+
+Username = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+Email = Annotated[str, msgspec.Meta(max_length=254)]
+Phone = Annotated[str, msgspec.Meta(max_length=33)]
+PersonName = Annotated[str, msgspec.Meta(max_length=256)]
+Address = Annotated[str, msgspec.Meta(max_length=2048)]
+Password = Annotated[str, msgspec.Meta(min_length=MIN_PASSWORD_CHARACTERS, max_length=MAX_PASSWORD_CHARACTERS)]
+
+
+class UserCreation(Body):
+    """A new user; every member is optional."""
+
+    username: Username | None = None
+    primary_email: Email | None = None
+    primary_phone: Phone | None = None
+    password: Password | None = None
+    name: PersonName | None = None
+    avatar: Address | None = None
+    custom_data: FreeForm | None = None
+    profile: FreeForm | None = None
+
+
+class UserUpdate(Body):
+    """What shall change: an absent member is kept, null clears."""
+
+    username: Username | UnsetType | None = UNSET
+    primary_email: Email | UnsetType | None = UNSET
+    primary_phone: Phone | UnsetType | None = UNSET
+    name: PersonName | UnsetType | None = UNSET
+    avatar: Address | UnsetType | None = UNSET
+    custom_data: FreeForm | UnsetType | None = UNSET
+    profile: FreeForm | UnsetType | None = UNSET
+
+
+class Suspension(Body):
+    """Whether the user shall be suspended."""
+
+    is_suspended: bool
+
+
+class CustomData(Body):
+    """Members of the custom data that shall change; null removes one."""
+
+    custom_data: FreeForm
+
+
+class NewPassword(Body):
+    """A password in the place of the present one."""
+
+    password: Password
+
+
+def canonical(text: str) -> str:
+    """Return the form that is stored: composed (NFC), so that what looks alike is alike."""
+    return unicodedata.normalize("NFC", text)
+
+
+def phone_key(phone: str) -> str:
+    """Return the key by which telephone numbers are unique: their digits."""
+    return phone.removeprefix("+")
+
+
+def end_of_everything_before(*, now: int, tokens_valid_after: int) -> int:
+    """Return the new tokensValidAfter: later than what anything that was issued until now bears.
+
+    What is issued bears the time of its issue, but none before the tokensValidAfter of that moment; an access token
+    bears it in whole seconds, rounded up to the next one when the change was in this. So of two changes within a second
+    the later one must lie behind the end of that second. See docs/decisions/0004.
+
+    Args:
+        now: Milliseconds.
+        tokens_valid_after: The present one, milliseconds.
+    """
+    return max(now, -(-tokens_valid_after // 1000) * 1000) + 1
+
+
+def problems(wish: UserCreation | UserUpdate) -> Iterator[tuple[str, str]]:
+    """Yield the members whose values are of the right type and wrong all the same, each with what is wrong."""
+    if isinstance(wish.username, str) and not _is_username(wish.username):
+        yield "username", "must not contain spaces, control characters or @"
+    if isinstance(wish.primary_email, str) and not _EMAIL.fullmatch(wish.primary_email):
+        yield "primaryEmail", "must be an e-mail address"
+    if isinstance(wish.primary_phone, str) and not _PHONE.fullmatch(wish.primary_phone):
+        yield "primaryPhone", "must be a telephone number: digits, + before them is allowed"
+
+
+def _is_username(username: str) -> bool:
+    # An @ would let one person's user name be another person's e-mail address.
+    return "@" not in username and not any(unicodedata.category(character)[0] in "CZ" for character in username)

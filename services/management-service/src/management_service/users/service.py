@@ -1,0 +1,223 @@
+"""Creating, reading, changing, suspending and deleting users."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from identity_common.api_errors import Issue, body_too_large, duplicate, invalid_input, missing_by_id
+from identity_common.clock import Clock, now_ms
+from identity_common.database import refusals, retry_on_conflict
+from identity_common.fields import FreeForm, free_form_text, is_too_large, merged
+from identity_common.identifiers import new_short_id
+from identity_common.outbox.changes import Changes, Transaction
+from identity_common.pagination import Page
+from identity_common.wire.events import AssignmentState, UserState
+from management_service.passwords import Passwords
+from management_service.roles.assignments import assign_default_roles
+from management_service.users import rules, store
+from management_service.users.store import User
+
+_REFUSALS = {
+    "users_username_unique": lambda: duplicate("user.username_already_in_use", "The username is in use."),
+    "users_primary_email_unique": lambda: duplicate("user.email_already_in_use", "The e-mail address is in use."),
+    "users_primary_phone_unique": lambda: duplicate("user.phone_already_in_use", "The telephone number is in use."),
+}
+
+
+def user_state(user: User) -> UserState:
+    """Return what the event says of a user."""
+    return UserState(
+        id=user.id,
+        username=user.username,
+        primary_email=user.primary_email,
+        primary_phone=user.primary_phone,
+        name=user.name,
+        avatar=user.avatar,
+        has_password=user.has_password,
+        is_suspended=user.is_suspended,
+        tokens_valid_after=user.tokens_valid_after,
+        custom_data=Raw(user.custom_data.encode()),
+        profile=Raw(user.profile.encode()),
+        created_at=user.created_at,
+        updated_at=user.updated_at,
+    )
+
+
+def _checked(wish: rules.UserCreation | rules.UserUpdate) -> dict[str, Any]:
+    """Return the members that are given, as they are stored.
+
+    Raises:
+        ApiError: 400, or 413 for a free-form object beyond its limit.
+    """
+    problems = [Issue(path=path, message=message) for path, message in rules.problems(wish)]
+    if problems:
+        raise invalid_input(*problems)
+    given = {name: getattr(wish, name) for name in rules.UserUpdate.__struct_fields__}
+    given = {name: value for name, value in given.items() if value is not UNSET}
+    for name in ("custom_data", "profile"):
+        if name in given:
+            given[name] = free_form_text(given[name])
+            if is_too_large(given[name]):
+                raise body_too_large()
+    for name in ("username", "primary_email", "name"):
+        if given.get(name) is not None:
+            given[name] = rules.canonical(given[name])
+    return given
+
+
+class Users:
+    """Users, each an aggregate of its own on the bus."""
+
+    def __init__(
+        self, engine: AsyncEngine, changes: Changes, passwords: Passwords, *, tenant_id: str, clock: Clock = now_ms
+    ) -> None:
+        self._engine = engine
+        self._changes = changes
+        self._passwords = passwords
+        self._tenant_id = tenant_id
+        self._clock = clock
+
+    async def create(self, wish: rules.UserCreation) -> tuple[User, dict[str, str]]:
+        """Create a user, who gets the default roles.
+
+        Raises:
+            ApiError: 400, 413; 422 when a user name, e-mail address or telephone number is in use.
+        """
+        members = _checked(wish)
+        password_hash = None if wish.password is None else await self._passwords.hash(wish.password)
+        now = self._clock()
+        user = User(
+            tenant_id=self._tenant_id,
+            id=new_short_id(),
+            has_password=password_hash is not None,
+            created_at=now,
+            updated_at=now,
+            **members,
+        )
+        return user, await self._insert(user, password_hash)
+
+    @retry_on_conflict
+    async def _insert(self, user: User, password_hash: str | None) -> dict[str, str]:
+        async with self._changes.transaction() as transaction:
+            with refusals(_REFUSALS):
+                await store.insert_user(transaction.connection, user, password_hash=password_hash)
+            transaction.record("user", (user.id,), "created", user_state(user))
+            await assign_default_roles(transaction, user.tenant_id, user.id)
+        return transaction.revision_header
+
+    async def get(self, user_id: str) -> User:
+        """Return a user.
+
+        Raises:
+            ApiError: 404.
+        """
+        async with self._engine.connect() as connection:
+            user = await store.find_user(connection, self._tenant_id, user_id)
+        if user is None:
+            raise missing_by_id()
+        return user
+
+    async def list_users(self, page: Page) -> tuple[list[User], int]:
+        """Return a page of the users that match a search, and how many match altogether."""
+        async with self._engine.connect() as connection:
+            return await store.list_users(connection, self._tenant_id, page)
+
+    @retry_on_conflict
+    async def update(self, user_id: str, wish: rules.UserUpdate) -> tuple[User, dict[str, str]]:
+        """Change what is given of a user.
+
+        Raises:
+            ApiError: 400, 404, 413; 422 when a user name, e-mail address or telephone number is in use.
+        """
+        members = _checked(wish)
+        async with self._changes.transaction() as transaction:
+            user = await self._lock(transaction, user_id, otherwise="entity.not_exists")
+            user = await self._store_change(transaction, user, members)
+        return user, transaction.revision_header
+
+    @retry_on_conflict
+    async def merge_custom_data(self, user_id: str, members: FreeForm) -> tuple[User, dict[str, str]]:
+        """Change these members of a user's custom data; null removes one.
+
+        Raises:
+            ApiError: 404, 413.
+        """
+        async with self._changes.transaction() as transaction:
+            user = await self._lock(transaction, user_id)
+            custom_data = free_form_text(merged(user.custom_data, members))
+            if is_too_large(custom_data):
+                raise body_too_large()
+            user = await self._store_change(transaction, user, {"custom_data": custom_data})
+        return user, transaction.revision_header
+
+    @retry_on_conflict
+    async def set_suspended(self, user_id: str, *, is_suspended: bool) -> tuple[User, dict[str, str]]:
+        """Suspend a user, which ends everything issued before for good; or lift the suspension.
+
+        Raises:
+            ApiError: 404.
+        """
+        async with self._changes.transaction() as transaction:
+            user = await self._lock(transaction, user_id)
+            if user.is_suspended != is_suspended:
+                # Lifting it ends everything too: what was minted while the suspension was being committed.
+                members = {"is_suspended": is_suspended, "tokens_valid_after": self._end_of_everything_before(user)}
+                user = await self._store_change(transaction, user, members)
+        return user, transaction.revision_header
+
+    async def set_password(self, user_id: str, password: str) -> tuple[User, dict[str, str]]:
+        """Give a user a new password, which ends everything issued before.
+
+        Raises:
+            ApiError: 404.
+        """
+        return await self._set_password_hash(user_id, await self._passwords.hash(password))
+
+    @retry_on_conflict
+    async def _set_password_hash(self, user_id: str, password_hash: str) -> tuple[User, dict[str, str]]:
+        async with self._changes.transaction() as transaction:
+            user = await self._lock(transaction, user_id)
+            members = {"has_password": True, "tokens_valid_after": self._end_of_everything_before(user)}
+            user = await self._store_change(transaction, user, members, password_hash=password_hash)
+        return user, transaction.revision_header
+
+    @retry_on_conflict
+    async def delete(self, user_id: str) -> dict[str, str]:
+        """Delete a user with everything that hangs on it.
+
+        Raises:
+            ApiError: 404.
+        """
+        async with self._changes.transaction() as transaction:
+            if not await store.delete_user(transaction.connection, self._tenant_id, user_id):
+                raise missing_by_id("entity.not_found")
+            transaction.record("user", (user_id,), "deleted", UserState(id=user_id, deleted=True))
+            assignment = AssignmentState(id=user_id, deleted=True, holder_kind="user")
+            transaction.record("assignment", ("user", user_id), "deleted", assignment)
+        return transaction.revision_header
+
+    def _end_of_everything_before(self, user: User) -> int:
+        return rules.end_of_everything_before(now=self._clock(), tokens_valid_after=user.tokens_valid_after)
+
+    async def _lock(
+        self, transaction: Transaction, user_id: str, *, otherwise: str = "entity.not_exists_with_id"
+    ) -> User:
+        user = await store.lock_user(transaction.connection, self._tenant_id, user_id)
+        if user is None:
+            raise missing_by_id(otherwise)
+        return user
+
+    async def _store_change(
+        self, transaction: Transaction, user: User, members: dict[str, Any], *, password_hash: str | None = None
+    ) -> User:
+        """Store and record the user with these members; nothing happens when they are what they were."""
+        changed = msgspec.structs.replace(user, **members)
+        if changed == user and password_hash is None:
+            return user
+        changed = msgspec.structs.replace(changed, updated_at=max(self._clock(), user.updated_at))
+        with refusals(_REFUSALS):
+            await store.update_user(transaction.connection, changed, password_hash=password_hash)
+        transaction.record("user", (user.id,), "updated", user_state(changed))
+        return changed

@@ -1,0 +1,167 @@
+"""Users in PostgreSQL."""
+
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import RowMapping, Select, Text, bindparam, delete, func, insert, literal_column, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from identity_common.pagination import Page
+from identity_common.search import identity_key, search_key, search_term
+from management_service.users.rules import phone_key
+from management_service.users.tables import users
+
+
+class User(msgspec.Struct, frozen=True, kw_only=True):
+    """A user as stored, without the hash of the password.
+
+    Attributes:
+        custom_data: JSON.
+        profile: JSON.
+        tokens_valid_after: Milliseconds; whatever was issued before is dead.
+    """
+
+    tenant_id: str
+    id: str
+    username: str | None = None
+    primary_email: str | None = None
+    primary_phone: str | None = None
+    name: str | None = None
+    avatar: str | None = None
+    has_password: bool = False
+    is_suspended: bool = False
+    tokens_valid_after: int = 0
+    custom_data: str = "{}"
+    profile: str = "{}"
+    created_at: int
+    updated_at: int
+
+
+_STORED: Final = tuple(field for field in User.__struct_fields__ if field != "has_password")
+
+
+class PasswordHash(msgspec.Struct, frozen=True):
+    """A user's password as stored; none when the user has no password."""
+
+    id: str
+    password_hash: str | None
+
+    def __repr__(self) -> str:
+        """Do not show the hash."""
+        return f"PasswordHash({self.id})"
+
+
+COLUMNS: Final = (*(users.c[name] for name in _STORED), users.c.password_hash.is_not(None).label("has_password"))
+
+_BY_ID: Final = (users.c.tenant_id == bindparam("tenant"), users.c.id == bindparam("user"))
+_FIND: Final = select(*COLUMNS).where(*_BY_ID)
+_LOCK: Final = _FIND.with_for_update(key_share=True)
+_HASHES: Final = select(users.c.id, users.c.password_hash).where(users.c.tenant_id == bindparam("tenant"))
+_RENEW: Final = (
+    update(users)
+    .where(*_BY_ID, users.c.password_hash == bindparam("present"))
+    .values(password_hash=bindparam("renewed"))
+)
+_INSERT: Final = insert(users)
+_UPDATE: Final = update(users).where(*_BY_ID)
+_DELETE: Final = delete(users).where(*_BY_ID)
+_IN_TENANT: Final = select(users.c.id, users.c.name).where(users.c.tenant_id == bindparam("tenant"))
+# Without the extension for trigrams a search reads every user's key once; strpos() knows no wildcards to escape. Behind
+# OFFSET 0 the planner cannot follow the order of names and test one user after the other until a page is full.
+_MATCHES: Final = func.strpos(users.c.search_key, bindparam("term", type_=Text)) > 0
+_MATCHING: Final = _IN_TENANT.where(_MATCHES).offset(literal_column("0"))
+
+
+def user_from(row: RowMapping) -> User:
+    """Return the user of a row that has ``COLUMNS``."""
+    return User(**row)
+
+
+def _keys(user: User) -> dict[str, Any]:
+    return {
+        "username_key": identity_key(user.username) if user.username is not None else None,
+        "primary_email_key": identity_key(user.primary_email) if user.primary_email is not None else None,
+        "primary_phone_key": phone_key(user.primary_phone) if user.primary_phone is not None else None,
+        "search_key": search_key(user.id, user.username, user.primary_email, user.primary_phone, user.name),
+    }
+
+
+def _values(user: User) -> dict[str, Any]:
+    return {name: getattr(user, name) for name in _STORED} | _keys(user)
+
+
+def matching_users(statement: Select[Any], search: str) -> Select[Any]:
+    """Return a statement about users narrowed to those that match a search."""
+    return statement.where(_MATCHES).params(term=search_term(search)) if search else statement
+
+
+async def insert_user(connection: AsyncConnection, user: User, *, password_hash: str | None) -> None:
+    """Store a new user."""
+    await connection.execute(_INSERT, _values(user) | {"password_hash": password_hash})
+
+
+async def find_user(connection: AsyncConnection, tenant_id: str, user_id: str) -> User | None:
+    """Return a user; none if there is no such user."""
+    row = (await connection.execute(_FIND, {"tenant": tenant_id, "user": user_id})).mappings().one_or_none()
+    return None if row is None else user_from(row)
+
+
+async def lock_user(connection: AsyncConnection, tenant_id: str, user_id: str) -> User | None:
+    """Return a user that nobody else changes until the transaction ends; none if there is no such user."""
+    row = (await connection.execute(_LOCK, {"tenant": tenant_id, "user": user_id})).mappings().one_or_none()
+    return None if row is None else user_from(row)
+
+
+async def find_password_hash(connection: AsyncConnection, tenant_id: str, identifier: str) -> PasswordHash | None:
+    """Return the password of whoever signs in as this: an e-mail address, a user name, or a telephone number.
+
+    Only an e-mail address has an @; where a user name looks like somebody's number, it is the user name.
+    """
+    columns = (users.c.primary_email_key,) if "@" in identifier else (users.c.username_key, users.c.primary_phone_key)
+    for column in columns:
+        key = phone_key(identifier) if column is users.c.primary_phone_key else identity_key(identifier)
+        row = (await connection.execute(_HASHES.where(column == key), {"tenant": tenant_id})).one_or_none()
+        if row is not None:
+            return PasswordHash(row.id, row.password_hash)
+    return None
+
+
+async def renew_password_hash(connection: AsyncConnection, tenant_id: str, present: PasswordHash, renewed: str) -> None:
+    """Store another hash of the same password, unless the password has been changed meanwhile."""
+    values = {"tenant": tenant_id, "user": present.id, "present": present.password_hash, "renewed": renewed}
+    await connection.execute(_RENEW, values)
+
+
+async def update_user(connection: AsyncConnection, user: User, *, password_hash: str | None = None) -> None:
+    """Store what a user has become; without a new hash the password stays as it is."""
+    values = _values(user)
+    by_id = {"tenant": values.pop("tenant_id"), "user": values.pop("id")}
+    if password_hash is not None:
+        values["password_hash"] = password_hash
+    await connection.execute(_UPDATE.values(values), by_id)
+
+
+async def delete_user(connection: AsyncConnection, tenant_id: str, user_id: str) -> bool:
+    """Delete a user and with it every relation; return whether there was one."""
+    return bool((await connection.execute(_DELETE, {"tenant": tenant_id, "user": user_id})).rowcount)
+
+
+async def list_users(connection: AsyncConnection, tenant_id: str, page: Page) -> tuple[list[User], int]:
+    """Return a page of the users that match, by name and then id, and how many match altogether.
+
+    The page is found among ids and names, which an index holds; only its users are read.
+    """
+    term = search_term(page.search)
+    matching = _MATCHING if term else _IN_TENANT
+    values = {"tenant": tenant_id} | ({"term": term} if term else {})
+    total = await connection.scalar(select(func.count()).select_from(matching.subquery()), values)
+    found = matching.subquery()
+    ids = select(found.c.id).order_by(found.c.name, found.c.id).limit(page.size).offset(page.offset).subquery()
+    statement = (
+        select(*COLUMNS)
+        .join(ids, users.c.id == ids.c.id)
+        .where(users.c.tenant_id == bindparam("tenant"))
+        .order_by(users.c.name, users.c.id)
+    )
+    rows = (await connection.execute(statement, values)).mappings()
+    return [user_from(row) for row in rows], total or 0
