@@ -1,0 +1,1 @@
+"""Organization template: permissions, roles, organizations, members."""

@@ -1,0 +1,18 @@
+"""``python -m template_service serve | migrate | republish``."""
+
+import sys
+
+from identity_common.serving import run_service
+from template_service.app import migrate, republish
+from template_service.settings import Settings
+
+sys.exit(
+    run_service(
+        "template_service",
+        settings=Settings,
+        commands={
+            "migrate": ("bring the database to the newest revision", migrate),
+            "republish": ("send the whole state to the bus again, through the running service", republish),
+        },
+    )
+)

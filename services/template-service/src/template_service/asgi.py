@@ -1,0 +1,10 @@
+"""The ASGI app for a server process; here, and only here, the settings are read from the environment."""
+
+import os
+
+from identity_common.logs import configure_logs
+from template_service.app import create_app
+from template_service.settings import Settings
+
+configure_logs(service="template-service")
+app = create_app(Settings.from_environment(os.environ))

@@ -1,0 +1,84 @@
+"""Who may call this service: the guard, and whether the caller is still there.
+
+Owns the liveness of the caller, by what is known of management-service's side. Does not own the refusals and what was
+revoked (``identity_common.management_access``) nor how a token is verified (``identity_sdk``).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import asyncpg
+from litestar.handlers import BaseRouteHandler
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from identity_common.coalescing import Coalescer
+from identity_common.database import fetch_rows
+from identity_common.management_access import (
+    SCOPE_ALL,
+    Connection,
+    UnrevokedTokens,
+    authenticate,
+    unauthorized,
+)
+from identity_sdk import AccessToken
+from template_service.directory.directory import Directory
+
+# One statement for all the requests of a turn of the event loop.
+_SELECT_LIVE: Final = """
+    SELECT client.id IS NOT NULL AND (
+        asked.subject = asked.client_id
+        OR coalesce(NOT caller.is_suspended AND asked.issued_at >= caller.tokens_valid_after, false)
+    ) AS live
+    FROM unnest($2::text[], $3::text[], $4::bigint[]) WITH ORDINALITY
+        AS asked (client_id, subject, issued_at, position)
+    LEFT JOIN known_applications AS client ON client.tenant_id = $1 AND client.id = asked.client_id
+    LEFT JOIN known_users AS caller ON caller.tenant_id = $1 AND caller.id = asked.subject
+    ORDER BY asked.position
+"""
+
+
+class Authentication:
+    """Judges the access token of a request, and whether whom it speaks for is still there."""
+
+    def __init__(self, tokens: UnrevokedTokens, engine: AsyncEngine, directory: Directory, *, tenant_id: str) -> None:
+        self._tokens = tokens
+        self._engine = engine
+        self._directory = directory
+        self._tenant_id = tenant_id
+        self._together = Coalescer(self._look_up)
+
+    async def authenticate(self, connection: Connection, *, one_of: frozenset[str]) -> AccessToken:
+        """Return the access token for the Management API of a caller who is live.
+
+        Raises:
+            ApiError: 401, 403, or 503 when the issuer's keys, the revocations or the database cannot be read.
+        """
+        token = await authenticate(connection, self._tokens.verify, one_of=one_of)
+        await self.require_live(token)
+        return token
+
+    async def require_live(self, token: AccessToken) -> None:
+        """Refuse a token whose client, or whose user, is gone, suspended or has ended what was issued before.
+
+        A token says when it was issued in whole seconds: one of the second in which everything was ended is refused
+        too. Whoever is unknown is looked up once more after catching up.
+
+        Raises:
+            ApiError: 401, or 503 when the database does not answer.
+        """
+        question = (token.client_id, token.subject, int(token.issued_at) * 1000)
+        if not await self._together.ask(question):
+            await self._directory.catch_up()
+            if not await self._together.ask(question):
+                raise unauthorized()
+
+    async def _look_up(self, asked: Sequence[tuple[str, str, int]]) -> Sequence[bool]:
+        columns = ([question[column] for question in asked] for column in range(3))
+        rows: list[asyncpg.Record] = await fetch_rows(self._engine, _SELECT_LIVE, self._tenant_id, *columns)
+        return [row["live"] for row in rows]
+
+
+async def require_management(connection: Connection, _: BaseRouteHandler) -> None:
+    """Guard: a live caller with the scope ``all``."""
+    authentication: Authentication = connection.app.state.authentication
+    await authentication.authenticate(connection, one_of=frozenset({SCOPE_ALL}))

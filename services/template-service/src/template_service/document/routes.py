@@ -1,0 +1,112 @@
+"""``/api/organization-template``."""
+
+from typing import Any, Final
+
+from litestar import Controller, Response, get, put
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
+
+from identity_common.json_body import JsonRequest
+from identity_common.openapi import Flag, documented
+from identity_common.pagination import read_flag
+from template_service.document.rules import TemplateDocument, TemplateReport
+from template_service.document.service import OrganizationTemplate
+
+_DRY_RUN: Final = Flag("dry-run", "Change nothing, and say what would change.")
+_EXAMPLE: Final[dict[str, Any]] = {
+    "permissions": [
+        {"name": "invite:member", "description": "May invite members"},
+        {"name": "read:invoice", "description": None},
+    ],
+    "roles": [
+        {
+            "name": "administrator",
+            "description": "Runs an organization",
+            "type": "User",
+            "permissions": ["invite:member", "read:invoice"],
+            "scopes": [{"resource": "https://api.example.com", "name": "orders:read"}],
+        },
+        {
+            "name": "bookkeeping",
+            "description": None,
+            "type": "MachineToMachine",
+            "permissions": ["read:invoice"],
+            "scopes": [],
+        },
+    ],
+}
+_REPORT_EXAMPLE: Final[dict[str, Any]] = {
+    "permissions": {
+        "created": ["read:invoice"],
+        "updated": [{"name": "invite:member", "description": {"before": None, "after": "May invite members"}}],
+        "deleted": ["read:bill"],
+    },
+    "roles": {
+        "created": ["bookkeeping"],
+        "updated": [
+            {
+                "name": "administrator",
+                "added": [
+                    {"name": "orders:read", "resource": "https://api.example.com"},
+                    {"name": "read:invoice"},
+                ],
+                "removed": [{"name": "read:bill"}],
+            }
+        ],
+        "deleted": [],
+    },
+    "members": [
+        {
+            "name": "orders:read",
+            "resource": "https://api.example.com",
+            "gaining": {"members": 7, "organizations": 3},
+            "losing": {"members": 0, "organizations": 0},
+        },
+        {
+            "name": "read:bill",
+            "gaining": {"members": 0, "organizations": 0},
+            "losing": {"members": 7, "organizations": 3},
+        },
+        {
+            "name": "read:invoice",
+            "gaining": {"members": 7, "organizations": 3},
+            "losing": {"members": 0, "organizations": 0},
+        },
+    ],
+}
+
+
+class OrganizationTemplateController(Controller):
+    """The template as a file."""
+
+    path = "/organization-template"
+    tags = ("Organization template",)
+
+    @get(
+        "/",
+        operation_id="GetOrganizationTemplate",
+        summary="Get the organization template as a document",
+        opt=documented(example=_EXAMPLE),
+    )
+    async def get_template(self, template: NamedDependency[OrganizationTemplate]) -> TemplateDocument:
+        """Get all organization permissions and roles, by name, with what the roles grant."""
+        return await template.get()
+
+    @put(
+        "/",
+        operation_id="ReplaceOrganizationTemplate",
+        summary="Make the organization template what a document says",
+        opt=documented(body_example=_EXAMPLE, example=_REPORT_EXAMPLE, flags=(_DRY_RUN,)),
+    )
+    async def replace_template(
+        self, request: JsonRequest, data: JSONBody[TemplateDocument], template: NamedDependency[OrganizationTemplate]
+    ) -> Response[TemplateReport]:
+        """Create, change and delete permissions and roles until the template is as the document says.
+
+        All of it is done, or nothing. Names identify: under another name a permission or role is another one, and what
+        the document does not name is deleted. The answer says what that changes, and how many members in how many
+        organizations gain or lose each permission.
+        """
+        dry_run = read_flag(request.scope["query_string"], _DRY_RUN.name)
+        report, headers = await template.put(data, dry_run=dry_run)
+        return Response(report, headers=headers)

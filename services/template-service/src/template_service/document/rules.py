@@ -1,0 +1,380 @@
+"""What a template document says, what is wrong with one, and what is different between two templates. No I/O."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from identity_common.api_errors import Issue
+from identity_common.fields import MAX_RELATED, Answer, Body, Description, Name
+from identity_common.scope_names import ScopeName, is_scope_name
+from identity_sdk.event_types import GrantedPermission, OrganizationRoleType, permission_order
+from template_service.permissions.rules import PermissionDescription
+
+Indicator = Annotated[str, msgspec.Meta(max_length=4096)]
+
+MAX_ISSUES: Final = 100
+"""Of one refusal: a file that is wrong throughout is not read back to its author."""
+
+MAX_GRANTS: Final = 250_000
+"""Of all roles of a document, which is one transaction: a fraction of the time that a statement has."""
+
+
+class TemplatePermission(Body):
+    """An organization permission of a document."""
+
+    name: ScopeName
+    description: PermissionDescription | None = None
+
+
+class TemplateScope(Body):
+    """A scope of an API resource that a role of a document grants.
+
+    Attributes:
+        resource: The resource's indicator.
+    """
+
+    resource: Indicator
+    name: ScopeName
+
+
+class TemplateRole(Body):
+    """An organization role of a document.
+
+    Attributes:
+        permissions: Names of organization permissions of the same document.
+    """
+
+    name: Name
+    description: Description | None = None
+    type: OrganizationRoleType = "User"
+    permissions: tuple[ScopeName, ...] = ()
+    scopes: tuple[TemplateScope, ...] = ()
+
+
+class TemplateDocument(Body):
+    """All organization permissions and roles, by name."""
+
+    permissions: tuple[TemplatePermission, ...]
+    roles: tuple[TemplateRole, ...]
+
+
+class Role(msgspec.Struct, frozen=True):
+    """An organization role, of which the name is known elsewhere.
+
+    Attributes:
+        grants: Organization permissions, and scopes of API resources.
+    """
+
+    description: str | None
+    type: OrganizationRoleType
+    grants: frozenset[GrantedPermission]
+
+
+class Template(msgspec.Struct, frozen=True):
+    """What a document stands for: the description of each permission, and each role, by name."""
+
+    permissions: Mapping[str, str | None]
+    roles: Mapping[str, Role]
+
+
+class DescriptionChange(Answer):
+    """Another description."""
+
+    before: str | None
+    after: str | None
+
+
+class TypeChange(Answer):
+    """Another type of a role."""
+
+    before: OrganizationRoleType
+    after: OrganizationRoleType
+
+
+class PermissionChange(Answer):
+    """What is different about an organization permission."""
+
+    name: str
+    description: DescriptionChange
+
+
+class RoleChange(Answer):
+    """What is different about an organization role; what stays as it is is absent.
+
+    Attributes:
+        added: What it grants from now on, sorted.
+        removed: What it does not grant any more, sorted.
+    """
+
+    name: str
+    description: DescriptionChange | UnsetType = UNSET
+    type: TypeChange | UnsetType = UNSET
+    added: tuple[GrantedPermission, ...] = ()
+    removed: tuple[GrantedPermission, ...] = ()
+
+
+class PermissionChanges(Answer):
+    """What is different about the organization permissions, each by name."""
+
+    created: tuple[str, ...]
+    updated: tuple[PermissionChange, ...]
+    deleted: tuple[str, ...]
+
+
+class RoleChanges(Answer):
+    """What is different about the organization roles, each by name."""
+
+    created: tuple[str, ...]
+    updated: tuple[RoleChange, ...]
+    deleted: tuple[str, ...]
+
+
+class Reach(Answer):
+    """How many members, and in how many organizations these are."""
+
+    members: int
+    organizations: int
+
+
+class MemberEffect(Answer, kw_only=True):
+    """Whom a change reaches, for one permission.
+
+    Attributes:
+        resource: Indicator of the API resource that the permission belongs to; absent for an organization permission.
+        gaining: Members that did not hold it.
+        losing: Members that do not hold it any more, by any of their roles.
+    """
+
+    name: str
+    resource: str | UnsetType = UNSET
+    gaining: Reach
+    losing: Reach
+
+
+class TemplateReport(Answer):
+    """What a document changes, or would change.
+
+    Attributes:
+        members: Only the permissions that some member gains or loses, by name and then resource.
+    """
+
+    permissions: PermissionChanges
+    roles: RoleChanges
+    members: tuple[MemberEffect, ...]
+
+
+class Grant(NamedTuple):
+    """Whether a role grants something, now and then."""
+
+    role: str
+    before: bool
+    after: bool
+
+
+Grants = tuple[Grant, ...]
+
+
+def repetitions(document: TemplateDocument) -> list[Issue]:
+    """Return where a document says something twice: names identify."""
+    names = [permission.name for permission in document.permissions]
+    found = [Issue(f"permissions[{index}].name", "repeated") for index in _repeated(names)]
+    names = [role.name for role in document.roles]
+    found += [Issue(f"roles[{index}].name", "repeated") for index in _repeated(names)]
+    for at, role in enumerate(document.roles):
+        found += [Issue(f"roles[{at}].permissions[{index}]", "repeated") for index in _repeated(role.permissions)]
+        scopes = [(scope.resource, scope.name) for scope in role.scopes]
+        found += [Issue(f"roles[{at}].scopes[{index}]", "repeated") for index in _repeated(scopes)]
+    return found
+
+
+def unacceptable_names(document: TemplateDocument, *, urn_namespace: str) -> list[Issue]:
+    """Return where a document gives a permission a name that none can have."""
+    return [
+        Issue(f"permissions[{index}].name", "no name for a permission")
+        for index, permission in enumerate(document.permissions)
+        if not is_scope_name(permission.name, urn_namespace=urn_namespace)
+    ]
+
+
+def too_large_roles(document: TemplateDocument) -> list[Issue]:
+    """Return which roles of a document grant more than a role can."""
+    return [
+        Issue(f"roles[{index}]", "grants too much")
+        for index, role in enumerate(document.roles)
+        if len(role.permissions) + len(role.scopes) > MAX_RELATED
+    ]
+
+
+def is_too_large(document: TemplateDocument) -> bool:
+    """Whether the roles of a document grant more than one transaction can change."""
+    return sum(len(role.permissions) + len(role.scopes) for role in document.roles) > MAX_GRANTS
+
+
+def undefined_permissions(document: TemplateDocument) -> list[Issue]:
+    """Return where a role grants an organization permission that the document does not define."""
+    defined = {permission.name for permission in document.permissions}
+    return [
+        Issue(f"roles[{at}].permissions[{index}]", "the document defines no such permission")
+        for at, role in enumerate(document.roles)
+        for index, name in enumerate(role.permissions)
+        if name not in defined
+    ]
+
+
+def unknown_scopes(document: TemplateDocument, known: Collection[GrantedPermission]) -> list[Issue]:
+    """Return where a role grants a scope that is not known."""
+    return [
+        Issue(f"roles[{at}].scopes[{index}]", "there is no such scope")
+        for at, role in enumerate(document.roles)
+        for index, scope in enumerate(role.scopes)
+        if GrantedPermission(scope.name, scope.resource) not in known
+    ]
+
+
+def scopes_of_resource(document: TemplateDocument, indicator: str) -> list[Issue]:
+    """Return where a role grants a scope of this resource."""
+    return [
+        Issue(f"roles[{at}].scopes[{index}]", "belongs to the Management API")
+        for at, role in enumerate(document.roles)
+        for index, scope in enumerate(role.scopes)
+        if scope.resource == indicator
+    ]
+
+
+def types_of(document: TemplateDocument, names: Collection[str]) -> list[Issue]:
+    """Return where a document says of which type these roles are."""
+    return [
+        Issue(f"roles[{at}].type", "somebody has the role")
+        for at, role in enumerate(document.roles)
+        if role.name in names
+    ]
+
+
+def template_of(document: TemplateDocument) -> Template:
+    """Return what a document without repetitions stands for."""
+    return Template(
+        permissions={permission.name: permission.description for permission in document.permissions},
+        roles={
+            role.name: Role(
+                role.description,
+                role.type,
+                frozenset(
+                    [
+                        *(GrantedPermission(name) for name in role.permissions),
+                        *(GrantedPermission(scope.name, scope.resource) for scope in role.scopes),
+                    ]
+                ),
+            )
+            for role in document.roles
+        },
+    )
+
+
+def document_of(template: Template) -> TemplateDocument:
+    """Return the document that stands for a template: by name everywhere, scopes by resource and then name."""
+    return TemplateDocument(
+        permissions=tuple(
+            TemplatePermission(name=name, description=description)
+            for name, description in sorted(template.permissions.items(), key=lambda item: item[0])
+        ),
+        roles=tuple(_entry(name, template.roles[name]) for name in sorted(template.roles)),
+    )
+
+
+def _entry(name: str, role: Role) -> TemplateRole:
+    scopes = sorted((each.resource, each.name) for each in role.grants if each.resource is not None)
+    return TemplateRole(
+        name=name,
+        description=role.description,
+        type=role.type,
+        permissions=tuple(sorted(each.name for each in role.grants if each.resource is None)),
+        scopes=tuple(TemplateScope(resource=resource, name=scope) for resource, scope in scopes),
+    )
+
+
+def permission_changes(before: Template, after: Template) -> PermissionChanges:
+    """Return what is different about the permissions."""
+    old, new = before.permissions, after.permissions
+    return PermissionChanges(
+        created=tuple(sorted(new.keys() - old.keys())),
+        updated=tuple(
+            PermissionChange(name=name, description=DescriptionChange(before=old[name], after=new[name]))
+            for name in sorted(new.keys() & old.keys())
+            if old[name] != new[name]
+        ),
+        deleted=tuple(sorted(old.keys() - new.keys())),
+    )
+
+
+def role_changes(before: Template, after: Template) -> RoleChanges:
+    """Return what is different about the roles."""
+    old, new = before.roles, after.roles
+    return RoleChanges(
+        created=tuple(sorted(new.keys() - old.keys())),
+        updated=tuple(
+            _role_change(name, old[name], new[name])
+            for name in sorted(new.keys() & old.keys())
+            if old[name] != new[name]
+        ),
+        deleted=tuple(sorted(old.keys() - new.keys())),
+    )
+
+
+def _role_change(name: str, before: Role, after: Role) -> RoleChange:
+    description = DescriptionChange(before=before.description, after=after.description)
+    return RoleChange(
+        name=name,
+        description=description if before.description != after.description else UNSET,
+        type=TypeChange(before=before.type, after=after.type) if before.type != after.type else UNSET,
+        added=tuple(sorted(after.grants - before.grants, key=permission_order)),
+        removed=tuple(sorted(before.grants - after.grants, key=permission_order)),
+    )
+
+
+def changed_grants(before: Template, after: Template) -> dict[Grants, list[GrantedPermission]]:
+    """Return what has to be counted: by which roles a permission is granted, now and then, and of which that is so.
+
+    Only roles that somebody may have, and only permissions that one of these comes to grant or ceases to. Permissions
+    that the same roles grant have the same members: a role with a hundred of them is counted once.
+    """
+    now = {name: after.roles[name].grants if name in after.roles else frozenset() for name in before.roles}
+    changed = {permission for name, role in before.roles.items() for permission in role.grants ^ now[name]}
+    grants: defaultdict[GrantedPermission, list[Grant]] = defaultdict(list)
+    for name, role in before.roles.items():
+        for permission in (role.grants | now[name]) & changed:
+            grants[permission].append(Grant(name, permission in role.grants, permission in now[name]))
+    alike: defaultdict[Grants, list[GrantedPermission]] = defaultdict(list)
+    for permission, of_permission in grants.items():
+        alike[tuple(of_permission)].append(permission)
+    return dict(alike)
+
+
+def member_effects(counted: Iterable[tuple[Collection[GrantedPermission], Reach, Reach]]) -> tuple[MemberEffect, ...]:
+    """Return whom a change reaches, permission by permission.
+
+    Args:
+        counted: Permissions with who gains and who loses each of them.
+    """
+    effects = (
+        MemberEffect(
+            name=permission.name,
+            resource=UNSET if permission.resource is None else permission.resource,
+            gaining=gaining,
+            losing=losing,
+        )
+        for permissions, gaining, losing in counted
+        for permission in permissions
+    )
+    return tuple(sorted(effects, key=lambda effect: (effect.name, effect.resource or "")))
+
+
+def _repeated(values: Iterable[object]) -> Iterator[int]:
+    """Yield the indices of the values that came before."""
+    seen: set[object] = set()
+    for index, value in enumerate(values):
+        if value in seen:
+            yield index
+        seen.add(value)

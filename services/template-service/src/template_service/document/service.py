@@ -1,0 +1,246 @@
+"""Reading the whole template as a document, and making it what a document says."""
+
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from msgspec import UNSET
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from identity_common.api_errors import (
+    ApiError,
+    Issue,
+    IssueData,
+    body_too_large,
+    invalid_input,
+    invalid_scope_name,
+    too_many_related,
+    unknown_relation,
+    wrong_kind,
+)
+from identity_common.database import retry_on_conflict
+from identity_common.identifiers import new_id
+from identity_common.outbox.changes import Changes, Transaction
+from identity_sdk.event_types import (
+    GrantedPermission,
+    OrganizationPermissionState,
+    OrganizationRoleState,
+    PermissionCause,
+)
+from template_service.directory.directory import Directory
+from template_service.document import rules, store
+from template_service.document.rules import RoleChange, TemplateDocument, TemplateReport
+from template_service.document.store import StoredTemplate
+from template_service.effective_permissions.requests import request_role_fan_outs
+from template_service.roles.contents import Content
+from template_service.roles.events import record_roles, touch_roles
+
+_CONTENTS: Final[tuple[Content, ...]] = ("permission", "scope")
+
+
+class _Plan(NamedTuple):
+    """What is to be done.
+
+    Attributes:
+        after: What the template shall be.
+        content_ids: Of everything that roles grant now or then, but the permissions that are still to be created.
+    """
+
+    before: StoredTemplate
+    after: rules.Template
+    content_ids: dict[GrantedPermission, str]
+    report: TemplateReport
+
+
+class OrganizationTemplate:
+    """The template as one document.
+
+    Args:
+        reader: Each of its statements is a transaction of its own.
+        changes: Opens the transactions that change something.
+        directory: Is caught up with before a scope is refused as unknown.
+        tenant_id: Whose template.
+        urn_namespace: No permission may have a name that begins with it.
+        management_api: Indicator of the Management API, whose scopes no organization role grants.
+    """
+
+    def __init__(
+        self,
+        reader: AsyncEngine,
+        changes: Changes,
+        directory: Directory,
+        *,
+        tenant_id: str,
+        urn_namespace: str,
+        management_api: str,
+    ) -> None:
+        self._reader = reader
+        self._changes = changes
+        self._directory = directory
+        self._tenant_id = tenant_id
+        self._urn_namespace = urn_namespace
+        self._management_api = management_api
+
+    async def get(self) -> TemplateDocument:
+        """Return the template as it is at one moment."""
+        async with self._reader.connect() as connection:
+            return rules.document_of((await store.read_template(connection, self._tenant_id)).template)
+
+    async def put(self, document: TemplateDocument, *, dry_run: bool) -> tuple[TemplateReport, dict[str, str]]:
+        """Make the template what a document says, all of it or nothing; return what that changes.
+
+        Names identify: what has another name is another permission or role, and what is not in the document is deleted.
+
+        Args:
+            document: The whole template.
+            dry_run: Do everything but the changes themselves: what would be refused is refused.
+
+        Raises:
+            ApiError: 413 for too much; 400 for something that is said twice; 422 for a name that is not acceptable, a
+                role that grants too much, something undefined or unknown or a scope of the Management API, another
+                type of a role that somebody has.
+        """
+        self._require_sound(document)
+        return await self._directory.second_look(lambda: self._put(document, dry_run=dry_run))
+
+    @retry_on_conflict
+    async def _put(self, document: TemplateDocument, *, dry_run: bool) -> tuple[TemplateReport, dict[str, str]]:
+        async with self._changes.transaction() as transaction:
+            await store.lock_template(transaction.connection, self._tenant_id)
+            plan = await self._plan(transaction.connection, document)
+            if not dry_run:
+                await self._apply(transaction, plan)
+        return plan.report, transaction.revision_header
+
+    def _require_sound(self, document: TemplateDocument) -> None:
+        """Refuse what is wrong with a document whatever is stored."""
+        if rules.is_too_large(document):
+            raise body_too_large(f"The roles grant more than {rules.MAX_GRANTS} permissions together.")
+        if repeated := rules.repetitions(document):
+            raise invalid_input(*repeated[: rules.MAX_ISSUES])
+        names = rules.unacceptable_names(document, urn_namespace=self._urn_namespace)
+        _refuse_at(names, invalid_scope_name())
+        _refuse_at(rules.too_large_roles(document), too_many_related())
+        _refuse_at(rules.undefined_permissions(document), unknown_relation())
+        refusal = wrong_kind("An organization role cannot grant scopes of the Management API.")
+        _refuse_at(rules.scopes_of_resource(document, self._management_api), refusal)
+
+    async def _plan(self, connection: AsyncConnection, document: TemplateDocument) -> _Plan:
+        """Compare a document with the locked template, and count whom the difference reaches."""
+        after = rules.template_of(document)
+        scopes = {each for role in after.roles.values() for each in role.grants if each.resource is not None}
+        scope_ids = await store.lock_scopes(connection, self._tenant_id, scopes)
+        _refuse_at(rules.unknown_scopes(document, scope_ids), unknown_relation())
+        before = await store.read_template(connection, self._tenant_id)
+        roles = rules.role_changes(before.template, after)
+        retyped = {before.role_ids[change.name]: change.name for change in roles.updated if change.type is not UNSET}
+        await self._require_unassigned(connection, document, retyped)
+        counted = rules.changed_grants(before.template, after)
+        reached = await store.count_members(connection, self._tenant_id, before.role_ids, counted)
+        alike = list(counted.values())
+        report = TemplateReport(
+            permissions=rules.permission_changes(before.template, after),
+            roles=roles,
+            members=rules.member_effects((alike[ordinal], *reach) for ordinal, reach in reached.items()),
+        )
+        return _Plan(before, after, {**before.content_ids, **scope_ids}, report)
+
+    async def _require_unassigned(
+        self, connection: AsyncConnection, document: TemplateDocument, retyped: dict[str, str]
+    ) -> None:
+        """Refuse another type of a role that somebody has, or is being given."""
+        if retyped:
+            await store.lock_roles_alone(connection, self._tenant_id, retyped)
+            names = {retyped[role_id] for role_id in await store.assigned(connection, self._tenant_id, retyped)}
+            refusal = wrong_kind("The type of a role that somebody has cannot be changed.")
+            _refuse_at(rules.types_of(document, names), refusal)
+
+    async def _apply(self, transaction: Transaction, plan: _Plan) -> None:
+        """Change what is different; permissions first, so that roles can grant them."""
+        permission_ids = await self._apply_permissions(transaction, plan)
+        await self._apply_roles(transaction, plan, {**plan.content_ids, **permission_ids})
+
+    async def _apply_permissions(self, transaction: Transaction, plan: _Plan) -> dict[GrantedPermission, str]:
+        """Create, describe and delete permissions; return the ids of the new ones."""
+        connection, changes = transaction.connection, plan.report.permissions
+        created = {name: new_id() for name in changes.created}
+        described = [(plan.content_ids[GrantedPermission(each.name)], each) for each in changes.updated]
+        deleted = [plan.content_ids[GrantedPermission(name)] for name in changes.deleted]
+        await store.delete_permissions(connection, self._tenant_id, deleted)
+        new = [(created[name], name, plan.after.permissions[name]) for name in created]
+        await store.insert_permissions(connection, self._tenant_id, new)
+        descriptions = [(permission_id, each.description.after) for permission_id, each in described]
+        await store.describe_permissions(connection, self._tenant_id, descriptions)
+        for name, permission_id in created.items():
+            state = OrganizationPermissionState(id=permission_id, name=name, description=plan.after.permissions[name])
+            transaction.record("permission", (permission_id,), "created", state)
+        for permission_id, each in described:
+            state = OrganizationPermissionState(id=permission_id, name=each.name, description=each.description.after)
+            transaction.record("permission", (permission_id,), "updated", state)
+        for permission_id in deleted:
+            state = OrganizationPermissionState(id=permission_id, deleted=True)
+            transaction.record("permission", (permission_id,), "deleted", state)
+        return {GrantedPermission(name): permission_id for name, permission_id in created.items()}
+
+    async def _apply_roles(
+        self, transaction: Transaction, plan: _Plan, content_ids: dict[GrantedPermission, str]
+    ) -> None:
+        """Create, change and delete roles, and have everybody looked at whose roles grant something else."""
+        connection, changes, tenant_id = transaction.connection, plan.report.roles, self._tenant_id
+        created = {name: new_id() for name in changes.created}
+        updated = {plan.before.role_ids[each.name]: each for each in changes.updated}
+        deleted = sorted(plan.before.role_ids[name] for name in changes.deleted)
+        await store.lock_roles_alone(connection, tenant_id, deleted)
+        await store.delete_roles(connection, tenant_id, deleted)
+        after = plan.after.roles
+        new = [(role_id, name, after[name].description, after[name].type) for name, role_id in created.items()]
+        await store.insert_roles(connection, tenant_id, new)
+        others = [(role_id, after[each.name].description, after[each.name].type) for role_id, each in updated.items()]
+        await store.change_roles(connection, tenant_id, others)
+        added = [(role_id, granted) for role_id, each in updated.items() for granted in each.added]
+        added += [(role_id, granted) for name, role_id in created.items() for granted in after[name].grants]
+        removed = [(role_id, granted) for role_id, each in updated.items() for granted in each.removed]
+        for content in _CONTENTS:
+            await store.revoke(connection, tenant_id, content, _pairs(content, removed, content_ids))
+            await store.grant(connection, tenant_id, content, _pairs(content, added, content_ids))
+        if updated:
+            await touch_roles(transaction, tenant_id, updated)
+            await record_roles(transaction, tenant_id, updated)
+        if created:
+            await record_roles(transaction, tenant_id, created.values(), "created")
+        for role_id in deleted:
+            transaction.record("role", (role_id,), "deleted", OrganizationRoleState(id=role_id, deleted=True))
+        gone = {GrantedPermission(name) for name in plan.report.permissions.deleted}
+        causes: dict[PermissionCause, list[str]] = {
+            "role-deleted": deleted,
+            "role-changed": [],
+            "permission-deleted": [],
+        }
+        for role_id, each in updated.items():
+            if each.added or each.removed:
+                causes[_cause(each, gone)].append(role_id)
+        for cause, role_ids in causes.items():
+            await request_role_fan_outs(transaction, tenant_id, role_ids, cause)
+
+
+def _cause(change: RoleChange, gone: Collection[GrantedPermission]) -> PermissionCause:
+    """Return why a role grants something else: by itself, or only because permissions are gone."""
+    if not change.added and all(permission in gone for permission in change.removed):
+        return "permission-deleted"
+    return "role-changed"
+
+
+def _pairs(
+    content: Content,
+    granted: Collection[tuple[str, GrantedPermission]],
+    content_ids: dict[GrantedPermission, str],
+) -> list[tuple[str, str]]:
+    """Return the ids of roles and what they grant, sorted, of one kind."""
+    is_permission = content == "permission"
+    return sorted((role_id, content_ids[each]) for role_id, each in granted if (each.resource is None) is is_permission)
+
+
+def _refuse_at(found: list[Issue], refusal: ApiError) -> None:
+    """Raise a refusal that says where in the document it is met, if it is."""
+    if found:
+        body = refusal.body
+        raise ApiError(refusal.status, body.code, body.message, data=IssueData(found[: rules.MAX_ISSUES]))

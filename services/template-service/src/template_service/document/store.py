@@ -1,0 +1,328 @@
+"""The whole template in PostgreSQL. Whatever is read, counted or written is one statement, however much it is.
+
+Locks are taken in the order of everybody: the template, roles, permissions, scopes; each of these by id.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import ARRAY, BindParameter, Boolean, Integer, Text, TextClause, bindparam, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from identity_sdk.event_types import GrantedPermission
+from template_service.document.rules import Grants, Reach, Role, Template
+from template_service.roles.contents import Content
+from template_service.template_lock import hold_template
+
+_TENANT: Final = bindparam("tenant", type_=Text)
+
+
+def _texts(*names: str) -> list[BindParameter[Any]]:
+    return [bindparam(name, type_=ARRAY(Text)) for name in names]
+
+
+# A plan that was made for a small document must not be kept: for a large one it would take minutes. But what checks the
+# foreign keys, grant by grant, must keep its own: it would take longer to plan than to check.
+_PLAN_ANEW: Final = text("SELECT set_config('plan_cache_mode', 'force_custom_plan', true)")
+_KEEP_PLANS: Final = text("SELECT set_config('plan_cache_mode', 'auto', true)")
+_LOCK_ROLES: Final = text(
+    "SELECT count(*) FROM (SELECT FROM roles WHERE tenant_id = :tenant ORDER BY id FOR NO KEY UPDATE) AS locked"
+).bindparams(_TENANT)
+_LOCK_PERMISSIONS: Final = text(
+    "SELECT count(*) FROM (SELECT FROM permissions WHERE tenant_id = :tenant ORDER BY id FOR UPDATE) AS locked"
+).bindparams(_TENANT)
+_READ: Final = text(
+    """
+    WITH granted AS (
+        SELECT held.role_id, permissions.id, permissions.name, NULL AS resource
+        FROM role_permissions AS held
+        JOIN permissions ON permissions.tenant_id = :tenant AND permissions.id = held.permission_id
+        WHERE held.tenant_id = :tenant
+        UNION ALL
+        SELECT held.role_id, known_scopes.id, known_scopes.name, known_resources.indicator
+        FROM role_scopes AS held
+        JOIN known_scopes ON known_scopes.tenant_id = :tenant AND known_scopes.id = held.scope_id
+        JOIN known_resources ON known_resources.tenant_id = :tenant AND known_resources.id = known_scopes.resource_id
+        WHERE held.tenant_id = :tenant
+    ), of_role AS (
+        SELECT role_id, array_agg(id) AS ids, array_agg(name) AS names, array_agg(resource) AS resources
+        FROM granted GROUP BY role_id
+    )
+    SELECT id, name, description, NULL AS type, NULL AS ids, NULL AS names, NULL AS resources
+    FROM permissions WHERE tenant_id = :tenant
+    UNION ALL
+    SELECT id, name, description, type, ids, names, resources
+    FROM roles LEFT JOIN of_role ON of_role.role_id = roles.id WHERE tenant_id = :tenant
+    """
+).bindparams(_TENANT)
+_LOCK_SCOPES: Final = text(
+    """
+    SELECT known_scopes.id, known_scopes.name, known_resources.indicator
+    FROM known_resources JOIN known_scopes
+        ON known_scopes.tenant_id = :tenant AND known_scopes.resource_id = known_resources.id
+    WHERE known_resources.tenant_id = :tenant
+        AND (known_resources.indicator, known_scopes.name) IN (SELECT * FROM unnest(:resources, :names))
+    ORDER BY known_scopes.id FOR KEY SHARE OF known_scopes
+    """
+).bindparams(_TENANT, *_texts("resources", "names"))
+_LOCK_ALONE: Final = text(
+    """
+    SELECT count(*) FROM (
+        SELECT FROM roles WHERE tenant_id = :tenant AND id = ANY(:ids) ORDER BY id FOR UPDATE
+    ) AS locked
+    """
+).bindparams(_TENANT, *_texts("ids"))
+# Assignments within an organization that is gone count for nothing, here and below; an assignment has its member.
+_ASSIGNED: Final = text(
+    """
+    SELECT asked.role_id FROM unnest(:ids) AS asked (role_id) WHERE EXISTS (
+        SELECT FROM member_roles AS held
+        JOIN organizations ON organizations.tenant_id = :tenant AND organizations.id = held.organization_id
+        WHERE held.tenant_id = :tenant AND held.role_id = asked.role_id
+    )
+    """
+).bindparams(_TENANT, *_texts("ids"))
+_COUNT: Final = text(
+    """
+    SELECT ordinal,
+        count(*) FILTER (WHERE after) AS gaining, count(DISTINCT organization_id) FILTER (WHERE after) AS gaining_in,
+        count(*) FILTER (WHERE before) AS losing, count(DISTINCT organization_id) FILTER (WHERE before) AS losing_in
+    FROM (
+        SELECT ordinal, held.organization_id, held.member_id, bool_or(before) AS before, bool_or(after) AS after
+        FROM unnest(:ordinals, :roles, :before, :after) AS granted (ordinal, role_id, before, after)
+        JOIN member_roles AS held ON held.tenant_id = :tenant AND held.role_id = granted.role_id
+        JOIN organizations ON organizations.tenant_id = :tenant AND organizations.id = held.organization_id
+        JOIN members ON members.tenant_id = :tenant
+            AND members.organization_id = held.organization_id AND members.member_id = held.member_id
+        GROUP BY ordinal, held.organization_id, held.member_id
+    ) AS holding
+    WHERE before <> after GROUP BY ordinal
+    """
+).bindparams(
+    _TENANT,
+    *_texts("roles"),
+    bindparam("ordinals", type_=ARRAY(Integer)),
+    bindparam("before", type_=ARRAY(Boolean)),
+    bindparam("after", type_=ARRAY(Boolean)),
+)
+_DELETE_ROLES: Final = text("DELETE FROM roles WHERE tenant_id = :tenant AND id = ANY(:ids)").bindparams(
+    _TENANT, *_texts("ids")
+)
+_DELETE_PERMISSIONS: Final = text("DELETE FROM permissions WHERE tenant_id = :tenant AND id = ANY(:ids)").bindparams(
+    _TENANT, *_texts("ids")
+)
+_INSERT_PERMISSIONS: Final = text(
+    """
+    INSERT INTO permissions (tenant_id, id, name, description, version)
+    SELECT :tenant, id, name, description, 1 FROM unnest(:ids, :names, :descriptions) AS new (id, name, description)
+    """
+).bindparams(_TENANT, *_texts("ids", "names", "descriptions"))
+_DESCRIBE_PERMISSIONS: Final = text(
+    """
+    UPDATE permissions SET description = new.description, version = version + 1
+    FROM unnest(:ids, :descriptions) AS new (id, description) WHERE tenant_id = :tenant AND permissions.id = new.id
+    """
+).bindparams(_TENANT, *_texts("ids", "descriptions"))
+_INSERT_ROLES: Final = text(
+    """
+    INSERT INTO roles (tenant_id, id, name, description, type, version)
+    SELECT :tenant, id, name, description, type, 1
+    FROM unnest(:ids, :names, :descriptions, :types) AS new (id, name, description, type)
+    """
+).bindparams(_TENANT, *_texts("ids", "names", "descriptions", "types"))
+_CHANGE_ROLES: Final = text(
+    """
+    UPDATE roles SET description = new.description, type = new.type
+    FROM unnest(:ids, :descriptions, :types) AS new (id, description, type)
+    WHERE tenant_id = :tenant AND roles.id = new.id
+    """
+).bindparams(_TENANT, *_texts("ids", "descriptions", "types"))
+_GRANT: Final[Mapping[Content, TextClause]] = {
+    "permission": text(
+        """
+        INSERT INTO role_permissions (tenant_id, role_id, permission_id)
+        SELECT :tenant, * FROM unnest(:roles, :contents)
+        """
+    ).bindparams(_TENANT, *_texts("roles", "contents")),
+    "scope": text(
+        """
+        INSERT INTO role_scopes (tenant_id, role_id, scope_id) SELECT :tenant, * FROM unnest(:roles, :contents)
+        """
+    ).bindparams(_TENANT, *_texts("roles", "contents")),
+}
+_REVOKE: Final[Mapping[Content, TextClause]] = {
+    "permission": text(
+        """
+        DELETE FROM role_permissions WHERE tenant_id = :tenant
+            AND (role_id, permission_id) IN (SELECT * FROM unnest(:roles, :contents))
+        """
+    ).bindparams(_TENANT, *_texts("roles", "contents")),
+    "scope": text(
+        """
+        DELETE FROM role_scopes WHERE tenant_id = :tenant
+            AND (role_id, scope_id) IN (SELECT * FROM unnest(:roles, :contents))
+        """
+    ).bindparams(_TENANT, *_texts("roles", "contents")),
+}
+
+
+class StoredTemplate(NamedTuple):
+    """The template as it is stored.
+
+    Attributes:
+        role_ids: By name.
+        content_ids: Of the organization permissions, and of the scopes that roles grant.
+    """
+
+    template: Template
+    role_ids: dict[str, str]
+    content_ids: dict[GrantedPermission, str]
+
+
+async def lock_template(connection: AsyncConnection, tenant_id: str) -> None:
+    """Wait until nobody else changes anything of the template; nobody does until the transaction ends."""
+    await connection.execute(_PLAN_ANEW)
+    await hold_template(connection, tenant_id)
+    await connection.execute(_LOCK_ROLES, {"tenant": tenant_id})
+    await connection.execute(_LOCK_PERMISSIONS, {"tenant": tenant_id})
+
+
+async def read_template(connection: AsyncConnection, tenant_id: str) -> StoredTemplate:
+    """Return the whole template, as it is at one moment."""
+    permissions: dict[str, str | None] = {}
+    roles: dict[str, Role] = {}
+    stored = StoredTemplate(Template(permissions, roles), {}, {})
+    for row in await connection.execute(_READ, {"tenant": tenant_id}):
+        if row.type is None:
+            permissions[row.name] = row.description
+            stored.content_ids[GrantedPermission(row.name)] = row.id
+            continue
+        grants = {
+            GrantedPermission(name, resource): content_id
+            for content_id, name, resource in zip(row.ids or (), row.names or (), row.resources or (), strict=True)
+        }
+        roles[row.name] = Role(row.description, row.type, frozenset(grants))
+        stored.role_ids[row.name] = row.id
+        stored.content_ids.update(grants)
+    return stored
+
+
+async def lock_scopes(
+    connection: AsyncConnection, tenant_id: str, scopes: Collection[GrantedPermission]
+) -> dict[GrantedPermission, str]:
+    """Return the ids of those of these scopes that are known; they stay for the transaction."""
+    values = {
+        "tenant": tenant_id,
+        "resources": [scope.resource for scope in scopes],
+        "names": [scope.name for scope in scopes],
+    }
+    rows = await connection.execute(_LOCK_SCOPES, values)
+    return {GrantedPermission(row.name, row.indicator): row.id for row in rows}
+
+
+async def lock_roles_alone(connection: AsyncConnection, tenant_id: str, role_ids: Collection[str]) -> None:
+    """Wait for whoever is being given one of these roles; nobody is given one until the transaction ends."""
+    await connection.execute(_LOCK_ALONE, {"tenant": tenant_id, "ids": list(role_ids)})
+
+
+async def assigned(connection: AsyncConnection, tenant_id: str, role_ids: Collection[str]) -> set[str]:
+    """Return which of these roles somebody has."""
+    return set(await connection.scalars(_ASSIGNED, {"tenant": tenant_id, "ids": list(role_ids)}))
+
+
+async def count_members(
+    connection: AsyncConnection, tenant_id: str, role_ids: Mapping[str, str], grants: Iterable[Grants]
+) -> dict[int, tuple[Reach, Reach]]:
+    """Return how many members gain and lose what is granted so, by the position in ``grants``, where any does."""
+    rows = [
+        (ordinal, role_ids[grant.role], grant.before, grant.after)
+        for ordinal, of_permission in enumerate(grants)
+        for grant in of_permission
+    ]
+    if not rows:
+        return {}
+    ordinals, roles, before, after = (list(column) for column in zip(*rows, strict=True))
+    values = {"tenant": tenant_id, "ordinals": ordinals, "roles": roles, "before": before, "after": after}
+    return {
+        row.ordinal: (
+            Reach(members=row.gaining, organizations=row.gaining_in),
+            Reach(members=row.losing, organizations=row.losing_in),
+        )
+        for row in await connection.execute(_COUNT, values)
+    }
+
+
+async def delete_permissions(connection: AsyncConnection, tenant_id: str, ids: Collection[str]) -> None:
+    """Delete permissions; no role grants them any more."""
+    if ids:
+        await connection.execute(_DELETE_PERMISSIONS, {"tenant": tenant_id, "ids": list(ids)})
+
+
+async def delete_roles(connection: AsyncConnection, tenant_id: str, ids: Collection[str]) -> None:
+    """Delete roles, which the caller has locked alone, with what they grant; their assignments count for nothing."""
+    if ids:
+        await connection.execute(_DELETE_ROLES, {"tenant": tenant_id, "ids": list(ids)})
+
+
+async def insert_permissions(
+    connection: AsyncConnection, tenant_id: str, permissions: Collection[tuple[str, str, str | None]]
+) -> None:
+    """Store new permissions: id, name and description of each."""
+    if permissions:
+        ids, names, descriptions = (list(column) for column in zip(*permissions, strict=True))
+        values = {"tenant": tenant_id, "ids": ids, "names": names, "descriptions": descriptions}
+        await connection.execute(_INSERT_PERMISSIONS, values)
+
+
+async def describe_permissions(
+    connection: AsyncConnection, tenant_id: str, permissions: Collection[tuple[str, str | None]]
+) -> None:
+    """Store other descriptions of permissions, by id; their versions grow."""
+    if permissions:
+        ids, descriptions = (list(column) for column in zip(*permissions, strict=True))
+        await connection.execute(_DESCRIBE_PERMISSIONS, {"tenant": tenant_id, "ids": ids, "descriptions": descriptions})
+
+
+async def insert_roles(
+    connection: AsyncConnection, tenant_id: str, roles: Collection[tuple[str, str, str | None, str]]
+) -> None:
+    """Store new roles: id, name, description and type of each."""
+    if roles:
+        ids, names, descriptions, types = (list(column) for column in zip(*roles, strict=True))
+        values = {"tenant": tenant_id, "ids": ids, "names": names, "descriptions": descriptions, "types": types}
+        await connection.execute(_INSERT_ROLES, values)
+
+
+async def change_roles(
+    connection: AsyncConnection, tenant_id: str, roles: Collection[tuple[str, str | None, str]]
+) -> None:
+    """Store descriptions and types of roles, by id; versions are the caller's business."""
+    if roles:
+        ids, descriptions, types = (list(column) for column in zip(*roles, strict=True))
+        values = {"tenant": tenant_id, "ids": ids, "descriptions": descriptions, "types": types}
+        await connection.execute(_CHANGE_ROLES, values)
+
+
+async def grant(
+    connection: AsyncConnection, tenant_id: str, content: Content, pairs: Collection[tuple[str, str]]
+) -> None:
+    """Let roles grant what they did not: ids of both."""
+    if pairs:
+        await connection.execute(_KEEP_PLANS)
+        await _change_grants(connection, _GRANT[content], tenant_id, pairs)
+        await connection.execute(_PLAN_ANEW)
+
+
+async def revoke(
+    connection: AsyncConnection, tenant_id: str, content: Content, pairs: Collection[tuple[str, str]]
+) -> None:
+    """Let roles no longer grant something: ids of both."""
+    await _change_grants(connection, _REVOKE[content], tenant_id, pairs)
+
+
+async def _change_grants(
+    connection: AsyncConnection, statement: TextClause, tenant_id: str, pairs: Collection[tuple[str, str]]
+) -> None:
+    if pairs:
+        roles, contents = (list(column) for column in zip(*pairs, strict=True))
+        await connection.execute(statement, {"tenant": tenant_id, "roles": roles, "contents": contents})

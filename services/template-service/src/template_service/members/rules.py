@@ -1,0 +1,51 @@
+"""What a request about members may say, and which roles each kind of member may hold."""
+
+from typing import Annotated, Final
+
+import msgspec
+
+from identity_common.fields import Body
+from identity_sdk.event_types import MemberType, OrganizationRoleType
+
+Id = Annotated[str, msgspec.Meta(max_length=256)]
+Ids = tuple[Id, ...]
+RoleName = Annotated[str, msgspec.Meta(max_length=256)]
+
+ROLE_TYPE_OF: Final[dict[MemberType, OrganizationRoleType]] = {"user": "User", "application": "MachineToMachine"}
+"""The type of the organization roles that each kind of member may hold."""
+
+MAX_ASSIGNMENTS: Final = 250_000
+"""Members times roles of one request, which is one transaction: a fraction of the time that a statement has."""
+
+
+class MemberUsers(Body):
+    """Users that belong to an organization."""
+
+    user_ids: Ids
+
+
+class MemberApplications(Body):
+    """Machine-to-machine applications that belong to an organization."""
+
+    application_ids: Ids
+
+
+class UserAssignments(Body):
+    """Members and the organization roles that each of them shall hold too."""
+
+    user_ids: Ids
+    organization_role_ids: Ids
+
+
+class ApplicationAssignments(Body):
+    """Members and the organization roles that each of them shall hold too."""
+
+    application_ids: Ids
+    organization_role_ids: Ids
+
+
+class MemberRoles(Body):
+    """Organization roles of a member, by id, by name, or some of each; those that are named twice count once."""
+
+    organization_role_ids: Ids = ()
+    organization_role_names: tuple[RoleName, ...] = ()

@@ -1,0 +1,286 @@
+"""Who belongs to an organization, and with which roles: one path for users and for applications."""
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from identity_common.api_errors import (
+    ApiError,
+    body_too_large,
+    missing_by_id,
+    too_many_related,
+    unknown_relation,
+    wrong_kind,
+)
+from identity_common.clock import Clock, now_ms
+from identity_common.database import fetch_rows, retry_on_conflict
+from identity_common.fields import MAX_RELATED
+from identity_common.outbox.changes import Changes, Transaction
+from identity_common.pagination import Page
+from identity_sdk.event_types import MemberState, MemberType
+from template_service.directory.directory import Directory
+from template_service.effective_permissions.requests import request_member_fan_out
+from template_service.members import store
+from template_service.members.rules import MAX_ASSIGNMENTS, ROLE_TYPE_OF
+from template_service.members.store import Member, Membership
+from template_service.roles.store import OrganizationRole
+
+
+def require_membership() -> ApiError:
+    """422: whom the request is about does not belong to the organization."""
+    return ApiError(422, "organization.require_membership", "This is not a member of the organization.")
+
+
+class Members:
+    """The members of every organization; each, with its roles, is an aggregate on the bus.
+
+    Everything is locked in one order: organization, users or applications, members, roles, each by id. Whoever deletes
+    one of them follows it too, so that no two transactions wait for each other.
+    """
+
+    def __init__(
+        self,
+        reader: AsyncEngine,
+        changes: Changes,
+        directory: Directory,
+        *,
+        tenant_id: str,
+        clock: Clock = now_ms,
+    ) -> None:
+        self._reader = reader
+        self._changes = changes
+        self._directory = directory
+        self._tenant_id = tenant_id
+        self._clock = clock
+
+    async def list_members(
+        self, member_type: MemberType, organization_id: str, page: Page, *, role_id: str | None
+    ) -> tuple[list[Member], int]:
+        """Return a page of the members of one kind, with their roles, and how many there are."""
+        async with self._reader.connect() as connection:
+            return await store.list_members(
+                connection, self._tenant_id, organization_id, member_type, page, role_id=role_id
+            )
+
+    async def list_memberships(
+        self, member_type: MemberType, member_id: str, page: Page
+    ) -> tuple[list[Membership], int]:
+        """Return a page of the organizations that somebody belongs to, with the roles there, and how many there are."""
+        async with self._reader.connect() as connection:
+            return await store.list_memberships(connection, self._tenant_id, member_type, member_id, page)
+
+    async def list_roles(
+        self, member_type: MemberType, organization_id: str, member_id: str, page: Page
+    ) -> tuple[list[OrganizationRole], int]:
+        """Return a page of a member's roles, and how many there are.
+
+        Raises:
+            ApiError: 422 when it is no member.
+        """
+        values = (self._tenant_id, organization_id, member_type, member_id)
+        if not await fetch_rows(self._reader, store.IS_MEMBER, *values):
+            raise require_membership()
+        async with self._reader.connect() as connection:
+            return await store.list_roles(connection, self._tenant_id, organization_id, member_id, page)
+
+    async def add(self, member_type: MemberType, organization_id: str, ids: Collection[str]) -> dict[str, str]:
+        """Add members, besides those that there are.
+
+        Raises:
+            ApiError: 404; 422 for an unknown user or application, or one of the wrong kind.
+        """
+        wanted = sorted(set(ids))
+        return await self._directory.second_look(lambda: self._add(member_type, organization_id, wanted))
+
+    @retry_on_conflict
+    async def _add(self, member_type: MemberType, organization_id: str, wanted: Sequence[str]) -> dict[str, str]:
+        async with self._changes.transaction() as transaction:
+            await self._lock_organization(transaction, organization_id)
+            await self._require_known(transaction, member_type, wanted)
+            members = self._members(transaction, organization_id, member_type)
+            self._record_joined(transaction, organization_id, member_type, await members.add(wanted, now=self._clock()))
+        return transaction.revision_header
+
+    async def replace(self, member_type: MemberType, organization_id: str, ids: Collection[str]) -> dict[str, str]:
+        """Make these the members of their kind, and nobody else; who was one already keeps the roles.
+
+        Raises:
+            ApiError: 404; 422 for an unknown user or application, or one of the wrong kind.
+        """
+        wanted = sorted(set(ids))
+        return await self._directory.second_look(lambda: self._replace(member_type, organization_id, wanted))
+
+    @retry_on_conflict
+    async def _replace(self, member_type: MemberType, organization_id: str, wanted: Sequence[str]) -> dict[str, str]:
+        async with self._changes.transaction() as transaction:
+            # Of two replacements the later one holds: it waits here until the earlier one is done.
+            await self._lock_organization(transaction, organization_id, for_all_members=True)
+            await self._require_known(transaction, member_type, wanted)
+            members = self._members(transaction, organization_id, member_type)
+            removed = await members.remove((await members.all()).difference(wanted))
+            joined = await members.add(wanted, now=self._clock())
+            await self._record_removed(transaction, organization_id, member_type, removed)
+            self._record_joined(transaction, organization_id, member_type, joined)
+        return transaction.revision_header
+
+    @retry_on_conflict
+    async def remove(self, member_type: MemberType, organization_id: str, member_id: str) -> dict[str, str]:
+        """Remove a member, and with it the roles that it held.
+
+        Raises:
+            ApiError: 404 when it is none.
+        """
+        async with self._changes.transaction() as transaction:
+            await self._lock_organization(transaction, organization_id)
+            removed = await self._members(transaction, organization_id, member_type).remove([member_id])
+            if not removed:
+                raise missing_by_id("entity.not_found")
+            await self._record_removed(transaction, organization_id, member_type, removed)
+        return transaction.revision_header
+
+    async def assign(
+        self,
+        member_type: MemberType,
+        organization_id: str,
+        member_ids: Collection[str],
+        role_ids: Collection[str],
+        role_names: Collection[str] = (),
+    ) -> dict[str, str]:
+        """Give each of these members each of these roles, besides those that they hold.
+
+        Raises:
+            ApiError: 404; 413 for too many at once; 422 for somebody who is no member, for an unknown role, and for one
+                of the wrong type.
+        """
+        members = sorted(set(member_ids))
+        if len(members) * (len(set(role_ids)) + len(set(role_names))) > MAX_ASSIGNMENTS:
+            raise body_too_large(f"More than {MAX_ASSIGNMENTS} assignments: split the request.")
+        return await self._directory.second_look(
+            lambda: self._assign(member_type, organization_id, members, role_ids, role_names, replace=False)
+        )
+
+    async def replace_roles(
+        self,
+        member_type: MemberType,
+        organization_id: str,
+        member_id: str,
+        role_ids: Collection[str],
+        role_names: Collection[str] = (),
+    ) -> dict[str, str]:
+        """Give a member these roles and no others.
+
+        Raises:
+            ApiError: 404; 422 for somebody who is no member, for an unknown role, and for one of the wrong type.
+        """
+        return await self._directory.second_look(
+            lambda: self._assign(member_type, organization_id, [member_id], role_ids, role_names, replace=True)
+        )
+
+    @retry_on_conflict
+    async def _assign(
+        self,
+        member_type: MemberType,
+        organization_id: str,
+        member_ids: Sequence[str],
+        role_ids: Collection[str],
+        role_names: Collection[str],
+        *,
+        replace: bool,
+    ) -> dict[str, str]:
+        async with self._changes.transaction() as transaction:
+            members = await self._lock(transaction, organization_id, member_type, member_ids)
+            wanted = await self._require_roles(transaction, member_type, role_ids, role_names)
+            changed = set(await members.assign(member_ids, wanted))
+            if replace and (surplus := (await members.assigned(member_ids[0])).difference(wanted)):
+                await members.unassign(member_ids[0], surplus)
+                changed.update(member_ids)
+            await self._record_changed(transaction, organization_id, member_type, changed)
+        return transaction.revision_header
+
+    @retry_on_conflict
+    async def remove_role(
+        self, member_type: MemberType, organization_id: str, member_id: str, role_id: str
+    ) -> dict[str, str]:
+        """Take a role from a member.
+
+        Raises:
+            ApiError: 404 when it does not hold the role; 422 when it is no member.
+        """
+        async with self._changes.transaction() as transaction:
+            members = await self._lock(transaction, organization_id, member_type, [member_id])
+            [(_, held)] = await members.role_ids([member_id])
+            if role_id not in held:
+                raise missing_by_id("entity.not_found")
+            await members.unassign(member_id, [role_id])
+            await self._record_changed(transaction, organization_id, member_type, {member_id})
+        return transaction.revision_header
+
+    def _members(self, transaction: Transaction, organization_id: str, member_type: MemberType) -> store.Members:
+        return store.Members(transaction.connection, self._tenant_id, organization_id, member_type)
+
+    async def _lock_organization(
+        self, transaction: Transaction, organization_id: str, *, for_all_members: bool = False
+    ) -> None:
+        if not await store.lock_organization(
+            transaction.connection, self._tenant_id, organization_id, for_all_members=for_all_members
+        ):
+            raise missing_by_id()
+
+    async def _lock(
+        self, transaction: Transaction, organization_id: str, member_type: MemberType, member_ids: Sequence[str]
+    ) -> store.Members:
+        """Lock the organization, and members whose roles nobody else changes from then on."""
+        await self._lock_organization(transaction, organization_id)
+        members = self._members(transaction, organization_id, member_type)
+        if len(await members.lock(member_ids)) != len(member_ids):
+            raise require_membership()
+        return members
+
+    async def _require_known(self, transaction: Transaction, member_type: MemberType, wanted: Sequence[str]) -> None:
+        known = await store.lock_known(transaction.connection, self._tenant_id, member_type, wanted)
+        if len(known) != len(wanted):
+            raise unknown_relation()
+        if not all(known.values()):
+            raise wrong_kind("Only users and machine-to-machine applications can be members.")
+
+    async def _require_roles(
+        self, transaction: Transaction, member_type: MemberType, ids: Collection[str], names: Collection[str]
+    ) -> frozenset[str]:
+        found = await store.lock_roles(transaction.connection, self._tenant_id, ids, names)
+        if not (found.ids.issuperset(ids) and found.names.issuperset(names)):
+            raise unknown_relation()
+        if found.types - {ROLE_TYPE_OF[member_type]}:
+            raise wrong_kind("A user has roles of the type User, an application those of the type MachineToMachine.")
+        if len(found.ids) > MAX_RELATED:
+            raise too_many_related()
+        return found.ids
+
+    def _record_joined(
+        self, transaction: Transaction, organization_id: str, member_type: MemberType, joined: Collection[str]
+    ) -> None:
+        """Record members that are new. They hold nothing yet: nobody needs to look at what they may do."""
+        for member_id in sorted(joined):
+            state = MemberState(organization_id=organization_id, member_id=member_id, member_type=member_type)
+            transaction.record("member", (organization_id, member_id), "created", state)
+
+    async def _record_removed(
+        self, transaction: Transaction, organization_id: str, member_type: MemberType, removed: Collection[str]
+    ) -> None:
+        for member_id in sorted(removed):
+            state = MemberState(
+                organization_id=organization_id, member_id=member_id, member_type=member_type, deleted=True
+            )
+            transaction.record("member", (organization_id, member_id), "deleted", state)
+        await request_member_fan_out(transaction, self._tenant_id, organization_id, removed, "member-removed")
+
+    async def _record_changed(
+        self, transaction: Transaction, organization_id: str, member_type: MemberType, changed: Collection[str]
+    ) -> None:
+        for member_id, role_ids in await self._members(transaction, organization_id, member_type).role_ids(changed):
+            if len(role_ids) > MAX_RELATED:
+                raise too_many_related()
+            state = MemberState(
+                organization_id=organization_id, member_id=member_id, member_type=member_type, role_ids=role_ids
+            )
+            transaction.record("member", (organization_id, member_id), "updated", state)
+        await request_member_fan_out(transaction, self._tenant_id, organization_id, changed, "assignment")

@@ -1,0 +1,422 @@
+"""Members and their roles, in PostgreSQL. Whatever is written is written in one statement, however much it is.
+
+Members of an organization that is gone, and assignments of a role that is gone, are still in the tables for a while:
+every read joins what they point to.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    ScalarSelect,
+    Select,
+    Table,
+    Text,
+    TextClause,
+    bindparam,
+    cast,
+    func,
+    literal,
+    literal_column,
+    select,
+    text,
+    true,
+)
+from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.selectable import LateralFromClause
+
+from identity_common.database import fetch_page
+from identity_common.pagination import Page
+from identity_common.search import search_term
+from identity_common.wire.events import ApplicationState, UserState
+from identity_sdk.event_types import MemberType, OrganizationRoleType
+from template_service.directory.tables import known_applications, known_users
+from template_service.members.tables import member_roles, members
+from template_service.organizations.store import Organization
+from template_service.organizations.tables import organizations
+from template_service.roles.store import Named, OrganizationRole
+from template_service.roles.tables import roles
+
+
+class Member(NamedTuple):
+    """A member with its roles.
+
+    Attributes:
+        state: What is known of the user or application, as JSON.
+        roles: By name.
+    """
+
+    state: str
+    roles: tuple[Named, ...]
+
+
+class Membership(NamedTuple):
+    """An organization, and the roles that a member holds in it, by name."""
+
+    organization: Organization
+    roles: tuple[Named, ...]
+
+
+class LockedRoles(NamedTuple):
+    """Roles that go on to exist until the transaction ends."""
+
+    ids: frozenset[str]
+    names: frozenset[str]
+    types: frozenset[OrganizationRoleType]
+
+
+_TENANT: Final = bindparam("tenant", type_=Text)
+_ORGANIZATION: Final = bindparam("organization", type_=Text)
+_TYPE: Final = bindparam("type", type_=Text)
+_MEMBER: Final = bindparam("member", type_=Text)
+_ROLE: Final = bindparam("role", type_=Text)
+_IDS: Final = bindparam("ids", type_=ARRAY(Text))
+_ROLES: Final = bindparam("roles", type_=ARRAY(Text))
+
+_LOCK_ORGANIZATION: Final = (
+    select(organizations.c.id)
+    .where(organizations.c.tenant_id == _TENANT, organizations.c.id == _ORGANIZATION)
+    .with_for_update(read=True, key_share=True)
+)
+_CLAIM_ORGANIZATION: Final = _LOCK_ORGANIZATION.with_for_update(key_share=True)
+
+# What is looked up by its key stands in a subquery of its own (LATERAL, with a lock or OFFSET 0): while the statistics
+# know nothing of an organization that has just become large, the planner takes each side of a join for one row, and
+# would compare every member with every user.
+_LOCK_KNOWN: Final[Mapping[MemberType, TextClause]] = {
+    "user": text(
+        """
+        SELECT known.id, true AS fits FROM unnest(:ids) AS asked (id), LATERAL (
+            SELECT id FROM known_users WHERE tenant_id = :tenant AND id = asked.id FOR KEY SHARE
+        ) AS known
+        """
+    ).bindparams(_TENANT, _IDS),
+    "application": text(
+        """
+        SELECT known.id, known.type = 'MachineToMachine' AS fits FROM unnest(:ids) AS asked (id), LATERAL (
+            SELECT id, type FROM known_applications WHERE tenant_id = :tenant AND id = asked.id FOR KEY SHARE
+        ) AS known
+        """
+    ).bindparams(_TENANT, _IDS),
+}
+_ADD: Final = text(
+    """
+    INSERT INTO members (tenant_id, organization_id, member_id, member_type, joined_at)
+    SELECT :tenant, :organization, id, :type, :now FROM unnest(:ids) AS id
+    ON CONFLICT DO NOTHING RETURNING member_id
+    """
+).bindparams(_TENANT, _ORGANIZATION, _TYPE, _IDS, bindparam("now", type_=BigInteger))
+_ALL: Final = text(
+    """
+    SELECT member_id FROM members
+    WHERE tenant_id = :tenant AND organization_id = :organization AND member_type = :type
+    """
+).bindparams(_TENANT, _ORGANIZATION, _TYPE)
+_REMOVE: Final = text(
+    """
+    DELETE FROM members WHERE ctid = ANY (ARRAY(
+        SELECT found.ctid FROM unnest(:ids) AS asked (id), LATERAL (
+            SELECT ctid FROM members WHERE tenant_id = :tenant AND organization_id = :organization
+                AND member_id = asked.id AND member_type = :type FOR UPDATE
+        ) AS found
+    )) RETURNING member_id
+    """
+).bindparams(_TENANT, _ORGANIZATION, _TYPE, _IDS)
+_LOCK: Final = text(
+    """
+    SELECT found.member_id FROM unnest(:ids) AS asked (id), LATERAL (
+        SELECT member_id FROM members WHERE tenant_id = :tenant AND organization_id = :organization
+            AND member_id = asked.id AND member_type = :type FOR NO KEY UPDATE
+    ) AS found
+    """
+).bindparams(_TENANT, _ORGANIZATION, _TYPE, _IDS)
+_LOCK_ROLES: Final = text(
+    """
+    SELECT found.id, found.name, found.type FROM (
+        SELECT id COLLATE "C" FROM unnest(:ids) AS id
+        UNION
+        SELECT (SELECT id FROM roles WHERE tenant_id = :tenant AND name = asked.name)
+            FROM unnest(:names) AS asked (name)
+        ORDER BY 1
+    ) AS asked (id), LATERAL (
+        SELECT id, name, type FROM roles WHERE tenant_id = :tenant AND id = asked.id FOR KEY SHARE
+    ) AS found
+    """
+).bindparams(_TENANT, _IDS, bindparam("names", type_=ARRAY(Text)))
+_ASSIGN: Final = text(
+    """
+    WITH added AS (
+        INSERT INTO member_roles (tenant_id, organization_id, member_id, role_id)
+        SELECT :tenant, :organization, member_id, role_id FROM unnest(:ids) AS member_id, unnest(:roles) AS role_id
+        ON CONFLICT DO NOTHING RETURNING member_id
+    )
+    SELECT DISTINCT member_id FROM added
+    """
+).bindparams(_TENANT, _ORGANIZATION, _IDS, _ROLES)
+_ASSIGNED: Final = text(
+    """
+    SELECT role_id FROM member_roles
+    WHERE tenant_id = :tenant AND organization_id = :organization AND member_id = :member
+    """
+).bindparams(_TENANT, _ORGANIZATION, _MEMBER)
+_UNASSIGN: Final = text(
+    """
+    DELETE FROM member_roles WHERE ctid = ANY (ARRAY(
+        SELECT found.ctid FROM unnest(:roles) AS asked (id), LATERAL (
+            SELECT ctid FROM member_roles WHERE tenant_id = :tenant AND organization_id = :organization
+                AND member_id = :member AND role_id = asked.id FOR UPDATE
+        ) AS found
+    ))
+    """
+).bindparams(_TENANT, _ORGANIZATION, _MEMBER, _ROLES)
+_ROLE_IDS: Final = text(
+    """
+    SELECT member_id, ARRAY(
+        SELECT role_id FROM member_roles AS held
+        WHERE held.tenant_id = :tenant AND held.organization_id = :organization AND held.member_id = asked.member_id
+            AND EXISTS (SELECT FROM roles WHERE roles.tenant_id = :tenant AND roles.id = held.role_id OFFSET 0)
+        ORDER BY role_id
+    ) AS role_ids
+    FROM unnest(:ids) AS asked (member_id)
+    """
+).bindparams(_TENANT, _ORGANIZATION, _IDS)
+IS_MEMBER: Final = """
+    SELECT FROM members JOIN organizations ON organizations.tenant_id = $1 AND organizations.id = $2
+    WHERE members.tenant_id = $1 AND organization_id = $2 AND member_type = $3 AND member_id = $4
+"""
+
+
+async def lock_organization(
+    connection: AsyncConnection, tenant_id: str, organization_id: str, *, for_all_members: bool = False
+) -> bool:
+    """Return whether there is such an organization; it goes on to exist until the transaction ends.
+
+    Args:
+        connection: Of the transaction.
+        tenant_id: Whose.
+        organization_id: Which.
+        for_all_members: Nobody else replaces all of its members meanwhile.
+    """
+    statement = _CLAIM_ORGANIZATION if for_all_members else _LOCK_ORGANIZATION
+    found = await connection.scalar(statement, {"tenant": tenant_id, "organization": organization_id})
+    return found is not None
+
+
+async def lock_known(
+    connection: AsyncConnection, tenant_id: str, member_type: MemberType, ids: Collection[str]
+) -> dict[str, bool]:
+    """Return which of these users or applications exist, and whether they can be members; they go on to exist."""
+    rows = await connection.execute(_LOCK_KNOWN[member_type], {"tenant": tenant_id, "ids": sorted(ids)})
+    return {row.id: row.fits for row in rows}
+
+
+class Members:
+    """The members of one organization that are of one kind, within one transaction.
+
+    Everything is locked, added and removed in the order of the ids: no two transactions wait for each other.
+    """
+
+    def __init__(
+        self, connection: AsyncConnection, tenant_id: str, organization_id: str, member_type: MemberType
+    ) -> None:
+        self._connection = connection
+        self._values = {"tenant": tenant_id, "organization": organization_id, "type": member_type}
+
+    async def all(self) -> set[str]:
+        """Return the ids of all members of this kind."""
+        return set(await self._connection.scalars(_ALL, self._values))
+
+    async def add(self, ids: Collection[str], *, now: int) -> list[str]:
+        """Add members; return which of them are new."""
+        return list(await self._connection.scalars(_ADD, {**self._values, "ids": sorted(ids), "now": now}))
+
+    async def remove(self, ids: Collection[str]) -> list[str]:
+        """Remove members and the roles they hold; return who was one."""
+        return list(await self._connection.scalars(_REMOVE, {**self._values, "ids": sorted(ids)}))
+
+    async def lock(self, ids: Collection[str]) -> list[str]:
+        """Return which of these are members; nobody else changes their roles until the transaction ends."""
+        return list(await self._connection.scalars(_LOCK, {**self._values, "ids": sorted(ids)}))
+
+    async def assign(self, ids: Collection[str], role_ids: Collection[str]) -> list[str]:
+        """Give each of these members each of these roles; return who did not have all of them."""
+        values = {**self._values, "ids": sorted(ids), "roles": sorted(role_ids)}
+        return list(await self._connection.scalars(_ASSIGN, values))
+
+    async def assigned(self, member_id: str) -> set[str]:
+        """Return the ids of the roles that were given to a member, those of roles that are gone included."""
+        return set(await self._connection.scalars(_ASSIGNED, {**self._values, "member": member_id}))
+
+    async def unassign(self, member_id: str, role_ids: Collection[str]) -> None:
+        """Take roles from a member."""
+        await self._connection.execute(_UNASSIGN, {**self._values, "member": member_id, "roles": sorted(role_ids)})
+
+    async def role_ids(self, ids: Collection[str]) -> list[tuple[str, tuple[str, ...]]]:
+        """Return the ids of the roles of each of these members, everything sorted."""
+        rows = await self._connection.execute(_ROLE_IDS, {**self._values, "ids": sorted(ids)})
+        return [(row.member_id, tuple(row.role_ids)) for row in rows]
+
+
+async def lock_roles(
+    connection: AsyncConnection, tenant_id: str, ids: Collection[str], names: Collection[str]
+) -> LockedRoles:
+    """Return the roles with one of these ids or names; they go on to exist until the transaction ends."""
+    values = {"tenant": tenant_id, "ids": list(ids), "names": list(names)}
+    rows = (await connection.execute(_LOCK_ROLES, values)).all()
+    return LockedRoles(
+        ids=frozenset(row.id for row in rows),
+        names=frozenset(row.name for row in rows),
+        types=frozenset(row.type for row in rows),
+    )
+
+
+def _by_key(table: Table, name: str, key: ColumnElement[str]) -> LateralFromClause:
+    """Return the row of a table with the tenant and key of the enclosing row of ``members`` or ``member_roles``."""
+    return (
+        select(table).where(table.c.tenant_id == _TENANT, table.c.id == key).offset(literal_column("0")).lateral(name)
+    )
+
+
+def _roles_of_member() -> ScalarSelect[str]:
+    """Return the roles of the member of the enclosing statement as JSON, by name."""
+    role = _by_key(roles, "role", member_roles.c.role_id)
+    named = func.json_build_object("id", role.c.id, "name", role.c.name)
+    together = func.json_agg(aggregate_order_by(named, role.c.name, role.c.id))
+    return (
+        select(func.coalesce(cast(together, Text), "[]"))
+        .select_from(member_roles.join(role, true()))
+        .where(
+            member_roles.c.tenant_id == _TENANT,
+            member_roles.c.organization_id == members.c.organization_id,
+            member_roles.c.member_id == members.c.member_id,
+        )
+        .correlate(members)
+        .scalar_subquery()
+    )
+
+
+_KNOWN: Final[Mapping[MemberType, LateralFromClause]] = {
+    "user": _by_key(known_users, "known", members.c.member_id),
+    "application": _by_key(known_applications, "known", members.c.member_id),
+}
+_SEARCHED: Final[Mapping[MemberType, Sequence[ColumnElement[Any]]]] = {
+    "user": (),  # by their search keys
+    "application": (_KNOWN["application"].c.name, _KNOWN["application"].c.id),
+}
+_ORGANIZATION_EXISTS: Final = (
+    select(organizations.c.id)
+    .where(organizations.c.tenant_id == _TENANT, organizations.c.id == _ORGANIZATION)
+    .offset(literal_column("0"))
+    .exists()
+)
+_LIST: Final[Mapping[MemberType, Select[Any]]] = {
+    member_type: select(known.c.state, _roles_of_member().label("roles"))
+    .select_from(members.join(known, true()))
+    .where(
+        members.c.tenant_id == _TENANT,
+        members.c.organization_id == _ORGANIZATION,
+        members.c.member_type == literal(member_type),
+        _ORGANIZATION_EXISTS,
+    )
+    .order_by(known.c.name, known.c.id)
+    for member_type, known in _KNOWN.items()
+}
+_HELD: Final = _by_key(roles, "held", member_roles.c.role_id)
+_HOLDS: Final = (
+    select(member_roles.c.role_id)
+    .select_from(member_roles.join(_HELD, true()))
+    .where(
+        member_roles.c.tenant_id == _TENANT,
+        member_roles.c.organization_id == members.c.organization_id,
+        member_roles.c.member_id == members.c.member_id,
+        member_roles.c.role_id == _ROLE,
+    )
+    .offset(literal_column("0"))
+    .correlate(members)
+    .exists()
+)
+_MATCHES: Final = func.strpos(_KNOWN["user"].c.search_key, bindparam("term", type_=Text)) > 0
+_ROLE_OF_MEMBER: Final = _by_key(roles, "role", member_roles.c.role_id)
+_LIST_ROLES: Final = (
+    select(*(_ROLE_OF_MEMBER.c[name] for name in OrganizationRole.__struct_fields__))
+    .select_from(member_roles.join(_ROLE_OF_MEMBER, true()))
+    .where(
+        member_roles.c.tenant_id == _TENANT,
+        member_roles.c.organization_id == _ORGANIZATION,
+        member_roles.c.member_id == _MEMBER,
+    )
+    .order_by(_ROLE_OF_MEMBER.c.name, _ROLE_OF_MEMBER.c.id)
+)
+_OF_MEMBER: Final = _by_key(organizations, "organization", members.c.organization_id)
+_LIST_ORGANIZATIONS: Final = (
+    select(*(_OF_MEMBER.c[name] for name in Organization.__struct_fields__), _roles_of_member().label("roles"))
+    .select_from(members.join(_OF_MEMBER, true()))
+    .where(members.c.tenant_id == _TENANT, members.c.member_id == _MEMBER, members.c.member_type == _TYPE)
+    .order_by(_OF_MEMBER.c.name, _OF_MEMBER.c.id)
+)
+
+
+async def list_members(
+    connection: AsyncConnection,
+    tenant_id: str,
+    organization_id: str,
+    member_type: MemberType,
+    page: Page,
+    *,
+    role_id: str | None,
+) -> tuple[list[Member], int]:
+    """Return a page of an organization's members by name and then id, and how many there are.
+
+    Args:
+        connection: What to ask.
+        tenant_id: Whose.
+        organization_id: Which.
+        member_type: Of this kind only.
+        page: Which part.
+        role_id: Only those that hold this role; everybody if there is none.
+    """
+    statement = _LIST[member_type]
+    values = {"tenant": tenant_id, "organization": organization_id}
+    if role_id is not None:
+        statement = statement.where(_HOLDS)
+        values["role"] = role_id
+    if page.search and member_type == "user":
+        statement = statement.where(_MATCHES)
+        values["term"] = search_term(page.search)
+    rows, total = await fetch_page(connection, statement, values, page, searched=_SEARCHED[member_type])
+    return [Member(row["state"], _decode_roles(row["roles"])) for row in rows], total
+
+
+async def list_roles(
+    connection: AsyncConnection, tenant_id: str, organization_id: str, member_id: str, page: Page
+) -> tuple[list[OrganizationRole], int]:
+    """Return a page of a member's roles by name, and how many there are."""
+    values = {"tenant": tenant_id, "organization": organization_id, "member": member_id}
+    searched = (_ROLE_OF_MEMBER.c.name, _ROLE_OF_MEMBER.c.description)
+    rows, total = await fetch_page(connection, _LIST_ROLES, values, page, searched=searched)
+    return [OrganizationRole(**row) for row in rows], total
+
+
+async def list_memberships(
+    connection: AsyncConnection, tenant_id: str, member_type: MemberType, member_id: str, page: Page
+) -> tuple[list[Membership], int]:
+    """Return a page of the organizations of a user or application by name and then id, and how many there are."""
+    values = {"tenant": tenant_id, "member": member_id, "type": member_type}
+    searched = (_OF_MEMBER.c.id, _OF_MEMBER.c.name, _OF_MEMBER.c.description)
+    rows, total = await fetch_page(connection, _LIST_ORGANIZATIONS, values, page, searched=searched)
+    found = []
+    for row in rows:
+        columns: dict[str, Any] = dict(row)
+        held = _decode_roles(columns.pop("roles"))
+        found.append(Membership(Organization(**columns), held))
+    return found, total
+
+
+decode_user = msgspec.json.Decoder(UserState).decode
+decode_application = msgspec.json.Decoder(ApplicationState).decode
+_decode_roles = msgspec.json.Decoder(tuple[Named, ...]).decode

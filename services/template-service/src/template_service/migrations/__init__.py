@@ -1,0 +1,1 @@
+"""Revisions of template-service's database, oldest first."""

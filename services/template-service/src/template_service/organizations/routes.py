@@ -1,0 +1,119 @@
+"""``/api/organizations``."""
+
+from typing import Final
+
+from litestar import Controller, Response, delete, get, patch, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+from msgspec import UNSET, Raw, UnsetType, structs
+
+from identity_common.fields import Answer, FreeFormAnswer
+from identity_common.listing import PAGED, Listing
+from identity_common.openapi import Flag, documented
+from template_service.organizations.rules import OrganizationCreation, OrganizationUpdate
+from template_service.organizations.service import Organizations
+from template_service.organizations.store import Featured, FeaturedUser, Organization
+
+_SHOW_FEATURED: Final = Flag("showFeatured", "Say of each how many users it has, and who three of them are.")
+
+
+class OrganizationAnswer(Answer):
+    """An organization."""
+
+    tenant_id: str
+    id: str
+    name: str
+    description: str | None
+    custom_data: FreeFormAnswer
+    is_mfa_required: bool
+    color: FreeFormAnswer
+    branding: FreeFormAnswer
+    custom_css: str | None
+    created_at: int
+
+
+class OrganizationListAnswer(OrganizationAnswer):
+    """An organization and, if that is asked for, how many users it has and who three of them are."""
+
+    users_count: int | UnsetType = UNSET
+    featured_users: tuple[FeaturedUser, ...] | UnsetType = UNSET
+
+
+def organization_answer(organization: Organization) -> OrganizationAnswer:
+    """Return what the API says of an organization."""
+    members = structs.asdict(organization)
+    for name in ("custom_data", "color", "branding"):
+        members[name] = Raw(members[name].encode())
+    return OrganizationAnswer(**members)
+
+
+def _list_answer(organization: Organization, featured: Featured | None) -> OrganizationListAnswer:
+    members = structs.asdict(organization_answer(organization))
+    if featured is not None:
+        members |= {"users_count": featured.users_count, "featured_users": featured.users}
+    return OrganizationListAnswer(**members)
+
+
+class OrganizationController(Controller):
+    """Organizations."""
+
+    path = "/organizations"
+    tags = ("Organizations",)
+    dependencies = PAGED
+
+    @post("/", operation_id="CreateOrganization", summary="Create an organization", opt=documented(never=(422,)))
+    async def create_organization(
+        self, data: JSONBody[OrganizationCreation], organizations: NamedDependency[Organizations]
+    ) -> Response[OrganizationAnswer]:
+        """Create an organization, without members."""
+        organization, headers = await organizations.create(data)
+        return Response(organization_answer(organization), headers=headers)
+
+    @get(
+        "/",
+        operation_id="ListOrganizations",
+        summary="List organizations",
+        opt=documented(flags=(_SHOW_FEATURED,)),
+    )
+    async def list_organizations(
+        self, listing: NamedDependency[Listing], organizations: NamedDependency[Organizations]
+    ) -> Response[list[OrganizationListAnswer]]:
+        """List organizations by name; ``q`` finds parts of ids, names and descriptions."""
+        with_featured = listing.flag(_SHOW_FEATURED.name)
+        found, total = await organizations.list_organizations(listing.page, with_featured=with_featured)
+        return listing.answer([_list_answer(*each) for each in found], total)
+
+    @get("/{organization_id:str}", operation_id="GetOrganization", summary="Get an organization")
+    async def get_organization(
+        self, organization_id: FromPath[str], organizations: NamedDependency[Organizations]
+    ) -> OrganizationAnswer:
+        """Get one organization."""
+        return organization_answer(await organizations.get(organization_id))
+
+    @patch(
+        "/{organization_id:str}",
+        operation_id="UpdateOrganization",
+        summary="Update an organization",
+        opt=documented(never=(422,)),
+    )
+    async def update_organization(
+        self,
+        organization_id: FromPath[str],
+        data: JSONBody[OrganizationUpdate],
+        organizations: NamedDependency[Organizations],
+    ) -> Response[OrganizationAnswer]:
+        """Change the members that are given; null clears one, an object is replaced as a whole."""
+        organization, headers = await organizations.update(organization_id, data)
+        return Response(organization_answer(organization), headers=headers)
+
+    @delete(
+        "/{organization_id:str}",
+        operation_id="DeleteOrganization",
+        summary="Delete an organization",
+        status_code=204,
+    )
+    async def delete_organization(
+        self, organization_id: FromPath[str], organizations: NamedDependency[Organizations]
+    ) -> Response[None]:
+        """Delete an organization; nobody is a member of it any more."""
+        return Response(None, headers=await organizations.delete(organization_id))

@@ -1,0 +1,125 @@
+"""Creating, reading, changing and deleting organizations."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from identity_common.api_errors import body_too_large, missing_by_id
+from identity_common.clock import Clock, now_ms
+from identity_common.database import retry_on_conflict
+from identity_common.fields import free_form_text, is_too_large
+from identity_common.identifiers import new_short_id
+from identity_common.outbox.changes import Changes
+from identity_common.pagination import Page
+from identity_sdk.event_types import OrganizationState
+from template_service.effective_permissions.requests import request_organization_fan_out
+from template_service.organizations import rules, store
+from template_service.organizations.store import Featured, Organization
+
+_FREE_FORM = ("custom_data", "color", "branding")
+
+
+def _members(wish: rules.OrganizationCreation | rules.OrganizationUpdate) -> dict[str, Any]:
+    """Return the members that are given, as they are stored; null is the default.
+
+    Raises:
+        ApiError: 413 for a free-form object, or a style sheet, beyond the limit of such an object.
+    """
+    given = {name: getattr(wish, name) for name in wish.__struct_fields__}
+    given = {name: value for name, value in given.items() if value is not UNSET}
+    for name in _FREE_FORM:
+        if name in given:
+            given[name] = free_form_text(given[name])
+    if "is_mfa_required" in given:
+        given["is_mfa_required"] = bool(given["is_mfa_required"])
+    if any(is_too_large(given[name]) for name in (*_FREE_FORM, "custom_css") if given.get(name) is not None):
+        raise body_too_large()
+    return given
+
+
+class Organizations:
+    """Organizations, each an aggregate of its own on the bus: its name; the rest stays here.
+
+    Args:
+        reader: Each of its statements is a transaction of its own.
+        changes: Opens the transactions that change something.
+        tenant_id: Whose organizations these are.
+        clock: Tells when they are created.
+    """
+
+    def __init__(self, reader: AsyncEngine, changes: Changes, *, tenant_id: str, clock: Clock = now_ms) -> None:
+        self._reader = reader
+        self._changes = changes
+        self._tenant_id = tenant_id
+        self._clock = clock
+
+    @retry_on_conflict
+    async def create(self, wish: rules.OrganizationCreation) -> tuple[Organization, dict[str, str]]:
+        """Create an organization, without members.
+
+        Raises:
+            ApiError: 413.
+        """
+        organization = Organization(
+            tenant_id=self._tenant_id, id=new_short_id(), created_at=self._clock(), **_members(wish)
+        )
+        async with self._changes.transaction() as transaction:
+            await store.insert_organization(transaction.connection, organization)
+            state = OrganizationState(id=organization.id, name=organization.name)
+            transaction.record("organization", (organization.id,), "created", state)
+        return organization, transaction.revision_header
+
+    async def get(self, organization_id: str) -> Organization:
+        """Return an organization.
+
+        Raises:
+            ApiError: 404.
+        """
+        async with self._reader.connect() as connection:
+            organization = await store.find_organization(connection, self._tenant_id, organization_id)
+        if organization is None:
+            raise missing_by_id()
+        return organization
+
+    async def list_organizations(
+        self, page: Page, *, with_featured: bool
+    ) -> tuple[list[tuple[Organization, Featured | None]], int]:
+        """Return a page of the organizations, with who is in them if that is asked for, and how many there are."""
+        async with self._reader.connect() as connection:
+            return await store.list_organizations(connection, self._tenant_id, page, with_featured=with_featured)
+
+    @retry_on_conflict
+    async def update(self, organization_id: str, wish: rules.OrganizationUpdate) -> tuple[Organization, dict[str, str]]:
+        """Change what is given of an organization.
+
+        Raises:
+            ApiError: 404, 413.
+        """
+        members = _members(wish)
+        async with self._changes.transaction() as transaction:
+            organization = await store.lock_organization(transaction.connection, self._tenant_id, organization_id)
+            if organization is None:
+                raise missing_by_id("entity.not_exists")
+            changed = msgspec.structs.replace(organization, **members)
+            if changed != organization:
+                await store.update_organization(transaction.connection, changed)
+                state = OrganizationState(id=organization_id, name=changed.name)
+                transaction.record("organization", (organization_id,), "updated", state)
+        return changed, transaction.revision_header
+
+    @retry_on_conflict
+    async def delete(self, organization_id: str) -> dict[str, str]:
+        """Delete an organization; from now on nobody is a member of it.
+
+        Raises:
+            ApiError: 404.
+        """
+        async with self._changes.transaction() as transaction:
+            if not await store.delete_organization(transaction.connection, self._tenant_id, organization_id):
+                raise missing_by_id("entity.not_found")
+            state = OrganizationState(id=organization_id, deleted=True)
+            transaction.record("organization", (organization_id,), "deleted", state)
+            await request_organization_fan_out(transaction, self._tenant_id, organization_id, "organization-deleted")
+        return transaction.revision_header

@@ -1,0 +1,173 @@
+"""Organizations in PostgreSQL."""
+
+from typing import Final
+
+import msgspec
+from sqlalchemy import (
+    JSON,
+    ScalarSelect,
+    Text,
+    bindparam,
+    cast,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from identity_common.database import fetch_page
+from identity_common.pagination import Page
+from template_service.directory.tables import known_users
+from template_service.members.tables import members
+from template_service.organizations.tables import organizations
+
+MAX_FEATURED: Final = 3
+
+
+class Organization(msgspec.Struct, frozen=True, kw_only=True):
+    """An organization as stored.
+
+    Attributes:
+        custom_data: JSON, as ``color`` and ``branding`` are.
+    """
+
+    tenant_id: str
+    id: str
+    name: str
+    description: str | None = None
+    custom_data: str = "{}"
+    is_mfa_required: bool = False
+    color: str = "{}"
+    branding: str = "{}"
+    custom_css: str | None = None
+    created_at: int
+
+
+class FeaturedUser(msgspec.Struct, frozen=True):
+    """A user who is shown as an example of an organization's members."""
+
+    id: str
+    name: str | None
+    avatar: str | None
+
+
+class Featured(msgspec.Struct, frozen=True):
+    """Who is in an organization.
+
+    Attributes:
+        users_count: How many of the members are users.
+        users: Three of them at most, those with the first ids.
+    """
+
+    users_count: int
+    users: tuple[FeaturedUser, ...]
+
+
+_COLUMNS: Final = tuple(organizations.c[name] for name in Organization.__struct_fields__)
+_BY_ID: Final = (
+    organizations.c.tenant_id == bindparam("tenant"),
+    organizations.c.id == bindparam("organization"),
+)
+_FIND: Final = select(*_COLUMNS).where(*_BY_ID)
+_LOCK: Final = _FIND.with_for_update(key_share=True)
+_UPDATE: Final = update(organizations).where(*_BY_ID)
+_DELETE: Final = delete(organizations).where(*_BY_ID)
+_LIST: Final = (
+    select(*_COLUMNS)
+    .where(organizations.c.tenant_id == bindparam("tenant"))
+    .order_by(organizations.c.name, organizations.c.id)
+)
+
+_USERS: Final = (
+    members.c.tenant_id == organizations.c.tenant_id,
+    members.c.organization_id == organizations.c.id,
+    members.c.member_type == literal("user"),
+)
+_USERS_COUNT: Final[ScalarSelect[int]] = select(func.count()).select_from(members).where(*_USERS).scalar_subquery()
+_FIRST_USERS: Final = (
+    select(known_users.c.id, known_users.c.name, known_users.c.state)
+    .join(
+        members,
+        (members.c.tenant_id == known_users.c.tenant_id) & (members.c.member_id == known_users.c.id),
+    )
+    .where(*_USERS)
+    .order_by(members.c.member_id)
+    .limit(MAX_FEATURED)
+    .correlate(organizations)
+    .subquery()
+)
+_FEATURED: Final = func.json_build_object(
+    "id",
+    _FIRST_USERS.c.id,
+    "name",
+    _FIRST_USERS.c.name,
+    "avatar",
+    cast(_FIRST_USERS.c.state, JSON)["avatar"].as_string(),
+)
+_FEATURED_USERS: Final[ScalarSelect[str]] = select(
+    func.coalesce(cast(func.json_agg(aggregate_order_by(_FEATURED, _FIRST_USERS.c.id)), Text), "[]")
+).scalar_subquery()
+
+_decode_featured = msgspec.json.Decoder(tuple[FeaturedUser, ...]).decode
+
+
+async def insert_organization(connection: AsyncConnection, organization: Organization) -> None:
+    """Store a new organization."""
+    await connection.execute(insert(organizations), msgspec.structs.asdict(organization))
+
+
+async def find_organization(connection: AsyncConnection, tenant_id: str, organization_id: str) -> Organization | None:
+    """Return an organization; none if there is no such organization."""
+    values = {"tenant": tenant_id, "organization": organization_id}
+    row = (await connection.execute(_FIND, values)).mappings().one_or_none()
+    return None if row is None else Organization(**row)
+
+
+async def lock_organization(connection: AsyncConnection, tenant_id: str, organization_id: str) -> Organization | None:
+    """Return an organization that nobody else changes until the transaction ends; none if there is none."""
+    values = {"tenant": tenant_id, "organization": organization_id}
+    row = (await connection.execute(_LOCK, values)).mappings().one_or_none()
+    return None if row is None else Organization(**row)
+
+
+async def update_organization(connection: AsyncConnection, organization: Organization) -> None:
+    """Store what an organization has become."""
+    values = msgspec.structs.asdict(organization)
+    by_id = {"tenant": values.pop("tenant_id"), "organization": values.pop("id")}
+    await connection.execute(_UPDATE.values(values), by_id)
+
+
+async def delete_organization(connection: AsyncConnection, tenant_id: str, organization_id: str) -> bool:
+    """Delete an organization; return whether there was one. Its members stay and count for nothing."""
+    values = {"tenant": tenant_id, "organization": organization_id}
+    return bool((await connection.execute(_DELETE, values)).rowcount)
+
+
+async def list_organizations(
+    connection: AsyncConnection, tenant_id: str, page: Page, *, with_featured: bool
+) -> tuple[list[tuple[Organization, Featured | None]], int]:
+    """Return a page of the organizations, by name and then id, and how many there are.
+
+    Args:
+        connection: What to ask.
+        tenant_id: Whose organizations.
+        page: Which part.
+        with_featured: Say of each who is in it.
+    """
+    searched = (organizations.c.id, organizations.c.name, organizations.c.description)
+    statement = _LIST
+    if with_featured:
+        statement = statement.add_columns(_USERS_COUNT.label("users_count"), _FEATURED_USERS.label("featured_users"))
+    rows, total = await fetch_page(connection, statement, {"tenant": tenant_id}, page, searched=searched)
+    found: list[tuple[Organization, Featured | None]] = []
+    for row in rows:
+        values = dict(row)
+        featured = None
+        if with_featured:
+            featured = Featured(values.pop("users_count"), _decode_featured(values.pop("featured_users")))
+        found.append((Organization(**values), featured))
+    return found, total

@@ -1,0 +1,84 @@
+"""``/api/organization-scopes``."""
+
+from litestar import Controller, Response, delete, get, patch, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+
+from identity_common.fields import Answer
+from identity_common.listing import WHOLE, Listing
+from template_service.permissions.rules import OrganizationPermissionCreation, OrganizationPermissionUpdate
+from template_service.permissions.service import OrganizationPermissions
+from template_service.permissions.store import OrganizationPermission
+
+
+class OrganizationPermissionAnswer(Answer):
+    """An organization permission."""
+
+    tenant_id: str
+    id: str
+    name: str
+    description: str | None
+
+
+def organization_permission_answer(permission: OrganizationPermission) -> OrganizationPermissionAnswer:
+    """Return what the API says of an organization permission."""
+    return OrganizationPermissionAnswer(
+        tenant_id=permission.tenant_id,
+        id=permission.id,
+        name=permission.name,
+        description=permission.description,
+    )
+
+
+class OrganizationPermissionController(Controller):
+    """Organization permissions."""
+
+    path = "/organization-scopes"
+    tags = ("Organization template",)
+    dependencies = WHOLE
+
+    @post("/", operation_id="CreateOrganizationScope", summary="Create an organization permission")
+    async def create_permission(
+        self, data: JSONBody[OrganizationPermissionCreation], permissions: NamedDependency[OrganizationPermissions]
+    ) -> Response[OrganizationPermissionAnswer]:
+        """Create an organization permission, which no role grants yet."""
+        permission, headers = await permissions.create(data)
+        return Response(organization_permission_answer(permission), headers=headers)
+
+    @get("/", operation_id="ListOrganizationScopes", summary="List organization permissions")
+    async def list_permissions(
+        self, listing: NamedDependency[Listing], permissions: NamedDependency[OrganizationPermissions]
+    ) -> Response[list[OrganizationPermissionAnswer]]:
+        """List organization permissions by name."""
+        found, total = await permissions.list_permissions(listing.page)
+        return listing.answer([organization_permission_answer(permission) for permission in found], total)
+
+    @get("/{permission_id:str}", operation_id="GetOrganizationScope", summary="Get an organization permission")
+    async def get_permission(
+        self, permission_id: FromPath[str], permissions: NamedDependency[OrganizationPermissions]
+    ) -> OrganizationPermissionAnswer:
+        """Get one organization permission."""
+        return organization_permission_answer(await permissions.get(permission_id))
+
+    @patch("/{permission_id:str}", operation_id="UpdateOrganizationScope", summary="Update an organization permission")
+    async def update_permission(
+        self,
+        permission_id: FromPath[str],
+        data: JSONBody[OrganizationPermissionUpdate],
+        permissions: NamedDependency[OrganizationPermissions],
+    ) -> Response[OrganizationPermissionAnswer]:
+        """Change the members that are given; null clears the description."""
+        permission, headers = await permissions.update(permission_id, data)
+        return Response(organization_permission_answer(permission), headers=headers)
+
+    @delete(
+        "/{permission_id:str}",
+        operation_id="DeleteOrganizationScope",
+        summary="Delete an organization permission",
+        status_code=204,
+    )
+    async def delete_permission(
+        self, permission_id: FromPath[str], permissions: NamedDependency[OrganizationPermissions]
+    ) -> Response[None]:
+        """Delete an organization permission; the roles that grant it grant one permission less."""
+        return Response(None, headers=await permissions.delete(permission_id))

@@ -1,0 +1,25 @@
+"""What an organization permission may be called, and what is said of it."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from identity_common.fields import Body
+from identity_common.scope_names import ScopeName
+
+PermissionDescription = Annotated[str, msgspec.Meta(max_length=256)]
+
+
+class OrganizationPermissionCreation(Body):
+    """A new organization permission."""
+
+    name: ScopeName
+    description: PermissionDescription | None = None
+
+
+class OrganizationPermissionUpdate(Body):
+    """What shall change of an organization permission; null clears the description."""
+
+    name: ScopeName | UnsetType = UNSET
+    description: PermissionDescription | UnsetType | None = UNSET

@@ -1,0 +1,135 @@
+"""Creating, reading, changing and deleting organization permissions."""
+
+import msgspec
+from msgspec import UNSET
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from identity_common.api_errors import duplicate, invalid_scope_name, missing_by_id
+from identity_common.database import refusals, retry_on_conflict
+from identity_common.identifiers import new_id
+from identity_common.outbox.changes import Changes
+from identity_common.pagination import Page
+from identity_common.scope_names import is_scope_name
+from identity_sdk.event_types import OrganizationPermissionState
+from template_service.effective_permissions.requests import request_role_fan_outs
+from template_service.permissions import rules, store
+from template_service.permissions.store import OrganizationPermission
+from template_service.roles import contents
+from template_service.roles.events import record_roles, touch_roles
+from template_service.template_lock import adding_to_template
+
+_REFUSALS = {"permissions_name_unique": lambda: duplicate(message="An organization permission of this name exists.")}
+
+
+class OrganizationPermissions:
+    """Organization permissions, each an aggregate of its own on the bus.
+
+    Args:
+        reader: Each of its statements is a transaction of its own.
+        changes: Opens the transactions that change something.
+        tenant_id: Whose permissions these are.
+        urn_namespace: No permission may have a name that begins with it.
+    """
+
+    def __init__(self, reader: AsyncEngine, changes: Changes, *, tenant_id: str, urn_namespace: str) -> None:
+        self._reader = reader
+        self._changes = changes
+        self._tenant_id = tenant_id
+        self._urn_namespace = urn_namespace
+
+    @retry_on_conflict
+    async def create(self, wish: rules.OrganizationPermissionCreation) -> tuple[OrganizationPermission, dict[str, str]]:
+        """Create a permission, which no role grants yet.
+
+        Raises:
+            ApiError: 422 for a name that is not acceptable or in use.
+        """
+        self._require_name(wish.name)
+        permission = OrganizationPermission(
+            tenant_id=self._tenant_id, id=new_id(), name=wish.name, description=wish.description
+        )
+        async with self._changes.transaction() as transaction:
+            await adding_to_template(transaction.connection, self._tenant_id)
+            with refusals(_REFUSALS):
+                await store.insert_permission(transaction.connection, permission)
+            state = OrganizationPermissionState(
+                id=permission.id, name=permission.name, description=permission.description
+            )
+            transaction.record("permission", (permission.id,), "created", state)
+        return permission, transaction.revision_header
+
+    async def get(self, permission_id: str) -> OrganizationPermission:
+        """Return a permission.
+
+        Raises:
+            ApiError: 404.
+        """
+        async with self._reader.connect() as connection:
+            permission = await store.find_permission(connection, self._tenant_id, permission_id)
+        if permission is None:
+            raise missing_by_id()
+        return permission
+
+    async def list_permissions(self, page: Page) -> tuple[list[OrganizationPermission], int]:
+        """Return a page of the permissions, and how many there are."""
+        async with self._reader.connect() as connection:
+            return await store.list_permissions(connection, self._tenant_id, page)
+
+    @retry_on_conflict
+    async def update(
+        self, permission_id: str, wish: rules.OrganizationPermissionUpdate
+    ) -> tuple[OrganizationPermission, dict[str, str]]:
+        """Change what is given of a permission; by another name, whoever holds it holds something else.
+
+        A description alone changes what members read of their permissions: the version grows, and there is an event.
+
+        Raises:
+            ApiError: 404; 422 for a name that is not acceptable or in use.
+        """
+        async with self._changes.transaction() as transaction:
+            connection = transaction.connection
+            permission = await store.lock_permission(connection, self._tenant_id, permission_id)
+            if permission is None:
+                raise missing_by_id("entity.not_exists")
+            changed = permission
+            if wish.name is not UNSET:
+                self._require_name(wish.name)
+                changed = msgspec.structs.replace(changed, name=wish.name)
+            if wish.description is not UNSET:
+                changed = msgspec.structs.replace(changed, description=wish.description)
+            if changed != permission:
+                changed = msgspec.structs.replace(changed, version=permission.version + 1)
+                with refusals(_REFUSALS):
+                    await store.update_permission(connection, changed)
+                state = OrganizationPermissionState(
+                    id=permission_id, name=changed.name, description=changed.description
+                )
+                transaction.record("permission", (permission_id,), "updated", state)
+            if changed.name != permission.name:
+                role_ids = await contents.roles_granting(connection, self._tenant_id, "permission", [permission_id])
+                await request_role_fan_outs(transaction, self._tenant_id, role_ids, "permission-changed")
+        return changed, transaction.revision_header
+
+    @retry_on_conflict
+    async def delete(self, permission_id: str) -> dict[str, str]:
+        """Delete a permission; the roles that grant it grant one permission less.
+
+        Raises:
+            ApiError: 404.
+        """
+        async with self._changes.transaction() as transaction:
+            connection = transaction.connection
+            found, role_ids = await contents.lock_with_roles(connection, self._tenant_id, "permission", [permission_id])
+            if not found:
+                raise missing_by_id("entity.not_found")
+            await store.delete_permission(connection, self._tenant_id, permission_id)
+            state = OrganizationPermissionState(id=permission_id, deleted=True)
+            transaction.record("permission", (permission_id,), "deleted", state)
+            await touch_roles(transaction, self._tenant_id, role_ids)
+            await record_roles(transaction, self._tenant_id, role_ids)
+            await request_role_fan_outs(transaction, self._tenant_id, role_ids, "permission-deleted")
+        return transaction.revision_header
+
+    def _require_name(self, name: str) -> None:
+        if not is_scope_name(name, urn_namespace=self._urn_namespace):
+            raise invalid_scope_name()

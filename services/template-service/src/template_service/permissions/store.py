@@ -1,0 +1,83 @@
+"""Organization permissions in PostgreSQL."""
+
+from typing import Final
+
+import msgspec
+from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from identity_common.database import fetch_page
+from identity_common.pagination import Page
+from template_service.permissions.tables import permissions
+
+
+class OrganizationPermission(msgspec.Struct, frozen=True, kw_only=True):
+    """An organization permission as stored.
+
+    Attributes:
+        version: Grows with every change.
+    """
+
+    tenant_id: str
+    id: str
+    name: str
+    description: str | None = None
+    version: int = 1
+
+
+COLUMNS: Final = tuple(permissions.c[name] for name in OrganizationPermission.__struct_fields__)
+SEARCHED: Final = (permissions.c.name, permissions.c.description)
+
+_BY_ID: Final = (permissions.c.tenant_id == bindparam("tenant"), permissions.c.id == bindparam("permission"))
+_FIND: Final = select(*COLUMNS).where(*_BY_ID)
+_LOCK: Final = _FIND.with_for_update()
+_UPDATE: Final = update(permissions).where(*_BY_ID)
+_DELETE: Final = delete(permissions).where(*_BY_ID)
+_LIST: Final = (
+    select(*COLUMNS)
+    .where(permissions.c.tenant_id == bindparam("tenant"))
+    .order_by(permissions.c.name, permissions.c.id)
+)
+
+
+async def insert_permission(connection: AsyncConnection, permission: OrganizationPermission) -> None:
+    """Store a new permission."""
+    await connection.execute(insert(permissions), msgspec.structs.asdict(permission))
+
+
+async def find_permission(
+    connection: AsyncConnection, tenant_id: str, permission_id: str
+) -> OrganizationPermission | None:
+    """Return a permission; none if there is no such permission."""
+    values = {"tenant": tenant_id, "permission": permission_id}
+    row = (await connection.execute(_FIND, values)).mappings().one_or_none()
+    return None if row is None else OrganizationPermission(**row)
+
+
+async def lock_permission(
+    connection: AsyncConnection, tenant_id: str, permission_id: str
+) -> OrganizationPermission | None:
+    """Return a permission that nobody else changes, or lets a role grant, until the transaction ends; or none."""
+    values = {"tenant": tenant_id, "permission": permission_id}
+    row = (await connection.execute(_LOCK, values)).mappings().one_or_none()
+    return None if row is None else OrganizationPermission(**row)
+
+
+async def update_permission(connection: AsyncConnection, permission: OrganizationPermission) -> None:
+    """Store what a permission has become."""
+    values = msgspec.structs.asdict(permission)
+    by_id = {"tenant": values.pop("tenant_id"), "permission": values.pop("id")}
+    await connection.execute(_UPDATE.values(values), by_id)
+
+
+async def delete_permission(connection: AsyncConnection, tenant_id: str, permission_id: str) -> None:
+    """Delete a permission; no role grants it any more."""
+    await connection.execute(_DELETE, {"tenant": tenant_id, "permission": permission_id})
+
+
+async def list_permissions(
+    connection: AsyncConnection, tenant_id: str, page: Page
+) -> tuple[list[OrganizationPermission], int]:
+    """Return a page of the permissions, by name, and how many there are."""
+    rows, total = await fetch_page(connection, _LIST, {"tenant": tenant_id}, page, searched=SEARCHED)
+    return [OrganizationPermission(**row) for row in rows], total

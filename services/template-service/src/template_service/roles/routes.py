@@ -1,0 +1,241 @@
+"""``/api/organization-roles``, and what these roles grant."""
+
+from typing import Final
+
+from litestar import Controller, MediaType, Response, delete, get, patch, post, put
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+
+from identity_common.fields import Answer
+from identity_common.listing import PAGED, WHOLE, Listing
+from identity_common.parents import parent_exists
+from identity_sdk.event_types import OrganizationRoleType
+from template_service.permissions.routes import OrganizationPermissionAnswer, organization_permission_answer
+from template_service.roles.contents import GrantedScope
+from template_service.roles.rules import (
+    OrganizationRoleCreation,
+    OrganizationRoleUpdate,
+    OrganizationScopeIds,
+    ResourceScopeIds,
+)
+from template_service.roles.service import OrganizationRoles
+from template_service.roles.store import Named, NamedScope, OrganizationRole, OrganizationRoleWithContents
+
+NO_BODY: Final = MediaType.TEXT
+"""Of an answer without a body that is not a 204: as JSON, nothing would be written as null."""
+
+
+class OrganizationRoleAnswer(Answer):
+    """An organization role."""
+
+    tenant_id: str
+    id: str
+    name: str
+    description: str | None
+    type: OrganizationRoleType
+
+
+class OrganizationRoleListAnswer(OrganizationRoleAnswer):
+    """An organization role and what it grants: organization permissions, and scopes of API resources."""
+
+    scopes: tuple[Named, ...]
+    resource_scopes: tuple[NamedScope, ...]
+
+
+class GrantedScopeAnswer(Answer):
+    """A scope of an API resource that an organization role grants."""
+
+    tenant_id: str
+    id: str
+    name: str
+    resource_id: str
+    resource: Named
+
+
+def organization_role_answer(role: OrganizationRole) -> OrganizationRoleAnswer:
+    """Return what the API says of an organization role."""
+    return OrganizationRoleAnswer(
+        tenant_id=role.tenant_id, id=role.id, name=role.name, description=role.description, type=role.type
+    )
+
+
+def _list_answer(found: OrganizationRoleWithContents) -> OrganizationRoleListAnswer:
+    role = found.role
+    return OrganizationRoleListAnswer(
+        tenant_id=role.tenant_id,
+        id=role.id,
+        name=role.name,
+        description=role.description,
+        type=role.type,
+        scopes=found.permissions,
+        resource_scopes=found.scopes,
+    )
+
+
+def _scope_answer(scope: GrantedScope) -> GrantedScopeAnswer:
+    return GrantedScopeAnswer(
+        tenant_id=scope.tenant_id,
+        id=scope.id,
+        name=scope.name,
+        resource_id=scope.resource_id,
+        resource=Named(scope.resource_id, scope.resource_name),
+    )
+
+
+class OrganizationRoleController(Controller):
+    """Organization roles."""
+
+    path = "/organization-roles"
+    tags = ("Organization template",)
+    dependencies = PAGED
+
+    @post("/", operation_id="CreateOrganizationRole", summary="Create an organization role")
+    async def create_role(
+        self, data: JSONBody[OrganizationRoleCreation], roles: NamedDependency[OrganizationRoles]
+    ) -> Response[OrganizationRoleAnswer]:
+        """Create an organization role that grants the given permissions and scopes: all of them, or nothing is done."""
+        role, headers = await roles.create(data)
+        return Response(organization_role_answer(role), headers=headers)
+
+    @get("/", operation_id="ListOrganizationRoles", summary="List organization roles")
+    async def list_roles(
+        self, listing: NamedDependency[Listing], roles: NamedDependency[OrganizationRoles]
+    ) -> Response[list[OrganizationRoleListAnswer]]:
+        """List organization roles by name, with what they grant."""
+        found, total = await roles.list_roles(listing.page)
+        return listing.answer([_list_answer(role) for role in found], total)
+
+    @get("/{role_id:str}", operation_id="GetOrganizationRole", summary="Get an organization role")
+    async def get_role(
+        self, role_id: FromPath[str], roles: NamedDependency[OrganizationRoles]
+    ) -> OrganizationRoleAnswer:
+        """Get one organization role."""
+        return organization_role_answer(await roles.get(role_id))
+
+    @patch("/{role_id:str}", operation_id="UpdateOrganizationRole", summary="Update an organization role")
+    async def update_role(
+        self,
+        role_id: FromPath[str],
+        data: JSONBody[OrganizationRoleUpdate],
+        roles: NamedDependency[OrganizationRoles],
+    ) -> Response[OrganizationRoleAnswer]:
+        """Change the members that are given; the type only of a role that nobody has."""
+        role, headers = await roles.update(role_id, data)
+        return Response(organization_role_answer(role), headers=headers)
+
+    @delete(
+        "/{role_id:str}", operation_id="DeleteOrganizationRole", summary="Delete an organization role", status_code=204
+    )
+    async def delete_role(self, role_id: FromPath[str], roles: NamedDependency[OrganizationRoles]) -> Response[None]:
+        """Delete an organization role; whoever had it no longer does."""
+        return Response(None, headers=await roles.delete(role_id))
+
+
+class OrganizationRolePermissionController(Controller):
+    """Organization permissions that an organization role grants."""
+
+    path = "/organization-roles/{role_id:str}/scopes"
+    tags = ("Organization template",)
+    dependencies = WHOLE
+    guards = (parent_exists("role"),)
+
+    @post(
+        "/",
+        operation_id="AddOrganizationRoleScopes",
+        summary="Add permissions to an organization role",
+        media_type=NO_BODY,
+    )
+    async def add_permissions(
+        self, role_id: FromPath[str], data: JSONBody[OrganizationScopeIds], roles: NamedDependency[OrganizationRoles]
+    ) -> Response[None]:
+        """Let an organization role grant these organization permissions too."""
+        return Response(None, headers=await roles.add("permission", role_id, data.organization_scope_ids))
+
+    @get("/", operation_id="ListOrganizationRoleScopes", summary="List the permissions of an organization role")
+    async def list_permissions(
+        self, role_id: FromPath[str], listing: NamedDependency[Listing], roles: NamedDependency[OrganizationRoles]
+    ) -> Response[list[OrganizationPermissionAnswer]]:
+        """List the organization permissions that an organization role grants, by name."""
+        found, total = await roles.list_permissions(role_id, listing.page)
+        return listing.answer([organization_permission_answer(permission) for permission in found], total)
+
+    @put(
+        "/",
+        operation_id="ReplaceOrganizationRoleScopes",
+        summary="Replace the permissions of an organization role",
+        status_code=204,
+    )
+    async def replace_permissions(
+        self, role_id: FromPath[str], data: JSONBody[OrganizationScopeIds], roles: NamedDependency[OrganizationRoles]
+    ) -> Response[None]:
+        """Let an organization role grant these organization permissions and no others."""
+        return Response(None, headers=await roles.replace("permission", role_id, data.organization_scope_ids))
+
+    @delete(
+        "/{permission_id:str}",
+        operation_id="RemoveOrganizationRoleScope",
+        summary="Remove a permission from an organization role",
+        status_code=204,
+    )
+    async def remove_permission(
+        self, role_id: FromPath[str], permission_id: FromPath[str], roles: NamedDependency[OrganizationRoles]
+    ) -> Response[None]:
+        """Let an organization role no longer grant an organization permission."""
+        return Response(None, headers=await roles.remove("permission", role_id, permission_id))
+
+
+class OrganizationRoleScopeController(Controller):
+    """Scopes of API resources that an organization role grants."""
+
+    path = "/organization-roles/{role_id:str}/resource-scopes"
+    tags = ("Organization template",)
+    dependencies = WHOLE
+    guards = (parent_exists("role"),)
+
+    @post(
+        "/",
+        operation_id="AddOrganizationRoleResourceScopes",
+        summary="Add API permissions to an organization role",
+        media_type=NO_BODY,
+    )
+    async def add_scopes(
+        self, role_id: FromPath[str], data: JSONBody[ResourceScopeIds], roles: NamedDependency[OrganizationRoles]
+    ) -> Response[None]:
+        """Let an organization role grant these scopes of API resources too; none of the Management API."""
+        return Response(None, headers=await roles.add("scope", role_id, data.scope_ids))
+
+    @get(
+        "/",
+        operation_id="ListOrganizationRoleResourceScopes",
+        summary="List the API permissions of an organization role",
+    )
+    async def list_scopes(
+        self, role_id: FromPath[str], listing: NamedDependency[Listing], roles: NamedDependency[OrganizationRoles]
+    ) -> Response[list[GrantedScopeAnswer]]:
+        """List the scopes of API resources that an organization role grants, by name; ``q`` finds resources too."""
+        found, total = await roles.list_scopes(role_id, listing.page)
+        return listing.answer([_scope_answer(scope) for scope in found], total)
+
+    @put(
+        "/",
+        operation_id="ReplaceOrganizationRoleResourceScopes",
+        summary="Replace the API permissions of an organization role",
+        status_code=204,
+    )
+    async def replace_scopes(
+        self, role_id: FromPath[str], data: JSONBody[ResourceScopeIds], roles: NamedDependency[OrganizationRoles]
+    ) -> Response[None]:
+        """Let an organization role grant these scopes of API resources and no others; none of the Management API."""
+        return Response(None, headers=await roles.replace("scope", role_id, data.scope_ids))
+
+    @delete(
+        "/{scope_id:str}",
+        operation_id="RemoveOrganizationRoleResourceScope",
+        summary="Remove an API permission from an organization role",
+        status_code=204,
+    )
+    async def remove_scope(
+        self, role_id: FromPath[str], scope_id: FromPath[str], roles: NamedDependency[OrganizationRoles]
+    ) -> Response[None]:
+        """Let an organization role no longer grant a scope of an API resource."""
+        return Response(None, headers=await roles.remove("scope", role_id, scope_id))

@@ -1,0 +1,47 @@
+"""What an organization role may be."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from identity_common.fields import Body, Description, Name
+from identity_sdk.event_types import OrganizationRoleType
+
+Id = Annotated[str, msgspec.Meta(max_length=256)]
+Ids = tuple[Id, ...]
+
+
+class OrganizationRoleCreation(Body):
+    """A new organization role.
+
+    Attributes:
+        organization_scope_ids: Organization permissions that it grants.
+        resource_scope_ids: Scopes of API resources that it grants.
+    """
+
+    name: Name
+    description: Description | None = None
+    type: OrganizationRoleType = "User"
+    organization_scope_ids: Ids = ()
+    resource_scope_ids: Ids = ()
+
+
+class OrganizationRoleUpdate(Body):
+    """What shall change of an organization role; null clears the description."""
+
+    name: Name | UnsetType = UNSET
+    description: Description | UnsetType | None = UNSET
+    type: OrganizationRoleType | UnsetType = UNSET
+
+
+class OrganizationScopeIds(Body):
+    """Organization permissions of an organization role."""
+
+    organization_scope_ids: Ids
+
+
+class ResourceScopeIds(Body):
+    """Scopes of API resources of an organization role."""
+
+    scope_ids: Ids

@@ -1,0 +1,224 @@
+"""Creating, reading, changing and deleting organization roles, and what they grant."""
+
+from collections.abc import Collection
+
+import msgspec
+from msgspec import UNSET
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from identity_common.api_errors import duplicate, missing_by_id, too_many_related, unknown_relation, wrong_kind
+from identity_common.database import refusals, retry_on_conflict
+from identity_common.fields import MAX_RELATED
+from identity_common.identifiers import new_id
+from identity_common.outbox.changes import Changes, Transaction
+from identity_common.pagination import Page
+from identity_sdk.event_types import OrganizationRoleState
+from template_service.directory.directory import Directory
+from template_service.effective_permissions.requests import request_role_fan_out
+from template_service.permissions.store import OrganizationPermission
+from template_service.roles import contents, rules, store
+from template_service.roles.contents import Content, GrantedScope
+from template_service.roles.events import record_roles, touch_roles
+from template_service.roles.store import OrganizationRole, OrganizationRoleWithContents
+from template_service.template_lock import adding_to_template
+
+_REFUSALS = {"roles_name_unique": lambda: duplicate(message="An organization role of this name exists.")}
+
+
+class OrganizationRoles:
+    """Organization roles; each, with what it grants, is an aggregate on the bus.
+
+    Args:
+        reader: Each of its statements is a transaction of its own.
+        changes: Opens the transactions that change something.
+        directory: Is caught up with before a scope is refused as unknown.
+        tenant_id: Whose roles these are.
+        management_api: Indicator of the Management API, whose scopes no organization role grants.
+    """
+
+    def __init__(
+        self,
+        reader: AsyncEngine,
+        changes: Changes,
+        directory: Directory,
+        *,
+        tenant_id: str,
+        management_api: str,
+    ) -> None:
+        self._reader = reader
+        self._changes = changes
+        self._directory = directory
+        self._tenant_id = tenant_id
+        self._management_api = management_api
+
+    async def create(self, wish: rules.OrganizationRoleCreation) -> tuple[OrganizationRole, dict[str, str]]:
+        """Create a role that grants the given permissions and scopes, all of them or nothing is done.
+
+        Raises:
+            ApiError: 422 for a name that is in use, an unknown permission or scope, a scope of the Management API.
+        """
+        return await self._directory.second_look(lambda: self._create(wish))
+
+    @retry_on_conflict
+    async def _create(self, wish: rules.OrganizationRoleCreation) -> tuple[OrganizationRole, dict[str, str]]:
+        role = OrganizationRole(
+            tenant_id=self._tenant_id, id=new_id(), name=wish.name, description=wish.description, type=wish.type
+        )
+        async with self._changes.transaction() as transaction:
+            await adding_to_template(transaction.connection, self._tenant_id)
+            with refusals(_REFUSALS):
+                await store.insert_role(transaction.connection, role)
+            await self._grant(transaction, "permission", role.id, wish.organization_scope_ids)
+            await self._grant(transaction, "scope", role.id, wish.resource_scope_ids)
+            await self._record(transaction, role.id, "created")
+        return role, transaction.revision_header
+
+    async def get(self, role_id: str) -> OrganizationRole:
+        """Return a role.
+
+        Raises:
+            ApiError: 404.
+        """
+        async with self._reader.connect() as connection:
+            role = await store.find_role(connection, self._tenant_id, role_id)
+        if role is None:
+            raise missing_by_id()
+        return role
+
+    async def list_roles(self, page: Page) -> tuple[list[OrganizationRoleWithContents], int]:
+        """Return a page of the roles with what they grant, and how many there are."""
+        async with self._reader.connect() as connection:
+            return await store.list_roles(connection, self._tenant_id, page)
+
+    @retry_on_conflict
+    async def update(self, role_id: str, wish: rules.OrganizationRoleUpdate) -> tuple[OrganizationRole, dict[str, str]]:
+        """Change what is given of a role; what its members hold stays as it is.
+
+        Raises:
+            ApiError: 404; 422 for a name that is in use, another type of a role that somebody has.
+        """
+        async with self._changes.transaction() as transaction:
+            connection = transaction.connection
+            alone = wish.type is not UNSET
+            role = await store.lock_role(connection, self._tenant_id, role_id, alone=alone)
+            if role is None:
+                raise missing_by_id("entity.not_exists")
+            given = {name: getattr(wish, name) for name in wish.__struct_fields__}
+            changed = msgspec.structs.replace(
+                role, **{name: value for name, value in given.items() if value is not UNSET}
+            )
+            if changed.type != role.type and await store.is_assigned(connection, self._tenant_id, role_id):
+                raise wrong_kind("The type of a role that somebody has cannot be changed.")
+            if changed != role:
+                changed = msgspec.structs.replace(changed, version=role.version + 1)
+                with refusals(_REFUSALS):
+                    await store.update_role(connection, changed)
+                await self._record(transaction, role_id, "updated")
+        return changed, transaction.revision_header
+
+    @retry_on_conflict
+    async def delete(self, role_id: str) -> dict[str, str]:
+        """Delete a role; from now on it grants nothing to whoever has it.
+
+        Raises:
+            ApiError: 404.
+        """
+        async with self._changes.transaction() as transaction:
+            if not await store.delete_role(transaction.connection, self._tenant_id, role_id):
+                raise missing_by_id("entity.not_found")
+            transaction.record("role", (role_id,), "deleted", OrganizationRoleState(id=role_id, deleted=True))
+            await request_role_fan_out(transaction, self._tenant_id, role_id, "role-deleted")
+        return transaction.revision_header
+
+    async def list_permissions(self, role_id: str, page: Page) -> tuple[list[OrganizationPermission], int]:
+        """Return a page of the organization permissions that a role grants, and how many there are."""
+        async with self._reader.connect() as connection:
+            return await contents.list_permissions_of(connection, self._tenant_id, role_id, page)
+
+    async def list_scopes(self, role_id: str, page: Page) -> tuple[list[GrantedScope], int]:
+        """Return a page of the scopes of API resources that a role grants, and how many there are."""
+        async with self._reader.connect() as connection:
+            return await contents.list_scopes_of(connection, self._tenant_id, role_id, page)
+
+    async def add(self, content: Content, role_id: str, ids: Collection[str]) -> dict[str, str]:
+        """Let a role grant these permissions or scopes, besides what it grants.
+
+        Raises:
+            ApiError: 404; 422 for an unknown one, a scope of the Management API, too many.
+        """
+        return await self._directory.second_look(lambda: self._add(content, role_id, ids))
+
+    @retry_on_conflict
+    async def _add(self, content: Content, role_id: str, ids: Collection[str]) -> dict[str, str]:
+        async with self._changes.transaction() as transaction:
+            await self._lock(transaction, role_id)
+            if await self._grant(transaction, content, role_id, ids):
+                await self._contents_changed(transaction, role_id)
+        return transaction.revision_header
+
+    async def replace(self, content: Content, role_id: str, ids: Collection[str]) -> dict[str, str]:
+        """Let a role grant these permissions or scopes, and no others of their kind.
+
+        Raises:
+            ApiError: 404; 422 for an unknown one, a scope of the Management API, too many.
+        """
+        return await self._directory.second_look(lambda: self._replace(content, role_id, ids))
+
+    @retry_on_conflict
+    async def _replace(self, content: Content, role_id: str, ids: Collection[str]) -> dict[str, str]:
+        async with self._changes.transaction() as transaction:
+            await self._lock(transaction, role_id)
+            revoked = await contents.remove_others(transaction.connection, self._tenant_id, content, role_id, ids)
+            if await self._grant(transaction, content, role_id, ids) or revoked:
+                await self._contents_changed(transaction, role_id)
+        return transaction.revision_header
+
+    @retry_on_conflict
+    async def remove(self, content: Content, role_id: str, content_id: str) -> dict[str, str]:
+        """Let a role no longer grant a permission or scope.
+
+        Raises:
+            ApiError: 404 when there is no such role, or it does not grant it.
+        """
+        async with self._changes.transaction() as transaction:
+            connection = transaction.connection
+            role = await store.lock_role(connection, self._tenant_id, role_id)
+            if role is None or not await contents.remove(connection, self._tenant_id, content, role_id, [content_id]):
+                raise missing_by_id("entity.not_found")
+            await self._contents_changed(transaction, role_id)
+        return transaction.revision_header
+
+    async def _lock(self, transaction: Transaction, role_id: str) -> None:
+        if await store.lock_role(transaction.connection, self._tenant_id, role_id) is None:
+            raise missing_by_id()
+
+    async def _grant(self, transaction: Transaction, content: Content, role_id: str, ids: Collection[str]) -> bool:
+        """Let a locked role grant these; return whether it did not grant all of them before."""
+        if not ids:
+            return False
+        if content == "permission":
+            await self._require_permissions(transaction, ids)
+        else:
+            await self._require_scopes(transaction, ids)
+        return bool(await contents.add(transaction.connection, self._tenant_id, content, role_id, ids))
+
+    async def _require_permissions(self, transaction: Transaction, ids: Collection[str]) -> None:
+        if await contents.lock_permissions(transaction.connection, self._tenant_id, ids) != set(ids):
+            raise unknown_relation()
+
+    async def _require_scopes(self, transaction: Transaction, ids: Collection[str]) -> None:
+        indicators = await contents.lock_scopes(transaction.connection, self._tenant_id, ids)
+        if indicators.keys() != set(ids):
+            raise unknown_relation()
+        if self._management_api in indicators.values():
+            raise wrong_kind("An organization role cannot grant scopes of the Management API.")
+
+    async def _contents_changed(self, transaction: Transaction, role_id: str) -> None:
+        await touch_roles(transaction, self._tenant_id, [role_id])
+        await self._record(transaction, role_id, "updated")
+        await request_role_fan_out(transaction, self._tenant_id, role_id, "role-changed")
+
+    async def _record(self, transaction: Transaction, role_id: str, verb: str) -> None:
+        (state,) = await record_roles(transaction, self._tenant_id, [role_id], verb)
+        if len(state.permission_ids) + len(state.scope_ids) > MAX_RELATED:
+            raise too_many_related()

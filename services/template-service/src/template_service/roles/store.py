@@ -1,0 +1,180 @@
+"""Organization roles in PostgreSQL."""
+
+from typing import Final
+
+import msgspec
+from sqlalchemy import ScalarSelect, Text, bindparam, cast, delete, exists, func, insert, select, update
+from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from identity_common.database import fetch_page
+from identity_common.pagination import Page
+from identity_sdk.event_types import OrganizationRoleType
+from template_service.directory.tables import known_resources, known_scopes
+from template_service.members.tables import member_roles
+from template_service.organizations.tables import organizations
+from template_service.permissions.tables import permissions
+from template_service.roles.tables import role_permissions, role_scopes, roles
+
+
+class OrganizationRole(msgspec.Struct, frozen=True, kw_only=True):
+    """An organization role as stored; what it grants are relations.
+
+    Attributes:
+        version: Grows with every change, of what it grants too.
+    """
+
+    tenant_id: str
+    id: str
+    name: str
+    description: str | None = None
+    type: OrganizationRoleType
+    version: int = 1
+
+
+class Named(msgspec.Struct, frozen=True):
+    """What a list says of something that belongs to its items."""
+
+    id: str
+    name: str
+
+
+class NamedScope(msgspec.Struct, frozen=True):
+    """What a list says of a scope of an API resource."""
+
+    id: str
+    name: str
+    resource: Named
+
+
+class OrganizationRoleWithContents(msgspec.Struct, frozen=True):
+    """An organization role and what it grants, each kind by name and then id."""
+
+    role: OrganizationRole
+    permissions: tuple[Named, ...]
+    scopes: tuple[NamedScope, ...]
+
+
+_COLUMNS: Final = tuple(roles.c[name] for name in OrganizationRole.__struct_fields__)
+_BY_ID: Final = (roles.c.tenant_id == bindparam("tenant"), roles.c.id == bindparam("role"))
+_FIND: Final = select(*_COLUMNS).where(*_BY_ID)
+_LOCK: Final = _FIND.with_for_update(key_share=True)
+_LOCK_ALONE: Final = _FIND.with_for_update()
+_UPDATE: Final = update(roles).where(*_BY_ID)
+_DELETE: Final = delete(roles).where(*_BY_ID)
+# Assignments within an organization that is gone count for nothing; they are only not yet cleared away.
+_IS_ASSIGNED: Final = select(
+    exists(
+        select(member_roles.c.role_id)
+        .join(
+            organizations,
+            (organizations.c.tenant_id == member_roles.c.tenant_id)
+            & (organizations.c.id == member_roles.c.organization_id),
+        )
+        .where(member_roles.c.tenant_id == bindparam("tenant"), member_roles.c.role_id == bindparam("role"))
+    )
+)
+
+_PERMISSION: Final = func.json_build_object("id", permissions.c.id, "name", permissions.c.name)
+_RESOURCE: Final = func.json_build_object("id", known_resources.c.id, "name", known_resources.c.name)
+_SCOPE: Final = func.json_build_object("id", known_scopes.c.id, "name", known_scopes.c.name, "resource", _RESOURCE)
+# As JSON, made by the database: a role may grant thousands, and a row for each would take ten times as long.
+_PERMISSIONS: Final[ScalarSelect[str]] = (
+    select(
+        func.coalesce(
+            cast(func.json_agg(aggregate_order_by(_PERMISSION, permissions.c.name, permissions.c.id)), Text), "[]"
+        )
+    )
+    .join(
+        role_permissions,
+        (role_permissions.c.tenant_id == permissions.c.tenant_id)
+        & (role_permissions.c.permission_id == permissions.c.id),
+    )
+    .where(role_permissions.c.tenant_id == roles.c.tenant_id, role_permissions.c.role_id == roles.c.id)
+    .scalar_subquery()
+)
+_SCOPES: Final[ScalarSelect[str]] = (
+    select(
+        func.coalesce(
+            cast(func.json_agg(aggregate_order_by(_SCOPE, known_scopes.c.name, known_scopes.c.id)), Text), "[]"
+        )
+    )
+    .join(
+        role_scopes,
+        (role_scopes.c.tenant_id == known_scopes.c.tenant_id) & (role_scopes.c.scope_id == known_scopes.c.id),
+    )
+    .join(
+        known_resources,
+        (known_resources.c.tenant_id == known_scopes.c.tenant_id)
+        & (known_resources.c.id == known_scopes.c.resource_id),
+    )
+    .where(role_scopes.c.tenant_id == roles.c.tenant_id, role_scopes.c.role_id == roles.c.id)
+    .scalar_subquery()
+)
+_LIST: Final = (
+    select(*_COLUMNS, _PERMISSIONS.label("granted_permissions"), _SCOPES.label("granted_scopes"))
+    .where(roles.c.tenant_id == bindparam("tenant"))
+    .order_by(roles.c.name, roles.c.id)
+)
+
+_decode_permissions = msgspec.json.Decoder(tuple[Named, ...]).decode
+_decode_scopes = msgspec.json.Decoder(tuple[NamedScope, ...]).decode
+
+
+async def insert_role(connection: AsyncConnection, role: OrganizationRole) -> None:
+    """Store a new role."""
+    await connection.execute(insert(roles), msgspec.structs.asdict(role))
+
+
+async def find_role(connection: AsyncConnection, tenant_id: str, role_id: str) -> OrganizationRole | None:
+    """Return a role; none if there is no such role."""
+    row = (await connection.execute(_FIND, {"tenant": tenant_id, "role": role_id})).mappings().one_or_none()
+    return None if row is None else OrganizationRole(**row)
+
+
+async def lock_role(
+    connection: AsyncConnection, tenant_id: str, role_id: str, *, alone: bool = False
+) -> OrganizationRole | None:
+    """Return a role that nobody else changes until the transaction ends; none if there is no such role.
+
+    Args:
+        connection: Of the transaction.
+        tenant_id: Whose role.
+        role_id: Which.
+        alone: Nobody is given the role meanwhile either.
+    """
+    statement = _LOCK_ALONE if alone else _LOCK
+    row = (await connection.execute(statement, {"tenant": tenant_id, "role": role_id})).mappings().one_or_none()
+    return None if row is None else OrganizationRole(**row)
+
+
+async def is_assigned(connection: AsyncConnection, tenant_id: str, role_id: str) -> bool:
+    """Whether anybody has the role."""
+    return bool(await connection.scalar(_IS_ASSIGNED, {"tenant": tenant_id, "role": role_id}))
+
+
+async def update_role(connection: AsyncConnection, role: OrganizationRole) -> None:
+    """Store what a role has become."""
+    values = msgspec.structs.asdict(role)
+    by_id = {"tenant": values.pop("tenant_id"), "role": values.pop("id")}
+    await connection.execute(_UPDATE.values(values), by_id)
+
+
+async def delete_role(connection: AsyncConnection, tenant_id: str, role_id: str) -> bool:
+    """Delete a role with what it grants; return whether there was one. Its assignments stay and count for nothing."""
+    return bool((await connection.execute(_DELETE, {"tenant": tenant_id, "role": role_id})).rowcount)
+
+
+async def list_roles(
+    connection: AsyncConnection, tenant_id: str, page: Page
+) -> tuple[list[OrganizationRoleWithContents], int]:
+    """Return a page of the roles, by name, with what they grant, and how many there are."""
+    searched = (roles.c.name, roles.c.description)
+    rows, total = await fetch_page(connection, _LIST, {"tenant": tenant_id}, page, searched=searched)
+    found = []
+    for row in rows:
+        members = dict(row)
+        granted = _decode_permissions(members.pop("granted_permissions"))
+        granted_scopes = _decode_scopes(members.pop("granted_scopes"))
+        found.append(OrganizationRoleWithContents(OrganizationRole(**members), granted, granted_scopes))
+    return found, total

@@ -1,0 +1,5 @@
+"""The tables of template-service."""
+
+from sqlalchemy import MetaData
+
+metadata = MetaData()

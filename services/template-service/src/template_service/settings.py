@@ -1,0 +1,31 @@
+"""Settings of template-service: read once, in ``asgi.py``, and passed on as narrow values."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from identity_common.settings import ServiceSettings
+
+
+class Settings(ServiceSettings, frozen=True, kw_only=True):
+    """What template-service needs to know.
+
+    Attributes:
+        redis_url: ``redis://user:password@host:port/0``; says which access tokens were revoked.
+        database_connections: To PostgreSQL, at most.
+        revision_wait_s: How long a request waits for a revision of management-service that it names.
+        catch_up_wait_s: How long a request that names something unknown waits for what is in the stream.
+    """
+
+    redis_url: str
+    database_connections: int = 10
+    revision_wait_s: float = 2.0
+    catch_up_wait_s: float = 0.5
+
+    @classmethod
+    def problems(cls, values: Mapping[str, Any]) -> list[str]:
+        """Add what only this service can judge."""
+        found = super().problems(values) + cls.wrong_scheme(values, "redis_url", "redis://", "rediss://")
+        found += cls.too_small(values, revision_wait_s=0, catch_up_wait_s=0)
+        if values.get("database_connections", 1) < 1:
+            found.append("DATABASE_CONNECTIONS: must be at least 1")
+        return found
