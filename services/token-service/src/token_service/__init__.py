@@ -1,0 +1,1 @@
+"""Token endpoint, signing keys and the directory."""

@@ -1,0 +1,10 @@
+"""The app that an ASGI server loads; reads the settings from the environment, once."""
+
+import os
+
+from identity_common.logs import configure_logs
+from token_service.app import create_app
+from token_service.settings import Settings
+
+configure_logs(service="token-service")
+app = create_app(Settings.from_environment(os.environ))

@@ -1,0 +1,121 @@
+"""Authorization codes: in Redis, under the hash of the code and of the client that alone may redeem it.
+
+Reading a code *is* using it: one script takes the record and leaves the mark that it was used, never repeated. A later
+use finds the mark, which says what to end.
+"""
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from identity_common.identifiers import new_secret
+from identity_common.logs import get_logger
+from identity_common.oauth import temporarily_unavailable
+from identity_common.redis_commands import RedisCommands, StoreUnavailable
+from token_service.authorizations.consented import Authorization
+
+_log = get_logger(__name__)
+
+CODE_TTL_S: Final = 60
+MARK_TTL_S: Final = 3600
+"""How long a second use of a code is noticed; longer than any mistake of a client takes."""
+
+_PREFIX: Final = "cod_"
+"""Begins every code, so that no other class of token can be mistaken for one (lesson L4)."""
+
+_UNUSED: Final = b"+"
+
+# The first character of a record says whether it was used. Sent whole every time (EVAL): to find out that a script must
+# be loaded would be a second attempt.
+_USE: Final = """
+local record = redis.call('GET', KEYS[1])
+if record and string.sub(record, 1, 1) == '+' then
+    redis.call('SET', KEYS[1], '-' .. string.sub(record, 2), 'EX', ARGV[1])
+end
+return record
+"""
+
+
+class Code(msgspec.Struct, frozen=True, kw_only=True, tag="code.v1"):
+    """What a code stands for.
+
+    Attributes:
+        authorization: What its redemption begins.
+        redirect_uri: Where the code was sent; the token request must name the same.
+        code_challenge: Of PKCE, method S256.
+        nonce: For the ID token.
+        revision: Management's, as of the sign-in: the redemption waits until the directory has seen it, so that who was
+            let in is not refused for what is over.
+    """
+
+    authorization: Authorization
+    redirect_uri: str
+    code_challenge: str
+    nonce: str | None = None
+    revision: int = 0
+
+
+class UsedCode(msgspec.Struct, frozen=True):
+    """A code that has just been used.
+
+    Attributes:
+        code: What it stands for.
+        is_first_use: Whether nobody used it before.
+    """
+
+    code: Code
+    is_first_use: bool
+
+
+_encode: Final = msgspec.json.Encoder(order="sorted").encode
+_decode: Final = msgspec.json.Decoder(Code).decode
+
+
+class Codes:
+    """The codes of one tenant."""
+
+    def __init__(self, commands: RedisCommands, *, tenant_id: str) -> None:
+        self._commands = commands
+        self._tenant_id = tenant_id
+
+    async def issue(self, code: Code) -> str:
+        """Keep what a code stands for; return the code, which is good for a minute.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        secret = _PREFIX + new_secret()
+        key = self._key(secret, code.authorization.application_id)
+        await self._execute("SET", key, _UNUSED + _encode(code), "EX", CODE_TTL_S, "NX")
+        return secret
+
+    async def use(self, code: str, *, application_id: str) -> UsedCode | None:
+        """Use a code; return what it stands for, none when it is unknown, expired, or another client's.
+
+        Another client's code is not spent: whoever got hold of one could end what its owner began.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable`` when Redis does not answer: the code may or may not be used.
+        """
+        if not code.startswith(_PREFIX):
+            return None
+        record = await self._execute("EVAL", _USE, 1, self._key(code, application_id), MARK_TTL_S)
+        if record is None:
+            return None
+        try:
+            return UsedCode(_decode(record[1:]), record[:1] == _UNUSED)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            _log.error("code.unreadable", error=type(error).__name__)
+            return None
+
+    async def _execute(self, *command: str | bytes | int) -> bytes | None:
+        try:
+            answer: bytes | None = await self._commands.execute(*command)
+        except StoreUnavailable as error:
+            _log.warning("store.unavailable", store="redis", error=str(error))
+            raise temporarily_unavailable("codes cannot be read right now") from None
+        return answer
+
+    def _key(self, code: str, application_id: str) -> str:
+        return f"identity:{self._tenant_id}:code:{hashlib.sha256(f'{application_id} {code}'.encode()).hexdigest()}"

@@ -1,0 +1,275 @@
+"""Refresh tokens: stored by their hash, rotated at every use, and watched for a second use.
+
+Every rotation begins a new *generation* of the family. Whoever uses a token of the newest one turns the page for all of
+it: the tokens of that generation may be used again for the length of the grace, for a client whose answer was lost, and
+give siblings, which belong to the next generation like the first successor. So two who hold a copy each can never go on
+side by side: the one who comes later than the grace ends the family for both.
+
+Source:
+    RFC 9700 section 4.14.2 (rotation with detection of a replay).
+"""
+
+import hashlib
+from typing import Final
+
+import msgspec
+from sqlalchemy import and_, bindparam, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from identity_common.clock import Clock, now_ms
+from identity_common.identifiers import new_secret
+from identity_common.logs import get_logger
+from token_service.authorizations.authorizations import Authorizations, consented_from, prolong
+from token_service.authorizations.consented import Authorization
+from token_service.authorizations.tables import authorizations, refresh_tokens
+from token_service.database import database_answers
+
+_log = get_logger(__name__)
+
+_PREFIX: Final = "ref_"
+"""Begins every refresh token, so that no other class of token can be mistaken for one (lesson L4)."""
+
+_FIND: Final = (
+    select(
+        authorizations.c.id,
+        authorizations.c.user_id,
+        authorizations.c.application_id,
+        authorizations.c.session_id,
+        authorizations.c.auth_time,
+        authorizations.c.consented,
+        refresh_tokens.c.generation,
+        refresh_tokens.c.issued_at,
+        refresh_tokens.c.expires_at,
+        refresh_tokens.c.rotated_at,
+    )
+    .join_from(
+        refresh_tokens,
+        authorizations,
+        and_(
+            authorizations.c.tenant_id == refresh_tokens.c.tenant_id,
+            authorizations.c.id == refresh_tokens.c.authorization_id,
+        ),
+    )
+    .where(
+        refresh_tokens.c.tenant_id == bindparam("tenant"),
+        refresh_tokens.c.sha256 == bindparam("sha256"),
+        refresh_tokens.c.expires_at > bindparam("now"),
+        authorizations.c.ended_at.is_(None),
+    )
+)
+_LOCK: Final = (
+    select(authorizations.c.id)
+    .where(
+        authorizations.c.tenant_id == bindparam("tenant"),
+        authorizations.c.id == bindparam("authorization"),
+        authorizations.c.ended_at.is_(None),
+    )
+    .with_for_update(key_share=True)
+)
+_GENERATION: Final = (
+    refresh_tokens.c.tenant_id == bindparam("tenant"),
+    refresh_tokens.c.authorization_id == bindparam("authorization"),
+    refresh_tokens.c.generation == bindparam("of_generation"),
+)
+_ROTATE: Final = (
+    update(refresh_tokens)
+    .where(*_GENERATION, refresh_tokens.c.rotated_at.is_(None))
+    .values(rotated_at=bindparam("now"))
+)
+_ROTATED_AT: Final = select(func.min(refresh_tokens.c.rotated_at)).where(*_GENERATION)
+_INSERT: Final = insert(refresh_tokens)
+
+
+class FoundRefreshToken(msgspec.Struct, frozen=True, kw_only=True):
+    """A refresh token that has not expired, of an authorization that has not ended.
+
+    Attributes:
+        authorization: Whose family it belongs to.
+        sha256: Its hash.
+        issued_at: Milliseconds.
+        expires_at: Milliseconds.
+        rotated_at: Milliseconds: when it was first used; none as long as it was not.
+    """
+
+    authorization: Authorization
+    sha256: str
+    generation: int
+    issued_at: int
+    expires_at: int
+    rotated_at: int | None
+
+    def __repr__(self) -> str:
+        """Name the family: a hash helps nobody."""
+        return f"FoundRefreshToken(authorization={self.authorization.id!r}, generation={self.generation})"
+
+
+class RefreshTokens:
+    """The refresh tokens of one tenant.
+
+    Args:
+        engine: This service's database.
+        authorizations: Ends a family.
+        tenant_id: Whose.
+        grace_s: How long after its rotation a token still gives a sibling.
+    """
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        authorizations: Authorizations,
+        *,
+        tenant_id: str,
+        grace_s: float,
+        clock: Clock = now_ms,
+    ) -> None:
+        self._engine = engine
+        self._authorizations = authorizations
+        self._tenant_id = tenant_id
+        self._grace_ms = int(grace_s * 1000)
+        self._clock = clock
+
+    async def begin(
+        self, authorization: Authorization, *, tokens_expire_at: int, expires_at: int | None
+    ) -> tuple[bool, str | None]:
+        """Begin an authorization with its first refresh token, in one transaction.
+
+        Args:
+            authorization: From the code.
+            tokens_expire_at: Milliseconds: until when the access token that is about to be signed will live.
+            expires_at: Milliseconds, of the refresh token; none for an authorization without one.
+
+        Returns:
+            Whether it could be begun, and the refresh token.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        with database_answers():
+            async with self._engine.begin() as connection:
+                begun = await self._authorizations.begin(connection, authorization, tokens_expire_at=tokens_expire_at)
+                if not begun or expires_at is None:
+                    return begun, None
+                return True, await self._insert(connection, authorization.id, generation=0, expires_at=expires_at)
+
+    async def find(self, refresh_token: str, *, application_id: str | None = None) -> FoundRefreshToken | None:
+        """Return a refresh token; none when it is unknown, expired or ended.
+
+        Args:
+            refresh_token: As presented.
+            application_id: Whose it must be; another client's is none. Left out by who tells them apart.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        if not refresh_token.startswith(_PREFIX):
+            return None
+        sha256 = hashlib.sha256(refresh_token.encode()).hexdigest()
+        values = {"tenant": self._tenant_id, "sha256": sha256, "now": self._clock()}
+        with database_answers():
+            async with self._engine.connect() as connection:
+                row = (await connection.execute(_FIND, values)).one_or_none()
+        if row is None or application_id not in {None, row.application_id}:
+            return None
+        authorization = Authorization(
+            id=row.id,
+            user_id=row.user_id,
+            application_id=row.application_id,
+            session_id=row.session_id,
+            auth_time=row.auth_time,
+            consented=consented_from(row.consented),
+        )
+        return FoundRefreshToken(
+            authorization=authorization,
+            sha256=sha256,
+            generation=row.generation,
+            issued_at=row.issued_at,
+            expires_at=row.expires_at,
+            rotated_at=row.rotated_at,
+        )
+
+    async def is_replayed(self, found: FoundRefreshToken) -> bool:
+        """Return whether the token was rotated longer ago than the grace; its family is ended then, for both hands.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        if not self._is_past_grace(found.rotated_at):
+            return False
+        _log.warning("refresh-token.replayed", authorization=found.authorization.id)
+        await self._authorizations.end(found.authorization.id)
+        return True
+
+    def _is_past_grace(self, rotated_at: int | None) -> bool:
+        return rotated_at is not None and self._clock() - rotated_at > self._grace_ms
+
+    async def keep(self, found: FoundRefreshToken, *, tokens_expire_at: int) -> bool:
+        """Use a token without rotating it; return whether its family still lives.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        with database_answers():
+            async with self._engine.begin() as connection:
+                if not await self._lock(connection, found):
+                    return False
+                await prolong(connection, self._tenant_id, found.authorization.id, until=tokens_expire_at)
+                return True
+
+    async def rotate(self, found: FoundRefreshToken, *, tokens_expire_at: int, expires_at: int) -> str | None:
+        """Use a token; return its successor, or none when its family has ended, or ends now.
+
+        All uses in a family happen one after the other: each holds the authorization's row.
+
+        Args:
+            found: The token, as it was found before.
+            tokens_expire_at: Milliseconds: until when the access token that is about to be signed will live.
+            expires_at: Milliseconds, of the successor.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        family = {"tenant": self._tenant_id, "authorization": found.authorization.id}
+        used, successors = ({**family, "of_generation": found.generation + place} for place in (0, 1))
+        with database_answers():
+            async with self._engine.begin() as connection:
+                if not await self._lock(connection, found):
+                    return None
+                rotated_at: int | None = await connection.scalar(_ROTATED_AT, used)
+                if not self._is_past_grace(rotated_at):
+                    await connection.execute(_ROTATE, {**used, "now": self._clock()})
+                    await prolong(connection, self._tenant_id, found.authorization.id, until=tokens_expire_at)
+                    return await self._insert(
+                        connection,
+                        found.authorization.id,
+                        generation=found.generation + 1,
+                        expires_at=expires_at,
+                        rotated_at=await connection.scalar(_ROTATED_AT, successors),
+                    )
+        await self.is_replayed(msgspec.structs.replace(found, rotated_at=rotated_at))
+        return None
+
+    async def _lock(self, connection: AsyncConnection, found: FoundRefreshToken) -> bool:
+        values = {"tenant": self._tenant_id, "authorization": found.authorization.id}
+        return await connection.scalar(_LOCK, values) is not None
+
+    async def _insert(
+        self,
+        connection: AsyncConnection,
+        authorization_id: str,
+        *,
+        generation: int,
+        expires_at: int,
+        rotated_at: int | None = None,
+    ) -> str:
+        secret = _PREFIX + new_secret()
+        row = {
+            "tenant_id": self._tenant_id,
+            "sha256": hashlib.sha256(secret.encode()).hexdigest(),
+            "authorization_id": authorization_id,
+            "generation": generation,
+            "issued_at": self._clock(),
+            "expires_at": expires_at,
+            "rotated_at": rotated_at,
+        }
+        await connection.execute(_INSERT, row)
+        return secret

@@ -1,0 +1,56 @@
+"""Consents, authorizations and refresh tokens."""
+
+from sqlalchemy import BigInteger, Column, ForeignKeyConstraint, Index, Integer, Table, Text
+
+from identity_common.tables import Key, tenant_id
+from token_service.schema import metadata
+
+consents = Table(
+    "consents",
+    metadata,
+    tenant_id(),
+    Column("user_id", Key, primary_key=True),
+    Column("application_id", Key, primary_key=True),
+    Column("kind", Key, primary_key=True),
+    Column("resource", Key, primary_key=True),
+    Column("name", Key, primary_key=True),
+    Column("consented_at", BigInteger, nullable=False),
+)
+
+authorizations = Table(
+    "authorizations",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("user_id", Key, nullable=False),
+    Column("application_id", Key, nullable=False),
+    Column("session_id", Key),
+    Column("auth_time", BigInteger, nullable=False),
+    Column("consented", Text, nullable=False),
+    Column("begun_at", BigInteger, nullable=False),
+    Column("tokens_expire_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    Index("authorizations_by_user", "tenant_id", "user_id", "application_id"),
+    Index("authorizations_by_session", "tenant_id", "session_id"),
+    Index("authorizations_by_expiry", "tenant_id", "tokens_expire_at"),
+)
+
+refresh_tokens = Table(
+    "refresh_tokens",
+    metadata,
+    tenant_id(),
+    Column("sha256", Key, primary_key=True),
+    Column("authorization_id", Key, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("issued_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("rotated_at", BigInteger),
+    ForeignKeyConstraint(
+        ["tenant_id", "authorization_id"],
+        ["authorizations.tenant_id", "authorizations.id"],
+        name="refresh_tokens_authorization_fkey",
+        ondelete="CASCADE",
+    ),
+    Index("refresh_tokens_by_authorization", "tenant_id", "authorization_id", "generation"),
+    Index("refresh_tokens_by_expiry", "tenant_id", "expires_at"),
+)

@@ -1,0 +1,219 @@
+"""The directory as the grants see it: both halves, and what "fresh enough" means for a request."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import get_args
+
+from identity_common.bus.connection import Bus
+from identity_common.oauth import invalid_target, temporarily_unavailable
+from identity_common.revisions import Source
+from identity_common.wire.events import ApplicationState, ResourceState
+from identity_sdk.event_types import OrganizationState
+from token_service.directory.freshness import Freshness, highest
+from token_service.directory.large import LargeHalf, Membership, Person, Records, Subject
+from token_service.directory.second_look import SecondLook
+from token_service.directory.small import SmallHalf
+
+_TEMPLATE_HEARD: Mapping[str, int] = {"template": 0}
+"""What any record of organizations must include: before, that there is no such member would mean nothing."""
+
+
+class Directory:
+    """What is known about clients, resources, roles, users and members of organizations.
+
+    Attributes:
+        small: Lookups in memory.
+        large: Lookups in Redis.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        small: SmallHalf,
+        large: LargeHalf,
+        *,
+        tenant_id: str,
+        max_age_s: int,
+        revision_wait_s: float,
+        catch_up_wait_s: float,
+    ) -> None:
+        self.small = small
+        self.large = large
+        self._max_age_s = max_age_s
+        self._revision_wait_s = revision_wait_s
+        halves = (small.freshness, large.freshness)
+        self._second_looks: dict[Source, SecondLook] = {
+            source: SecondLook(bus, source, halves, tenant_id=tenant_id, wait_s=catch_up_wait_s)
+            for source in get_args(Source)
+        }
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether both halves have been loaded once."""
+        return self.small.is_loaded and self.large.is_loaded
+
+    def start(self) -> None:
+        """Begin to follow the bus."""
+        self.small.start()
+        self.large.start()
+
+    async def stop(self) -> None:
+        """Stop following the bus."""
+        await asyncio.gather(self.small.stop(), self.large.stop())
+
+    def require_current(self) -> None:
+        """Refuse to answer from a directory that is not loaded, or has not heard from the bus for too long.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        if not self.small.is_loaded:
+            raise temporarily_unavailable("the directory is being loaded")
+        if self.small.freshness.silence_s > self._max_age_s:
+            raise temporarily_unavailable("the directory is out of date")
+
+    def has_seen(self, awaited: Mapping[str, int]) -> bool:
+        """Return whether both halves have seen these revisions."""
+        return self.small.freshness.has_seen(awaited) and self.large.freshness.has_seen(awaited)
+
+    def require_people(self) -> None:
+        """Refuse before anything is spent while users cannot be judged at all: they are being loaded.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        if not self.large.is_complete:
+            raise temporarily_unavailable("the directory is being loaded")
+
+    def require_organizations(self) -> None:
+        """Refuse before anything is spent while organizations cannot be judged at all: nothing was heard of them yet.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        if min(half.seen("template") for half in (self.small.freshness, self.large.freshness)) < 0:
+            raise temporarily_unavailable("organizations are being loaded")
+
+    async def wait_for(self, awaited: Mapping[str, int], *halves: Freshness) -> None:
+        """Wait until these halves have seen the awaited revisions.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable`` when they do not come in time.
+        """
+        deadline = time.monotonic() + self._revision_wait_s
+        for half in halves:
+            if not await half.reach(awaited, deadline=deadline):
+                raise temporarily_unavailable("the awaited revision has not arrived yet")
+
+    async def application(self, application_id: str) -> ApplicationState | None:
+        """Return an application that exists; an unknown one is looked up once more after catching up."""
+        application = self.small.application(application_id)
+        if application is None:
+            await self.catch_up()
+            application = self.small.application(application_id)
+        return application
+
+    async def resource(self, indicator: str) -> ResourceState:
+        """Return the resource that a client names.
+
+        Raises:
+            OAuthError: ``invalid_target``.
+        """
+        resource = await self.find_resource(indicator)
+        if resource is None:
+            raise invalid_target("the resource is not known")
+        return resource
+
+    async def find_resource(self, indicator: str) -> ResourceState | None:
+        """Return a resource that exists; an unknown one is looked up once more after catching up."""
+        resource = self.small.resource(indicator)
+        if resource is None:
+            await self.catch_up()
+            resource = self.small.resource(indicator)
+        return resource
+
+    async def person(self, user_id: str, *, at_least: Mapping[str, int]) -> Person | None:
+        """Return a user who exists, from records that include the given revisions.
+
+        One who is not there is looked up once more after catching up.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        return (await self.subject(user_id, at_least=at_least)).person
+
+    async def organizations_of(self, member_id: str) -> list[OrganizationState]:
+        """Return the organizations that a user belongs to, by name.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        return await self.large.organizations_of(member_id)
+
+    async def subject(
+        self,
+        user_id: str,
+        organization_id: str | None = None,
+        *,
+        at_least: Mapping[str, int],
+        records: Records = (),
+    ) -> Subject:
+        """Return a user, as a member of an organization if one is named, from records that include some revisions.
+
+        One who is not there, or is no member, is looked up once more after catching up.
+
+        Args:
+            user_id: Whom to look up.
+            organization_id: Of which organization, if it is about one.
+            at_least: Revisions by source that the records must include.
+            records: The user's, if they have been read already.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        sources: tuple[Source, ...] = ("management",)
+        if organization_id is not None:
+            sources, at_least = ("management", "template"), highest(at_least, _TEMPLATE_HEARD)
+        deadline = time.monotonic() + self._revision_wait_s
+        subject = await self.large.subject(
+            user_id, organization_id, at_least=at_least, deadline=deadline, records=records
+        )
+        if subject.person is None or (organization_id is not None and subject.membership is None):
+            newer = highest(at_least, await self.catch_up(*sources))
+            subject = await self.large.subject(user_id, organization_id, at_least=newer, deadline=deadline)
+        return subject
+
+    async def membership(
+        self, organization_id: str, member_id: str, *, at_least: Mapping[str, int]
+    ) -> Membership | None:
+        """Return a member of an organization, from records that include the given revisions.
+
+        One that is not there is looked up once more after catching up.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        at_least = highest(at_least, _TEMPLATE_HEARD)
+        deadline = time.monotonic() + self._revision_wait_s
+        membership = await self.large.membership(organization_id, member_id, at_least=at_least, deadline=deadline)
+        if membership is None:
+            newer = highest(at_least, await self.catch_up("template"))
+            membership = await self.large.membership(organization_id, member_id, at_least=newer, deadline=deadline)
+        return membership
+
+    async def catch_up(self, *sources: Source) -> Mapping[str, int]:
+        """Wait until both halves have seen everything that was in the streams when this was called, or 500 ms.
+
+        Args:
+            sources: Whose changes; management's if none is named.
+
+        Returns:
+            What the large half has seen of them then.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable`` when too many requests are waiting already.
+        """
+        sources = sources or ("management",)
+        await asyncio.gather(*(self._second_looks[source].catch_up() for source in sources))
+        return {source: max(0, self.large.freshness.seen(source)) for source in sources}

@@ -1,0 +1,68 @@
+"""How far a half of the directory has seen each source, and waiting until it has seen enough."""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from identity_common.oauth import temporarily_unavailable
+from identity_common.progress import Progress, TooManyWaitersError
+from identity_common.revisions import SOURCES
+
+_MAX_WAITERS: Final = 2_000
+
+
+class Freshness:
+    """What one half has seen: the watermark of each source, and when it last heard from the bus at all."""
+
+    def __init__(self, *, max_waiters: int = _MAX_WAITERS) -> None:
+        self._seen = {source: Progress(max_waiters=max_waiters) for source in SOURCES}
+        self._heard_at = time.monotonic()
+
+    def heard(self) -> None:
+        """Take note that the bus is there, whatever it said."""
+        self._heard_at = time.monotonic()
+
+    @property
+    def silence_s(self) -> float:
+        """Seconds since the bus was last heard."""
+        return time.monotonic() - self._heard_at
+
+    def advance(self, source: str, revision: int) -> None:
+        """Take note of a watermark: every event of the source up to here has been applied."""
+        if source in self._seen:
+            self._seen[source].advance(revision)
+
+    def seen(self, source: str) -> int:
+        """Return the highest revision seen; -1 before any watermark."""
+        return self._seen[source].value
+
+    def has_seen(self, revisions: Mapping[str, int]) -> bool:
+        """Return whether everything up to these revisions has been applied."""
+        return all(self._seen[source].value >= revision for source, revision in revisions.items())
+
+    async def reach(self, revisions: Mapping[str, int], *, deadline: float) -> bool:
+        """Wait until everything up to these revisions has been applied; return whether it was in time.
+
+        Args:
+            revisions: By source.
+            deadline: Until when, in the time of ``time.monotonic``.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable`` when too many requests are waiting already.
+        """
+        try:
+            for source, revision in revisions.items():
+                if not await self._seen[source].reach(revision, timeout_s=max(0.0, deadline - time.monotonic())):
+                    return False
+        except TooManyWaitersError:
+            raise temporarily_unavailable("too many requests are waiting for a change to arrive") from None
+        return True
+
+
+def highest(*several: Mapping[str, int]) -> dict[str, int]:
+    """Return, for every source named, the highest of its revisions."""
+    return {source: max(each.get(source, 0) for each in several) for source in _sources(several)}
+
+
+def _sources(several: Iterable[Mapping[str, int]]) -> set[str]:
+    return {source for each in several for source in each}

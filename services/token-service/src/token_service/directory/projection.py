@@ -1,0 +1,240 @@
+"""Keeps the large half's records in Redis as the stream says.
+
+A record lies under its event's subject, written with colons: the revision, a space, and the state as it came; nothing
+behind the space when the aggregate is gone. Beside the records lies the ``ProjectionState``. Every replica projects;
+one script applies a batch only where it continues what is stored, so that a second projector, an emptied Redis and a
+failover to a lagging copy are one case: read on from the position that is there.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Final, get_args
+
+import msgspec
+from nats.errors import Error as NatsError
+
+from identity_common.background import end
+from identity_common.bus.connection import Bus
+from identity_common.bus.stream_reader import Batch, ReadingInterrupted, StreamMessage, StreamReader
+from identity_common.clock import Clock, now_ms
+from identity_common.logs import get_logger
+from identity_common.redis_commands import Argument, RedisCommands, StoreUnavailable
+from identity_common.revisions import Source
+from identity_common.wire.events import STREAM_STATE, Watermark, event_subject, watermark_subject
+from token_service.directory.freshness import Freshness
+
+_log = get_logger(__name__)
+
+_RETRY_S: Final = 0.25
+_TOMBSTONE_S: Final = 86_400
+_LAYOUT: Final = 3
+"""Which aggregates are projected, and how: another number means that the stream is read from its beginning."""
+
+# KEYS[1]: the state. ARGV: stream, from, to, caught up (0/1), heard at, watermarks as JSON, tombstone TTL in seconds,
+# then (key, record) for each message. Everything relevant in (from, to] is here; it is applied only where it continues
+# what is stored. The state is answered in any case.
+_APPLY: Final = """
+local stored = redis.call('GET', KEYS[1])
+local state = stored and cjson.decode(stored)
+    or {stream = '', sequence = 0, complete = false, heard_at = 0, read = {}, revisions = {}}
+local from, to = tonumber(ARGV[2]), tonumber(ARGV[3])
+if state.stream ~= ARGV[1] and from == 0 then state.stream, state.sequence = ARGV[1], 0 end
+if state.stream ~= ARGV[1] or (state.sequence ~= from and state.sequence ~= to) then return cjson.encode(state) end
+local call, match = redis.call, string.match
+if state.sequence == from then
+    for i = 8, #ARGV, 2 do
+        local key, record = ARGV[i], ARGV[i + 1]
+        local held = call('GET', key)
+        local revision, data = match(record, '^(%d+) (.?)')
+        if not held or tonumber(revision) >= tonumber(match(held, '^%d+')) then
+            if data == '' then call('SET', key, record, 'EX', ARGV[7]) else call('SET', key, record) end
+            local tenant, organization, member = match(key, '^(identity:[^:]+):member:([^:]+):([^:]+)$')
+            if member then
+                call(data == '' and 'SREM' or 'SADD', tenant .. ':organizations-of:' .. member, organization)
+            end
+        end
+    end
+    state.sequence = to
+    for source, revision in pairs(cjson.decode(ARGV[6])) do
+        if revision > (state.read[source] or -1) then state.read[source] = revision end
+    end
+end
+if ARGV[4] == '1' then
+    state.revisions = state.read
+    state.complete = state.complete or state.read.management ~= nil
+end
+state.heard_at = math.max(state.heard_at, tonumber(ARGV[5]))
+local encoded = cjson.encode(state)
+call('SET', KEYS[1], encoded)
+return encoded
+"""
+
+
+class ProjectionState(msgspec.Struct, frozen=True):
+    """What lies beside the records.
+
+    Attributes:
+        stream: When the stream that was read was created: sequences of another one mean nothing.
+        sequence: The last position that was applied.
+        complete: Whether the first load has reached the end of the stream.
+        heard_at: Milliseconds: when a projector last heard from the bus.
+        read: The watermark of each source, as far as it has been read.
+        revisions: The watermark of each source, as far as it counts: when it was read, there may have been newer states
+            behind it, of aggregates whose older ones the stream had dropped; it counts once these are there as well.
+    """
+
+    stream: str
+    sequence: int
+    complete: bool
+    heard_at: int
+    read: dict[str, int]
+    revisions: dict[str, int]
+
+    def has_seen(self, revisions: Mapping[str, int]) -> bool:
+        """Return whether everything up to these revisions is in the records."""
+        return all(self.revisions.get(source, -1) >= revision for source, revision in revisions.items())
+
+
+_EMPTY: Final = ProjectionState(stream="", sequence=0, complete=False, heard_at=0, read={}, revisions={})
+_decode: Final = msgspec.json.Decoder(ProjectionState).decode
+_decode_watermark: Final = msgspec.json.Decoder(Watermark).decode
+
+
+def decode_state(stored: bytes | None) -> ProjectionState:
+    """Return a state as it was stored, or that of a Redis that holds nothing."""
+    return _decode(stored) if stored else _EMPTY
+
+
+def state_key(tenant_id: str) -> str:
+    """Return where the state lies."""
+    return f"identity:{tenant_id}:directory:{_LAYOUT}"
+
+
+def organizations_key(tenant_id: str, member_id: str) -> str:
+    """Return where the ids of the organizations lie that somebody belongs to: a set, kept with the member records."""
+    return f"identity:{tenant_id}:organizations-of:{member_id}"
+
+
+def record_key(subject: str) -> str:
+    """Return where the record of an aggregate lies: ``identity:default:user:<id>``."""
+    return "identity:" + subject.partition(".")[2].replace(".", ":")
+
+
+class Projection:
+    """Reads the stream and writes the records, as one of several who do so.
+
+    Attributes:
+        freshness: How far *this replica* knows that the shared records have come.
+        state: What lay beside the records when this replica last looked.
+        was_complete: Whether a load has been complete once, as far as this replica knows; does not turn back when the
+            records are lost.
+    """
+
+    def __init__(self, bus: Bus, commands: RedisCommands, *, tenant_id: str, clock: Clock = now_ms) -> None:
+        self.freshness = Freshness()
+        self.state = _EMPTY
+        self.was_complete = False
+        self._bus = bus
+        self._commands = commands
+        self._clock = clock
+        self._state_key = state_key(tenant_id)
+        self._reader = StreamReader(
+            bus,
+            STREAM_STATE,
+            [
+                event_subject("management", tenant_id, "user", "*"),
+                event_subject("management", tenant_id, "assignment", "user", "*"),
+                event_subject("template", tenant_id, "organization", "*"),
+                event_subject("template", tenant_id, "member", "*", "*"),
+                *(watermark_subject(source, tenant_id) for source in get_args(Source)),
+            ],
+        )
+        self._projecting: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to project, in the background."""
+        self._projecting = asyncio.create_task(self._keep_projecting(), name="directory-large-half")
+
+    async def stop(self) -> None:
+        """Stop projecting."""
+        await end(self._projecting)
+
+    async def _keep_projecting(self) -> None:
+        while True:
+            try:
+                await self._bus.connected()
+                await self._project()
+            except ReadingInterrupted:
+                continue
+            except (NatsError, StoreUnavailable, OSError, TimeoutError) as error:
+                _log.warning("directory.interrupted", stream=STREAM_STATE, error=type(error).__name__)
+            except Exception as error:  # noqa: BLE001 - a loop that must not end; it is logged and starts again
+                _log.error("directory.failed", stream=STREAM_STATE, error=type(error).__name__, exc_info=error)
+            await asyncio.sleep(_RETRY_S)
+
+    async def _project(self) -> None:
+        """Read on from the position that is stored, until something breaks or the stored position falls back."""
+        stream = await self._reader.identity()
+        state = decode_state(await self._commands.execute("GET", self._state_key))
+        position = state.sequence if state.stream == stream else 0
+        async with contextlib.aclosing(self._reader.read_after(position)) as batches:
+            async for batch in batches:
+                self.freshness.heard()
+                state = await self.apply(stream, position, batch)
+                if state.stream != stream or state.sequence < position:
+                    return  # Redis was emptied, or is a copy that lags behind: begin again from what it has
+                if batch.messages:
+                    position = batch.messages[-1].sequence
+                self.take(state)
+
+    async def apply(self, stream: str, position: int, batch: Batch) -> ProjectionState:
+        """Apply what of a batch is not stored yet; return the state then.
+
+        Args:
+            stream: Which incarnation of the stream the batch is from.
+            position: The position behind which it was read.
+            batch: Everything relevant behind that position, up to its last message.
+
+        Returns:
+            What is stored; one of another stream, or before ``position``, if the batch does not continue it.
+        """
+        messages: Sequence[StreamMessage] = batch.messages
+        to = messages[-1].sequence if messages else position
+        while True:
+            watermarks, records = _sorted_out(messages)
+            answer = await self._commands.execute(
+                *("EVAL", _APPLY, 1, self._state_key),
+                *(stream, position, to, int(batch.caught_up), self._clock()),
+                *(msgspec.json.encode(watermarks), _TOMBSTONE_S),
+                *records,
+            )
+            state = decode_state(answer)
+            if state.stream != stream or not position < state.sequence < to:
+                return state
+            # another projector has applied a part of it: what is left continues what is stored
+            position = state.sequence
+            messages = [message for message in messages if message.sequence > position]
+
+    def take(self, state: ProjectionState) -> None:
+        """Take note of what is stored."""
+        if state.complete and not self.state.complete:
+            _log.info("directory.complete", stream=STREAM_STATE, sequence=state.sequence)
+        self.state = state
+        self.was_complete |= state.complete
+        for source, revision in state.revisions.items():
+            self.freshness.advance(source, revision)
+
+
+def _sorted_out(messages: Sequence[StreamMessage]) -> tuple[dict[str, int], list[Argument]]:
+    """Return the watermarks by source, and of everything else key and record, one behind the other."""
+    watermarks: dict[str, int] = {}
+    records: list[Argument] = []
+    for message in messages:
+        event = message.event
+        if event.type.startswith("revision."):
+            watermarks[event.source.removeprefix("/")] = _decode_watermark(event.data).revision
+        else:
+            data = b"" if event.type.endswith(".deleted") else bytes(event.data)
+            records += (record_key(message.subject), b"%d %s" % (event.revision, data))
+    return watermarks, records

@@ -1,0 +1,72 @@
+"""Catching up before something is refused that is not known: it may have been made a moment ago."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from nats.errors import Error as NatsError
+
+from identity_common.bus.connection import Bus
+from identity_common.bus.streams import published_revision
+from identity_common.oauth import temporarily_unavailable
+from identity_common.revisions import Source
+from token_service.directory.freshness import Freshness
+
+_MAX_WAITING: Final = 2_000
+
+
+class SecondLook:
+    """Waits for what is in the stream of one source right now.
+
+    Args:
+        bus: Asked for the head of the stream.
+        source: Whose changes.
+        halves: Which must have seen them.
+        tenant_id: Whose directory it is.
+        wait_s: How long a request waits at most.
+    """
+
+    def __init__(self, bus: Bus, source: Source, halves: Sequence[Freshness], *, tenant_id: str, wait_s: float) -> None:
+        self._bus = bus
+        self._source: Source = source
+        self._halves = halves
+        self._tenant_id = tenant_id
+        self._wait_s = wait_s
+        self._looking: asyncio.Task[None] | None = None
+        self._next: asyncio.Task[None] | None = None
+        self._waiting = 0
+
+    async def catch_up(self) -> None:
+        """Wait until the halves have seen everything that was in the stream when this was called, or for ``wait_s``.
+
+        Whoever asks while another's look at the stream is under way shares the next one: a look that began earlier may
+        have missed the very change that is asked for.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable`` when too many requests are waiting already.
+        """
+        if not self._bus.is_connected:
+            return  # there is no head to catch up with; what is known is all there is
+        if self._waiting >= _MAX_WAITING:
+            raise temporarily_unavailable("too many requests are waiting for the directory")
+        if self._next is None:
+            self._next = asyncio.create_task(self._look_after(self._looking), name=f"second-look-{self._source}")
+        self._waiting += 1
+        try:
+            await asyncio.wait((self._next,), timeout=self._wait_s)
+        finally:
+            self._waiting -= 1
+
+    async def _look_after(self, earlier: asyncio.Task[None] | None) -> None:
+        if earlier is not None:
+            await asyncio.wait((earlier,))
+        self._looking, self._next = self._next, None
+        deadline = time.monotonic() + self._wait_s
+        try:
+            async with asyncio.timeout(self._wait_s):
+                head = await published_revision(self._bus.jetstream(), self._source, self._tenant_id)
+        except (NatsError, OSError, TimeoutError):
+            return
+        for half in self._halves:
+            await half.reach({self._source: head}, deadline=deadline)

@@ -1,0 +1,1 @@
+"""The protocol over HTTP: parse, call, render. Owns no rule and no store."""

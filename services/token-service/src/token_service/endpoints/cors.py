@@ -1,0 +1,52 @@
+"""Which pages in a browser may read what the token service answers.
+
+Discovery and keys: every page. The token endpoint: pages of registered origins, those of SPA redirect URIs and of
+``corsAllowedOrigins``; a preflight does not say which client will ask, so there the origin of any application will do.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from litestar.types import ASGIApp, HTTPScope
+
+from identity_common import cors
+from identity_common.cors import ANY_PAGE, Headers, page_of
+
+CLIENT_ID: Final = "cors_client_id"
+"""Where the token endpoint notes, in the state of the ASGI scope, whose request it is."""
+
+
+class Cors(cors.Cors):
+    """ASGI middleware around the whole app.
+
+    Args:
+        app: The app.
+        public_paths: Any page may read what they answer.
+        registered_paths: Only pages of registered origins may.
+        is_registered: Whether an origin is registered: for the client with this id, or for any when there is none.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        public_paths: frozenset[str],
+        registered_paths: frozenset[str],
+        is_registered: Callable[[str, str | None], bool],
+    ) -> None:
+        super().__init__(app, self._permission_for, methods=b"GET, POST")
+        self._public_paths = public_paths
+        self._registered_paths = registered_paths
+        self._is_registered = is_registered
+
+    def _permission_for(self, request: HTTPScope, origin: bytes | None) -> Headers | None:
+        """Return the headers that say whether pages of this origin may read the answer."""
+        if request["path"] in self._public_paths:
+            return ANY_PAGE
+        if request["path"] not in self._registered_paths:
+            return None
+        client_id = request.get("state", {}).get(CLIENT_ID)
+        vary = (b"vary", b"Origin")
+        if origin is None or not self._is_registered(origin.decode("latin-1"), client_id):
+            return [vary]
+        return [*page_of(origin), vary]

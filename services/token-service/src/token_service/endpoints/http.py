@@ -1,0 +1,127 @@
+"""What the endpoints that answer in the words of OAuth share: reading a form, and sending an answer or a refusal.
+
+They are raw ASGI routes (docs/decisions/0006): a framework's handler would cost as much again as the whole request.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+from litestar.types import Receive, Scope, Send
+
+from identity_common.logs import get_logger
+from identity_common.oauth import OAuthError, invalid_request
+from identity_common.revisions import HEADER, MalformedRevisionError, parse_revisions
+from token_service.endpoints.cors import CLIENT_ID
+from token_service.endpoints.described import OAuthErrorBody
+from token_service.grants import TokenRequest
+from token_service.grants.client_authentication import read_credentials
+from token_service.grants.form import MAX_BYTES, TokenForm, parse_form, require_form_content_type
+
+_log = get_logger(__name__)
+
+Headers = list[tuple[bytes, bytes]]
+
+HEADERS: Final[Headers] = [
+    (b"content-type", b"application/json"),
+    (b"cache-control", b"no-store"),
+    (b"pragma", b"no-cache"),
+]
+_REVISION_HEADER: Final = HEADER.lower().encode()
+_CHALLENGE: Final = b'Basic realm="token endpoint", charset="UTF-8"'
+encode: Final = msgspec.json.Encoder().encode
+
+
+def error_body(error: OAuthError) -> bytes:
+    """Return the body of a refusal."""
+    return encode(OAuthErrorBody(error.error, error.description, f"oidc.{error.error}", error.description))
+
+
+async def answer_client(
+    scope: Scope, receive: Receive, send: Send, answer: Callable[[TokenRequest], Awaitable[Any]]
+) -> None:
+    """Answer a form that a client has posted; whatever goes wrong, the client reads OAuth's words.
+
+    Args:
+        scope: The request.
+        receive: Its body.
+        send: The answer.
+        answer: Returns what is to be encoded; none for an answer without a body.
+    """
+    try:
+        answered = await answer(await _read(scope, receive))
+    except OAuthError as error:
+        await _refuse(error, send)
+    except Exception as error:  # noqa: BLE001 - the edge
+        await _refuse(unexpected(error, scope), send)
+    else:
+        await send_answer(send, 200, HEADERS, b"" if answered is None else encode(answered))
+
+
+def unexpected(error: Exception, scope: Scope) -> OAuthError:
+    """Return the refusal for what nobody has thought of; it is logged, and said nothing of."""
+    _log.error("request.failed", route=scope["path"], error=type(error).__name__, exc_info=error)
+    return OAuthError("server_error", "the server failed", status=500)
+
+
+async def _read(scope: Scope, receive: Receive) -> TokenRequest:
+    """Return the parsed request; the order of the refusals is the contract's."""
+    if scope["method"] != "POST":  # type: ignore[typeddict-item]
+        raise OAuthError("invalid_request", "this endpoint takes POST", status=405)
+    form = await read_form(scope, receive)
+    revisions = header_values(scope, _REVISION_HEADER)
+    try:
+        awaited = parse_revisions(revisions) if revisions else {}
+    except MalformedRevisionError:
+        raise invalid_request("Identity-Revision is not of the form management:97") from None
+    credentials = read_credentials(header_values(scope, b"authorization"), form)
+    scope["state"][CLIENT_ID] = credentials.client_id
+    return TokenRequest(form=form, credentials=credentials, awaited=awaited)
+
+
+async def read_form(scope: Scope, receive: Receive) -> TokenForm:
+    """Return the form in the body.
+
+    Raises:
+        OAuthError: ``invalid_request``.
+    """
+    require_form_content_type("".join(header_values(scope, b"content-type")[-1:]))
+    return parse_form(await _body(receive))
+
+
+def header_values(scope: Scope, name: bytes) -> list[str]:
+    """Return every value of a header; its name in lower case."""
+    return [value.decode("latin-1") for each, value in scope["headers"] if each == name]
+
+
+async def _body(receive: Receive) -> bytes:
+    """Return the body, or as much of it as shows that it is too large."""
+    body = b""
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise invalid_request("the request ended early")
+        body += message["body"]
+        if not message.get("more_body", False) or len(body) > MAX_BYTES:
+            return body
+
+
+async def _refuse(error: OAuthError, send: Send) -> None:
+    headers = HEADERS
+    if error.status == 401:
+        headers = [*headers, (b"www-authenticate", _CHALLENGE)]
+    elif error.status == 405:
+        headers = [*headers, (b"allow", b"POST")]
+    await send_answer(send, error.status, [*headers, *retry_after(error)], error_body(error))
+
+
+def retry_after(error: OAuthError) -> Headers:
+    """Return the header that says when another try makes sense, if one does."""
+    return [] if error.retry_after_s is None else [(b"retry-after", str(error.retry_after_s).encode())]
+
+
+async def send_answer(send: Send, status: int, headers: Headers, body: bytes) -> None:
+    """Send an answer whole."""
+    headers = [*headers, (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})

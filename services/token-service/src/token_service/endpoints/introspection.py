@@ -1,0 +1,124 @@
+"""``POST /oidc/token/introspection`` (RFC 7662): what a token says, for those who may know, as long as it counts."""
+
+from typing import Final
+
+from litestar import asgi
+from litestar.handlers import ASGIRouteHandler
+from litestar.types import Receive, Scope, Send
+from msgspec import UNSET
+
+from identity_common.oauth import invalid_client
+from identity_common.wire.events import ApplicationState
+from token_service.authorizations import RefreshTokens
+from token_service.directory import Directory
+from token_service.endpoints.http import answer_client
+from token_service.endpoints.operations import INTROSPECTION_OPERATION, Introspection
+from token_service.grants import TokenRequest
+from token_service.grants.client_authentication import METHODS, ClientAuthenticator
+from token_service.live_tokens import LiveTokens, TokenRefused
+from token_service.liveness import why_dead
+from token_service.tokens.keys import SigningKeys
+from token_service.tokens.scopes import format_scope
+
+PATH: Final = "/oidc/token/introspection"
+AUTHENTICATION_METHODS: Final = sorted(set[str]().union(*METHODS.values()) - {"none"})
+
+
+INACTIVE: Final = Introspection(active=False)
+
+
+class Introspector:
+    """Judges tokens for confidential clients.
+
+    First-party ones may ask about any access token, third-party ones about their own; about a refresh token its owner.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        keys: SigningKeys,
+        authenticator: ClientAuthenticator,
+        live_tokens: LiveTokens,
+        refresh_tokens: RefreshTokens,
+        *,
+        issuer: str,
+    ) -> None:
+        self._directory = directory
+        self._keys = keys
+        self._authenticator = authenticator
+        self._live_tokens = live_tokens
+        self._refresh_tokens = refresh_tokens
+        self._issuer = issuer
+
+    async def introspect(self, request: TokenRequest) -> Introspection:
+        """Return what the client may know of the token that it names; ``token_type_hint`` makes no difference.
+
+        Raises:
+            OAuthError: ``invalid_client``, also for a public client (section 2.1); ``invalid_request``;
+                ``temporarily_unavailable``.
+        """
+        self._directory.require_current()
+        self._keys.require_loaded()
+        if request.credentials.method == "none":
+            raise invalid_client()
+        client = await self._authenticator.authenticate(request.credentials)
+        token = request.form.require("token")
+        await self._directory.wait_for(
+            request.awaited, self._directory.small.freshness, self._directory.large.freshness
+        )
+        return await self._of_refresh_token(token, client) or await self._of_access_token(token, client, request)
+
+    async def _of_access_token(
+        self, access_token: str, client: ApplicationState, request: TokenRequest
+    ) -> Introspection:
+        try:
+            live = await self._live_tokens.verify(access_token, at_least=request.awaited)
+        except TokenRefused:
+            return INACTIVE
+        token = live.token
+        if client.is_third_party and token.client_id != client.id:
+            return INACTIVE
+        return Introspection(
+            active=True,
+            token_type="Bearer",  # noqa: S106 - a type, not a token
+            client_id=token.client_id,
+            sub=token.subject,
+            aud=token.audience,
+            iss=token.issuer,
+            iat=int(token.issued_at),
+            exp=int(token.expires_at),
+            jti=token.id,
+            scope=format_scope(token.scopes),
+            act=token.actor or UNSET,
+            gty=token.grant_type or UNSET,
+            organization_id=token.organization_id or UNSET,
+        )
+
+    async def _of_refresh_token(self, refresh_token: str, client: ApplicationState) -> Introspection | None:
+        found = await self._refresh_tokens.find(refresh_token, application_id=client.id)
+        if found is None or found.rotated_at is not None:
+            return None
+        authorization = found.authorization
+        person = await self._directory.person(authorization.user_id, at_least={})
+        if why_dead(person, issued_at_ms=authorization.auth_time) is not None:
+            return None
+        return Introspection(
+            active=True,
+            client_id=authorization.application_id,
+            sub=authorization.user_id,
+            iss=self._issuer,
+            iat=found.issued_at // 1000,
+            exp=found.expires_at // 1000,
+            scope=format_scope(authorization.consented.everything()),
+        )
+
+
+def introspection_endpoint(introspector: Introspector) -> ASGIRouteHandler:
+    """Return the route."""
+
+    @asgi(PATH, copy_scope=False, opt=INTROSPECTION_OPERATION)
+    async def introspection(scope: Scope, receive: Receive, send: Send) -> None:
+        """Say what a token stands for."""
+        await answer_client(scope, receive, send, introspector.introspect)
+
+    return introspection

@@ -1,0 +1,136 @@
+"""``/api/configs/oidc/private-keys``: the signing keys, for callers of the Management API; never a private part."""
+
+import msgspec
+from litestar import Controller, delete, get, post
+from litestar.di import NamedDependency
+from litestar.handlers import BaseRouteHandler
+from litestar.params import FromPath
+
+from identity_common.api_errors import ApiError, missing_by_id, store_unavailable
+from identity_common.json_body import JsonRequest
+from identity_common.management_access import SCOPE_ALL, Connection, authenticate, unauthorized
+from identity_common.oauth import OAuthError
+from identity_common.openapi import documented
+from identity_sdk import AccessToken
+from token_service.directory import Directory
+from token_service.live_tokens import LiveTokens, TokenRefused
+from token_service.tokens.keys import KeyStatus, NextKeyTooYoungError, SigningKeyInUseError, SigningKeys, StoredKey
+from token_service.tokens.signing import SigningAlgorithm
+
+
+class PrivateKeyView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A signing key as it is shown.
+
+    Attributes:
+        id: Its ``kid``.
+        created_at: Milliseconds since the epoch.
+        status: ``Next`` is published and signs after the next rotation; ``Current`` signs; ``Previous`` signs no more.
+    """
+
+    tenant_id: str
+    id: str
+    created_at: int
+    signing_key_algorithm: SigningAlgorithm
+    status: KeyStatus
+
+
+class Rotation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What a rotation may be asked for.
+
+    Attributes:
+        signing_key_algorithm: Of the new Next; the configured one if none is named.
+    """
+
+    signing_key_algorithm: SigningAlgorithm | None = None
+
+
+class ManagementAccess:
+    """Judges who calls this service's part of ``/api``, with our own keys and the directory."""
+
+    def __init__(self, directory: Directory, live_tokens: LiveTokens, *, management_api_resource: str) -> None:
+        self._directory = directory
+        self._live_tokens = live_tokens
+        self._management_api_resource = management_api_resource
+
+    async def require(self, connection: Connection) -> None:
+        """Let a live caller with the scope ``all`` through.
+
+        Raises:
+            ApiError: 401, 403, 503.
+        """
+        await authenticate(connection, self._verify, one_of=frozenset({SCOPE_ALL}))
+
+    async def _verify(self, token: str) -> AccessToken:
+        try:
+            self._directory.require_current()
+            live = await self._live_tokens.verify(token, audience=self._management_api_resource)
+        except TokenRefused:
+            raise unauthorized() from None
+        except OAuthError:
+            raise store_unavailable() from None
+        return live.token
+
+
+async def require_management(connection: Connection, _: BaseRouteHandler) -> None:
+    """Guard: a live caller with the scope ``all``."""
+    access: ManagementAccess = connection.app.state.management_access
+    await access.require(connection)
+
+
+class PrivateKeyController(Controller):
+    """Listing, rotating and deleting signing keys."""
+
+    path = "/api/configs/oidc/private-keys"
+    tags = ["Signing keys"]  # noqa: RUF012 - the framework's way
+    guards = [require_management]  # noqa: RUF012 - the framework's way
+
+    @get("/", operation_id="ListPrivateKeys", summary="List the signing keys, newest first")
+    async def list_keys(
+        self, keys: NamedDependency[SigningKeys], tenant_id: NamedDependency[str]
+    ) -> list[PrivateKeyView]:
+        """Answer every key with its status."""
+        return [_view(key, tenant_id) for key in await keys.stored()]
+
+    @post(
+        "/rotate",
+        operation_id="RotatePrivateKeys",
+        summary="Make the next key the current one",
+        status_code=200,
+        opt=documented(body=Rotation, body_required=False),
+    )
+    async def rotate(
+        self, request: JsonRequest, keys: NamedDependency[SigningKeys], tenant_id: NamedDependency[str]
+    ) -> list[PrivateKeyView]:
+        """Answer all keys as they are after the rotation."""
+        wish = await request.body_as(Rotation) if await request.body() else Rotation()
+        try:
+            rotated = await keys.rotate(wish.signing_key_algorithm)
+        except NextKeyTooYoungError:
+            message = "Not every verifier can know the next key yet; wait until it has been published for long enough."
+            raise ApiError(422, "oidc.next_key_too_young", message) from None
+        return [_view(key, tenant_id) for key in rotated]
+
+    @delete(
+        "/{key_id:str}",
+        operation_id="DeletePrivateKey",
+        summary="Delete a previous key",
+        opt=documented(refuses=(422,)),
+    )
+    async def delete_key(self, key_id: FromPath[str], keys: NamedDependency[SigningKeys]) -> None:
+        """Answer 204; tokens that the key has signed are refused from then on."""
+        try:
+            found = await keys.delete(key_id)
+        except SigningKeyInUseError:
+            raise ApiError(422, "oidc.key_in_use", "The current and the next key cannot be deleted.") from None
+        if not found:
+            raise missing_by_id("entity.not_found")
+
+
+def _view(key: StoredKey, tenant_id: str) -> PrivateKeyView:
+    return PrivateKeyView(
+        tenant_id=tenant_id,
+        id=key.kid,
+        created_at=key.created_at,
+        signing_key_algorithm=key.algorithm,
+        status=key.status,
+    )

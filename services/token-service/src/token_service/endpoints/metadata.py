@@ -1,0 +1,174 @@
+"""What clients and verifiers read about this server: the metadata document and the public keys."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+from litestar import MediaType, Request, Response, get
+from litestar.handlers import HTTPRouteHandler
+
+from identity_common.api_errors import store_unavailable
+from identity_common.oauth import (
+    GRANT_AUTHORIZATION_CODE,
+    GRANT_CLIENT_CREDENTIALS,
+    GRANT_REFRESH_TOKEN,
+    GRANT_TOKEN_EXCHANGE,
+    OIDC_SCOPES,
+)
+from identity_common.openapi import documented
+from token_service.endpoints import authorization, end_session, introspection, revocation
+from token_service.endpoints.token import PATH as TOKEN_PATH
+from token_service.endpoints.userinfo import PATH as USERINFO_PATH
+from token_service.grants.client_authentication import METHODS
+from token_service.tokens.keys import JWKS_MAX_AGE_S, JwkSet, KeyRing
+from token_service.tokens.scopes import person_scopes
+
+_METADATA_MAX_AGE_S: Final = 300
+_DOCUMENT_PATHS: Final = ("/oidc/.well-known/openid-configuration", "/.well-known/oauth-authorization-server/oidc")
+_JWKS_PATH: Final = "/oidc/jwks"
+PATHS: Final = (*_DOCUMENT_PATHS, _JWKS_PATH)
+
+
+class Metadata(msgspec.Struct, frozen=True, kw_only=True):
+    """Authorization server metadata: OpenID Connect Discovery 1.0 section 3 and RFC 8414 section 2 in one document.
+
+    It lists only what answers today; endpoints and methods join with the parts that serve them.
+    """
+
+    issuer: str
+    authorization_endpoint: str
+    token_endpoint: str
+    userinfo_endpoint: str
+    introspection_endpoint: str
+    revocation_endpoint: str
+    end_session_endpoint: str
+    jwks_uri: str
+    grant_types_supported: list[str]
+    response_types_supported: list[str]
+    response_modes_supported: list[str]
+    code_challenge_methods_supported: list[str]
+    prompt_values_supported: list[str]
+    subject_types_supported: list[str]
+    id_token_signing_alg_values_supported: Sequence[str]
+    token_endpoint_auth_methods_supported: list[str]
+    introspection_endpoint_auth_methods_supported: list[str]
+    revocation_endpoint_auth_methods_supported: list[str]
+    scopes_supported: list[str]
+    request_parameter_supported: bool
+    request_uri_parameter_supported: bool
+    authorization_response_iss_parameter_supported: bool
+
+
+_EXAMPLE: Final = {
+    "issuer": "https://identity.example.com/oidc",
+    "authorization_endpoint": "https://identity.example.com/oidc/auth",
+    "token_endpoint": "https://identity.example.com/oidc/token",
+    "userinfo_endpoint": "https://identity.example.com/oidc/me",
+    "introspection_endpoint": "https://identity.example.com/oidc/token/introspection",
+    "revocation_endpoint": "https://identity.example.com/oidc/token/revocation",
+    "end_session_endpoint": "https://identity.example.com/oidc/session/end",
+    "jwks_uri": "https://identity.example.com/oidc/jwks",
+    "grant_types_supported": [
+        GRANT_AUTHORIZATION_CODE,
+        GRANT_CLIENT_CREDENTIALS,
+        GRANT_REFRESH_TOKEN,
+        GRANT_TOKEN_EXCHANGE,
+    ],
+    "response_types_supported": ["code"],
+    "response_modes_supported": ["query"],
+    "code_challenge_methods_supported": ["S256"],
+    "prompt_values_supported": ["none", "login", "consent"],
+    "subject_types_supported": ["public"],
+    "id_token_signing_alg_values_supported": ["ES256"],
+    "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "none"],
+    "introspection_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post"],
+    "revocation_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "none"],
+    "scopes_supported": ["openid", "profile"],
+    "request_parameter_supported": False,
+    "request_uri_parameter_supported": False,
+    "authorization_response_iss_parameter_supported": True,
+}
+_EXAMPLE_OF_KEYS: Final = {
+    "keys": [
+        {
+            "kty": "EC",
+            "crv": "P-256",
+            "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4",
+            "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM",
+            "kid": "cn-I_WNMClehiVp51i_0VpOENW1upEerA8sEam5hn-s",
+            "use": "sig",
+            "alg": "ES256",
+        }
+    ]
+}
+
+
+def metadata_endpoints(
+    *, issuer: str, urn_namespace: str, grant_types: list[str], ring: Callable[[], KeyRing | None]
+) -> list[HTTPRouteHandler]:
+    """Return the routes; they answer alike with and without an Authorization header, and 503 until keys are loaded."""
+    base_url = issuer.removesuffix("/oidc")
+
+    def loaded() -> KeyRing:
+        keys = ring()
+        if keys is None:
+            raise store_unavailable()
+        return keys
+
+    @get(
+        list(_DOCUMENT_PATHS),
+        operation_id="Metadata",
+        summary="Read the server's metadata",
+        tags=["Metadata"],
+        opt=documented(example=_EXAMPLE, refuses=(503,), headers=("Cache-Control",)),
+        cache_control=None,
+        sync_to_thread=False,
+    )
+    def metadata() -> Response[Metadata]:
+        """Answer the metadata document."""
+        document = Metadata(
+            issuer=issuer,
+            authorization_endpoint=f"{base_url}{authorization.PATH}",
+            token_endpoint=f"{base_url}{TOKEN_PATH}",
+            userinfo_endpoint=f"{base_url}{USERINFO_PATH}",
+            introspection_endpoint=f"{base_url}{introspection.PATH}",
+            revocation_endpoint=f"{base_url}{revocation.PATH}",
+            end_session_endpoint=f"{base_url}{end_session.PATH}",
+            jwks_uri=f"{issuer}/jwks",
+            grant_types_supported=grant_types,
+            response_types_supported=["code"],
+            response_modes_supported=["query"],
+            code_challenge_methods_supported=["S256"],
+            prompt_values_supported=["none", "login", "consent"],
+            subject_types_supported=["public"],
+            id_token_signing_alg_values_supported=loaded().algorithms,
+            token_endpoint_auth_methods_supported=sorted(set[str]().union(*METHODS.values())),
+            introspection_endpoint_auth_methods_supported=introspection.AUTHENTICATION_METHODS,
+            revocation_endpoint_auth_methods_supported=revocation.AUTHENTICATION_METHODS,
+            scopes_supported=sorted({*OIDC_SCOPES, *person_scopes(urn_namespace)}),
+            request_parameter_supported=False,
+            request_uri_parameter_supported=False,
+            authorization_response_iss_parameter_supported=True,
+        )
+        return Response(document, headers={"Cache-Control": f"max-age={_METADATA_MAX_AGE_S}"})
+
+    @get(
+        _JWKS_PATH,
+        operation_id="Jwks",
+        summary="Read the public keys",
+        tags=["Metadata"],
+        opt=documented(answer=JwkSet, example=_EXAMPLE_OF_KEYS, refuses=(503,), headers=("Cache-Control",)),
+        sync_to_thread=False,
+    )
+    def jwks(request: Request) -> Response[bytes]:  # type: ignore[type-arg]
+        """Answer the JWK Set (RFC 7517 section 5), or 304 when the caller has it."""
+        document = loaded().jwks
+        etag = f'"{hashlib.sha256(document).hexdigest()[:32]}"'
+        headers = {"Cache-Control": f"max-age={JWKS_MAX_AGE_S}", "ETag": etag}
+        condition = request.headers.get("If-None-Match", "")
+        if etag in condition or condition.strip() == "*":
+            return Response(b"", status_code=304, headers=headers, media_type=MediaType.JSON)
+        return Response(document, headers=headers, media_type=MediaType.JSON)
+
+    return [metadata, jwks]

@@ -1,0 +1,24 @@
+"""``POST /oidc/token`` (RFC 6749 section 3.2): the one hot path of the service."""
+
+from typing import Final
+
+from litestar import asgi
+from litestar.handlers import ASGIRouteHandler
+from litestar.types import Receive, Scope, Send
+
+from token_service.endpoints.http import answer_client
+from token_service.endpoints.token_operation import TOKEN_OPERATION
+from token_service.grants import Grants
+
+PATH: Final = "/oidc/token"
+
+
+def token_endpoint(grants: Grants) -> ASGIRouteHandler:
+    """Return the route of the token endpoint."""
+
+    @asgi(PATH, copy_scope=False, opt=TOKEN_OPERATION)
+    async def token(scope: Scope, receive: Receive, send: Send) -> None:
+        """Issue tokens for one grant."""
+        await answer_client(scope, receive, send, grants.issue)
+
+    return token

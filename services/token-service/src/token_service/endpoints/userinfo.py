@@ -1,0 +1,130 @@
+"""``GET`` and ``POST /oidc/me`` (OpenID Connect Core 1.0 section 5.3): who the bearer of a userinfo token speaks for.
+
+The token comes in the Authorization header or in a form (RFC 6750 sections 2.1 and 2.2), never in the address.
+"""
+
+from typing import Final
+
+from litestar import asgi
+from litestar.handlers import ASGIRouteHandler
+from litestar.types import Receive, Scope, Send
+
+from identity_common.oauth import OAuthError, insufficient_scope, invalid_request
+from token_service.endpoints.http import (
+    HEADERS,
+    encode,
+    error_body,
+    header_values,
+    read_form,
+    retry_after,
+    send_answer,
+    unexpected,
+)
+from token_service.endpoints.operations import USERINFO_OPERATIONS
+from token_service.live_tokens import LiveTokens, TokenRefused
+from token_service.people import People
+from token_service.tokens.identity import PersonClaims
+
+PATH: Final = "/oidc/me"
+
+_FORM: Final = "application/x-www-form-urlencoded"
+
+
+class _NoCredentials(Exception):  # noqa: N818 - it is no error of the protocol (RFC 6750 section 3.1)
+    """Nobody has presented anything."""
+
+
+class Userinfo:
+    """Says what a userinfo token opens."""
+
+    def __init__(self, live_tokens: LiveTokens, people: People, *, userinfo_audience: str) -> None:
+        self._live_tokens = live_tokens
+        self._people = people
+        self._userinfo_audience = userinfo_audience
+
+    async def about(self, access_token: str) -> PersonClaims:
+        """Return the claims that the scopes of a token open; whoever acts, they are the subject's.
+
+        Raises:
+            OAuthError: ``invalid_token`` (401), ``insufficient_scope`` (403), ``temporarily_unavailable``.
+        """
+        try:
+            live = await self._live_tokens.verify(access_token, audience=self._userinfo_audience)
+        except TokenRefused:
+            raise _invalid_token() from None
+        if live.person is None:
+            raise _invalid_token()
+        if "openid" not in live.token.scopes:
+            raise insufficient_scope("this needs the scope openid")
+        return await self._people.claims(live.person, live.token.scopes)
+
+
+def _invalid_token() -> OAuthError:
+    return OAuthError("invalid_token", "the access token is not accepted", status=401)
+
+
+def userinfo_endpoint(userinfo: Userinfo) -> ASGIRouteHandler:
+    """Return the route."""
+
+    @asgi(PATH, copy_scope=False, opt=USERINFO_OPERATIONS)
+    async def me(scope: Scope, receive: Receive, send: Send) -> None:
+        """Say who the bearer speaks for."""
+        try:
+            claims = await userinfo.about(await _access_token(scope, receive))
+        except _NoCredentials:
+            await send_answer(send, 401, [*HEADERS, _challenge(None)], b"")
+        except OAuthError as error:
+            await _refuse(error, send)
+        except Exception as error:  # noqa: BLE001 - the edge
+            await _refuse(unexpected(error, scope), send)
+        else:
+            await send_answer(send, 200, HEADERS, encode(claims))
+
+    return me
+
+
+async def _access_token(scope: Scope, receive: Receive) -> str:
+    """Return the token that was presented.
+
+    Source:
+        RFC 6750 section 2: one method at a time, or it is an ``invalid_request``.
+    """
+    method = scope["method"]  # type: ignore[typeddict-item]
+    if method not in {"GET", "POST"}:
+        raise OAuthError("invalid_request", "this endpoint takes GET and POST", status=405)
+    presented = [_bearer(value) for value in header_values(scope, b"authorization")]
+    content_type = "".join(header_values(scope, b"content-type"))
+    if method == "POST" and content_type.partition(";")[0].strip().lower() == _FORM:
+        in_form = (await read_form(scope, receive)).get("access_token")
+        presented += [] if in_form is None else [in_form]
+    if not presented:
+        raise _NoCredentials
+    if len(presented) > 1:
+        raise invalid_request("the access token is presented twice")
+    return presented[0]
+
+
+def _bearer(authorization: str) -> str:
+    scheme, _, token = authorization.partition(" ")
+    if scheme.lower() != "bearer":
+        raise _NoCredentials
+    return token.strip(" ")
+
+
+def _challenge(error: OAuthError | None) -> tuple[bytes, bytes]:
+    """Return the challenge (RFC 6750 section 3); without credentials it says nothing of an error (section 3.1)."""
+    challenge = 'Bearer realm="userinfo"'
+    if error is not None:
+        challenge += f', error="{error.error}", error_description="{error.description}"'
+        if error.error == "insufficient_scope":
+            challenge += ', scope="openid"'
+    return b"www-authenticate", challenge.encode()
+
+
+async def _refuse(error: OAuthError, send: Send) -> None:
+    headers = [*HEADERS, *retry_after(error)]
+    if error.status in {400, 401, 403}:
+        headers.append(_challenge(error))
+    elif error.status == 405:
+        headers.append((b"allow", b"GET, POST"))
+    await send_answer(send, error.status, headers, error_body(error))

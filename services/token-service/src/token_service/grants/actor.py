@@ -1,0 +1,74 @@
+"""The actor token of an exchange: whose it must be, and what it makes of the ``act`` claim."""
+
+from collections.abc import Mapping
+from typing import Final, NoReturn
+
+from identity_common.logs import get_logger
+from identity_common.oauth import OAuthError, invalid_request
+from token_service.directory import Directory
+from token_service.live_tokens import LiveTokens, TokenRefused
+from token_service.tokens.claims import Actor, actor_chain
+
+_log = get_logger(__name__)
+
+NOT_ACCEPTABLE: Final = "the subject token or the actor token is not acceptable"
+"""One description for both tokens and every reason (RFC 8693 section 2.2.2): nothing can be told apart."""
+
+
+def not_acceptable() -> OAuthError:
+    """The one refusal of a subject token or an actor token."""
+    return invalid_request(NOT_ACCEPTABLE)
+
+
+class ActorTokens:
+    """Verifies actor tokens: userinfo tokens of ours, with ``openid``, of a live user of a first-party application.
+
+    Args:
+        directory: Knows the applications.
+        live_tokens: Verifies and judges them.
+        userinfo_audience: What they must be for.
+        by_exchange: Whether a token may be one that was itself got by exchange: then who impersonates somebody could go
+            on to act in that person's name.
+    """
+
+    def __init__(
+        self, directory: Directory, live_tokens: LiveTokens, *, userinfo_audience: str, by_exchange: bool
+    ) -> None:
+        self._directory = directory
+        self._live_tokens = live_tokens
+        self._userinfo_audience = userinfo_audience
+        self._by_exchange = by_exchange
+
+    async def verify(self, actor_token: str, *, at_least: Mapping[str, int]) -> Actor:
+        """Return the ``act`` claim that the actor token stands for.
+
+        Args:
+            actor_token: As presented.
+            at_least: Revisions that the actor's record must include, as far as they have arrived already.
+
+        Raises:
+            OAuthError: ``invalid_request`` with one description for every reason; ``temporarily_unavailable``.
+        """
+        try:
+            live = await self._live_tokens.verify(actor_token, audience=self._userinfo_audience, at_least=at_least)
+        except TokenRefused as error:
+            _refuse(f"actor token: {error}")
+        token = live.token
+        if "openid" not in token.scopes:
+            _refuse("actor token lacks openid")
+        if token.grant_type is not None and not self._by_exchange:
+            _refuse("actor token was itself got by exchange")
+        if live.person is None:
+            _refuse("actor token is a client's own")
+        application = self._directory.small.application(token.client_id)
+        if application is None or application.is_third_party:
+            _refuse("actor token of a third-party application")
+        actor = actor_chain(token.subject, token.actor)
+        if actor is None:
+            _refuse("actor token's chain is too deep")
+        return actor
+
+
+def _refuse(reason: str) -> NoReturn:
+    _log.info("actor-token.refused", reason=reason)
+    raise not_acceptable()

@@ -1,0 +1,133 @@
+"""Client authentication at the token endpoint (RFC 6749 section 2.3).
+
+Machine-to-machine: ``client_secret_basic`` or ``client_secret_post``. Traditional: ``client_secret_basic`` only. Native
+and SPA: ``client_id`` alone. Whatever fails, the answer is the same.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Sequence
+from typing import Final, Literal
+from urllib.parse import unquote_plus
+
+import msgspec
+
+from identity_common.clock import Clock, now_ms
+from identity_common.oauth import invalid_client, invalid_request
+from identity_common.wire.events import ApplicationState, ApplicationType
+from token_service.directory import Directory
+from token_service.grants.form import TokenForm
+
+Method = Literal["client_secret_basic", "client_secret_post", "none"]
+
+METHODS: Final[dict[ApplicationType, frozenset[Method]]] = {
+    "MachineToMachine": frozenset({"client_secret_basic", "client_secret_post"}),
+    "Traditional": frozenset({"client_secret_basic"}),
+    "Native": frozenset({"none"}),
+    "SPA": frozenset({"none"}),
+}
+
+
+class ClientCredentials(msgspec.Struct, frozen=True):
+    """What a client presented.
+
+    Attributes:
+        client_id: As claimed; nothing is verified yet.
+        method: How it came.
+        secret_sha256: Hexadecimal SHA-256 of the secret; none with the method ``none``.
+    """
+
+    client_id: str
+    method: Method
+    secret_sha256: str | None = None
+
+
+def read_credentials(authorization: Sequence[str], form: TokenForm) -> ClientCredentials:
+    """Return the credentials of a request.
+
+    Args:
+        authorization: The values of its Authorization headers.
+        form: Its form.
+
+    Raises:
+        OAuthError: ``invalid_request`` for two methods at once or two different client ids; ``invalid_client`` for
+            none, or for a kind that is not supported.
+    """
+    client_id, secret = form.get("client_id"), form.get("client_secret")
+    assertion = form.get("client_assertion") or form.get("client_assertion_type")
+    if len(authorization) > 1:
+        raise invalid_request("the Authorization header is repeated")
+    if [bool(authorization), secret is not None, assertion is not None].count(True) > 1:
+        raise invalid_request("the client uses two methods of authentication at once")
+    if authorization:
+        header_id, header_secret = _parse_basic(authorization[0])
+        if client_id is not None and client_id != header_id:
+            raise invalid_request("the client is named twice, differently")
+        return ClientCredentials(header_id, "client_secret_basic", _sha256(header_secret))
+    if client_id is None or assertion is not None:
+        raise invalid_client()
+    if secret is not None:
+        return ClientCredentials(client_id, "client_secret_post", _sha256(secret))
+    return ClientCredentials(client_id, "none")
+
+
+def _parse_basic(header: str) -> tuple[str, str]:
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() != "basic":
+        raise invalid_client()
+    try:
+        client_id, colon, secret = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        raise invalid_client() from None
+    if not colon or not client_id or not secret:
+        raise invalid_client()
+    return unquote_plus(client_id), unquote_plus(secret)
+
+
+def _sha256(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def is_authentic(client: ApplicationState | None, credentials: ClientCredentials, *, now: int) -> bool:
+    """Return whether the credentials are those of this client.
+
+    Args:
+        client: The application with the claimed id, or none.
+        credentials: What was presented.
+        now: Milliseconds; expired secrets do not count.
+    """
+    if client is None or credentials.method not in METHODS[client.type]:
+        return False
+    if credentials.secret_sha256 is None:
+        return True
+    matches = False
+    for secret in client.secrets:
+        live = secret.expires_at is None or secret.expires_at > now
+        matches |= live and hmac.compare_digest(secret.sha256, credentials.secret_sha256)
+    return matches
+
+
+class ClientAuthenticator:
+    """Verifies credentials against the directory."""
+
+    def __init__(self, directory: Directory, *, clock: Clock = now_ms) -> None:
+        self._directory = directory
+        self._clock = clock
+
+    async def authenticate(self, credentials: ClientCredentials) -> ApplicationState:
+        """Return the client; a failure is looked at once more after catching up with the bus.
+
+        Raises:
+            OAuthError: ``invalid_client``, the same for every reason.
+        """
+        client = self._directory.small.application(credentials.client_id)
+        if not is_authentic(client, credentials, now=self._clock()):
+            await self._directory.catch_up()
+            client = self._directory.small.application(credentials.client_id)
+            if not is_authentic(client, credentials, now=self._clock()):
+                raise invalid_client()
+        if client is None:
+            raise invalid_client()
+        return client

@@ -1,0 +1,99 @@
+"""``refresh_token`` (RFC 6749 section 6): a client goes on with what a person consented to, without the person."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from identity_common.clock import Clock, now_ms
+from identity_common.logs import get_logger
+from identity_common.oauth import GRANT_REFRESH_TOKEN, unauthorized_client
+from identity_common.wire.events import ApplicationState
+from token_service.authorizations import FoundRefreshToken, RefreshTokens
+from token_service.grants.table import TokenRequest, TokenResponse
+from token_service.grants.user_tokens import Decision, UserTokens, Wish, not_acceptable
+
+_log = get_logger(__name__)
+
+_DAY_MS: Final = 86_400_000
+_PUBLIC: Final = frozenset({"SPA", "Native"})
+
+
+class PreparedRefresh(msgspec.Struct, frozen=True, kw_only=True):
+    """A refresh that lacks nothing but what the refresh token stands for."""
+
+    client: ApplicationState
+    refresh_token: str
+    wish: Wish
+
+
+class RefreshTokenGrant:
+    """Refreshes."""
+
+    grant_type = GRANT_REFRESH_TOKEN
+
+    def __init__(self, refresh_tokens: RefreshTokens, tokens: UserTokens, *, clock: Clock = now_ms) -> None:
+        self._refresh_tokens = refresh_tokens
+        self._tokens = tokens
+        self._clock = clock
+
+    async def prepare(self, request: TokenRequest, client: ApplicationState) -> PreparedRefresh:
+        """Decide everything but what the refresh token stands for.
+
+        Raises:
+            OAuthError: ``unauthorized_client``, ``invalid_request``, ``invalid_target``.
+        """
+        if client.type == "MachineToMachine":
+            raise unauthorized_client("machine-to-machine applications have no refresh tokens")
+        form = request.form
+        return PreparedRefresh(
+            client=client,
+            refresh_token=form.require("refresh_token"),
+            wish=await self._tokens.wish(form, scope=form.get("scope"), awaited=request.awaited),
+        )
+
+    async def wait_for(self, awaited: Mapping[str, int]) -> None:
+        """Wait for what the person is judged by."""
+        await self._tokens.wait_for(awaited)
+
+    async def issue(self, prepared: PreparedRefresh) -> TokenResponse:
+        """Judge the refresh token and the person, turn the page, sign.
+
+        What is refused for its target or scope leaves the refresh token as it was.
+
+        Raises:
+            OAuthError: ``invalid_grant``, or what ``UserTokens.decide`` raises; ``temporarily_unavailable``.
+        """
+        client = prepared.client
+        found = await self._refresh_tokens.find(prepared.refresh_token, application_id=client.id)
+        if found is None:
+            _log.info("refresh-token.refused", reason="unknown, expired, ended, or another client's", client=client.id)
+            raise not_acceptable()
+        if await self._refresh_tokens.is_replayed(found):
+            raise not_acceptable()
+        decision = await self._tokens.decide(found.authorization, client, prepared.wish)
+        if client.rotate_refresh_token or client.type in _PUBLIC:
+            refresh_token = await self._rotate(found, decision)
+        else:
+            refresh_token = await self._keep(prepared.refresh_token, found, decision)
+        return await self._tokens.sign(decision, refresh_token=refresh_token)
+
+    async def _rotate(self, found: FoundRefreshToken, decision: Decision) -> str:
+        successor = await self._refresh_tokens.rotate(
+            found,
+            tokens_expire_at=decision.tokens_expire_at,
+            expires_at=self._successor_expires_at(found, decision.client),
+        )
+        if successor is None:
+            raise not_acceptable()
+        return successor
+
+    async def _keep(self, refresh_token: str, found: FoundRefreshToken, decision: Decision) -> str:
+        if not await self._refresh_tokens.keep(found, tokens_expire_at=decision.tokens_expire_at):
+            raise not_acceptable()
+        return refresh_token
+
+    def _successor_expires_at(self, found: FoundRefreshToken, client: ApplicationState) -> int:
+        """Return until when a successor lives: from now on anew, but never longer than its predecessor in a browser."""
+        anew = self._clock() + client.refresh_token_ttl_days * _DAY_MS
+        return min(anew, found.expires_at) if client.type == "SPA" else anew

@@ -1,0 +1,196 @@
+"""Token exchange (RFC 8693): a one-time subject token becomes an access token that speaks for its user.
+
+Everything that can be decided without the subject is decided before the subject token is taken, so that a request which
+is refused for such a reason leaves it usable. What needs the subject spends it.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from identity_common.logs import get_logger
+from identity_common.oauth import (
+    GRANT_TOKEN_EXCHANGE,
+    TOKEN_TYPE_ACCESS_TOKEN,
+    invalid_request,
+    invalid_target,
+    unauthorized_client,
+)
+from identity_common.wire.events import ApplicationState, UserState
+from identity_common.wire.subject_tokens import SubjectTokenRecord
+from token_service.directory import Directory
+from token_service.directory.freshness import highest
+from token_service.grants.actor import ActorTokens, not_acceptable
+from token_service.grants.form import TokenForm
+from token_service.grants.table import TokenRequest, TokenResponse
+from token_service.grants.targets import Target, Targets, held_scopes, organization_roles
+from token_service.liveness import why_dead
+from token_service.subject_tokens import SubjectTokens
+from token_service.tokens.claims import Actor
+from token_service.tokens.issuer import Issuer
+from token_service.tokens.scopes import format_scope, grantable_scopes, may_be_newly_held, parse_scope
+
+_log = get_logger(__name__)
+
+
+class PreparedExchange(msgspec.Struct, frozen=True, kw_only=True):
+    """An exchange that lacks nothing but its subject.
+
+    Attributes:
+        requested: The requested scope tokens.
+        actor: The ``act`` claim, when an actor token was presented.
+        awaited: Revisions that the subject's record must include.
+    """
+
+    client: ApplicationState
+    subject_token: str
+    target: Target
+    requested: frozenset[str]
+    actor: Actor | None
+    awaited: Mapping[str, int]
+
+
+class LiveSubject(msgspec.Struct, frozen=True):
+    """A user in whose name a token may be issued for the target.
+
+    Attributes:
+        role_ids: Those that count there: API roles, or the user's roles in the organization.
+    """
+
+    user: UserState
+    role_ids: tuple[str, ...]
+
+
+class TokenExchangeGrant:
+    """Exchanges subject tokens."""
+
+    grant_type = GRANT_TOKEN_EXCHANGE
+
+    def __init__(
+        self,
+        directory: Directory,
+        subject_tokens: SubjectTokens,
+        actor_tokens: ActorTokens,
+        targets: Targets,
+        issuer: Issuer,
+        *,
+        urn_namespace: str,
+    ) -> None:
+        self._directory = directory
+        self._subject_tokens = subject_tokens
+        self._actor_tokens = actor_tokens
+        self._targets = targets
+        self._issuer = issuer
+        self._subject_token_types = {TOKEN_TYPE_ACCESS_TOKEN, f"urn:{urn_namespace}:token-type:impersonation_token"}
+
+    async def prepare(self, request: TokenRequest, client: ApplicationState) -> PreparedExchange:
+        """Decide everything but the subject.
+
+        Raises:
+            OAuthError: ``unauthorized_client``, ``invalid_request``, ``invalid_target``; ``temporarily_unavailable``.
+        """
+        if client.type == "MachineToMachine" or client.is_third_party or not client.allow_token_exchange:
+            raise unauthorized_client("this application may not exchange tokens")
+        form = request.form
+        subject_token = form.require("subject_token")
+        self._require_token_types(form)
+        requested = parse_scope(form.get("scope"))
+        target = await self._target(form, requested)
+        actor_token = form.get("actor_token")
+        self._directory.require_people()
+        arrived = request.awaited if self._directory.has_seen(request.awaited) else {}
+        actor = await self._actor_tokens.verify(actor_token, at_least=arrived) if actor_token else None
+        return PreparedExchange(
+            client=client,
+            subject_token=subject_token,
+            target=target,
+            requested=requested,
+            actor=actor,
+            awaited=request.awaited,
+        )
+
+    def _require_token_types(self, form: TokenForm) -> None:
+        if form.require("subject_token_type") not in self._subject_token_types:
+            raise invalid_request("this subject_token_type is not supported")
+        actor_token_type = form.get("actor_token_type")
+        if (form.get("actor_token") is None) != (actor_token_type is None):
+            raise invalid_request("actor_token and actor_token_type belong together")
+        if actor_token_type not in {None, TOKEN_TYPE_ACCESS_TOKEN}:
+            raise invalid_request("this actor_token_type is not supported")
+        if form.get("requested_token_type") not in {None, TOKEN_TYPE_ACCESS_TOKEN}:
+            raise invalid_request("this requested_token_type is not supported")
+
+    async def _target(self, form: TokenForm, requested: frozenset[str]) -> Target:
+        """Return the target; that of a userinfo token, which only a request for ``openid`` gets, when none is named."""
+        target = await self._targets.requested(form)
+        if target is None:
+            if "openid" not in requested:
+                raise invalid_target("name a resource, or ask for the scope openid")
+            return self._targets.userinfo
+        if target.resource is not None and self._targets.is_management_api(target.resource):
+            raise invalid_target("no token for the Management API can be got by exchange")
+        return target
+
+    async def wait_for(self, awaited: Mapping[str, int]) -> None:
+        """Wait for both halves."""
+        await self._directory.wait_for(awaited, self._directory.small.freshness, self._directory.large.freshness)
+
+    async def issue(self, prepared: PreparedExchange) -> TokenResponse:
+        """Take the subject token, judge the subject, sign.
+
+        Raises:
+            OAuthError: ``invalid_request``; ``access_denied`` to who is no member of the organization;
+                ``temporarily_unavailable`` when a store does not answer: the token may or may not be spent.
+        """
+        record = await self._subject_tokens.consume(prepared.subject_token)  # the point of no return
+        if record is None:
+            raise not_acceptable()
+        target, requested = prepared.target, prepared.requested
+        subject = await self._live_subject(record, prepared)
+        held = held_scopes(self._directory.small, target, subject.role_ids, requested)
+        if target.sources and may_be_newly_held(requested=requested, held=held):
+            await self._directory.catch_up(*target.sources)
+            subject = await self._live_subject(record, prepared)
+            held = held_scopes(self._directory.small, target, subject.role_ids, requested)
+        scopes = grantable_scopes(requested=requested, held=held)
+        access_token = await self._issuer.issue(
+            subject=record.user_id,
+            audience=target.audience,
+            client_id=prepared.client.id,
+            scopes=scopes,
+            lifetime_s=target.lifetime_s,
+            organization_id=target.organization_claim,
+            grant_type=GRANT_TOKEN_EXCHANGE,
+            actor=prepared.actor,
+            tokens_valid_after=subject.user.tokens_valid_after,
+        )
+        _log.info(
+            "subject-token.exchanged",
+            subject_token_id=record.id,
+            user_id=record.user_id,
+            actor_id=prepared.actor.sub if prepared.actor else None,
+            client_id=prepared.client.id,
+        )
+        return TokenResponse(
+            access_token=access_token,
+            issued_token_type=TOKEN_TYPE_ACCESS_TOKEN,
+            token_type="Bearer",  # noqa: S106 - a type, not a token
+            expires_in=target.lifetime_s,
+            scope=format_scope(scopes),
+        )
+
+    async def _live_subject(self, record: SubjectTokenRecord, prepared: PreparedExchange) -> LiveSubject:
+        """Return the subject, judged by a directory that has seen everything up to the minting of the token."""
+        organization_id = prepared.target.organization_id
+        at_least = highest({"management": record.revision}, prepared.awaited)
+        await self._directory.wait_for(at_least, self._directory.small.freshness)
+        subject = await self._directory.subject(record.user_id, organization_id, at_least=at_least)
+        reason = why_dead(subject.person, issued_at_ms=record.issued_at)
+        if self._directory.small.application(record.issued_to) is None:
+            reason = "the application that asked for it is gone"
+        if subject.person is None or reason is not None:
+            _log.info("subject-token.refused", reason=reason, subject_token_id=record.id, user_id=record.user_id)
+            raise not_acceptable()
+        if organization_id is None:
+            return LiveSubject(subject.person.user, subject.person.role_ids)
+        return LiveSubject(subject.person.user, organization_roles(subject.membership, "user"))

@@ -1,0 +1,219 @@
+"""The tokens that an authorization gives, by code or by refresh token.
+
+Owns which access token it is, with which scopes, and whether an ID token comes with it. What a person has consented to
+is the most that there is; what they hold at this moment decides how much of it.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from identity_common.clock import Clock, now_ms
+from identity_common.logs import get_logger
+from identity_common.oauth import OAuthError, insufficient_scope, invalid_grant, invalid_scope, invalid_target
+from identity_common.wire.events import ApplicationState
+from token_service.authorizations import Authorization, Consented
+from token_service.directory import Directory, Person
+from token_service.grants.form import TokenForm
+from token_service.grants.table import TokenResponse
+from token_service.grants.targets import Target, Targets, held_scopes, no_member, organization_roles
+from token_service.liveness import why_dead
+from token_service.people import People
+from token_service.tokens.identity import PersonClaims
+from token_service.tokens.issuer import Issuer
+from token_service.tokens.scopes import (
+    format_scope,
+    grantable_scopes,
+    may_be_newly_held,
+    organizations_scope,
+    parse_scope,
+)
+
+_log = get_logger(__name__)
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """Which access token a client asks for.
+
+    Attributes:
+        target: What it shall be bound to; that of a userinfo token when nothing else is named.
+        requested: The requested scope tokens; none for everything that was consented to.
+        awaited: Revisions that the records of the person must include.
+    """
+
+    target: Target
+    requested: frozenset[str] | None
+    awaited: Mapping[str, int]
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens that are only to be signed.
+
+    Attributes:
+        scopes: Of the access token.
+        claims: What the ID token says of the person; none where none is to be issued.
+        tokens_expire_at: Milliseconds: until when the access token will live, or a little later.
+    """
+
+    authorization: Authorization
+    client: ApplicationState
+    person: Person
+    target: Target
+    scopes: frozenset[str]
+    claims: PersonClaims | None
+    tokens_expire_at: int
+
+
+class UserTokens:
+    """Decides and signs."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        targets: Targets,
+        people: People,
+        issuer: Issuer,
+        *,
+        urn_namespace: str,
+        clock: Clock = now_ms,
+    ) -> None:
+        self._directory = directory
+        self._targets = targets
+        self._people = people
+        self._issuer = issuer
+        self._organizations_scope = organizations_scope(urn_namespace)
+        self._clock = clock
+
+    async def wish(self, form: TokenForm, *, scope: str | None, awaited: Mapping[str, int]) -> Wish:
+        """Read from a form which access token is asked for.
+
+        Raises:
+            OAuthError: ``invalid_target``; ``temporarily_unavailable``.
+        """
+        return Wish(
+            target=await self._targets.requested(form) or self._targets.userinfo,
+            requested=None if scope is None else parse_scope(scope),
+            awaited=awaited,
+        )
+
+    async def wait_for(self, awaited: Mapping[str, int]) -> None:
+        """Wait for both halves of the directory."""
+        await self._directory.wait_for(awaited, self._directory.small.freshness, self._directory.large.freshness)
+
+    async def decide(self, authorization: Authorization, client: ApplicationState, wish: Wish) -> Decision:
+        """Decide which tokens an authorization gives right now; nothing is written.
+
+        Raises:
+            OAuthError: ``invalid_grant`` when the person, or the sign-in, counts no more; ``invalid_scope``,
+                ``invalid_target``, ``insufficient_scope``, ``access_denied``; ``temporarily_unavailable``.
+        """
+        consented, target = authorization.consented, wish.target
+        requested = self._requested(consented, wish)
+        self._require_consented(consented, target)
+        wanted = requested & _consented_for(consented, target)
+        small = self._directory.small
+        person, role_ids = await self._live_person(authorization, wish)
+        held = held_scopes(small, target, role_ids, wanted)
+        if target.sources and may_be_newly_held(requested=wanted, held=held):
+            await self._directory.catch_up(*target.sources)
+            person, role_ids = await self._live_person(authorization, wish)
+            held = held_scopes(small, target, role_ids, wanted)
+        return Decision(
+            authorization=authorization,
+            client=client,
+            person=person,
+            target=target,
+            scopes=grantable_scopes(requested=wanted, held=held),
+            claims=await self._claims(person, requested & consented.scopes),
+            tokens_expire_at=self._clock() + target.lifetime_s * 1000,
+        )
+
+    async def sign(self, decision: Decision, *, refresh_token: str | None, nonce: str | None = None) -> TokenResponse:
+        """Sign what was decided.
+
+        Args:
+            decision: What was decided.
+            refresh_token: That comes with it.
+            nonce: For the ID token.
+        """
+        tokens_valid_after = decision.person.user.tokens_valid_after
+        access_token = await self._issuer.issue(
+            subject=decision.person.user.id,
+            audience=decision.target.audience,
+            client_id=decision.client.id,
+            scopes=decision.scopes,
+            lifetime_s=decision.target.lifetime_s,
+            organization_id=decision.target.organization_claim,
+            tokens_valid_after=tokens_valid_after,
+            authorization_id=decision.authorization.id,
+        )
+        id_token = None
+        if decision.claims is not None:
+            id_token = await self._issuer.issue_id_token(
+                decision.claims,
+                client_id=decision.client.id,
+                lifetime_s=decision.client.id_token_ttl_s,
+                auth_time=decision.authorization.auth_time,
+                nonce=nonce,
+                access_token=access_token,
+                tokens_valid_after=tokens_valid_after,
+            )
+        return TokenResponse(
+            access_token=access_token,
+            token_type="Bearer",  # noqa: S106 - a type, not a token
+            expires_in=decision.target.lifetime_s,
+            scope=format_scope(decision.scopes),
+            refresh_token=refresh_token,
+            id_token=id_token,
+        )
+
+    def _requested(self, consented: Consented, wish: Wish) -> frozenset[str]:
+        """Return the requested scopes, all of them consented to.
+
+        Source:
+            RFC 6749 section 6 (no scope that was not originally granted; omitted means all of them).
+        """
+        everything = consented.everything()
+        if wish.requested is None:
+            return everything
+        if not wish.requested <= everything:
+            raise invalid_scope("a scope was requested that was not consented to")
+        return wish.requested
+
+    def _require_consented(self, consented: Consented, target: Target) -> None:
+        if target.resource is not None and target.resource.indicator not in consented.resource_scopes:
+            raise invalid_target("the resource was not named when the person signed in")
+        if target.organization_id is None:
+            return
+        if self._organizations_scope not in consented.scopes:
+            raise insufficient_scope(f"this needs the scope {self._organizations_scope}")
+        if consented.organizations is not None and target.organization_id not in consented.organizations:
+            raise no_member("user")
+
+    async def _live_person(self, authorization: Authorization, wish: Wish) -> tuple[Person, tuple[str, ...]]:
+        """Return the person and the roles that count for the target."""
+        organization_id = wish.target.organization_id
+        subject = await self._directory.subject(authorization.user_id, organization_id, at_least=wish.awaited)
+        person = subject.person
+        reason = why_dead(person, issued_at_ms=authorization.auth_time)
+        if person is None or reason is not None:
+            _log.info("authorization.refused", reason=reason, authorization=authorization.id)
+            raise not_acceptable()
+        if organization_id is None:
+            return person, person.role_ids
+        return person, organization_roles(subject.membership, "user")
+
+    async def _claims(self, person: Person, scopes: frozenset[str]) -> PersonClaims | None:
+        return await self._people.claims(person, scopes) if "openid" in scopes else None
+
+
+def _consented_for(consented: Consented, target: Target) -> frozenset[str]:
+    """Return what was consented to of what the target knows: scopes of the same name elsewhere are others."""
+    if target.resource is not None:
+        return consented.resource_scopes[target.resource.indicator]
+    return consented.scopes if target.organization_id is None else consented.organization_permissions
+
+
+def not_acceptable() -> OAuthError:
+    """The one refusal of a code or refresh token, whatever the reason (RFC 6749 section 5.2)."""
+    return invalid_grant("the code or refresh token is not acceptable")

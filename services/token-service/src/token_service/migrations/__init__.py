@@ -1,0 +1,1 @@
+"""Revisions of token-service's database, oldest first."""

@@ -1,0 +1,79 @@
+"""Rendering: a template, and the headers that say what the browser may do with the page."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from litestar import MediaType, Response
+
+_HERE: Final = Path(__file__).parent
+_ENVIRONMENT: Final = Environment(
+    loader=FileSystemLoader(_HERE / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+STYLE: Final = (_HERE / "style.css").read_bytes()
+STYLE_PATH: Final = "/sign-in/style.css"
+_STYLESHEET: Final = f"{STYLE_PATH}?{hashlib.sha256(STYLE).hexdigest()[:12]}"
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One line of what is asked for."""
+
+    text: str
+    detail: str | None = None
+    is_new: bool = False
+
+
+class Group(msgspec.Struct, frozen=True):
+    """What is asked for of one kind."""
+
+    title: str
+    items: Sequence[Item]
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One organization that can be picked."""
+
+    id: str
+    name: str
+    is_picked: bool
+
+
+def page(
+    template: str, *, status: int = 200, form_action: str = "", headers: dict[str, str] | None = None, **values: Any
+) -> Response[str]:
+    """Return a page.
+
+    Args:
+        template: Its name.
+        status: HTTP status.
+        form_action: Where, besides here, the answer to the page's form may redirect to: Chromium holds redirects
+            after a post against ``form-action`` too.
+        headers: More of them.
+        values: What the template says.
+    """
+    html = _ENVIRONMENT.get_template(template).render(stylesheet=_STYLESHEET, **values)
+    return Response(
+        html, status_code=status, media_type=MediaType.HTML, headers=page_headers(form_action) | (headers or {})
+    )
+
+
+def page_headers(form_action: str = "") -> dict[str, str]:
+    """Return what protects a page: no scripts, no frames, nothing from elsewhere, no trace in caches and referrers."""
+    policy = (
+        "default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'; "
+        f"form-action 'self' {form_action}".rstrip()
+    )
+    return {
+        "Content-Security-Policy": policy,
+        "X-Frame-Options": "DENY",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-store",
+    }

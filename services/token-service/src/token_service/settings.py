@@ -1,0 +1,77 @@
+"""Settings of the token service: read once, in ``asgi.py``, and passed on as narrow values."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+
+from identity_common.settings import ServiceSettings
+
+
+class Settings(ServiceSettings, frozen=True, kw_only=True):
+    """What the token service needs to know.
+
+    Attributes:
+        redis_url: ``redis://user:password@host:port/0``; takes subject tokens, holds the directory's large half.
+        key_encryption_keys: Base64 of 32 bytes each, newest first: the first encrypts, every one decrypts.
+        signing_algorithm: Of keys that are made from now on: ``ES256``, ``EdDSA`` or ``RS256``.
+        directory_max_age_s: A directory that has heard nothing from the bus for so long answers 503.
+        revision_wait_s: How long a request may wait for the revision it names.
+        catch_up_wait_s: How long a request may wait before it refuses what it does not know.
+        redis_replicas: How many replicas must acknowledge a taken subject token; 0 where none may be promoted.
+        signing_keys_refresh_s: How often the signing keys are read again.
+        actor_tokens_by_exchange: Whether a token that was itself got by exchange may be an actor token.
+        refresh_token_grace_s: How long a rotated refresh token may be used again, for an answer that was lost.
+        database_connections: To PostgreSQL, at most.
+        password_window_s: How long an attempt to sign in counts.
+        password_attempts_per_account: In a window, for one name.
+        password_attempts_per_address: In a window, from one address, which many people may share.
+        trusted_proxies: How many proxies in front of this service add to ``X-Forwarded-For``; 0 ignores the header.
+    """
+
+    redis_url: str
+    key_encryption_keys: tuple[str, ...]
+    signing_algorithm: str = "ES256"
+    directory_max_age_s: int = 900
+    revision_wait_s: float = 2.0
+    catch_up_wait_s: float = 0.5
+    redis_replicas: int = 0
+    signing_keys_refresh_s: float = 30.0
+    actor_tokens_by_exchange: bool = False
+    refresh_token_grace_s: float = 10.0
+    database_connections: int = 10
+    password_window_s: int = 900
+    password_attempts_per_account: int = 10
+    password_attempts_per_address: int = 100
+    trusted_proxies: int = 0
+
+    @classmethod
+    def problems(cls, values: Mapping[str, Any]) -> list[str]:
+        """Add what only this service can judge."""
+        found = super().problems(values) + cls.wrong_scheme(values, "redis_url", "redis://", "rediss://")
+        if values.get("signing_algorithm", "ES256") not in {"ES256", "EdDSA", "RS256"}:
+            found.append("SIGNING_ALGORITHM: must be ES256, EdDSA or RS256")
+        keys = values.get("key_encryption_keys")
+        if keys is not None and not (keys and all(map(_is_aes_256_key, keys))):
+            found.append("KEY_ENCRYPTION_KEYS: must be base64 of 32 bytes, or several with commas between them")
+        return found + cls.too_small(
+            values,
+            directory_max_age_s=1,
+            revision_wait_s=0,
+            catch_up_wait_s=0,
+            redis_replicas=0,
+            signing_keys_refresh_s=1,
+            refresh_token_grace_s=0,
+            database_connections=1,
+            password_window_s=1,
+            password_attempts_per_account=1,
+            password_attempts_per_address=1,
+            trusted_proxies=0,
+        )
+
+
+def _is_aes_256_key(text: str) -> bool:
+    try:
+        return len(base64.b64decode(text, validate=True)) == 32
+    except (binascii.Error, ValueError):
+        return False

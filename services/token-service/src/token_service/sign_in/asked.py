@@ -1,0 +1,39 @@
+"""What an authorization request asks for, by name. Pure."""
+
+from collections.abc import Iterable, Mapping
+
+from identity_common.oauth import OIDC_SCOPES
+from token_service.authorizations import Consented
+from token_service.tokens.scopes import organizations_scope, person_scopes
+
+
+def organizations_resource(urn_namespace: str) -> str:
+    """Return the reserved resource that SDKs append; it implies the scope and is never a target."""
+    return f"urn:{urn_namespace}:resource:organizations"
+
+
+def asked_for(
+    scopes: frozenset[str],
+    resources: Iterable[str],
+    *,
+    urn_namespace: str,
+    existing_scopes: Mapping[str, frozenset[str]],
+    existing_permissions: frozenset[str],
+) -> Consented:
+    """Return what a request asks for: everything that exists by the names it gives, held or not; the rest is dropped.
+
+    Args:
+        scopes: Of the request.
+        resources: Of the request, the reserved one included.
+        urn_namespace: The setting: ``service``.
+        existing_scopes: The names among ``scopes`` that each requested resource has.
+        existing_permissions: The names among ``scopes`` that are organization permissions.
+    """
+    people = scopes & (OIDC_SCOPES | person_scopes(urn_namespace))
+    if organizations_resource(urn_namespace) in resources:
+        people |= {organizations_scope(urn_namespace)}
+    return Consented(
+        scopes=people,
+        resource_scopes={resource: existing_scopes[resource] for resource in resources if resource in existing_scopes},
+        organization_permissions=existing_permissions if organizations_scope(urn_namespace) in people else frozenset(),
+    )

@@ -1,0 +1,303 @@
+"""What comes next for an authorization request: sign-in, consent, a code, or a refusal.
+
+The same judgement every time: when the request arrives, after a sign-in, after a consent. Nothing of the way through
+the pages counts but what is stored: the session, the pending request, the consents.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from identity_common.clock import Clock, now_ms
+from identity_common.identifiers import new_id
+from identity_common.wire.events import ApplicationState
+from identity_sdk.event_types import OrganizationState
+from token_service.authorizations import Authorization, Code, Codes, Consented, Consents
+from token_service.directory import Directory, Person
+from token_service.liveness import why_dead
+from token_service.sign_in.asked import asked_for, organizations_resource
+from token_service.sign_in.pending import Pending, PendingAuthorizations
+from token_service.sign_in.redirect_uris import is_registered
+from token_service.sign_in.request import (
+    AuthorizationRequest,
+    BadRequest,
+    Parameters,
+    Refusal,
+    judge,
+)
+from token_service.sign_in.sessions import Session, Sessions
+from token_service.tokens.scopes import organizations_scope
+
+_MS: Final = 1000
+
+
+class Descriptions(msgspec.Struct, frozen=True):
+    """What an administrator says of what is asked for.
+
+    Attributes:
+        resources: The name of each resource, by its indicator.
+        scopes: Of the scopes of resources, by indicator and name.
+        permissions: Of organization permissions, by name.
+    """
+
+    resources: Mapping[str, str]
+    scopes: Mapping[tuple[str, str], str | None]
+    permissions: Mapping[str, str | None]
+
+
+class SignedIn(msgspec.Struct, frozen=True):
+    """Somebody live at this browser."""
+
+    session: Session
+    person: Person
+
+
+class NeedsSignIn(msgspec.Struct, frozen=True):
+    """The person must sign in."""
+
+
+class NeedsConsent(msgspec.Struct, frozen=True):
+    """The person must be asked.
+
+    Attributes:
+        wanted: Everything that is asked for.
+        known: What the person has agreed to before.
+    """
+
+    who: SignedIn
+    wanted: Consented
+    known: Consented
+
+
+class Granted(msgspec.Struct, frozen=True):
+    """There is nothing left to ask: this code goes to the client."""
+
+    code: str
+
+
+Next = NeedsSignIn | NeedsConsent | Granted
+
+
+class SignInFlow:
+    """Judges authorization requests."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        sessions: Sessions,
+        pending: PendingAuthorizations,
+        consents: Consents,
+        codes: Codes,
+        *,
+        urn_namespace: str,
+        clock: Clock = now_ms,
+    ) -> None:
+        self._directory = directory
+        self._sessions = sessions
+        self._pending = pending
+        self._consents = consents
+        self._codes = codes
+        self._urn_namespace = urn_namespace
+        self._clock = clock
+
+    async def application(self, client_id: str | None) -> ApplicationState | None:
+        """Return an application that exists; one that is not known is looked up once more after catching up.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        if client_id is None:
+            return None
+        self._directory.require_current()
+        application = self._directory.small.application(client_id)
+        if application is None:
+            await self._directory.catch_up()
+            application = self._directory.small.application(client_id)
+        return application
+
+    async def client_of(self, parameters: Parameters) -> tuple[ApplicationState, str]:
+        """Return client and redirect URI of a request: errors may go there.
+
+        Raises:
+            BadRequest: One of them is not known to be good: the person is told, nothing is sent anywhere.
+            OAuthError: ``temporarily_unavailable``.
+
+        Source:
+            RFC 6749 section 4.1.2.1, RFC 9700 section 2.1.
+        """
+        if parameters.repeated & {"client_id", "redirect_uri"}:
+            raise BadRequest("client_id or redirect_uri is repeated")
+        application = await self.application(parameters.get("client_id"))
+        if application is None or application.type == "MachineToMachine":
+            raise BadRequest("the application is not known here, or nobody signs in to it")
+        redirect_uri = parameters.get("redirect_uri")
+        if redirect_uri is None:
+            raise BadRequest("redirect_uri is missing")
+        is_native = application.type == "Native"
+        if not is_registered(redirect_uri, application.redirect_uris, is_native=is_native):
+            await self._directory.catch_up()
+            application = self._directory.small.application(application.id) or application
+            if not is_registered(redirect_uri, application.redirect_uris, is_native=is_native):
+                raise BadRequest("redirect_uri is not one that the application has registered")
+        return application, redirect_uri
+
+    async def judge(
+        self, parameters: Parameters, application: ApplicationState, redirect_uri: str
+    ) -> AuthorizationRequest:
+        """Return the request, everything in it in order.
+
+        Raises:
+            Refusal: The first thing that is wrong.
+            OAuthError: ``temporarily_unavailable``.
+        """
+        request = judge(parameters, client_id=application.id, redirect_uri=redirect_uri)
+        for indicator in request.resources:
+            if indicator != organizations_resource(self._urn_namespace) and not await self._exists(indicator):
+                raise Refusal("invalid_target", "a resource is not known")
+        return request
+
+    async def signed_in(self, session_secret: str | None) -> SignedIn | None:
+        """Return who is signed in at this browser; none when nobody is, or not any more.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+            StoreUnavailable: Redis does not answer.
+        """
+        session = await self._sessions.find(session_secret)
+        if session is None:
+            return None
+        person = await self._directory.person(session.user_id, at_least={})
+        if person is None or why_dead(person, issued_at_ms=session.signed_in_at) is not None:
+            return None
+        return SignedIn(session, person)
+
+    async def begin(self, request: AuthorizationRequest, who: SignedIn | None) -> Next:
+        """Say what comes next for a request that has just arrived.
+
+        Raises:
+            Refusal: ``login_required`` or ``consent_required``: nobody may be asked (``prompt=none``).
+            OAuthError: ``temporarily_unavailable``.
+        """
+        now = self._clock()
+        if who is None or "login" in request.prompts or _is_too_old(who.session, request.max_age_s, now):
+            if "none" in request.prompts:
+                raise Refusal("login_required", "nobody is signed in, or too long ago")
+            return NeedsSignIn()
+        return await self._after_sign_in(request, who)
+
+    async def resume(self, pending: Pending, who: SignedIn | None) -> Next:
+        """Say what comes next for a request on its way; a sign-in after its arrival satisfies what it demands.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        request = pending.request
+        demands = "login" in request.prompts or request.max_age_s is not None
+        if who is None or (demands and who.session.signed_in_at < pending.created_at):
+            return NeedsSignIn()
+        return await self._after_sign_in(request, who)
+
+    async def agree(self, pending: Pending, who: SignedIn, *, organizations: frozenset[str] | None) -> Granted:
+        """Take note that the person agrees to what is asked for, and give the code.
+
+        Args:
+            pending: The request.
+            who: The person.
+            organizations: Those that were picked; none where the client is ours and gets all of them.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        wanted = msgspec.structs.replace(self.wanted(pending.request), organizations=organizations)
+        await self._consents.add(who.person.user.id, pending.request.client_id, wanted)
+        return await self._grant(pending.request, who, wanted)
+
+    def wanted(self, request: AuthorizationRequest) -> Consented:
+        """Return what a request asks for, by what exists now."""
+        small = self._directory.small
+        existing = {}
+        for indicator in request.resources:
+            resource = small.resource(indicator)
+            if resource is not None:
+                existing[indicator] = small.existing_scopes(resource, request.scopes)
+        return asked_for(
+            request.scopes,
+            request.resources,
+            urn_namespace=self._urn_namespace,
+            existing_scopes=existing,
+            existing_permissions=small.existing_permissions(request.scopes),
+        )
+
+    def descriptions(self, wanted: Consented) -> Descriptions:
+        """Return what an administrator says of what is asked for."""
+        small = self._directory.small
+        resources: dict[str, str] = {}
+        scopes: dict[tuple[str, str], str | None] = {}
+        for indicator, names in wanted.resource_scopes.items():
+            resource = small.resource(indicator)
+            if resource is not None:
+                resources[indicator] = resource.name
+                scopes |= {(indicator, name): small.scope_description(resource, name) for name in names}
+        permissions = {name: small.permission_description(name) for name in wanted.organization_permissions}
+        return Descriptions(resources, scopes, permissions)
+
+    async def organizations_of(self, who: SignedIn) -> Sequence[OrganizationState]:
+        """Return the organizations that a person belongs to, by name.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        return await self._directory.organizations_of(who.person.user.id)
+
+    async def pickable(self, step: NeedsConsent, application: ApplicationState) -> Sequence[OrganizationState] | None:
+        """Return the organizations that a person may open to an application; none where there is nothing to pick.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        if not application.is_third_party or organizations_scope(self._urn_namespace) not in step.wanted.scopes:
+            return None
+        return await self.organizations_of(step.who)
+
+    async def _after_sign_in(self, request: AuthorizationRequest, who: SignedIn) -> Next:
+        application = await self.application(request.client_id)
+        if application is None:
+            raise Refusal("unauthorized_client", "the application is gone")
+        wanted = self.wanted(request)
+        known = await self._consents.find(who.person.user.id, request.client_id)
+        is_asked = "consent" in request.prompts or (application.is_third_party and not known.covers(wanted))
+        if is_asked:
+            if "none" in request.prompts:
+                raise Refusal("consent_required", "the person has not agreed to this yet")
+            return NeedsConsent(who, wanted, known)
+        if not known.covers(wanted):  # the application is one of ours: agreed to without a page
+            await self._consents.add(who.person.user.id, request.client_id, wanted)
+        picked = known.organizations if application.is_third_party else None
+        return await self._grant(request, who, msgspec.structs.replace(wanted, organizations=picked))
+
+    async def _grant(self, request: AuthorizationRequest, who: SignedIn, consented: Consented) -> Granted:
+        authorization = Authorization(
+            id=new_id(),
+            user_id=who.person.user.id,
+            application_id=request.client_id,
+            session_id=who.session.id,
+            auth_time=who.session.signed_in_at,
+            consented=consented,
+        )
+        code = Code(
+            authorization=authorization,
+            redirect_uri=request.redirect_uri,
+            code_challenge=request.code_challenge,
+            nonce=request.nonce,
+        )
+        return Granted(await self._codes.issue(code))
+
+    async def _exists(self, indicator: str) -> bool:
+        if self._directory.small.resource(indicator) is None:
+            await self._directory.catch_up()
+        return self._directory.small.resource(indicator) is not None
+
+
+def _is_too_old(session: Session, max_age_s: int | None, now: int) -> bool:
+    return max_age_s is not None and now - session.signed_in_at >= max_age_s * _MS

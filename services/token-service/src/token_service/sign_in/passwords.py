@@ -1,0 +1,48 @@
+"""Asks management-service whether a password is right: the one question that crosses the bus and waits."""
+
+from typing import Final
+
+import msgspec
+from nats.errors import Error as NatsError
+
+from identity_common.bus.connection import Bus
+from identity_common.logs import get_logger
+from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
+
+_log = get_logger(__name__)
+
+_TIMEOUT_S: Final = 5.0
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(PasswordAnswer).decode
+
+
+class PasswordsUnavailable(Exception):  # noqa: N818 - the name is what happened
+    """Nobody answers, or nobody has the time: try again later."""
+
+
+class PasswordCheck:
+    """Asks over the bus."""
+
+    def __init__(self, bus: Bus, *, tenant_id: str) -> None:
+        self._bus = bus
+        self._subject = password_check_subject(tenant_id)
+
+    async def user_with(self, identifier: str, password: str) -> str | None:
+        """Return the id of the user whose name and password these are; none when there is no such user.
+
+        Raises:
+            PasswordsUnavailable: The question was not answered.
+        """
+        if not self._bus.is_connected:
+            raise PasswordsUnavailable
+        try:
+            message = await self._bus.client.request(
+                self._subject, _encode(PasswordQuestion(identifier, password)), timeout=_TIMEOUT_S
+            )
+            answer = _decode(message.data)
+        except (NatsError, OSError, TimeoutError, msgspec.DecodeError) as error:
+            _log.warning("password-check.unavailable", error=type(error).__name__)
+            raise PasswordsUnavailable from None
+        if answer.busy:
+            raise PasswordsUnavailable
+        return answer.user_id

@@ -1,0 +1,80 @@
+"""Authorization requests on their way through the pages, in Redis; each belongs to the browser that brought it."""
+
+import hashlib
+import hmac
+from typing import Final
+
+import msgspec
+
+from identity_common.identifiers import new_secret
+from identity_common.redis_commands import RedisCommands
+from token_service.sign_in.request import AuthorizationRequest
+
+PENDING_TTL_S: Final = 3600
+
+
+class Pending(msgspec.Struct, frozen=True, kw_only=True, tag="pending-authorization.v1"):
+    """One request, between two pages.
+
+    Attributes:
+        browser: Hash of the secret of the browser that brought it: a link to somebody else's request opens nothing.
+        csrf_token: Stands in every form of its pages.
+        created_at: Milliseconds; a sign-in after it satisfies ``prompt=login``.
+    """
+
+    request: AuthorizationRequest
+    browser: str
+    csrf_token: str
+    created_at: int
+
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(Pending).decode
+
+
+class PendingAuthorizations:
+    """The requests of one tenant."""
+
+    def __init__(self, commands: RedisCommands, *, tenant_id: str) -> None:
+        self._commands = commands
+        self._tenant_id = tenant_id
+
+    async def keep(self, request: AuthorizationRequest, *, browser_secret: str, now: int) -> str:
+        """Keep a request; return its id, which goes into the pages' addresses.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        pending_id = new_secret()
+        pending = Pending(request=request, browser=_hash(browser_secret), csrf_token=new_secret(), created_at=now)
+        await self._commands.execute("SET", self._key(pending_id), _encode(pending), "EX", PENDING_TTL_S)
+        return pending_id
+
+    async def find(self, pending_id: str | None, *, browser_secret: str | None) -> Pending | None:
+        """Return a request of this browser; none when there is none, or not any more.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        if not pending_id or not browser_secret:
+            return None
+        stored = await self._commands.execute("GET", self._key(pending_id))
+        if not stored:
+            return None
+        pending = _decode(stored)
+        return pending if hmac.compare_digest(pending.browser, _hash(browser_secret)) else None
+
+    async def take(self, pending_id: str) -> bool:
+        """End a request; return whether it was there: of two answers to one page, one gives a code.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        return bool(await self._commands.execute("DEL", self._key(pending_id)))
+
+    def _key(self, pending_id: str) -> str:
+        return f"identity:{self._tenant_id}:pending-authorization:{_hash(pending_id)}"
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,45 @@
+"""Whether a redirect URI is one that the client has registered. Pure."""
+
+import re
+from collections.abc import Collection
+from typing import Final
+from urllib.parse import urlencode, urlsplit
+
+_LOOPBACK: Final = re.compile(r"(http://(?:127\.0\.0\.1|\[::1\])):([0-9]{1,5})(/.*)?", re.DOTALL)
+
+
+def is_registered(redirect_uri: str, registered: Collection[str], *, is_native: bool) -> bool:
+    """Return whether the URI is registered: exactly, character by character (RFC 9700 section 2.1).
+
+    A native application's loopback address may have another port each time.
+
+    Source:
+        RFC 8252 section 7.3 (any port at the time of the request for loopback IP redirect URIs).
+    """
+    if redirect_uri in registered:
+        return True
+    wanted = _without_port(redirect_uri) if is_native else None
+    return wanted is not None and any(_without_port(known) == wanted for known in registered)
+
+
+def _without_port(uri: str) -> tuple[str, str] | None:
+    """Return host and path of a loopback address; none for any other, and for a port that is none."""
+    match = _LOOPBACK.fullmatch(uri)
+    if match is None:
+        plain = re.fullmatch(r"(http://(?:127\.0\.0\.1|\[::1\]))(/.*)?", uri, re.DOTALL)
+        return (plain[1], plain[2] or "") if plain else None
+    return (match[1], match[3] or "") if int(match[2]) <= 65535 else None
+
+
+def with_parameters(redirect_uri: str, parameters: dict[str, str]) -> str:
+    """Return the URI with parameters added to its query; what is there already stays (RFC 6749 section 4.1.2)."""
+    if not parameters:
+        return redirect_uri
+    separator = "&" if urlsplit(redirect_uri).query else "" if redirect_uri.endswith("?") else "?"
+    return f"{redirect_uri}{separator}{urlencode(parameters)}"
+
+
+def form_action_source(redirect_uri: str) -> str:
+    """Return what ``form-action`` of a content security policy must allow for a redirect to this URI."""
+    parts = urlsplit(redirect_uri)
+    return f"{parts.scheme}://{parts.netloc}" if parts.scheme in {"http", "https"} else f"{parts.scheme}:"

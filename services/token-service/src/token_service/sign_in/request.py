@@ -1,0 +1,195 @@
+"""The authorization request: its parameters, judged one by one. Pure.
+
+Two steps, because an error may go to the redirect URI only once client and redirect URI are known to be good: before
+that it is shown to the person (RFC 6749 section 4.1.2.1).
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, Literal, get_args
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from token_service.tokens.scopes import parse_scope
+
+Prompt = Literal["none", "login", "consent"]
+
+MAX_BYTES: Final = 32 * 1024
+_MAX_PARAMETERS: Final = 64
+_MAX_STATE_CHARACTERS: Final = 4096
+_PROMPTS: Final[frozenset[str]] = frozenset(get_args(Prompt))
+_CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")  # RFC 7636 section 4.2: base64url of a SHA-256
+
+
+class BadRequest(Exception):  # noqa: N818 - the name is what the person reads
+    """A request whose client or redirect URI is not known to be good: nothing is sent anywhere.
+
+    Attributes:
+        reason: For the developer of the client.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Refusal(Exception):  # noqa: N818 - it is no failure
+    """An error that the client reads at its redirect URI.
+
+    Attributes:
+        error: Of RFC 6749 section 4.1.2.1, OpenID Connect Core section 3.1.2.6 or RFC 8707 section 2.
+        description: For the developer of the client.
+    """
+
+    def __init__(self, error: str, description: str) -> None:
+        super().__init__(f"{error}: {description}")
+        self.error = error
+        self.description = description
+
+
+class Parameters(msgspec.Struct, frozen=True):
+    """The parameters of a request; empty ones are not there.
+
+    Attributes:
+        values: By name.
+        resources: The values of ``resource`` in their order.
+        organizations: The values of ``organization`` in their order: the boxes of the consent page.
+        repeated: Names that came more than once, these two not counted.
+    """
+
+    values: Mapping[str, str]
+    resources: tuple[str, ...] = ()
+    organizations: tuple[str, ...] = ()
+    repeated: frozenset[str] = frozenset()
+
+    def get(self, name: str) -> str | None:
+        """Return a parameter's value, or none when it was not sent or sent empty."""
+        return self.values.get(name)
+
+
+class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that lacks nothing but a person.
+
+    Attributes:
+        scopes: Everything that is asked for, whatever it belongs to.
+        resources: Indicators.
+        code_challenge: Of PKCE, method S256.
+        max_age_s: How long ago the person may have signed in, seconds.
+        login_hint: What to write into the field for the name.
+    """
+
+    client_id: str
+    redirect_uri: str
+    state: str | None = None
+    scopes: frozenset[str] = frozenset()
+    resources: tuple[str, ...] = ()
+    code_challenge: str
+    nonce: str | None = None
+    prompts: frozenset[str] = frozenset()
+    max_age_s: int | None = None
+    login_hint: str | None = None
+
+
+def parse_parameters(encoded: bytes) -> Parameters:
+    """Parse a query string or form.
+
+    Raises:
+        BadRequest: Too large, no UTF-8, a NUL character.
+    """
+    pairs = [pair for pair in encoded.split(b"&") if pair]
+    if len(encoded) > MAX_BYTES or len(pairs) > _MAX_PARAMETERS:
+        raise BadRequest("the request is too large")
+    values: dict[str, str] = {}
+    lists: dict[str, list[str]] = {"resource": [], "organization": []}
+    repeated = set()
+    for pair in pairs:
+        raw_name, _, raw_value = pair.partition(b"=")
+        name, value = _decode(raw_name), _decode(raw_value)
+        if name in lists:
+            lists[name] += [value] if value else []
+        elif name in values:
+            repeated.add(name)
+        else:
+            values[name] = value
+    resources, organizations = (tuple(dict.fromkeys(found)) for found in lists.values())
+    present = {name: value for name, value in values.items() if value}
+    return Parameters(present, resources, organizations, frozenset(repeated))
+
+
+def _decode(text: bytes) -> str:
+    try:
+        decoded = unquote_to_bytes(text.replace(b"+", b" ")).decode()
+    except UnicodeDecodeError:
+        raise BadRequest("the request is not valid UTF-8") from None
+    if "\0" in decoded:
+        raise BadRequest("a NUL character is not allowed")
+    return decoded
+
+
+def state_of(parameters: Parameters) -> str | None:
+    """Return the state to send back; one that came twice is nobody's."""
+    return None if "state" in parameters.repeated else parameters.get("state")
+
+
+def judge(parameters: Parameters, *, client_id: str, redirect_uri: str) -> AuthorizationRequest:
+    """Return the request of a client and redirect URI that are known to be good.
+
+    Raises:
+        Refusal: The first thing that is wrong.
+    """
+    if parameters.repeated:
+        raise Refusal("invalid_request", "a parameter is repeated")
+    if parameters.get("request") is not None:
+        raise Refusal("request_not_supported", "request objects are not supported")
+    if parameters.get("request_uri") is not None:
+        raise Refusal("request_uri_not_supported", "request objects are not supported")
+    if parameters.get("response_type") is None:
+        raise Refusal("invalid_request", "response_type is required")
+    if parameters.get("response_type") != "code":
+        raise Refusal("unsupported_response_type", "only response_type code is supported")
+    if parameters.get("response_mode") not in {None, "query"}:
+        raise Refusal("invalid_request", "only response_mode query is supported")
+    if len(parameters.get("state") or "") > _MAX_STATE_CHARACTERS:
+        raise Refusal("invalid_request", f"state is longer than {_MAX_STATE_CHARACTERS} characters")
+    return AuthorizationRequest(
+        client_id=client_id,
+        redirect_uri=redirect_uri,
+        state=parameters.get("state"),
+        scopes=parse_scope(parameters.get("scope")),
+        resources=parameters.resources,
+        code_challenge=_code_challenge(parameters),
+        nonce=parameters.get("nonce"),
+        prompts=_prompts(parameters.get("prompt")),
+        max_age_s=_max_age(parameters.get("max_age")),
+        login_hint=parameters.get("login_hint"),
+    )
+
+
+def _code_challenge(parameters: Parameters) -> str:
+    """Return the challenge of PKCE, which every client sends (RFC 9700 section 2.1.1)."""
+    challenge = parameters.get("code_challenge")
+    if challenge is None:
+        raise Refusal("invalid_request", "code_challenge is required (PKCE)")
+    if parameters.get("code_challenge_method") != "S256":
+        raise Refusal("invalid_request", "code_challenge_method must be S256")
+    if _CHALLENGE.fullmatch(challenge) is None:
+        raise Refusal("invalid_request", "code_challenge is not the base64url of a SHA-256")
+    return challenge
+
+
+def _prompts(prompt: str | None) -> frozenset[str]:
+    prompts = frozenset(prompt.split(" ")) - {""} if prompt else frozenset[str]()
+    if not prompts <= _PROMPTS:
+        raise Refusal("invalid_request", "prompt may be none, login and consent")
+    if "none" in prompts and len(prompts) > 1:
+        raise Refusal("invalid_request", "prompt none goes with no other")
+    return prompts
+
+
+def _max_age(max_age: str | None) -> int | None:
+    if max_age is None:
+        return None
+    if re.fullmatch(r"[0-9]{1,9}", max_age) is None:
+        raise Refusal("invalid_request", "max_age must be a number of seconds")
+    return int(max_age)

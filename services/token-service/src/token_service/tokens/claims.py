@@ -1,0 +1,100 @@
+"""The claims of an access token and the actor chain. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+MAX_ACTOR_DEPTH: Final = 4
+
+
+class Actor(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The ``act`` claim (RFC 8693 section 4.1): who acts, and in ``act`` who acted before.
+
+    Attributes:
+        sub: The actor's user id.
+    """
+
+    sub: str
+    act: Actor | None = None
+
+
+class AccessTokenClaims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The claims of an access token (RFC 9068 section 2.2).
+
+    Attributes:
+        iat: Seconds since the epoch.
+        exp: Seconds since the epoch.
+        jti: ``<authorization id>.<random>`` in tokens that descend from an authorization.
+        scope: Scope tokens with spaces between them; may be empty.
+        organization_id: The organization within which a token for a resource counts.
+        gty: The grant, in tokens that were got by exchange.
+        act: The actor, when an actor token was presented.
+    """
+
+    iss: str
+    sub: str
+    aud: str
+    client_id: str
+    iat: int
+    exp: int
+    jti: str
+    scope: str
+    organization_id: str | None = None
+    gty: str | None = None
+    act: Actor | None = None
+
+
+def issued_at_s(*, now: int, tokens_valid_after: int) -> int:
+    """Return ``iat``: now in whole seconds, but not before the subject's tokensValidAfter.
+
+    ``iat`` has whole seconds, tokensValidAfter milliseconds. A token made in the second of a password change would
+    otherwise look older than the change; rounding up there lets the check below stay exact and strict.
+
+    Args:
+        now: Milliseconds.
+        tokens_valid_after: Milliseconds.
+    """
+    return max(now // 1000, -(-tokens_valid_after // 1000))
+
+
+def is_outdated(*, issued_at_ms: int, tokens_valid_after: int) -> bool:
+    """Return whether something was issued before the user's tokensValidAfter (milliseconds both)."""
+    return issued_at_ms < tokens_valid_after
+
+
+def organization_audience(urn_namespace: str, organization_id: str) -> str:
+    """Return ``aud`` of the tokens of an organization."""
+    return f"urn:{urn_namespace}:organization:{organization_id}"
+
+
+def actors_of(actor: Mapping[str, Any] | None) -> list[str] | None:
+    """Return the user ids in an ``act`` claim, the current actor first; none when it is not well formed."""
+    subjects = []
+    while actor is not None:
+        subject, nested = actor.get("sub"), actor.get("act")
+        if not isinstance(subject, str) or not isinstance(nested, dict | None):
+            return None
+        subjects.append(subject)
+        actor = nested
+    return subjects
+
+
+def actor_chain(subject: str, earlier: Mapping[str, Any] | None) -> Actor | None:
+    """Return the ``act`` claim for an actor token: its subject outermost, its own ``act`` nested inside.
+
+    Source:
+        RFC 8693 section 4.1 (the outermost claim is the current actor, nested ones are prior actors).
+
+    Returns:
+        The chain, or none when it is deeper than four actors or not well formed.
+    """
+    prior = actors_of(earlier)
+    if prior is None or len(prior) >= MAX_ACTOR_DEPTH:
+        return None
+    chain: Actor | None = None
+    for sub in reversed([subject, *prior]):
+        chain = Actor(sub=sub, act=chain)
+    return chain

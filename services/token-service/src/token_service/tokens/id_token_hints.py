@@ -1,0 +1,33 @@
+"""ID tokens that come back as a hint of who is meant (OpenID Connect Core 1.0 section 3.1.2.1); expired is fine."""
+
+import msgspec
+
+from identity_sdk.errors import TokenInvalid
+from identity_sdk.id_token import issued_claims, read_id_token
+from token_service.tokens.keys import SigningKeys
+
+
+class Hint(msgspec.Struct, frozen=True):
+    """Of whom an ID token of ours speaks, and for which client."""
+
+    user_id: str
+    client_id: str
+
+
+class IdTokenHints:
+    """Reads ID tokens of this issuer."""
+
+    def __init__(self, keys: SigningKeys, *, issuer: str) -> None:
+        self._keys = keys
+        self._issuer = issuer
+
+    def read(self, id_token: str | None) -> Hint | None:
+        """Return what an ID token hints at; none without one, and for one that is not ours."""
+        if id_token is None:
+            return None
+        try:
+            claims = issued_claims(read_id_token(id_token), keys=self._keys.ring.verifying, issuer=self._issuer)
+        except TokenInvalid:
+            return None
+        user_id, client_id = claims.get("sub"), claims.get("aud")
+        return Hint(user_id, client_id) if isinstance(user_id, str) and isinstance(client_id, str) else None

@@ -1,0 +1,97 @@
+"""What ID tokens and userinfo say of a person, by the scopes that were granted. Pure."""
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from identity_common.wire.events import UserState
+
+
+class PersonClaims(msgspec.Struct, frozen=True, kw_only=True):
+    """Claims about a user (OpenID Connect Core 1.0 section 5.1); what is not known, or not granted, is not there.
+
+    Attributes:
+        sub: The user's id; always there.
+        email_verified: True for addresses that an administrator has marked so; none is, as yet.
+        created_at: Seconds since the epoch.
+        updated_at: Seconds since the epoch.
+        roles: Names of API roles, sorted.
+        organizations: Ids, sorted.
+        organization_roles: ``<organization id>:<name of the role>``, sorted.
+    """
+
+    sub: str
+    name: str | UnsetType = UNSET
+    picture: str | UnsetType = UNSET
+    username: str | UnsetType = UNSET
+    email: str | UnsetType = UNSET
+    email_verified: bool | UnsetType = UNSET
+    phone_number: str | UnsetType = UNSET
+    created_at: int | UnsetType = UNSET
+    updated_at: int | UnsetType = UNSET
+    roles: Sequence[str] | UnsetType = UNSET
+    organizations: Sequence[str] | UnsetType = UNSET
+    organization_roles: Sequence[str] | UnsetType = UNSET
+
+
+class IdTokenClaims(PersonClaims, frozen=True, kw_only=True):
+    """The claims of an ID token (OpenID Connect Core 1.0 section 2).
+
+    Attributes:
+        aud: The client, one string.
+        iat: Seconds since the epoch.
+        exp: Seconds since the epoch.
+        auth_time: Seconds since the epoch.
+        nonce: Of the authorization request; not in ID tokens that a refresh brings (section 12.2).
+        at_hash: Binds it to the access token that it comes with.
+    """
+
+    iss: str
+    aud: str
+    iat: int
+    exp: int
+    auth_time: int
+    nonce: str | UnsetType = UNSET
+    at_hash: str
+
+
+def person_claims(
+    user: UserState,
+    scopes: frozenset[str],
+    *,
+    roles: Sequence[str] = (),
+    organizations: Sequence[str] | UnsetType = UNSET,
+    organization_roles: Sequence[str] | UnsetType = UNSET,
+) -> PersonClaims:
+    """Return what may be said of a user.
+
+    Args:
+        user: The user.
+        scopes: That were granted: ``profile``, ``email``, ``phone`` and ``roles`` open claims.
+        roles: Names of the user's API roles.
+        organizations: Ids of the user's organizations, if their scope was granted.
+        organization_roles: The user's roles in them, if their scope was granted.
+
+    Source:
+        OpenID Connect Core 1.0 section 5.4 (which scope asks for which claims).
+    """
+    has_profile, has_email = "profile" in scopes, "email" in scopes and user.primary_email is not None
+    return PersonClaims(
+        sub=user.id,
+        name=_if(has_profile, user.name),
+        picture=_if(has_profile, user.avatar),
+        username=_if(has_profile, user.username),
+        created_at=user.created_at // 1000 if has_profile else UNSET,
+        updated_at=user.updated_at // 1000 if has_profile else UNSET,
+        email=_if(has_email, user.primary_email),
+        email_verified=False if has_email else UNSET,
+        phone_number=_if("phone" in scopes, user.primary_phone),
+        roles=sorted(roles) if "roles" in scopes else UNSET,
+        organizations=organizations,
+        organization_roles=organization_roles,
+    )
+
+
+def _if(granted: bool, value: str | None) -> str | UnsetType:
+    return value if granted and value is not None else UNSET

@@ -1,0 +1,100 @@
+"""Signs access tokens and ID tokens."""
+
+import msgspec
+from msgspec import UNSET
+
+from identity_common.clock import Clock, now_ms
+from identity_common.identifiers import new_token_id
+from token_service.tokens.claims import AccessTokenClaims, Actor, issued_at_s
+from token_service.tokens.identity import IdTokenClaims, PersonClaims
+from token_service.tokens.keys import SigningKeys
+from token_service.tokens.scopes import format_scope
+
+
+class Issuer:
+    """The one place where tokens are signed."""
+
+    def __init__(self, issuer: str, keys: SigningKeys, *, clock: Clock = now_ms) -> None:
+        self._issuer = issuer
+        self._keys = keys
+        self._clock = clock
+
+    async def issue(
+        self,
+        *,
+        subject: str,
+        audience: str,
+        client_id: str,
+        scopes: frozenset[str],
+        lifetime_s: int,
+        organization_id: str | None = None,
+        grant_type: str | None = None,
+        actor: Actor | None = None,
+        tokens_valid_after: int = 0,
+        authorization_id: str | None = None,
+    ) -> str:
+        """Return a signed access token (RFC 9068).
+
+        Args:
+            subject: Becomes ``sub``: a user id, or the client's own id.
+            audience: Becomes ``aud``: exactly one.
+            client_id: The client that asked.
+            scopes: What is granted; may be empty.
+            lifetime_s: Seconds from now to ``exp``.
+            organization_id: Becomes ``organization_id``; for a token that counts within one organization.
+            grant_type: Becomes ``gty``; for tokens that were got by exchange.
+            actor: Becomes ``act``.
+            tokens_valid_after: The subject's, milliseconds.
+            authorization_id: Of which the token descends; what ends the authorization then revokes the token.
+        """
+        issued_at = issued_at_s(now=self._clock(), tokens_valid_after=tokens_valid_after)
+        claims = AccessTokenClaims(
+            iss=self._issuer,
+            sub=subject,
+            aud=audience,
+            client_id=client_id,
+            iat=issued_at,
+            exp=issued_at + lifetime_s,
+            jti=f"{authorization_id}.{new_token_id()}" if authorization_id else new_token_id(),
+            scope=format_scope(scopes),
+            organization_id=organization_id,
+            gty=grant_type,
+            act=actor,
+        )
+        return await self._keys.ring.current.sign(claims)
+
+    async def issue_id_token(
+        self,
+        person: PersonClaims,
+        *,
+        client_id: str,
+        lifetime_s: int,
+        auth_time: int,
+        nonce: str | None,
+        access_token: str,
+        tokens_valid_after: int,
+    ) -> str:
+        """Return a signed ID token (OpenID Connect Core 1.0 section 2).
+
+        Args:
+            person: What it says of the subject.
+            client_id: Becomes ``aud``, one string.
+            lifetime_s: Seconds from now to ``exp``.
+            auth_time: Milliseconds: when the subject signed in.
+            nonce: From the authorization request.
+            access_token: That it comes with; becomes ``at_hash``.
+            tokens_valid_after: The subject's, milliseconds.
+        """
+        key = self._keys.ring.current
+        issued_at = issued_at_s(now=self._clock(), tokens_valid_after=tokens_valid_after)
+        claims = IdTokenClaims(
+            iss=self._issuer,
+            aud=client_id,
+            iat=issued_at,
+            exp=issued_at + lifetime_s,
+            auth_time=auth_time // 1000,
+            nonce=UNSET if nonce is None else nonce,
+            at_hash=key.half_hash(access_token),
+            **msgspec.structs.asdict(person),
+        )
+        return await key.sign(claims, typ="JWT")

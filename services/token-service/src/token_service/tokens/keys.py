@@ -1,0 +1,292 @@
+"""The signing keys: stored encrypted in this service's database, held in the memory of every replica.
+
+``Current`` signs. ``Next`` is published before it signs, so that verifiers know it in time. ``Previous`` stays
+published until its last token has expired. While the database is away the keys in memory go on signing.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+from sqlalchemy import Row, text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from identity_common.background import end
+from identity_common.clock import Clock, now_ms
+from identity_common.logs import get_logger
+from identity_common.oauth import temporarily_unavailable
+from identity_sdk.verification import KeySet
+from token_service.tokens.key_encryption import KeyEncryption, KeyEncryptionError
+from token_service.tokens.signing import (
+    Jwk,
+    SigningAlgorithm,
+    SigningKey,
+    generate_private_key,
+    load_private_key,
+    private_key_bytes,
+    thumbprint,
+)
+
+_log = get_logger(__name__)
+
+JWKS_MAX_AGE_S: Final = 300
+
+KeyStatus = Literal["Next", "Current", "Previous"]
+
+_CLOCK_MARGIN_MS: Final = 120_000
+
+_LOCK = text("SELECT pg_advisory_xact_lock(hashtext('signing-keys'), hashtext(:tenant_id))")
+_SELECT = text(
+    """
+    SELECT kid, algorithm, status, private_key, created_at FROM signing_key
+    WHERE tenant_id = :tenant_id ORDER BY created_at DESC, kid
+    """
+)
+_INSERT = text(
+    """
+    INSERT INTO signing_key (tenant_id, kid, algorithm, status, private_key, created_at, valid_until)
+    VALUES (:tenant_id, :kid, :algorithm, :status, :private_key, :created_at, 0)
+    """
+)
+_SET_STATUS = text("UPDATE signing_key SET status = :status WHERE tenant_id = :tenant_id AND kid = :kid")
+_REENCRYPT = text(
+    """
+    UPDATE signing_key SET private_key = :private_key
+    WHERE tenant_id = :tenant_id AND kid = :kid AND private_key = :former
+    """
+)
+# Renewed at every reading: what the current key signs until the next one has expired by then.
+_PROLONG = text(
+    """
+    UPDATE signing_key SET valid_until = GREATEST(valid_until, :valid_until)
+    WHERE tenant_id = :tenant_id AND status = 'Current'
+    """
+)
+_REMOVE_EXPIRED = text(
+    "DELETE FROM signing_key WHERE tenant_id = :tenant_id AND status = 'Previous' AND valid_until < :now"
+)
+_DELETE = text("DELETE FROM signing_key WHERE tenant_id = :tenant_id AND kid = :kid")
+
+
+class SigningKeyInUseError(Exception):
+    """The key signs, or will sign next, and cannot be deleted."""
+
+
+class NextKeyTooYoungError(Exception):
+    """Not every verifier can know the next key yet: it was published less than the JWKS max-age ago."""
+
+
+class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be known of a stored key; never its private part.
+
+    Attributes:
+        created_at: Milliseconds since the epoch.
+    """
+
+    kid: str
+    algorithm: SigningAlgorithm
+    status: KeyStatus
+    created_at: int
+
+
+class JwkSet(msgspec.Struct, frozen=True):
+    """A JWK Set (RFC 7517 section 5)."""
+
+    keys: list[Jwk]
+
+
+class KeyRing(msgspec.Struct, frozen=True):
+    """The keys as of one moment.
+
+    Attributes:
+        current: Signs.
+        jwks: The JWK Set as it is published.
+        verifying: The same keys, ready to verify our own tokens.
+        algorithms: Of every published key, sorted.
+    """
+
+    current: SigningKey
+    jwks: bytes
+    verifying: KeySet
+    algorithms: Sequence[str]
+
+
+class SigningKeys:
+    """Makes the first keys, rotates them, and keeps every replica's ring like the database.
+
+    Args:
+        engine: This service's database.
+        encryption: For the private keys.
+        tenant_id: Whose keys.
+        algorithm: Of keys that are made without another being named.
+        refresh_s: How often the keys are read again.
+        longest_lifetime_s: Returns the longest lifetime that a token may be given right now, in seconds.
+    """
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        encryption: KeyEncryption,
+        *,
+        tenant_id: str,
+        algorithm: SigningAlgorithm,
+        refresh_s: float,
+        longest_lifetime_s: Callable[[], int],
+        clock: Clock = now_ms,
+    ) -> None:
+        self._engine = engine
+        self._encryption = encryption
+        self._tenant_id = tenant_id
+        self._algorithm: SigningAlgorithm = algorithm
+        self._refresh_s = refresh_s
+        self._longest_lifetime_s = longest_lifetime_s
+        self._clock = clock
+        self._ring: KeyRing | None = None
+        self._refreshing: asyncio.Task[None] | None = None
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether tokens can be signed."""
+        return self._ring is not None
+
+    def require_loaded(self) -> None:
+        """Refuse what would end in a signature while there is no key to sign with, before anything is spent.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        if self._ring is None:
+            raise temporarily_unavailable("the signing keys are being loaded")
+
+    @property
+    def ring(self) -> KeyRing:
+        """The keys as of now; only after ``is_loaded``."""
+        if self._ring is None:
+            raise RuntimeError("the signing keys are not loaded yet")
+        return self._ring
+
+    def start(self) -> None:
+        """Load the keys, make them if there are none, and read them again from time to time, in the background."""
+        self._refreshing = asyncio.create_task(self._keep_fresh(), name="signing-keys")
+
+    async def stop(self) -> None:
+        """Stop reading."""
+        await end(self._refreshing)
+
+    async def stored(self) -> list[StoredKey]:
+        """Return all keys, newest first."""
+        async with self._engine.connect() as connection:
+            return [_stored(row) for row in await self._rows(connection)]
+
+    async def rotate(self, algorithm: SigningAlgorithm | None = None) -> list[StoredKey]:
+        """Make Next the current key, the current one Previous, and a new Next; return all keys, newest first.
+
+        Args:
+            algorithm: Of the new Next; the configured one if none is named.
+
+        Raises:
+            NextKeyTooYoungError: Next was published less than the JWKS max-age ago.
+        """
+        async with self._engine.begin() as connection:
+            await connection.execute(_LOCK, {"tenant_id": self._tenant_id})
+            kids = {row.status: row for row in await self._rows(connection) if row.status != "Previous"}
+            published_ms = self._clock() - kids["Next"].created_at
+            if published_ms < (JWKS_MAX_AGE_S + self._refresh_s) * 1000:
+                raise NextKeyTooYoungError
+            await self._prolong(connection)
+            await self._set_status(connection, kids["Current"].kid, "Previous")
+            await self._set_status(connection, kids["Next"].kid, "Current")
+            await self._make(connection, "Next", algorithm or self._algorithm)
+        await self.load()
+        return await self.stored()
+
+    async def delete(self, kid: str) -> bool:
+        """Delete a Previous key, whose tokens fail from then on; return whether there was such a key.
+
+        Raises:
+            SigningKeyInUseError: It is Current or Next.
+        """
+        async with self._engine.begin() as connection:
+            await connection.execute(_LOCK, {"tenant_id": self._tenant_id})
+            statuses = {row.kid: row.status for row in await self._rows(connection)}
+            if kid not in statuses:
+                return False
+            if statuses[kid] != "Previous":
+                raise SigningKeyInUseError
+            await connection.execute(_DELETE, {"tenant_id": self._tenant_id, "kid": kid})
+        await self.load()
+        return True
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            try:
+                await self.load()
+            except (SQLAlchemyError, OSError) as error:
+                _log.warning("signing-keys.unavailable", store="postgresql", error=type(error).__name__)
+            except KeyEncryptionError as error:
+                _log.error("signing-keys.unreadable", error=type(error).__name__)
+            except Exception as error:  # noqa: BLE001 - a loop that must not end; it is logged and starts again
+                _log.error("signing-keys.failed", error=type(error).__name__, exc_info=error)
+            await asyncio.sleep(self._refresh_s if self._ring else 0.5)
+
+    async def load(self) -> None:
+        """Read the keys; make the first ones if there are none, encrypt anew what an older key has encrypted."""
+        async with self._engine.begin() as connection:
+            if not await self._rows(connection):
+                await self._make_first(connection)
+            await self._prolong(connection)
+            await connection.execute(_REMOVE_EXPIRED, {"tenant_id": self._tenant_id, "now": self._clock()})
+            keys = [(row.status, await self._open(connection, row)) for row in await self._rows(connection)]
+        current = next(key for status, key in keys if status == "Current")
+        jwks = msgspec.json.encode(JwkSet([key.jwk for _, key in keys]))
+        if self._ring is None or self._ring.jwks != jwks or self._ring.current.kid != current.kid:
+            algorithms = sorted({key.algorithm for _, key in keys})
+            self._ring = KeyRing(current, jwks, KeySet.parse(jwks), algorithms)
+            _log.info("signing-keys.loaded", kid=current.kid, count=len(keys))
+
+    async def _open(self, connection: AsyncConnection, row: Row[Any]) -> SigningKey:
+        """Return a stored key; one that an older key-encryption key has encrypted is encrypted anew."""
+        private_key = self._encryption.decrypt(row.private_key, kid=row.kid)
+        if not self._encryption.is_newest(row.private_key, kid=row.kid):
+            values = {"private_key": self._encryption.encrypt(private_key, kid=row.kid), "former": row.private_key}
+            await connection.execute(_REENCRYPT, {"tenant_id": self._tenant_id, "kid": row.kid, **values})
+            _log.info("signing-keys.reencrypted", kid=row.kid)
+        return SigningKey(load_private_key(private_key), kid=row.kid, algorithm=row.algorithm)
+
+    async def _make_first(self, connection: AsyncConnection) -> None:
+        """Make Current and Next, once, however many replicas start at the same time."""
+        await connection.execute(_LOCK, {"tenant_id": self._tenant_id})
+        if not await self._rows(connection):
+            await self._make(connection, "Current", self._algorithm)
+            await self._make(connection, "Next", self._algorithm)
+
+    async def _make(self, connection: AsyncConnection, status: KeyStatus, algorithm: SigningAlgorithm) -> None:
+        key = generate_private_key(algorithm)
+        kid = thumbprint(key, algorithm)
+        values = {
+            "tenant_id": self._tenant_id,
+            "kid": kid,
+            "algorithm": algorithm,
+            "status": status,
+            "private_key": self._encryption.encrypt(private_key_bytes(key), kid=kid),
+            "created_at": self._clock(),
+        }
+        await connection.execute(_INSERT, values)
+
+    async def _prolong(self, connection: AsyncConnection) -> None:
+        """Note until when the tokens of the current key may live, those of the time until the next reading included."""
+        signing_ms = int(self._refresh_s * 2000) + _CLOCK_MARGIN_MS
+        valid_until = self._clock() + signing_ms + self._longest_lifetime_s() * 1000
+        await connection.execute(_PROLONG, {"tenant_id": self._tenant_id, "valid_until": valid_until})
+
+    async def _set_status(self, connection: AsyncConnection, kid: str, status: KeyStatus) -> None:
+        await connection.execute(_SET_STATUS, {"tenant_id": self._tenant_id, "kid": kid, "status": status})
+
+    async def _rows(self, connection: AsyncConnection) -> Sequence[Row[Any]]:
+        return (await connection.execute(_SELECT, {"tenant_id": self._tenant_id})).all()
+
+
+def _stored(row: Row[Any]) -> StoredKey:
+    return StoredKey(kid=row.kid, algorithm=row.algorithm, status=row.status, created_at=row.created_at)

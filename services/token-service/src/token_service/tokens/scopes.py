@@ -1,0 +1,58 @@
+"""Which scopes a token may carry. Pure."""
+
+from collections.abc import Iterable
+
+from identity_common.oauth import OIDC_SCOPES, USERINFO_SCOPES
+
+
+def parse_scope(scope: str | None) -> frozenset[str]:
+    """Return the scope tokens of a ``scope`` parameter.
+
+    Source:
+        RFC 6749 section 3.3 (a list of space-delimited, case-sensitive strings; order does not matter).
+    """
+    return frozenset(scope.split(" ")) - {""} if scope else frozenset()
+
+
+def format_scope(scopes: Iterable[str]) -> str:
+    """Return scope tokens as a ``scope`` value, sorted; empty for none."""
+    return " ".join(sorted(scopes))
+
+
+def grantable_scopes(*, requested: frozenset[str], held: frozenset[str]) -> frozenset[str]:
+    """Return the requested scope tokens that the subject holds.
+
+    Never widens: the result is a subset of both. Empty is valid: the caller decides whether it is acceptable.
+
+    Source:
+        RFC 6749 section 3.3 (fewer scopes may be issued than requested; ``scope`` then says so).
+    """
+    return requested & held
+
+
+def may_be_newly_held(*, requested: frozenset[str], held: frozenset[str]) -> bool:
+    """Return whether a requested scope that is not held may have been granted a moment ago: worth a second look.
+
+    OIDC scopes are never held of a resource, and clients ask for them wherever they go.
+    """
+    return not requested - OIDC_SCOPES <= held
+
+
+def userinfo_scopes(urn_namespace: str) -> frozenset[str]:
+    """Return what a userinfo token may carry: OIDC scopes, and ours about people."""
+    return USERINFO_SCOPES | person_scopes(urn_namespace)
+
+
+def person_scopes(urn_namespace: str) -> frozenset[str]:
+    """Return our own scopes that open claims about a person."""
+    return frozenset({organizations_scope(urn_namespace), organization_roles_scope(urn_namespace)})
+
+
+def organizations_scope(urn_namespace: str) -> str:
+    """Return the scope that opens organization tokens, and the claim ``organizations``."""
+    return f"urn:{urn_namespace}:scope:organizations"
+
+
+def organization_roles_scope(urn_namespace: str) -> str:
+    """Return the scope that opens the claim ``organization_roles``."""
+    return f"urn:{urn_namespace}:scope:organization_roles"
