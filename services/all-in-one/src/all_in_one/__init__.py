@@ -1,0 +1,1 @@
+"""The three services on one address, over real servers as child processes."""

@@ -1,0 +1,48 @@
+"""``python -m all_in_one [--port 3000] [--directory .local]``: start everything; see ``make run``."""
+
+import argparse
+import os
+import signal
+import sys
+from pathlib import Path
+
+import uvloop
+
+from all_in_one.embedded import EmbeddedError, die_with_parent, external_or_embedded
+from all_in_one.provision import ProvisionError
+from all_in_one.stack import Stack, StackError, listening_socket, serve
+from all_in_one.walkthrough import walkthrough
+from identity_common.logs import configure_logs
+
+
+def main() -> int:
+    """Start the servers, migrate, serve, seed; return when told to stop."""
+    parser = argparse.ArgumentParser(prog="python -m all_in_one")
+    parser.add_argument("--port", type=int, default=3000)
+    parser.add_argument("--directory", type=Path, default=Path(".local"))
+    options = parser.parse_args()
+    if parent := os.environ.get("STOP_WITH_PARENT"):
+        die_with_parent(int(parent), signal.SIGTERM)
+    base_url = f"http://127.0.0.1:{options.port}"
+    directory = options.directory.absolute()
+    try:
+        listener = listening_socket(options.port)
+        servers = external_or_embedded(os.environ, directory)
+        addresses = servers.start()
+        try:
+            (directory / "log").mkdir(mode=0o700, exist_ok=True)
+            with (directory / "log" / "services.log").open("a") as log:
+                configure_logs(service="all-in-one", stream=log)
+                stack = Stack(addresses, base_url=base_url, directory=directory)
+                stack.migrate()
+                uvloop.run(serve(stack, listener, announce=walkthrough(base_url, directory)))
+        finally:
+            servers.stop()
+    except (StackError, EmbeddedError, ProvisionError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

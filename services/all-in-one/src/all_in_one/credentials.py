@@ -1,0 +1,122 @@
+"""``.local/credentials.json`` and ``.local/credentials.env``: what a person needs to try the running stack.
+
+Both have mode 0600, are written by the seed, and are made again when they are gone.
+"""
+
+import os
+import shlex
+from pathlib import Path
+
+import msgspec
+
+
+class ManagementApi(msgspec.Struct, frozen=True, kw_only=True):
+    """The machine-to-machine application that may call the Management API."""
+
+    client_id: str
+    client_secret: str
+    resource: str
+    scope: str
+
+
+class DemoUser(msgspec.Struct, frozen=True, kw_only=True):
+    """A user of the demo; holds these scopes of its resource through an API role."""
+
+    id: str
+    username: str
+    password: str
+    scopes: list[str]
+
+
+class Demo(msgspec.Struct, frozen=True, kw_only=True):
+    """The demo's resource and people: a support agent first, then a customer."""
+
+    resource: str
+    scopes: list[str]
+    users: list[DemoUser]
+
+
+class ConfidentialClient(msgspec.Struct, frozen=True, kw_only=True):
+    """The Traditional application."""
+
+    client_id: str
+    client_secret: str
+
+
+class PublicClient(msgspec.Struct, frozen=True, kw_only=True):
+    """The SPA."""
+
+    client_id: str
+
+
+class BusSubscriber(msgspec.Struct, frozen=True, kw_only=True):
+    """The read-only user of the bus."""
+
+    url: str
+    user: str
+    password: str
+
+
+class Credentials(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that the seed made; the shape of ``credentials.json``."""
+
+    base_url: str
+    management_api: ManagementApi
+    demo: Demo
+    traditional: ConfidentialClient
+    spa: PublicClient
+    nats: BusSubscriber
+
+    def __repr__(self) -> str:
+        """Show no secret."""
+        return "Credentials(…)"
+
+
+def read_credentials(directory: Path) -> Credentials | None:
+    """Return the credentials of an earlier start; none when they are gone or not of this shape."""
+    try:
+        return msgspec.json.decode((directory / "credentials.json").read_bytes(), type=Credentials)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+def write_credentials(directory: Path, credentials: Credentials) -> None:
+    """Write both files, readable by their owner only."""
+    _write(directory / "credentials.json", msgspec.json.format(msgspec.json.encode(credentials), indent=2) + b"\n")
+    lines = (f"{name}={shlex.quote(value)}\n" for name, value in _variables(credentials).items())
+    _write(directory / "credentials.env", "".join(lines).encode())
+
+
+def _variables(credentials: Credentials) -> dict[str, str]:
+    agent, customer = credentials.demo.users
+    return {
+        "BASE_URL": credentials.base_url,
+        "MANAGEMENT_API_CLIENT_ID": credentials.management_api.client_id,
+        "MANAGEMENT_API_CLIENT_SECRET": credentials.management_api.client_secret,
+        "MANAGEMENT_API_RESOURCE": credentials.management_api.resource,
+        "MANAGEMENT_API_SCOPE": credentials.management_api.scope,
+        "DEMO_RESOURCE": credentials.demo.resource,
+        "DEMO_SCOPES": " ".join(credentials.demo.scopes),
+        "DEMO_AGENT_ID": agent.id,
+        "DEMO_AGENT_USERNAME": agent.username,
+        "DEMO_AGENT_PASSWORD": agent.password,
+        "DEMO_CUSTOMER_ID": customer.id,
+        "DEMO_CUSTOMER_USERNAME": customer.username,
+        "DEMO_CUSTOMER_PASSWORD": customer.password,
+        "TRADITIONAL_CLIENT_ID": credentials.traditional.client_id,
+        "TRADITIONAL_CLIENT_SECRET": credentials.traditional.client_secret,
+        "SPA_CLIENT_ID": credentials.spa.client_id,
+        "NATS_URL": credentials.nats.url,
+        "NATS_USER": credentials.nats.user,
+        "NATS_PASSWORD": credentials.nats.password,
+    }
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Replace the file in one step; it is private from the first byte on."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    temporary.replace(path)

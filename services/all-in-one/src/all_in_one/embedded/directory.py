@@ -1,0 +1,128 @@
+"""The directory that one set of servers lives in: its lock, and what is remembered from one start to the next.
+
+==================  ====================================================================================
+``lock``            held while the servers run; tells the process that holds it
+``secrets.json``    a random password for each user of each server
+``ports.json``      the port of each server
+``postgres``        PostgreSQL's data, or a link to it (see ``unprivileged``)
+``valkey, nats``    the other servers' data and configuration
+``log``             what the servers had to say
+==================  ====================================================================================
+
+Only its owner can read what is in it.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from all_in_one.embedded.errors import DataDirectoryBroken, DataDirectoryInUse
+from all_in_one.provision import Passwords
+
+_T = TypeVar("_T")
+
+
+class Ports(msgspec.Struct, frozen=True, kw_only=True):
+    """The port of each server; 0 until one has been picked."""
+
+    postgres: int = 0
+    valkey: int = 0
+    nats: int = 0
+
+
+class DataDirectory:
+    """One set of servers' place on disk. Use it between ``acquire`` and ``release`` only."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self._lock: int | None = None
+
+    def acquire(self) -> None:
+        """Make the directory if need be, and take it for this process.
+
+        Raises:
+            DataDirectoryInUse: Another process has it.
+        """
+        # As root others may pass through, not look: PostgreSQL runs as another user, in a directory below.
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, exist_ok=True)
+        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
+            os.close(lock)
+            raise DataDirectoryInUse(self.path, holder or "(unknown)") from None
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(os.getpid()).encode(), 0)
+        self._lock = lock
+
+    def release(self) -> None:
+        """Give the directory back."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def part(self, name: str) -> Path:
+        """Return a directory below this one, for the owner only."""
+        path = self.path / name
+        path.mkdir(mode=0o700, exist_ok=True)
+        return path
+
+    def passwords(self) -> Passwords:
+        """Return the passwords, made on the first start and kept from then on."""
+        known = self._read("secrets.json", Passwords)
+        complete = (known or Passwords()).completed()
+        if complete != known:
+            write_private(self.path / "secrets.json", msgspec.json.format(msgspec.json.encode(complete)))
+        return complete
+
+    def ports(self) -> Ports:
+        """Return the ports of the last start."""
+        return self._read("ports.json", Ports) or Ports()
+
+    def remember(self, ports: Ports) -> None:
+        """Keep the ports for the next start."""
+        write_private(self.path / "ports.json", msgspec.json.encode(ports))
+
+    def delete(self) -> None:
+        """Delete all that belongs to the servers, for good, PostgreSQL's data included where it lies elsewhere."""
+        link = self.path / "postgres"
+        if link.is_symlink():
+            shutil.rmtree(link.resolve(), ignore_errors=True)
+            link.unlink()
+        for name in ("postgres", "valkey", "nats", "log"):
+            shutil.rmtree(self.path / name, ignore_errors=True)
+        for name in ("secrets.json", "ports.json", "lock"):
+            (self.path / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # somebody else keeps things there
+            self.path.rmdir()
+
+    def _read(self, name: str, kind: type[_T]) -> _T | None:
+        path = self.path / name
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=kind)
+        except FileNotFoundError:
+            return None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise DataDirectoryBroken(
+                f"{path} cannot be read: restore it, or delete {self.path} to start afresh"
+            ) from None
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read, all of it or nothing."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

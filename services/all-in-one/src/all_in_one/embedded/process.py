@@ -1,0 +1,229 @@
+"""Child processes that cannot outlive this one, and what the three servers have in common.
+
+Children get a session of their own, so that Ctrl-C reaches only this process, which then stops them in order. And they
+die with it, however it dies: the kernel sends them a signal (PR_SET_PDEATHSIG).
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+
+from all_in_one.embedded.errors import EmbeddedError, PortTaken, ServerFailed
+
+# Nothing of our own environment reaches the servers: it may hold secrets, and LD_*, LC_* and PG* would change them.
+_ENVIRONMENT: Mapping[str, str] = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
+
+_PR_SET_PDEATHSIG = 1
+_prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 10.0
+_POLL_S = 0.005
+_LARGEST_LOG = 8 * 1024 * 1024
+
+
+class Account(msgspec.Struct, frozen=True):
+    """The user and group of the operating system that a child runs as."""
+
+    uid: int
+    gid: int
+
+
+def die_with_parent(parent: int, last_signal: signal.Signals = signal.SIGKILL) -> None:
+    """Have the kernel send this process the signal when the process ``parent`` ends; end now if it already has.
+
+    To be called after a change of user, which would undo it. To be exact, the signal comes when the *thread* ends that
+    forked this process.
+    """
+    if _prctl is not None:
+        _prctl(_PR_SET_PDEATHSIG, int(last_signal), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+# One thread forks them all, and lives as long as the process: its end would be theirs. Thus a server can be started
+# from any thread, those of a short-lived executor included.
+_forker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="forker")
+
+
+def spawn(
+    command: Sequence[str | Path], *, log: Path, last_signal: signal.Signals, account: Account | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a child that writes to ``log``, runs as ``account`` and gets ``last_signal`` when this process dies."""
+    parent = os.getpid()
+
+    def fork() -> subprocess.Popen[bytes]:
+        with open(log, "ab", opener=_private) as output:
+            # The launcher's whole use of preexec_fn is one system call; nothing in it takes a lock.
+            return subprocess.Popen(  # noqa: S603
+                [str(word) for word in command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd="/",
+                env=dict(_ENVIRONMENT),
+                start_new_session=True,
+                user=account.uid if account else None,
+                group=account.gid if account else None,
+                extra_groups=[] if account else None,
+                preexec_fn=lambda: die_with_parent(parent, last_signal),  # noqa: PLW1509
+            )
+
+    try:
+        return _forker.submit(fork).result()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise EmbeddedError(f"cannot run {command[0]}: {error}") from error
+
+
+def run(command: Sequence[str | Path], *, name: str, log: Path, account: Account | None = None) -> None:
+    """Run a command to its end; it and its children are gone when this returns.
+
+    Raises:
+        ServerFailed: It failed; with its last words.
+    """
+    start = _size(log)
+    child = spawn(command, log=log, last_signal=signal.SIGKILL, account=account)
+    try:
+        failed = child.wait() != 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+    if failed:
+        raise ServerFailed(name, last_words(log, start), log)
+
+
+def last_words(log: Path, start: int) -> str:
+    """Return, as one line, what the log says after byte ``start`` about why a server ended."""
+    with log.open("rb") as file:
+        file.seek(start)
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    blamed = [line for line in lines if any(word in line for word in ("FATAL", "PANIC", "[FTL]", "error:"))]
+    return " / ".join((blamed or lines)[-2:]) or "it said nothing"
+
+
+class Server(ABC):
+    """A server as a child process: a handle to stop, kill and start it, always on the same port and data."""
+
+    name: ClassVar[str]
+    last_signal: ClassVar[signal.Signals] = signal.SIGKILL
+    """What the server gets when this process dies."""
+    stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
+    """What asks the server to finish what it has and to end, without waiting for its clients."""
+
+    def __init__(self, *, port: int, log: Path) -> None:
+        self.port = port
+        self.log = log
+        self._log_start = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._account: Account | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id of the server, as it was started last.
+
+        Raises:
+            EmbeddedError: It has not been started, or has been stopped or killed since.
+        """
+        if self._process is None:
+            raise EmbeddedError(f"{self.name} does not run")
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start the server and return when it answers; nothing to do when it runs.
+
+        Raises:
+            EmbeddedError: It does not come up.
+        """
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Start the server without waiting until it answers."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        self._prepare()
+        if _size(self.log) > _LARGEST_LOG:
+            self.log.replace(self.log.with_suffix(".log.1"))
+        self._log_start = _size(self.log)
+        self._process = spawn(self._command(), log=self.log, last_signal=self.last_signal, account=self._account)
+
+    def wait_until_ready(self) -> None:
+        """Return when the server answers.
+
+        Told by what the server itself reports, not by connecting: whoever else listens there would be sent a password.
+        """
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not self._is_ready():
+            if self._process is None or self._process.poll() is not None:
+                words = last_words(self.log, self._log_start)
+                failure = PortTaken if "address already in use" in words.lower() else ServerFailed
+                raise failure(self.name, words, self.log)
+            if time.monotonic() > deadline:
+                raise ServerFailed(self.name, f"not ready after {_START_TIMEOUT_S:.0f} s", self.log)
+            time.sleep(_POLL_S)
+
+    def begin_stop(self) -> None:
+        """Ask the server to end, without waiting; ``stop`` then waits."""
+        self._signal(self.stop_signal)
+        self._signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """End the server in order; by force if that takes longer than 10 s. Nothing to do when it does not run."""
+        if self._process is None:
+            return
+        self.begin_stop()
+        try:
+            self._process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._process = None
+
+    def kill(self) -> None:
+        """End the server as a crash would: SIGKILL, with no chance to finish anything."""
+        if self._process is None:
+            return
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)  # a child that is gone already is no error
+
+    def _logged(self, text: str) -> bool:
+        """Whether the log says so since the server was launched."""
+        with self.log.open("rb") as file:
+            file.seek(self._log_start)
+            return text.encode() in file.read()
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Write and check what the server needs before it runs."""
+
+    @abstractmethod
+    def _command(self) -> Sequence[str | Path]:
+        """Return the program and its arguments; every local user can read them."""
+
+    @abstractmethod
+    def _is_ready(self) -> bool:
+        """Whether the server says that it answers."""
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _size(log: Path) -> int:
+    return log.stat().st_size if log.exists() else 0

@@ -1,0 +1,223 @@
+"""The three servers together, or those that the environment names instead."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from all_in_one.embedded.directory import DataDirectory, Ports
+from all_in_one.embedded.errors import EmbeddedError, PortTaken
+from all_in_one.embedded.nats import NatsServer
+from all_in_one.embedded.ports import LOOPBACK, pick_port, soon_free
+from all_in_one.embedded.postgres import PostgresServer
+from all_in_one.embedded.process import Server
+from all_in_one.embedded.valkey import ValkeyServer
+from all_in_one.provision import (
+    NATS_PERMISSIONS,
+    POSTGRES_ADMIN,
+    REDIS_ADMIN,
+    ProvisionError,
+    ServerAddresses,
+    addresses,
+    provision,
+    provision_postgres,
+)
+
+_EXTERNAL = ("POSTGRES_URL", "REDIS_URL", "NATS_URL", "NATS_PASSWORDS")
+_UrlSafe = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._~-]+$")]  # NATS clients do not decode what is in a URL
+_PORT_ATTEMPTS = 5
+
+
+class EmbeddedServers:
+    """PostgreSQL, Valkey and NATS as child processes, on 127.0.0.1, with all they keep in one directory.
+
+    They end with this process, also when it is killed, and their data is there at the next start. ``postgres``,
+    ``valkey`` and ``nats`` stop, kill and start one of them, on the port and data it has; there are none before
+    ``start``.
+
+    Args:
+        directory: Where data and secrets live; made if need be. Two sets of servers cannot use it at once.
+        sync: Whether what a server has acknowledged survives the loss of power; tests do without.
+    """
+
+    postgres: PostgresServer
+    valkey: ValkeyServer
+    nats: NatsServer
+
+    def __init__(self, directory: Path, *, sync: bool = True) -> None:
+        self._directory = DataDirectory(directory)
+        self._sync = sync
+        self._running: list[Server] = []
+
+    def start(self) -> ServerAddresses:
+        """Start the servers, create users and databases, and return when all can be used.
+
+        Raises:
+            EmbeddedError: They cannot be started; none runs then.
+        """
+        with ExitStack() as undo, _as_embedded_errors():
+            self._directory.acquire()
+            undo.callback(self.stop)
+            result = self._start()
+            undo.pop_all()
+        return result
+
+    def stop(self) -> None:
+        """End the servers in order, by force where that takes longer than 10 s. Nothing to do when none runs."""
+        for server in self._running:
+            server.begin_stop()
+        for server in self._running:
+            server.stop()
+        self._running.clear()
+        self._directory.release()
+
+    def delete(self) -> None:
+        """Stop the servers and delete all their data and secrets, for good.
+
+        Raises:
+            EmbeddedError: Another process uses them.
+        """
+        self.stop()
+        with _as_embedded_errors():
+            self._directory.acquire()
+            self._directory.delete()
+            self._directory.release()
+
+    def _start(self) -> ServerAddresses:
+        directory, passwords = self._directory, self._directory.passwords()
+        known = directory.ports()
+        postgres, valkey, nats = _still_free(known)
+        admin = passwords.postgres[POSTGRES_ADMIN]
+        self.postgres = PostgresServer(directory, port=postgres, password=admin, sync=self._sync)
+        self.valkey = ValkeyServer(directory, port=valkey, passwords=passwords.redis, sync=self._sync)
+        self.nats = NatsServer(directory, port=nats, passwords=passwords.nats, sync=self._sync)
+        self._launch(self.valkey)  # these two come up while PostgreSQL is being prepared
+        self._launch(self.nats)
+        self.postgres.prepare()
+        self._launch(self.postgres)
+        self._wait_until_ready(self.postgres)
+        postgres_url = f"postgresql://{POSTGRES_ADMIN}:{admin}@{LOOPBACK}:{self.postgres.port}/postgres?sslmode=disable"
+        provision_postgres(postgres_url, passwords.postgres)
+        self._wait_until_ready(self.valkey)
+        self._wait_until_ready(self.nats)
+        used = Ports(postgres=self.postgres.port, valkey=self.valkey.port, nats=self.nats.port)
+        if used != known:
+            directory.remember(used)
+        return addresses(
+            postgres_url=postgres_url,
+            redis_url=f"redis://{REDIS_ADMIN}:{passwords.redis[REDIS_ADMIN]}@{LOOPBACK}:{self.valkey.port}/0",
+            nats_url=f"nats://{LOOPBACK}:{self.nats.port}",
+            passwords=passwords,
+        )
+
+    def _launch(self, server: Server) -> None:
+        self._running.append(server)
+        server.launch()
+
+    @staticmethod
+    def _wait_until_ready(server: Server) -> None:
+        """Wait for the server, on another port if somebody took its own since that was found free."""
+        for _ in range(_PORT_ATTEMPTS):
+            try:
+                server.wait_until_ready()
+            except PortTaken:
+                server.port = pick_port()
+                server.launch()
+            else:
+                return
+        server.wait_until_ready()
+
+
+class ExternalServers:
+    """Servers that were there before us; it is for somebody else to start and stop them.
+
+    Args:
+        directory: Where the services' passwords are kept.
+        postgres_url: A superuser's.
+        redis_url: That of a user who may do everything.
+        nats_url: Without a user: the server has its users in its configuration, see ``nats_server_config``.
+        nats_passwords: The password of each of them.
+    """
+
+    def __init__(
+        self, directory: Path, *, postgres_url: str, redis_url: str, nats_url: str, nats_passwords: Mapping[str, str]
+    ) -> None:
+        self._directory = DataDirectory(directory)
+        self._postgres_url = postgres_url
+        self._redis_url = redis_url
+        self._nats_url = nats_url
+        self._nats_passwords = dict(nats_passwords)
+
+    def start(self) -> ServerAddresses:
+        """Create users and databases.
+
+        Raises:
+            EmbeddedError: A server cannot be reached, or refuses.
+        """
+        with ExitStack() as undo, _as_embedded_errors():
+            self._directory.acquire()
+            undo.callback(self.stop)
+            passwords = msgspec.structs.replace(self._directory.passwords(), nats=self._nats_passwords)
+            provision(postgres_url=self._postgres_url, redis_url=self._redis_url, passwords=passwords)
+            undo.pop_all()
+        return addresses(
+            postgres_url=self._postgres_url, redis_url=self._redis_url, nats_url=self._nats_url, passwords=passwords
+        )
+
+    def stop(self) -> None:
+        """Leave the servers as they are."""
+        self._directory.release()
+
+
+def external_or_embedded(environment: Mapping[str, str], directory: Path) -> EmbeddedServers | ExternalServers:
+    """Return the servers that the environment names, or embedded ones where it names none.
+
+    ``POSTGRES_URL`` (a superuser's), ``REDIS_URL`` (of a user who may do everything), ``NATS_URL`` (without a user) and
+    ``NATS_PASSWORDS`` (JSON: ``{"management": "…", "token": "…", "template": "…", "subscriber": "…"}``).
+
+    Raises:
+        EmbeddedError: Some are set and others are not, or the passwords are not of that form.
+    """
+    given = {name: environment[name] for name in _EXTERNAL if environment.get(name)}
+    if not given:
+        return EmbeddedServers(directory)
+    if missing := [name for name in _EXTERNAL if name not in given]:
+        raise EmbeddedError(f"{', '.join(given)} is set, {', '.join(missing)} is not: set all of them, or none")
+    try:
+        nats_passwords = msgspec.json.decode(given["NATS_PASSWORDS"], type=dict[str, _UrlSafe])
+    except msgspec.DecodeError:
+        nats_passwords = {}
+    if nats_passwords.keys() < NATS_PERMISSIONS.keys():
+        raise EmbeddedError(
+            f"NATS_PASSWORDS must be a JSON object with a password for each of {', '.join(NATS_PERMISSIONS)}"
+            " (letters, digits and -._~ only)"
+        )
+    return ExternalServers(
+        directory,
+        postgres_url=given["POSTGRES_URL"],
+        redis_url=given["REDIS_URL"],
+        nats_url=given["NATS_URL"],
+        nats_passwords=nats_passwords,
+    )
+
+
+def _still_free(known: Ports) -> Iterator[int]:
+    """Yield a port for each server: the one it had, unless somebody else has that now."""
+    taken: set[int] = set()
+    for port in (known.postgres, known.valkey, known.nats):
+        chosen = port if port and soon_free(port) else pick_port(without=frozenset(taken))
+        taken.add(chosen)
+        yield chosen
+
+
+@contextmanager
+def _as_embedded_errors() -> Iterator[None]:
+    """Say what went wrong on the way in one line."""
+    try:
+        yield
+    except ProvisionError as error:
+        raise EmbeddedError(str(error)) from error
+    except OSError as error:
+        raise EmbeddedError(f"{error.filename or 'the embedded servers'}: {error.strerror or error}") from error

@@ -1,0 +1,40 @@
+"""``python -m all_in_one.openapi``: writes the OpenAPI document of the three services together.
+
+It stands in a file of management-service, which answers it at ``/api/swagger.json`` and may not import the others.
+"""
+
+import base64
+from typing import Any
+
+import msgspec
+
+import management_service.app
+import management_service.settings
+import template_service.app
+import template_service.settings
+import token_service.app
+import token_service.settings
+from identity_common.openapi import document, merged
+
+
+def whole_document() -> bytes:
+    """Return the document as it stands in the file; nothing is connected to."""
+    addresses: dict[str, Any] = {
+        "base_url": "https://identity.example.com",
+        "environment": "development",
+        "database_url": "postgresql+asyncpg://service@127.0.0.1/service",
+        "nats_url": "nats://127.0.0.1",
+        "redis_url": "redis://127.0.0.1",
+    }
+    keys = (base64.b64encode(bytes(32)).decode(),)
+    apps = (
+        management_service.app.create_app(management_service.settings.Settings(**addresses)),
+        template_service.app.create_app(template_service.settings.Settings(**addresses)),
+        token_service.app.create_app(token_service.settings.Settings(**addresses, key_encryption_keys=keys)),
+    )
+    whole = merged([document(app, title="Identity service") for app in apps], title="Identity service")
+    return msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n"
+
+
+if __name__ == "__main__":
+    management_service.app.SWAGGER.write_bytes(whole_document())

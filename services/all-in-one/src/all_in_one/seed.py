@@ -1,0 +1,152 @@
+"""What a first look needs, made over HTTP with the SDK: idempotent, and following the address the stack runs on."""
+
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+from all_in_one.credentials import (
+    BusSubscriber,
+    ConfidentialClient,
+    Credentials,
+    Demo,
+    DemoUser,
+    ManagementApi,
+    PublicClient,
+)
+from identity_sdk import Conflict, ManagementClient, OAuthError, Resource, client_credentials
+
+RESOURCE: Final = "https://orders.example.com/api"
+SCOPES: Final = {"read:orders": "See orders", "write:orders": "Change and cancel orders"}
+_AGENT: Final = ("agent", "Support agent", ("read:orders",))
+_CUSTOMER: Final = ("customer", "Customer", ("read:orders", "write:orders"))
+_TRADITIONAL: Final = "Demo web application"
+_SPA: Final = "Demo single-page application"
+_SECRET: Final = "demo"  # noqa: S105 - the secret's name
+
+Found = TypeVar("Found")
+
+
+def seed(
+    base_url: str, *, known: Credentials | None, bootstrap: Callable[[], ManagementApi], nats: BusSubscriber
+) -> Credentials:
+    """Make what is missing and return everything that a person needs to try the stack. Blocking.
+
+    Args:
+        base_url: Where the stack answers.
+        known: What an earlier start wrote; its secrets and passwords are kept.
+        bootstrap: Makes the first Management API client; called when there is none that works.
+        nats: The read-only user of the bus.
+    """
+    access = known.management_api if known is not None and _works(base_url, known.management_api) else bootstrap()
+    with ManagementClient(
+        base_url,
+        client_id=access.client_id,
+        client_secret=access.client_secret,
+        resource=access.resource,
+        scope=access.scope,
+    ) as management:
+        resource = _resource(management)
+        known_users = {user.username: user for user in known.demo.users} if known else {}
+        users = [
+            _user(management, resource, *person, known=known_users.get(person[0])) for person in (_AGENT, _CUSTOMER)
+        ]
+        return Credentials(
+            base_url=base_url,
+            management_api=access,
+            demo=Demo(resource=RESOURCE, scopes=sorted(SCOPES), users=users),
+            traditional=_traditional(management, base_url, known.traditional if known else None),
+            spa=PublicClient(client_id=_application(management, base_url, _SPA, "SPA")),
+            nats=nats,
+        )
+
+
+def _works(base_url: str, access: ManagementApi) -> bool:
+    try:
+        client_credentials(
+            base_url,
+            client_id=access.client_id,
+            client_secret=access.client_secret,
+            resource=access.resource,
+            scope=access.scope,
+        )
+    except OAuthError:
+        return False
+    return True
+
+
+def _resource(management: ManagementClient) -> Resource:
+    """Return the demo's resource with all its scopes."""
+    resource = _first(management.resources.list(), lambda each: each.indicator == RESOURCE)
+    if resource is None:
+        resource = management.resources.create("Orders API", RESOURCE)
+    there = {scope.name for scope in management.resources.scopes(resource.id)}
+    for name, description in SCOPES.items():
+        if name not in there:
+            management.resources.create_scope(resource.id, name, description)
+    return resource
+
+
+def _user(
+    management: ManagementClient,
+    resource: Resource,
+    username: str,
+    name: str,
+    scopes: tuple[str, ...],
+    *,
+    known: DemoUser | None,
+) -> DemoUser:
+    """Return a user who holds these scopes through an API role of the same name."""
+    password = known.password if known else secrets.token_urlsafe(15)
+    try:
+        user_id = management.users.create(username=username, password=password, name=name).id
+    except Conflict:
+        user_id = next(user.id for user in management.users.list(search=username) if user.username == username)
+        if known is None or known.id != user_id:
+            management.users.set_password(user_id, password)
+    role_id = _role(management, resource, f"Demo {username}", scopes)
+    if role_id not in {role.id for role in management.users.roles(user_id)}:
+        management.users.assign_roles(user_id, [role_id])
+    return DemoUser(id=user_id, username=username, password=password, scopes=list(scopes))
+
+
+def _role(management: ManagementClient, resource: Resource, name: str, scopes: tuple[str, ...]) -> str:
+    scope_ids = [scope.id for scope in management.resources.scopes(resource.id) if scope.name in scopes]
+    try:
+        return management.roles.create(name, "Made for the walk-through", "User", scope_ids).id
+    except Conflict:
+        role_id = next(role.id for role in management.roles.list() if role.name == name)
+        held = {scope.id for scope in management.roles.scopes(role_id)}
+        if not held.issuperset(scope_ids):
+            management.roles.assign_scopes(role_id, [each for each in scope_ids if each not in held])
+        return role_id
+
+
+def _application(management: ManagementClient, base_url: str, name: str, kind: str) -> str:
+    """Return the id of an application that may exchange tokens and redirects to this address."""
+    oidc = {"redirectUris": [f"{base_url}/demo/callback"], "postLogoutRedirectUris": [f"{base_url}/demo"]}
+    application = _first(management.applications.list(), lambda each: each.name == name and each.type == kind)
+    if application is None:
+        return management.applications.create(
+            name=name,
+            type=kind,  # type: ignore[arg-type]
+            oidc_client_metadata=oidc,
+            custom_client_metadata={"allowTokenExchange": True},
+        ).id
+    if application.oidc_client_metadata.get("redirectUris") != oidc["redirectUris"]:
+        management.applications.update(application.id, oidc_client_metadata=oidc)
+    return application.id
+
+
+def _traditional(management: ManagementClient, base_url: str, known: ConfidentialClient | None) -> ConfidentialClient:
+    client_id = _application(management, base_url, _TRADITIONAL, "Traditional")
+    there = any(secret.name == _SECRET for secret in management.applications.secrets(client_id))
+    if known is not None and known.client_id == client_id and there:
+        return known
+    if there:
+        management.applications.delete_secret(client_id, _SECRET)
+    secret = management.applications.create_secret(client_id, _SECRET)
+    return ConfidentialClient(client_id=client_id, client_secret=secret.value or "")
+
+
+def _first(those: Iterable[Found], fits: Callable[[Found], bool]) -> Found | None:
+    return next((each for each in those if fits(each)), None)

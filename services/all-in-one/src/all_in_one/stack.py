@@ -1,0 +1,216 @@
+"""The whole system in one process: the three apps on one address, over whatever servers the addresses name."""
+
+import asyncio
+import base64
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+import uvicorn
+
+import management_service.app
+import management_service.settings
+import template_service.app
+import template_service.settings
+import token_service.app
+import token_service.settings
+from all_in_one.credentials import BusSubscriber, Credentials, ManagementApi, read_credentials, write_credentials
+from all_in_one.dispatcher import Dispatcher
+from all_in_one.provision import ServerAddresses
+from all_in_one.seed import seed
+from identity_common.stopping import HTTP_PROTOCOL
+
+_GRACEFUL_SHUTDOWN_S: Final = 3
+_BOOTSTRAP_TIMEOUT_S: Final = 60
+_READY_TIMEOUT_S: Final = 30
+
+
+class StackError(Exception):
+    """The stack cannot start; the text is one line for a person."""
+
+
+class Stack:
+    """The three services with the settings that belong to these servers and this address."""
+
+    def __init__(self, addresses: ServerAddresses, *, base_url: str, directory: Path) -> None:
+        self._addresses = addresses
+        self._base_url = base_url
+        self._directory = directory
+        shared = {"base_url": base_url, "environment": "development"}
+        self.management = management_service.settings.Settings(
+            database_url=addresses.management_database_url,
+            redis_url=addresses.management_redis_url,
+            nats_url=addresses.management_nats_url,
+            **shared,  # type: ignore[arg-type]
+        )
+        self.token = token_service.settings.Settings(
+            database_url=addresses.token_database_url,
+            redis_url=addresses.token_redis_url,
+            nats_url=addresses.token_nats_url,
+            key_encryption_keys=(_key_encryption_key(directory),),
+            **shared,  # type: ignore[arg-type]
+        )
+        self.template = template_service.settings.Settings(
+            database_url=addresses.template_database_url,
+            redis_url=addresses.template_redis_url,
+            nats_url=addresses.template_nats_url,
+            **shared,  # type: ignore[arg-type]
+        )
+
+    def migrate(self) -> None:
+        """Bring the three databases to their newest revisions; one after the other, as Alembic knows one at a time."""
+        management_service.app.migrate(self.management)
+        token_service.app.migrate(self.token)
+        template_service.app.migrate(self.template)
+
+    def app(self) -> Dispatcher:
+        """Return the three apps behind one address."""
+        return Dispatcher(
+            {
+                "management": management_service.app.create_app(self.management),  # type: ignore[dict-item]
+                "token": token_service.app.create_app(self.token),  # type: ignore[dict-item]
+                "template": template_service.app.create_app(self.template),  # type: ignore[dict-item]
+            }
+        )
+
+    def wait_until_ready(self) -> None:
+        """Return when every service has loaded what it needs; blocking.
+
+        Raises:
+            StackError: They do not become ready.
+        """
+        deadline = time.monotonic() + _READY_TIMEOUT_S
+        while httpx.get(f"{self._base_url}/health/ready", timeout=_READY_TIMEOUT_S).status_code != 200:
+            if time.monotonic() > deadline:
+                raise StackError(f"the services are not ready after {_READY_TIMEOUT_S} s")
+            time.sleep(0.02)
+
+    def seed(self) -> Credentials:
+        """Make what a first look needs and write the credentials; blocking, while the stack serves."""
+        bus = urlsplit(self._addresses.subscriber_nats_url)
+        credentials = seed(
+            self._base_url,
+            known=read_credentials(self._directory),
+            bootstrap=self._bootstrap,
+            nats=BusSubscriber(
+                url=f"nats://{bus.hostname}:{bus.port}", user=bus.username or "", password=bus.password or ""
+            ),
+        )
+        write_credentials(self._directory, credentials)
+        return credentials
+
+    def _bootstrap(self) -> ManagementApi:
+        """Make the first Management API client as an operator would: its secret is printed once, to us alone."""
+        finished = subprocess.run(
+            [sys.executable, "-m", "management_service", "bootstrap"],
+            env={**os.environ, **_environment(self.management)},
+            capture_output=True,
+            timeout=_BOOTSTRAP_TIMEOUT_S,
+            check=False,
+        )
+        if finished.returncode:
+            last = finished.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            raise StackError(f"the Management API client could not be made: {''.join(last)}")
+        return msgspec.json.decode(finished.stdout.strip().splitlines()[-1], type=ManagementApi)
+
+
+def _environment(settings: management_service.settings.Settings) -> dict[str, str]:
+    """Return settings as the environment that they would be read from."""
+    values = msgspec.structs.asdict(settings)
+    return {name.upper(): str(value) for name, value in values.items() if value is not None}
+
+
+def _key_encryption_key(directory: Path) -> str:
+    """Return this installation's key-encryption key, made once."""
+    path = directory / "key-encryption-key"
+    with contextlib.suppress(FileExistsError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(base64.b64encode(os.urandom(32)))
+    return path.read_text().strip()
+
+
+def listening_socket(port: int) -> socket.socket:
+    """Return a socket on 127.0.0.1, taken before anything else is started.
+
+    Raises:
+        StackError: The port is in use.
+    """
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+        listener.listen(0)
+    except OSError:
+        listener.close()
+        raise StackError(
+            f"port {port} is in use; stop what listens there, or choose another: make run PORT={port + 1}"
+        ) from None
+    return listener
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the process that embeds it: there is more to stop than this server."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+async def serve(stack: Stack, listener: socket.socket, *, announce: str) -> None:
+    """Serve until SIGINT or SIGTERM; seed and announce as soon as everything is ready.
+
+    Raises:
+        StackError: It could not start.
+    """
+    server = _Server(
+        uvicorn.Config(
+            stack.app(),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            ws="none",
+            lifespan="on",
+            http=HTTP_PROTOCOL,
+            timeout_graceful_shutdown=_GRACEFUL_SHUTDOWN_S,
+        )
+    )
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    waiting = asyncio.create_task(stopping.wait())
+    try:
+        seeding = asyncio.create_task(_seed_when_started(server, stack))
+        await asyncio.wait((serving, waiting, seeding), return_when=asyncio.FIRST_COMPLETED)
+        if seeding.done():
+            await seeding
+            sys.stdout.write(announce)
+            sys.stdout.flush()
+            await asyncio.wait((serving, waiting), return_when=asyncio.FIRST_COMPLETED)
+        else:
+            seeding.cancel()
+        if not stopping.is_set():
+            raise StackError("the services could not start; log/services.log in the data directory says why")
+    finally:
+        server.should_exit = True
+        waiting.cancel()
+        await asyncio.wait((serving,))
+
+
+async def _seed_when_started(server: uvicorn.Server, stack: Stack) -> None:
+    while not server.started:  # noqa: ASYNC110 - uvicorn offers no event to wait for
+        await asyncio.sleep(0.01)
+    await asyncio.to_thread(stack.wait_until_ready)
+    await asyncio.to_thread(stack.seed)

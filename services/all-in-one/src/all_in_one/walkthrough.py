@@ -1,0 +1,50 @@
+"""The walk-through that is printed once the stack is ready: commands to paste as they are, no secret on the screen."""
+
+from pathlib import Path
+
+_FIELD = """python3 -c 'import json, sys; print(json.load(sys.stdin)["{}"])'"""
+
+_TEXT = """
+ready: {base_url}
+
+Impersonation in three steps; paste the lines as they are, in another terminal, from this directory.
+
+  . {credentials}
+
+  # 1. The integrator's backend gets an access token for the Management API …
+  MANAGEMENT_TOKEN=$(curl -s "$BASE_URL/oidc/token" -u "$MANAGEMENT_API_CLIENT_ID:$MANAGEMENT_API_CLIENT_SECRET" \\
+    -d grant_type=client_credentials -d "resource=$MANAGEMENT_API_RESOURCE" -d "scope=$MANAGEMENT_API_SCOPE" |
+    {access_token})
+
+  # 2. … and with it a one-time subject token for the customer.
+  SUBJECT_TOKEN=$(curl -s "$BASE_URL/api/subject-tokens" -H "Authorization: Bearer $MANAGEMENT_TOKEN" \\
+    -H "Content-Type: application/json" \\
+    -d "{{\\"userId\\": \\"$DEMO_CUSTOMER_ID\\", \\"context\\": {{\\"ticketId\\": \\"T-1\\"}}}}" |
+    {subject_token})
+
+  # 3. The application exchanges it for an access token that speaks for the customer.
+  curl -s "$BASE_URL/oidc/token" -u "$TRADITIONAL_CLIENT_ID:$TRADITIONAL_CLIENT_SECRET" \\
+    -d grant_type=urn:ietf:params:oauth:grant-type:token-exchange \\
+    -d "subject_token=$SUBJECT_TOKEN" -d subject_token_type=urn:ietf:params:oauth:token-type:access_token \\
+    -d "resource=$DEMO_RESOURCE" --data-urlencode "scope=$DEMO_SCOPES" | python3 -m json.tool
+
+The same through the SDK, verified: make demo
+Ctrl-C stops everything; the data stays in {directory}.
+"""
+
+
+def walkthrough(base_url: str, directory: Path) -> str:
+    """Return the text, with the credentials file as the shell finds it from the current directory."""
+    file = directory / "credentials.env"
+    if file.is_relative_to(Path.cwd()):
+        file = file.relative_to(Path.cwd())
+        shown = f"./{file}"
+    else:
+        shown = f"'{file}'"
+    return _TEXT.format(
+        base_url=base_url,
+        credentials=shown,
+        access_token=_FIELD.format("access_token"),
+        subject_token=_FIELD.format("subjectToken"),
+        directory=file.parent,
+    )
