@@ -1,0 +1,73 @@
+"""The floor's app: raw ASGI that reads the form, takes the subject token, signs a token and answers.
+
+It takes the same requests as the token endpoint and is made of the same parts (parser, coalesced Redis commands,
+signing key), so that what the token endpoint costs above it is what the token endpoint decides: who asks, for what, and
+whether they may.
+"""
+
+import gc
+import os
+
+from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, Scope
+
+from identity_common.redis_commands import RedisCommands, connect_redis
+from identity_common.wire.subject_tokens import subject_token_key
+from token_service.grants.form import parse_form
+from token_service.tokens.claims import AccessTokenClaims
+from token_service.tokens.signing import SigningKey, generate_private_key
+
+_redis = RedisCommands(connect_redis(os.environ["REDIS_URL"]))
+_key = SigningKey(generate_private_key("ES256"), kid="f" * 43, algorithm="ES256")
+_claims = AccessTokenClaims(
+    iss="http://127.0.0.1:9/oidc",
+    sub="u" * 12,
+    aud="https://orders.example.com/api",
+    client_id="c" * 21,
+    iat=1_800_000_000,
+    exp=1_800_003_600,
+    jti="j" * 32,
+    scope="read:orders write:orders",
+    gty="urn:ietf:params:oauth:grant-type:token-exchange",
+)
+
+
+async def app(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+    """Answer a POST like a token exchange, and anything else with 200: the floor is ready as soon as it answers."""
+    if scope["type"] == "lifespan":
+        await _lifespan(receive, send)
+    elif scope["type"] == "http" and scope["method"] == "POST":
+        await _exchange(receive, send)
+    else:
+        await _answer(send, 200, b"{}")
+
+
+async def _exchange(receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+    body, more = b"", True
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":
+            return
+        body += message["body"]
+        more = message["more_body"]
+    form = parse_form(body)
+    taken = await _redis.execute("GETDEL", subject_token_key("default", form.require("subject_token")))
+    if taken is None:
+        await _answer(send, 400, b'{"error":"invalid_request"}')
+        return
+    access_token = await _key.sign(_claims)
+    await _answer(send, 200, b'{"access_token":"%s"}' % access_token.encode())
+
+
+async def _answer(send: ASGISendCallable, status: int, body: bytes) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers, "trailers": False})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def _lifespan(receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+    await receive()
+    gc.collect()
+    gc.freeze()  # as the services do
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    await send({"type": "lifespan.shutdown.complete"})

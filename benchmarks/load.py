@@ -1,0 +1,235 @@
+"""The load generator: an HTTP/1.1 client that does so little that it is not what is measured.
+
+A process of its own: reads one ``Plan`` as JSON from standard input, carries it out over keep-alive connections, writes
+one ``Outcome`` as JSON to standard output. Each *client* goes through the steps of the plan again and again, with one
+request under way at a time, until all passes are made; as many clients do so at once as the plan says.
+"""
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import Callable
+from typing import Final, cast
+
+import msgspec
+import uvloop
+
+HOST: Final = "127.0.0.1"
+_CONTENT_LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One request; the client's subject token goes between ``head`` and ``tail``, if it has one.
+
+    Attributes:
+        port: On 127.0.0.1.
+        head: Everything before the subject token.
+        tail: Everything behind it.
+        status: What the answer must have; any other is a failure.
+        mints: The answer holds a subject token, which the client's next steps use.
+    """
+
+    port: int
+    head: bytes
+    tail: bytes = b""
+    status: int = 200
+    mints: bool = False
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What to do.
+
+    Attributes:
+        steps: One pass of a client.
+        connections: How many clients; each has a connection of its own to every port.
+        passes: How many passes all clients make together.
+        subject_tokens: One for each pass; none where the steps need none, or mint their own.
+    """
+
+    steps: list[Step]
+    connections: int
+    passes: int
+    subject_tokens: list[str] = []
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What happened.
+
+    Attributes:
+        p50_ms: Half of the passes that succeeded took no longer; none if none did.
+        p99_ms: 99 of 100 took no longer.
+        seconds: From the first request to the last answer.
+        cpu_s: What the load generator itself used meanwhile.
+        failures: How many passes did not succeed.
+        first_failure: The first answer that was not the expected one.
+    """
+
+    p50_ms: float | None
+    p99_ms: float | None
+    seconds: float
+    cpu_s: float
+    failures: int
+    first_failure: str
+
+
+class _Minted(msgspec.Struct, rename="camel"):
+    subject_token: str
+
+
+_read_minted = msgspec.json.Decoder(_Minted).decode
+
+
+class Connection(asyncio.Protocol):
+    """A keep-alive connection with one request under way at most."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._received = b""
+        self._answered: Callable[[int, bytes], None] | None = None
+
+    def send(self, request: bytes, answered: Callable[[int, bytes], None]) -> None:
+        """Send a request; ``answered`` gets status and body, or 0 and nothing when the connection is lost."""
+        self._answered = answered
+        if self._transport is None or self._transport.is_closing():
+            self.connection_lost(None)
+        else:
+            self._transport.write(request)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's own class says nothing of asyncio's
+
+    def data_received(self, data: bytes) -> None:
+        """Hand over the answer as soon as it is complete."""
+        received = self._received = self._received + data
+        end = received.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        length = _CONTENT_LENGTH.search(received, 0, end)
+        body = end + 4
+        if length is not None and len(received) < body + int(length[1]):
+            return
+        self._received = b""
+        self._hand_over(int(received[9:12]), received[body:])
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell whoever waits for an answer that there will be none."""
+        self._transport = None
+        self._hand_over(0, b"")
+
+    def _hand_over(self, status: int, body: bytes) -> None:
+        answered, self._answered = self._answered, None
+        if answered is not None:
+            answered(status, body)
+
+
+class Run:
+    """One plan being carried out."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.steps = plan.steps
+        self.latencies: list[float] = []
+        self.failures = 0
+        self.first_failure = ""
+        self.done = asyncio.Event()
+        self._passes = plan.passes
+        self._clients = plan.connections
+        self._subject_tokens = [token.encode() for token in plan.subject_tokens]
+
+    def next_pass(self) -> bytes | None:
+        """Return the subject token of the next pass (empty: it has none), or none when all passes are made."""
+        if self._passes == 0:
+            return None
+        self._passes -= 1
+        return self._subject_tokens.pop() if self._subject_tokens else b""
+
+    def failed(self, status: int, body: bytes) -> None:
+        """Take note of an answer that was not the expected one."""
+        self.failures += 1
+        self.first_failure = (
+            self.first_failure or f"{status or 'connection lost'} {body[:500].decode(errors='replace')}"
+        )
+
+    def latency_ms(self, percent: int) -> float | None:
+        """Return what so many of 100 passes did not exceed."""
+        ordered = sorted(self.latencies)
+        return ordered[len(ordered) * percent // 100] * 1000 if ordered else None
+
+    def client_ended(self) -> None:
+        """Take note that a client has nothing more to do."""
+        self._clients -= 1
+        if self._clients == 0:
+            self.done.set()
+
+
+class Client:
+    """Goes through the steps again and again."""
+
+    def __init__(self, run: Run, connections: list[Connection]) -> None:
+        self._run = run
+        self._connections = connections
+        self._at = 0
+        self._subject_token = b""
+        self._started = 0.0
+
+    def start_pass(self) -> None:
+        """Begin with the first step, if there is still something to do."""
+        subject_token = self._run.next_pass()
+        if subject_token is None:
+            self._run.client_ended()
+            return
+        self._subject_token = subject_token
+        self._at = 0
+        self._started = time.perf_counter()
+        self._send()
+
+    def _send(self) -> None:
+        step = self._run.steps[self._at]
+        self._connections[self._at].send(step.head + self._subject_token + step.tail, self._answered)
+
+    def _answered(self, status: int, body: bytes) -> None:
+        step = self._run.steps[self._at]
+        if status != step.status:
+            self._run.failed(status, body)
+            if status:
+                self.start_pass()
+            else:
+                self._run.client_ended()
+            return
+        if step.mints:
+            self._subject_token = _read_minted(body).subject_token.encode()
+        self._at += 1
+        if self._at < len(self._run.steps):
+            self._send()
+        else:
+            self._run.latencies.append(time.perf_counter() - self._started)
+            self.start_pass()
+
+
+async def carry_out(plan: Plan) -> Outcome:
+    """Open all connections, then make all passes."""
+    loop = asyncio.get_running_loop()
+    run = Run(plan)
+    clients = []
+    for _ in range(plan.connections):
+        connections = [(await loop.create_connection(Connection, HOST, step.port))[1] for step in plan.steps]
+        clients.append(Client(run, connections))
+    cpu, started = time.process_time(), time.perf_counter()
+    for client in clients:
+        client.start_pass()
+    await run.done.wait()
+    seconds, cpu_s = time.perf_counter() - started, time.process_time() - cpu
+    return Outcome(
+        p50_ms=run.latency_ms(50),
+        p99_ms=run.latency_ms(99),
+        seconds=seconds,
+        cpu_s=cpu_s,
+        failures=run.failures,
+        first_failure=run.first_failure,
+    )
+
+
+if __name__ == "__main__":
+    plan = msgspec.json.decode(sys.stdin.buffer.read(), type=Plan)
+    sys.stdout.buffer.write(msgspec.json.encode(uvloop.run(carry_out(plan))))

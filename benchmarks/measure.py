@@ -1,0 +1,105 @@
+"""One measurement: let the load generator carry out a plan, and see what it cost whom."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from benchmarks.load import Outcome, Plan
+
+_TICKS_S: Final = os.sysconf("SC_CLK_TCK")
+_TIMEOUT_S: Final = 120
+
+
+class LoadFailed(Exception):  # noqa: N818 - the name is what happened
+    """The load generator got another answer than the expected one: such numbers would mean nothing."""
+
+
+class Measurement(msgspec.Struct, frozen=True):
+    """What a plan cost.
+
+    Attributes:
+        rate: Passes a second.
+        p50_ms: Half of the passes took no longer.
+        p99_ms: 99 of 100 passes took no longer.
+        own_cpu_us: CPU time of our processes for each pass, microseconds.
+        store_cpu_us: CPU time of the stores for each pass, microseconds.
+        load: Share of one processor that the load generator itself used; near 1, it is what was measured.
+    """
+
+    rate: float
+    p50_ms: float
+    p99_ms: float
+    own_cpu_us: float
+    store_cpu_us: float
+    load: float
+
+
+def measure(plan: Plan, *, own: Iterable[int], stores: Iterable[int]) -> Measurement:
+    """Carry out a plan.
+
+    Args:
+        plan: What to send.
+        own: Ids of the processes whose CPU time is ours; their children count with them.
+        stores: Ids of the processes of the stores.
+
+    Raises:
+        LoadFailed: An answer was not the expected one.
+    """
+    own, stores = list(own), list(stores)
+    own_before, stores_before = cpu_seconds(own), cpu_seconds(stores)
+    outcome = _generate_load(plan)
+    own_s, stores_s = cpu_seconds(own) - own_before, cpu_seconds(stores) - stores_before
+    if outcome.failures or outcome.p50_ms is None or outcome.p99_ms is None:
+        raise LoadFailed(
+            f"{outcome.failures} of {plan.passes} passes failed; the first answer: {outcome.first_failure}"
+        )
+    return Measurement(
+        rate=plan.passes / outcome.seconds,
+        p50_ms=outcome.p50_ms,
+        p99_ms=outcome.p99_ms,
+        own_cpu_us=own_s / plan.passes * 1e6,
+        store_cpu_us=stores_s / plan.passes * 1e6,
+        load=outcome.cpu_s / outcome.seconds,
+    )
+
+
+def _generate_load(plan: Plan) -> Outcome:
+    finished = subprocess.run(
+        [sys.executable, "-m", "benchmarks.load"],
+        input=msgspec.json.encode(plan),
+        capture_output=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
+    if finished.returncode or not finished.stdout:
+        raise LoadFailed(finished.stderr.decode(errors="replace")[-2000:])
+    return msgspec.json.decode(finished.stdout, type=Outcome)
+
+
+def cpu_seconds(roots: Iterable[int]) -> float:
+    """Return the CPU time that these processes and all their children, living or dead, have used so far."""
+    stats = dict(_stats())
+    total, waiting = 0, list(roots)
+    while waiting:
+        pid = waiting.pop()
+        waiting += [child for child, (parent, _) in stats.items() if parent == pid]
+        total += stats[pid][1]
+    return total / _TICKS_S
+
+
+def _stats() -> Iterator[tuple[int, tuple[int, int]]]:
+    """Yield every process with its parent and its ticks, those of children that it has seen end included."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            text = (entry / "stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):  # it has just ended
+            continue
+        fields = text.rpartition(")")[2].split()  # the name before may hold anything
+        yield int(entry.name), (int(fields[1]), sum(map(int, fields[11:15])))
