@@ -1,0 +1,61 @@
+"""One running Management API and template-service for all tests of this directory, with a tenant of their own."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from all_in_one.provision import ServerAddresses
+from tests.support.issuer import Issuer
+from tests.support.management_api import Management
+from tests.support.requested_fan_outs import RequestedFanOuts
+from tests.support.template_api import Template
+from tests.support.template_tables import TemplateTables
+
+
+@pytest.fixture(scope="session")
+def issuer() -> Iterator[Issuer]:
+    with Issuer() as issuer:
+        yield issuer
+
+
+@pytest_asyncio.fixture(scope="session")
+async def management(servers: ServerAddresses, issuer: Issuer) -> AsyncIterator[Management]:
+    """The running service and what is behind it."""
+    async with Management(servers, issuer) as management:
+        yield management
+
+
+@pytest.fixture
+def management_api(management: Management) -> httpx.AsyncClient:
+    """A client of the running service with a valid token."""
+    return management.client
+
+
+@pytest_asyncio.fixture(scope="session")
+async def template(management: Management) -> AsyncIterator[Template]:
+    """The running template-service of the same tenant."""
+    async with Template(management) as template:
+        yield template
+
+
+@pytest.fixture
+def template_api(template: Template) -> httpx.AsyncClient:
+    """A client of the running template-service with a valid token."""
+    return template.client
+
+
+@pytest_asyncio.fixture
+async def fan_outs(template: Template) -> AsyncIterator[RequestedFanOuts]:
+    """What is requested of the fan-out meanwhile."""
+    async with RequestedFanOuts(template) as fan_outs:
+        yield fan_outs
+
+
+@pytest_asyncio.fixture(scope="session")
+async def tables(template: Template) -> AsyncIterator[TemplateTables]:
+    """The tables behind template-service, and what subscribers hear of them."""
+    settings, addresses = template.settings, template.management.addresses
+    async with TemplateTables(settings.database_url, addresses.subscriber_nats_url, template.tenant_id) as tables:
+        yield tables

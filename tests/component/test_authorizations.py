@@ -1,0 +1,380 @@
+"""Codes, authorizations and refresh tokens in real stores: what is used twice is noticed, also when it is raced."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from redis.asyncio import Redis
+from sqlalchemy import text
+
+from all_in_one.provision import ServerAddresses
+from identity_common.clock import now_ms
+from identity_common.oauth import OAuthError
+from tests.support.authorizing import Stores, Verifier, code_for, opened
+from tests.support.running_stack import RunningStack
+from token_service.authorizations import Authorization, Code, Consented, Consents
+from token_service.authorizations.codes import MARK_TTL_S
+
+CONSENTED = Consented(
+    scopes=frozenset({"openid", "offline_access"}),
+    resource_scopes={"https://things.example.com": frozenset({"read:things"}), "https://bare.example.com": frozenset()},
+    organization_permissions=frozenset({"manage:members"}),
+)
+LATER = 10**15
+
+
+class Time:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.ms = now_ms()
+
+    def __call__(self) -> int:
+        return self.ms
+
+    def pass_s(self, seconds: float) -> None:
+        self.ms += int(seconds * 1000)
+
+
+class Replicas:
+    """Two replicas of the stores, for a tenant of their own."""
+
+    def __init__(self, one: Stores, other: Stores, tenant_id: str, time: Time, administrator: Redis) -> None:  # type: ignore[type-arg]
+        self.one = one
+        self.other = other
+        self.tenant_id = tenant_id
+        self.time = time
+        self.administrator = administrator
+
+    def both(self, times: int = 1) -> list[Stores]:
+        return [self.one, self.other] * times
+
+    async def family(self, **changes: Any) -> tuple[Authorization, str]:
+        """Begin an authorization; return it and its first refresh token."""
+        authorization = new_code(**changes).authorization
+        begun, refresh_token = await self.one.refresh_tokens.begin(
+            authorization, tokens_expire_at=self.time() + 3_600_000, expires_at=LATER
+        )
+        assert begun
+        assert refresh_token is not None
+        return authorization, refresh_token
+
+    async def use(self, stores: Stores, refresh_token: str) -> str | None:
+        """Use a refresh token as the grant does; return its successor."""
+        found = await stores.refresh_tokens.find(refresh_token, application_id="app")
+        if found is None or await stores.refresh_tokens.is_replayed(found):
+            return None
+        return await stores.refresh_tokens.rotate(found, tokens_expire_at=self.time() + 3_600_000, expires_at=LATER)
+
+    async def is_alive(self, refresh_token: str) -> bool:
+        return await self.one.refresh_tokens.find(refresh_token, application_id="app") is not None
+
+
+@pytest_asyncio.fixture
+async def replicas(stack: RunningStack, servers: ServerAddresses) -> AsyncIterator[Replicas]:
+    tenant_id, time = f"t{secrets.token_hex(6)}", Time()
+    async with AsyncExitStack() as stacked:
+        one, other = [
+            await stacked.enter_async_context(
+                opened(
+                    database_url=servers.token_database_url,
+                    redis_url=servers.token_redis_url,
+                    tenant_id=tenant_id,
+                    clock=time,
+                )
+            )
+            for _ in range(2)
+        ]
+        administrator: Redis = Redis.from_url(servers.admin_redis_url)  # type: ignore[type-arg]
+        yield Replicas(one, other, tenant_id, time, administrator)
+        await administrator.aclose()
+
+
+def new_code(**changes: Any) -> Code:
+    return code_for("user", "app", Verifier(), **{"consented": CONSENTED, **changes})
+
+
+async def results(calls: list[Awaitable[Any]]) -> list[Any]:
+    return list(await asyncio.gather(*calls))
+
+
+async def test_a_code_says_once_what_it_stands_for_and_then_that_it_was_used(replicas: Replicas) -> None:
+    """RFC 6749 section 4.1.2; L11."""
+    code = new_code(nonce="n", session_id="s")
+    secret = await replicas.one.codes.issue(code)
+    uses = [await stores.codes.use(secret, application_id="app") for stores in replicas.both()]
+
+    assert [(use.code, use.is_first_use) for use in uses if use] == [(code, True), (code, False)]
+
+
+async def test_exactly_one_of_many_uses_at_once_is_the_first(replicas: Replicas) -> None:
+    """L11: over replicas, twenty times."""
+    for _ in range(20):
+        secret = await replicas.one.codes.issue(new_code())
+        uses = await results([stores.codes.use(secret, application_id="app") for stores in replicas.both(8)])
+        assert sorted(use.is_first_use for use in uses) == [False] * 15 + [True]
+
+
+async def test_another_client_neither_gets_nor_spends_a_code(replicas: Replicas) -> None:
+    secret = await replicas.one.codes.issue(new_code())
+
+    assert await replicas.one.codes.use(secret, application_id="other") is None
+    use = await replicas.one.codes.use(secret, application_id="app")
+    assert use is not None
+    assert use.is_first_use
+
+
+async def test_nobody_finds_a_code_or_a_client_in_the_store(replicas: Replicas) -> None:
+    """L14: neither a code nor a refresh token can be read out of what is stored; each goes by itself."""
+    secret = await replicas.one.codes.issue(new_code())
+    _, refresh_token = await replicas.family()
+    (key,) = [key async for key in replicas.administrator.scan_iter(f"identity:{replicas.tenant_id}:code:*")]
+    stored = await replicas.administrator.get(key) or b""
+    async with replicas.one.engine.connect() as connection:
+        rows = str((await connection.execute(text("SELECT * FROM refresh_tokens"))).all())
+
+    assert secret not in f"{key!r} {stored!r}"
+    assert refresh_token not in rows
+    assert 50 < await replicas.administrator.ttl(key) <= 60
+    await replicas.one.codes.use(secret, application_id="app")
+    assert 60 < await replicas.administrator.ttl(key) <= MARK_TTL_S
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "cod_", "cod_x", "ref_x", "sub_x", "cod_" + "x" * 50_000, "cod_\udc80".encode(errors="replace").decode()],
+)
+async def test_what_is_no_code_is_none(replicas: Replicas, text: str) -> None:
+    assert await replicas.one.codes.use(text, application_id="app") is None
+    assert await replicas.one.refresh_tokens.find(text, application_id="app") is None
+
+
+async def test_an_authorization_begins_once(replicas: Replicas) -> None:
+    """A Redis that went on from an older copy brings a used code back: the row remembers."""
+    code = new_code()
+    begun = await results(
+        [
+            stores.refresh_tokens.begin(code.authorization, tokens_expire_at=replicas.time(), expires_at=LATER)
+            for stores in replicas.both(4)
+        ]
+    )
+
+    assert sorted(each for each, _ in begun) == [False] * 7 + [True]
+    assert sorted(token is not None for _, token in begun) == [False] * 7 + [True]
+
+
+async def test_a_second_use_ends_what_the_first_began_whichever_comes_first(replicas: Replicas) -> None:
+    """RFC 6749 section 4.1.2, raced: after both, nothing is alive, and what was issued is revoked."""
+    for _ in range(20):
+        code = new_code()
+
+        async def first(code: Code = code) -> tuple[bool, str | None]:
+            return await replicas.one.refresh_tokens.begin(
+                code.authorization, tokens_expire_at=replicas.time() + 3_600_000, expires_at=LATER
+            )
+
+        (begun, refresh_token), _ = await results([first(), replicas.other.authorizations.end_code(code.authorization)])
+        if begun:
+            assert refresh_token is not None
+            assert not await replicas.is_alive(refresh_token)
+            assert await replicas.other.revocations.is_revoked(f"{code.authorization.id}.x")
+
+
+async def test_a_code_that_was_replayed_before_its_first_use_gives_nothing(replicas: Replicas) -> None:
+    code = new_code()
+    await replicas.one.authorizations.end_code(code.authorization)
+
+    assert await replicas.other.refresh_tokens.begin(
+        code.authorization, tokens_expire_at=replicas.time(), expires_at=LATER
+    ) == (False, None)
+
+
+async def test_a_refresh_token_brings_back_the_whole_authorization(replicas: Replicas) -> None:
+    authorization, refresh_token = await replicas.family(session_id="s")
+    found = await replicas.other.refresh_tokens.find(refresh_token, application_id="app")
+
+    assert found is not None
+    assert (found.authorization, found.generation, found.rotated_at) == (authorization, 0, None)
+    assert await replicas.one.refresh_tokens.find(refresh_token, application_id="other") is None
+
+
+async def test_an_expired_refresh_token_is_none(replicas: Replicas) -> None:
+    _, first = await replicas.family()
+    replicas.time.ms = LATER - 1
+    assert await replicas.is_alive(first)
+    replicas.time.ms = LATER
+    assert not await replicas.is_alive(first)
+
+
+async def test_a_rotated_token_gives_a_sibling_within_the_grace_and_ends_the_family_later(replicas: Replicas) -> None:
+    """RFC 9700 section 4.14.2: the answer may have been lost; after the grace it is a replay."""
+    authorization, first = await replicas.family()
+    second = await replicas.use(replicas.one, first)
+    replicas.time.pass_s(9)
+    sibling = await replicas.use(replicas.other, first)
+    assert second
+    assert sibling
+    assert len({first, second, sibling}) == 3
+    replicas.time.pass_s(2)
+
+    assert await replicas.use(replicas.one, first) is None
+    assert [await replicas.is_alive(token) for token in (first, second, sibling)] == [False] * 3
+    assert await replicas.other.revocations.is_revoked(f"{authorization.id}.x")
+
+
+async def test_of_two_siblings_the_one_that_comes_later_ends_the_family(replicas: Replicas) -> None:
+    """A thief and an owner cannot go on side by side, whoever is first."""
+    _, first = await replicas.family()
+    owner, thief = await replicas.use(replicas.one, first), await replicas.use(replicas.one, first)
+    assert owner
+    assert thief
+    replicas.time.pass_s(3600)
+    third = await replicas.use(replicas.one, owner)
+    assert third
+    replicas.time.pass_s(11)
+
+    assert await replicas.use(replicas.other, thief) is None
+    assert not await replicas.is_alive(third)
+
+
+async def test_a_late_sibling_inherits_the_clock_of_its_generation(replicas: Replicas) -> None:
+    """No chain of siblings outlives the grace: what a predecessor gives is as old as what it gave before."""
+    _, first = await replicas.family()
+    second = await replicas.use(replicas.one, first)
+    assert second
+    third = await replicas.use(replicas.one, second)
+    replicas.time.pass_s(8)
+    late = await replicas.use(replicas.one, first)
+    assert third
+    assert late
+    replicas.time.pass_s(3)
+
+    assert await replicas.use(replicas.one, late) is None
+    assert not await replicas.is_alive(third)
+
+
+async def test_uses_at_once_never_leave_two_families(replicas: Replicas) -> None:
+    """L11, raced over replicas: all get siblings of one generation; one goes on, and any other ends it."""
+    for _ in range(5):
+        _, first = await replicas.family()
+        siblings = await results([replicas.use(stores, first) for stores in replicas.both(4)])
+        assert all(siblings)
+        assert len(set(siblings)) == 8
+        replicas.time.pass_s(60)
+        successor = await replicas.use(replicas.one, siblings[3])
+        assert successor
+        replicas.time.pass_s(60)
+        assert await replicas.use(replicas.other, siblings[5]) is None
+        assert not await replicas.is_alive(successor)
+
+
+async def test_a_use_that_was_held_up_beyond_the_grace_is_a_replay_too(replicas: Replicas) -> None:
+    """What was found before the wait for the family's lock does not count."""
+    _, first = await replicas.family()
+    found = await replicas.other.refresh_tokens.find(first, application_id="app")
+    assert found is not None
+    second = await replicas.use(replicas.one, first)
+    assert second
+    replicas.time.pass_s(11)
+
+    assert await replicas.other.refresh_tokens.rotate(found, tokens_expire_at=0, expires_at=LATER) is None
+    assert not await replicas.is_alive(second)
+
+
+async def test_what_ends_an_authorization_ends_exactly_that(replicas: Replicas) -> None:
+    tokens = {}
+    for user, app, session in (("user", "app", "s1"), ("user", "app", "s2"), ("user", "b", "s1"), ("u2", "app", "s3")):
+        code = code_for(user, app, Verifier(), consented=CONSENTED, session_id=session)
+        _, tokens[user, app, session] = await replicas.one.refresh_tokens.begin(
+            code.authorization, tokens_expire_at=0, expires_at=LATER
+        )
+
+    async def alive() -> list[tuple[str, str, str]]:
+        return [
+            who
+            for who, token in tokens.items()
+            if await replicas.one.refresh_tokens.find(token or "", application_id=who[1])
+        ]
+
+    ending = replicas.one.authorizations
+    await ending.end_of_session("s1", application_id="b")
+    assert await alive() == [("user", "app", "s1"), ("user", "app", "s2"), ("u2", "app", "s3")]
+    await ending.end_of_session("s1")
+    assert await alive() == [("user", "app", "s2"), ("u2", "app", "s3")]
+    await ending.withdraw_consent("user", "app")
+    assert await alive() == [("u2", "app", "s3")]
+
+
+async def test_consents_add_up_and_are_withdrawn_whole(replicas: Replicas) -> None:
+    consents = Consents(replicas.one.engine, tenant_id=replicas.tenant_id)
+    assert await consents.find("user", "app") == Consented(organizations=frozenset())
+    await consents.add("user", "app", CONSENTED)
+    await consents.add("user", "app", Consented(scopes=frozenset({"email"}), organizations=frozenset({"o1"})))
+    await consents.add("user", "app", Consented(organizations=frozenset({"o2"})))
+    await consents.add("user", "other", CONSENTED)
+    found = await consents.find("user", "app")
+
+    assert found == Consented(
+        scopes=frozenset({"openid", "offline_access", "email"}),
+        resource_scopes={"https://things.example.com": frozenset({"read:things"})},
+        organization_permissions=frozenset({"manage:members"}),
+        organizations=frozenset({"o1", "o2"}),
+    )
+    assert found.covers(CONSENTED)
+    assert not found.covers(Consented(resource_scopes={"https://other.example.com": frozenset({"read:things"})}))
+    await replicas.one.authorizations.withdraw_consent("user", "app")
+    assert await consents.find("user", "app") == Consented(organizations=frozenset())
+    assert (await consents.find("user", "other")).scopes == CONSENTED.scopes
+
+
+async def test_nothing_is_revoked_where_nothing_can_be_alive(replicas: Replicas) -> None:
+    """Signing out days later costs no key in Redis."""
+    authorization, refresh_token = await replicas.family()
+    replicas.time.pass_s(3600 + 121)
+    await replicas.one.authorizations.end(authorization.id)
+
+    assert not await replicas.is_alive(refresh_token)
+    assert not await replicas.one.revocations.is_revoked(f"{authorization.id}.x")
+
+
+async def test_what_is_over_is_forgotten_and_nothing_else(replicas: Replicas) -> None:
+    """An authorization stays as long as its code may be replayed, a refresh token as long as it may be used."""
+    code = new_code()
+    await replicas.one.refresh_tokens.begin(code.authorization, tokens_expire_at=0, expires_at=None)
+    authorization, refresh_token = await replicas.family()
+    ended, _ = await replicas.family()
+    await replicas.one.authorizations.end(ended.id)
+
+    async def kept() -> set[str]:
+        await replicas.one.authorizations.forget_what_is_over()
+        async with replicas.one.engine.connect() as connection:
+            statement = text("SELECT id FROM authorizations WHERE tenant_id = :tenant")
+            return set((await connection.scalars(statement, {"tenant": replicas.tenant_id})).all())
+
+    assert await kept() == {code.authorization.id, authorization.id, ended.id}
+    replicas.time.pass_s(3 * 3600)
+    assert await kept() == {authorization.id}
+    assert await replicas.is_alive(refresh_token)
+    replicas.time.ms = LATER
+    assert await kept() == set()
+
+
+async def test_a_store_that_is_down_is_said_so() -> None:
+    """A clear 503, not a stack trace."""
+    nobody = "127.0.0.1:9"
+    async with opened(database_url=f"postgresql+asyncpg://{nobody}/x", redis_url=f"redis://{nobody}") as stores:
+        for call in (
+            lambda: stores.codes.use("cod_x", application_id="app"),
+            lambda: stores.refresh_tokens.find("ref_x", application_id="app"),
+            lambda: stores.authorizations.end("x"),
+            lambda: stores.revocations.is_revoked("x"),
+        ):
+            with pytest.raises(OAuthError) as refused:
+                await call()
+            assert (refused.value.error, refused.value.status) == ("temporarily_unavailable", 503)

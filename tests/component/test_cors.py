@@ -1,0 +1,67 @@
+"""Which pages in a browser may read what the token service answers."""
+
+import httpx
+import pytest
+
+from tests.support.running_stack import RunningStack
+
+EXPOSED = "ETag, Identity-Revision, Retry-After, WWW-Authenticate"
+
+
+@pytest.mark.parametrize(
+    "path", ["/oidc/jwks", "/oidc/.well-known/openid-configuration", "/.well-known/oauth-authorization-server/oidc"]
+)
+def test_every_page_may_read_what_is_public(stack: RunningStack, path: str) -> None:
+    answer = httpx.get(f"{stack.base_url}{path}", headers={"Origin": "https://anywhere.example"})
+    assert answer.status_code == 200
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    assert answer.headers["Access-Control-Expose-Headers"] == EXPOSED
+    assert "Access-Control-Allow-Credentials" not in answer.headers
+
+
+def test_a_preflight_of_a_registered_origin_is_answered(stack: RunningStack) -> None:
+    answer = _preflight(stack, stack.base_url)
+    assert answer.status_code == 204
+    assert answer.headers["Access-Control-Allow-Origin"] == stack.base_url
+    allowed = "Authorization, Content-Type, If-None-Match, Prefer, Identity-Revision"
+    assert answer.headers["Access-Control-Allow-Headers"] == allowed
+    assert answer.headers["Vary"] == "Origin"
+    assert "Access-Control-Allow-Credentials" not in answer.headers
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1.evil.example"])
+def test_a_preflight_of_another_origin_gets_no_permission(stack: RunningStack, origin: str) -> None:
+    answer = _preflight(stack, origin)
+    assert answer.status_code == 204
+    assert "Access-Control-Allow-Origin" not in answer.headers
+    assert answer.headers["Vary"] == "Origin"
+
+
+def test_a_page_may_read_answers_to_its_own_client_only_and_errors_too(stack: RunningStack) -> None:
+    spa = stack.credentials.spa.client_id
+    for client_id, permitted in ((spa, True), (stack.traditional[0], False)):
+        answer = stack.token_request({"grant_type": "nonsense", "client_id": client_id}, Origin=stack.base_url)
+        assert answer.status_code in {400, 401}
+        assert ("Access-Control-Allow-Origin" in answer.headers) is permitted
+        assert answer.headers["Vary"] == "Origin"
+
+
+def test_origins_that_an_application_allows_may_ask_for_its_tokens(stack: RunningStack) -> None:
+    application = stack.management.applications.create(
+        name="With a page elsewhere",
+        type="SPA",
+        custom_client_metadata={"allowTokenExchange": True, "corsAllowedOrigins": ["https://page.example"]},
+    )
+    form: dict[str, str | list[str]] = {"grant_type": "nonsense", "client_id": application.id}
+    answer = stack.token_request(form, Origin="https://page.example")
+    assert answer.headers["Access-Control-Allow-Origin"] == "https://page.example"
+    stack.management.applications.delete(application.id)
+
+
+def _preflight(stack: RunningStack, origin: str) -> httpx.Response:
+    headers = {
+        "Origin": origin,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "content-type",
+    }
+    return httpx.options(f"{stack.base_url}/oidc/token", headers=headers)

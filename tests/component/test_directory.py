@@ -1,0 +1,159 @@
+"""The directory: what was written is seen by the very next token request, and what is lost is rebuilt by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from identity_common.identifiers import new_secret
+from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
+from tests.support.creating import create_then_use
+from tests.support.patience import eventually
+from tests.support.world import World, outcome
+
+ROUNDS = 20
+
+
+EMPTIED = """
+for _, key in ipairs(redis.call('KEYS', 'identity:default:*')) do
+    if not string.find(key, ':revocation', 1, true) then redis.call('DEL', key) end
+end
+"""
+"""Everything of the tenant is gone at once but the copy of the revocations, without which nobody could mint."""
+
+
+def test_what_was_created_is_used_in_the_very_next_request(world: World) -> None:
+    """The design: what is unknown is looked up once more; no header is needed, and nothing is refused or dropped."""
+    assert [create_then_use(world) for _ in range(ROUNDS)] == [{}] * ROUNDS
+
+
+class TestWithTheRevisionOfTheWrite:
+    """The design: a request that carries the revision never sees what was before it."""
+
+    @pytest.mark.parametrize("how", ["suspend", "delete", "set_password"])
+    def test_a_subject_is_refused_in_the_next_exchange(self, world: World, how: str) -> None:
+        """L1, L7."""
+        for _ in range(ROUNDS):
+            user = world.user()
+            subject_token = world.subject_token(user)
+            getattr(world.management.users, how)(user, *([new_secret()] if how == "set_password" else []))
+            answer = world.exchange(subject_token, headers={"Identity_Revision": world.management.last_revision or ""})
+            assert outcome(answer) == (400, "invalid_request")
+
+    def test_an_actor_is_refused_in_the_next_exchange(self, world: World) -> None:
+        """L1, L7: what was judged while the change was on its way is judged again."""
+        for _ in range(ROUNDS):
+            actor = world.user()
+            actor_token = world.userinfo_token(actor)
+            subject_token = world.subject_token()
+            world.management.users.suspend(actor)
+            answer = world.exchange(
+                subject_token,
+                actor_token=actor_token,
+                actor_token_type=TOKEN_TYPE_ACCESS_TOKEN,
+                headers={"Identity_Revision": world.management.last_revision or ""},
+            )
+            assert outcome(answer) == (400, "invalid_request")
+            assert world.is_usable(subject_token)
+
+    def test_a_permission_is_gone_in_the_next_token(self, world: World) -> None:
+        """L7: of people and of machines; by assignment, by role, by scope."""
+        machine = world.client("MachineToMachine", exchange=False)
+        for _ in range(ROUNDS):
+            user = world.user(world.keeper_role)
+            subject_token = world.subject_token(user)
+            world.management.users.remove_role(user, world.keeper_role)
+            headers = {"Identity_Revision": world.management.last_revision or ""}
+            assert world.exchange(subject_token, headers=headers).json()["scope"] == ""
+
+            world.management.applications.assign_roles(machine.id, [world.machine_role])
+            assert world.client_credentials(machine).json()["scope"] == "read:things"
+            world.management.applications.remove_role(machine.id, world.machine_role)
+            headers = {"Identity_Revision": world.management.last_revision or ""}
+            assert world.client_credentials(machine, headers=headers).json()["scope"] == ""
+
+    def test_a_scope_that_was_deleted_is_granted_to_nobody(self, world: World) -> None:
+        """L5: nor is one of the same name that is made afterwards."""
+        resource = world.management.resources.create("Passing", f"https://{new_secret()}.example.com/api".lower())
+        scope = world.management.resources.create_scope(resource.id, "read:it")
+        role = world.management.roles.create(f"role {resource.id}", "reads", "User", [scope.id])
+        user = world.user(role.id)
+
+        def granted() -> str:
+            headers = {"Identity_Revision": world.management.last_revision or ""}
+            answer = world.exchange(
+                world.subject_token(user), resource=resource.indicator, scope="read:it", headers=headers
+            )
+            return str(answer.json()["scope"])
+
+        seen = [granted()]
+        world.management.resources.delete_scope(resource.id, scope.id)
+        seen.append(granted())
+        world.management.resources.create_scope(resource.id, "read:it")
+        seen.append(granted())
+        assert seen == ["read:it", "", ""]
+
+    def test_a_resource_that_is_made_again_inherits_nothing(self, world: World) -> None:
+        """L5 (CVE-2026-55670): the same indicator is another resource; no scope and no assignment comes back."""
+        indicator = f"https://{new_secret()}.example.com/api".lower()
+        first = world.management.resources.create("First", indicator, 100)
+        scope = world.management.resources.create_scope(first.id, "read:it")
+        role = world.management.roles.create(f"role {first.id}", "reads", "User", [scope.id])
+        user = world.user(role.id)
+        before = world.exchange(world.subject_token(user), resource=indicator, scope="read:it").json()
+        world.management.resources.delete(first.id)
+        second = world.management.resources.create("Second", indicator, 200)
+        world.management.resources.create_scope(second.id, "read:it")
+        after = world.exchange(world.subject_token(user), resource=indicator, scope="read:it").json()
+
+        assert (before["scope"], before["expires_in"]) == ("read:it", 100)
+        assert (after["scope"], after["expires_in"]) == ("", 200)
+
+
+def test_a_revision_that_has_just_been_made_is_waited_for_and_not_refused(world: World) -> None:
+    for _ in range(ROUNDS):
+        world.user()
+        headers = {"Identity_Revision": world.management.last_revision or ""}
+        assert outcome(world.client_credentials(headers=headers)) == (200, None)
+        assert outcome(world.exchange(world.subject_token(), headers=headers)) == (200, None)
+
+
+def test_redis_emptied_gives_no_wrong_grant_and_is_rebuilt_by_itself(world: World) -> None:
+    """L7: between the loss and the rebuilding there is 503 and nothing else; what was suspended stays so."""
+    suspended = world.user(world.keeper_role)
+    world.management.users.suspend(suspended)
+    deleted = world.user(world.keeper_role)
+    world.management.users.delete(deleted)
+    actor_token, ended_actor_token = (
+        world.forger.access_token(
+            sub=user, client_id=world.traditional.id, aud=f"{world.stack.issuer}/me", scope="openid"
+        )
+        for user in (world.agent, suspended)
+    )
+    lost = world.subject_token()
+    refusals = {(503, "temporarily_unavailable"), (400, "invalid_request")}
+    seen: list[tuple[int, str | None]] = []
+
+    def is_missed() -> bool:
+        """Empty it again until somebody asks before it is rebuilt, which may take no time at all."""
+        world.redis.eval(EMPTIED, 0)
+        seen.append(outcome(world.exchange(lost)))
+        return outcome(world.with_actor(actor_token)) == (503, "temporarily_unavailable")
+
+    eventually(is_missed)
+    assert set(seen) <= refusals
+    seen.clear()
+
+    def works() -> bool:
+        assert outcome(world.with_actor(ended_actor_token)) in refusals
+        answer = world.with_actor(actor_token)
+        seen.append(outcome(answer))
+        if answer.status_code == 503:
+            assert answer.headers["Retry-After"] == "1"
+        assert answer.status_code == 503 or answer.json()["scope"] == "read:things"
+        assert outcome(world.client_credentials()) == (200, None)
+        return answer.status_code == 200
+
+    eventually(works)
+    assert set(seen) <= {(503, "temporarily_unavailable"), (200, None)}
+    assert outcome(world.exchange(lost)) == (400, "invalid_request")
+    assert outcome(world.with_actor(ended_actor_token)) == (400, "invalid_request")

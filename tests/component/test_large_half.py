@@ -1,0 +1,449 @@
+"""The large half, in a real Redis: whatever projectors do at once, the records are the fold of the stream."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+from redis.asyncio import Redis
+
+from all_in_one.provision import ServerAddresses
+from identity_common.bus.connection import Bus
+from identity_common.bus.stream_reader import Batch, StreamMessage
+from identity_common.oauth import OAuthError
+from identity_common.redis_commands import RedisCommands, connect_redis
+from identity_common.revisions import Source
+from identity_common.wire.events import UserState, Watermark, event_subject, watermark_subject
+from identity_sdk.event_types import CloudEvent, MemberState, OrganizationState
+from token_service.directory import LargeHalf
+from token_service.directory.projection import ProjectionState, decode_state, record_key, state_key
+
+NO_DEADLINE = float("inf")
+ORGANIZATIONS = [f"org{number}" for number in range(3)]
+MEMBERS = [f"user{number}" for number in range(4)]
+
+Known = tuple[dict[str, str], dict[tuple[str, str], tuple[str, ...]]]
+"""The names of the users who exist, and the roles of the members who exist, in organizations that exist."""
+
+
+class Stream:
+    """What the bus would bring: users, organizations and members that come, change and go, a watermark behind each."""
+
+    def __init__(self, tenant_id: str, chance: random.Random, length: int) -> None:
+        self.tenant_id = tenant_id
+        self.messages: list[StreamMessage] = []
+        self.revisions: dict[Source, int] = {"management": 0, "template": 0}
+        self._chance = chance
+        for _ in range(length):
+            self.change()
+
+    def change(self) -> None:
+        """Let something happen to somebody; an organization that is gone does not come again."""
+        deleted = self._chance.random() < 0.3
+        organization_id, member_id = self._chance.choice(ORGANIZATIONS), self._chance.choice(MEMBERS)
+        kind = self._chance.choice(["user", "member", "member", "organization"])
+        if kind == "user":
+            self.tell("management", UserState(id=member_id, deleted=deleted, name=f"as of {len(self.messages)}"))
+        elif kind == "member":
+            self.tell_of_member(organization_id, member_id, f"role{len(self.messages)}", deleted=deleted)
+        elif self._has_ended(organization_id):
+            self.tell("template", OrganizationState(id=organization_id, deleted=True))
+        else:
+            self.tell("template", OrganizationState(id=organization_id, deleted=deleted))
+
+    def _has_ended(self, organization_id: str) -> bool:
+        subject = event_subject("template", self.tenant_id, "organization", organization_id)
+        return any(message.subject == subject and message.event.type.endswith(".deleted") for message in self.messages)
+
+    def tell_of_member(self, organization_id: str, member_id: str, *role_ids: str, deleted: bool = False) -> None:
+        state = MemberState(organization_id=organization_id, member_id=member_id, deleted=deleted, role_ids=role_ids)
+        self.tell("template", state)
+
+    def tell(self, source: Source, state: Any) -> None:
+        """Append the event of a change, and the watermark."""
+        kind = type(state).__name__.removesuffix("State").lower()
+        ids = (state.organization_id, state.member_id) if kind == "member" else (state.id,)
+        self.revisions[source] += 1
+        self._append(source, event_subject(source, self.tenant_id, kind, *ids), state, deleted=state.deleted)
+        self._append(source, watermark_subject(source, self.tenant_id), Watermark(self.revisions[source]))
+
+    def _append(self, source: Source, subject: str, state: msgspec.Struct, *, deleted: bool = False) -> None:
+        kind, *ids = subject.split(".")[2:]
+        event = CloudEvent(
+            id=f"{self.tenant_id}:{source}:{self.revisions[source]}",
+            source=f"/{source}",
+            type=f"{kind}.{'deleted' if deleted else 'updated'}",
+            subject="/".join(ids),
+            time="2026-01-01T00:00:00.000Z",
+            tenantid=self.tenant_id,
+            revision=self.revisions[source],
+            data=msgspec.Raw(msgspec.json.encode(state)),
+        )
+        self.messages.append(StreamMessage(subject, len(self.messages) + 1, event))
+
+    def batch(self, after: int, count: int) -> Batch:
+        """Return what a reader gets who has missed nothing so far."""
+        messages = self.messages[after : after + count]
+        return Batch(messages, caught_up=after + len(messages) == len(self.messages))
+
+    def compacted(self, after: int, count: int, *, head: int) -> Batch:
+        """Return what a reader gets who comes late: of each subject the stream holds the last message only.
+
+        Args:
+            after: The position that the reader has.
+            count: How many messages at most.
+            head: How far the stream has come by then.
+        """
+        last = {message.subject: message for message in self.messages[:head]}
+        behind = sorted((each for each in last.values() if each.sequence > after), key=lambda each: each.sequence)
+        return Batch(behind[:count], caught_up=len(behind) <= count)
+
+    def last_revisions(self, up_to: Mapping[str, int]) -> dict[str, int]:
+        """Return the last revision of each aggregate that is not newer than the source's given one."""
+        found: dict[str, int] = {}
+        for message in self.messages:
+            event = message.event
+            is_covered = event.revision <= up_to.get(event.source.removeprefix("/"), -1)
+            if is_covered and not event.type.startswith("revision."):
+                found[record_key(message.subject)] = event.revision
+        return found
+
+    def expected(self, sequence: int) -> Known:
+        """Return who exists at a position."""
+        users: dict[str, str] = {}
+        members: dict[tuple[str, str], tuple[str, ...]] = {}
+        organizations: set[str] = set()
+        for message in self.messages[:sequence]:
+            event = message.event
+            kind, gone = event.type.split(".")[0], event.type.endswith(".deleted")
+            if kind == "user":
+                user = msgspec.json.decode(event.data, type=UserState)
+                users = {**users, user.id: "" if gone else user.name or ""}
+            elif kind == "member":
+                member = msgspec.json.decode(event.data, type=MemberState)
+                members.pop((member.organization_id, member.member_id), None)
+                if not gone:
+                    members[member.organization_id, member.member_id] = member.role_ids
+            elif kind == "organization":
+                organization = msgspec.json.decode(event.data, type=OrganizationState)
+                organizations = organizations - {organization.id} if gone else organizations | {organization.id}
+        living = {user_id: name for user_id, name in users.items() if name}
+        return living, {ids: role_ids for ids, role_ids in members.items() if ids[0] in organizations}
+
+
+class Replicas:
+    """Several projectors over one Redis."""
+
+    def __init__(self, addresses: ServerAddresses, count: int = 3) -> None:
+        self.tenant_id = f"t{secrets.token_hex(6)}"
+        self.redis: Redis = connect_redis(addresses.token_redis_url)
+        commands = RedisCommands(self.redis)
+        self.halves = [
+            LargeHalf(bus, commands, tenant_id=self.tenant_id, max_age_s=900)
+            for bus in [Bus("nats://127.0.0.1:9", service="token") for _ in range(count)]
+        ]
+        self.administrator: Redis = Redis.from_url(addresses.admin_redis_url)
+
+    async def apply(self, replica: int, stream: str, position: int, batch: Batch) -> ProjectionState:
+        return await self.halves[replica].projection.apply(stream, position, batch)
+
+    async def state(self) -> ProjectionState:
+        stored: bytes | None = await self.redis.get(state_key(self.tenant_id))  # type: ignore[assignment]
+        return decode_state(stored)
+
+    async def known(self) -> Known:
+        """Return whom a request finds, each asked for alone."""
+        users, members = {}, {}
+        for user_id in MEMBERS:
+            alone = await self.halves[0].subject(user_id, at_least={}, deadline=NO_DEADLINE)
+            if alone.person is not None:
+                users[user_id] = alone.person.user.name or ""
+            for organization_id in ORGANIZATIONS:
+                question: dict[str, Any] = {"at_least": {}, "deadline": NO_DEADLINE}
+                membership = await self.halves[0].membership(organization_id, user_id, **question)
+                subject = await self.halves[0].subject(user_id, organization_id, **question)
+                assert (subject.person, subject.membership) == (alone.person, membership)
+                if membership is not None:
+                    members[organization_id, user_id] = membership.member.role_ids
+        return users, members
+
+    async def revisions(self) -> dict[str, int]:
+        """Return the revision of every record, tombstones included."""
+        records = await self.copy()
+        return {key: int(value.split(b" ")[0]) for key, value in records.items() if key != state_key(self.tenant_id)}
+
+    async def copy(self) -> dict[str, bytes]:
+        """Return everything that is stored: what a replica of Redis holds that falls behind from now on."""
+        keys = [key async for key in self.administrator.scan_iter(f"identity:{self.tenant_id}:*", _type="string")]
+        return {key.decode(): await self.administrator.get(key) for key in keys}  # type: ignore[misc]
+
+    async def fall_back_to(self, copy: Mapping[str, bytes]) -> None:
+        """Let a replica of Redis that lags behind take over."""
+        await self.lose_everything()
+        for key, value in copy.items():
+            await self.administrator.set(key, value)
+
+    async def lose_everything(self) -> None:
+        keys = [key async for key in self.administrator.scan_iter(f"identity:{self.tenant_id}:*")]
+        if keys:
+            await self.administrator.delete(*keys)
+
+
+@pytest_asyncio.fixture
+async def replicas(servers: ServerAddresses) -> AsyncIterator[Replicas]:
+    replicas = Replicas(servers)
+    yield replicas
+    await replicas.lose_everything()
+    await replicas.redis.aclose()
+    await replicas.administrator.aclose()
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_projectors_that_overtake_each_other_agree_with_the_stream(replicas: Replicas, seed: int) -> None:
+    """L7: late, repeated and overlapping batches, a Redis that loses everything or falls back change no outcome."""
+    chance = random.Random(seed)
+    stream = Stream(replicas.tenant_id, chance, length=40)
+    positions = [0 for _ in replicas.halves]
+    losses, copies = 2, [await replicas.copy()]
+    while (state := await replicas.state()).sequence < len(stream.messages):
+        turn = chance.randrange(len(replicas.halves))
+        after = positions[turn]
+        answered = await replicas.apply(turn, "one", after, stream.batch(after, chance.randrange(0, 9)))
+        assert answered.sequence >= state.sequence
+        if answered.stream != "one" or answered.sequence < after:
+            positions[turn] = answered.sequence  # lost, or behind: read on from what is there
+        else:
+            positions[turn] = chance.choice([answered.sequence, answered.sequence, after])  # sometimes it dawdles
+        if answered.complete:
+            assert await replicas.known() == stream.expected(answered.sequence)
+        copies.append(await replicas.copy())
+        if losses and chance.random() < 0.05:
+            losses -= 1
+            await replicas.fall_back_to(chance.choice([{}, *copies]))
+    state = await replicas.state()
+
+    assert (state.sequence, state.complete, state.revisions) == (len(stream.messages), True, stream.revisions)
+    assert await replicas.known() == stream.expected(len(stream.messages))
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_a_watermark_counts_when_everything_it_covers_is_there(replicas: Replicas, seed: int) -> None:
+    """L7: who reads late finds only the newest state of each aggregate, which may lie behind a watermark that covers
+    an older one: no request is answered in between as if it had been seen."""
+    chance = random.Random(seed)
+    stream = Stream(replicas.tenant_id, chance, length=60)
+    position, head = 0, 1
+    while position < len(stream.messages):
+        batch = stream.compacted(position, chance.randrange(1, 4), head=head)
+        state = await replicas.apply(0, "one", position, batch)
+        stored = await replicas.revisions()
+        for key, revision in stream.last_revisions(state.revisions).items():
+            assert stored.get(key, -1) >= revision
+        position = state.sequence
+        head = min(head + chance.randrange(0, 5), len(stream.messages))
+
+    assert (await replicas.state()).revisions == stream.revisions
+    assert await replicas.known() == stream.expected(len(stream.messages))
+
+
+async def test_a_batch_that_leaves_something_out_is_not_applied(replicas: Replicas) -> None:
+    """A gap would be a change that nobody ever sees: a suspension, say."""
+    stream = Stream(replicas.tenant_id, random.Random(1), length=10)
+    await replicas.apply(0, "one", 0, stream.batch(0, 4))
+    answered = await replicas.apply(1, "one", 8, stream.batch(8, 4))
+
+    assert (answered.sequence, answered.complete, answered.revisions) == (4, False, {})
+    assert await replicas.state() == answered
+
+
+async def test_an_older_record_never_replaces_a_newer_one(replicas: Replicas) -> None:
+    """L7: also from another incarnation of the stream, where positions begin again."""
+    stream = Stream(replicas.tenant_id, random.Random(2), length=10)
+    await replicas.apply(0, "one", 0, stream.batch(0, 20))
+    before = await replicas.known()
+    await replicas.apply(1, "two", 0, stream.batch(0, 6))
+
+    assert await replicas.known() == before
+    assert ((await replicas.state()).stream, (await replicas.state()).revisions) == ("two", stream.revisions)
+
+
+async def test_a_batch_of_another_incarnation_from_the_middle_is_not_applied(replicas: Replicas) -> None:
+    stream = Stream(replicas.tenant_id, random.Random(3), length=10)
+    await replicas.apply(0, "one", 0, stream.batch(0, 6))
+    answered = await replicas.apply(1, "two", 6, stream.batch(6, 6))
+
+    assert (answered.stream, answered.sequence) == ("one", 6)
+
+
+async def test_it_is_complete_as_soon_as_somebody_knows_that_nothing_is_behind(replicas: Replicas) -> None:
+    """Whoever applied the last batch may have been told of more to come, which then went with a newer state."""
+    stream = Stream(replicas.tenant_id, random.Random(8), length=10)
+    applied = await replicas.apply(0, "one", 0, stream.batch(0, 20)._replace(caught_up=False))
+    late = await replicas.apply(1, "one", 4, stream.batch(4, 16))
+
+    assert (applied.sequence, applied.complete, applied.revisions) == (20, False, {})
+    assert (late.sequence, late.complete, late.revisions) == (20, True, stream.revisions)
+
+
+@pytest.mark.parametrize("kind", ["user", "member", "organization"])
+async def test_a_deletion_leaves_a_tombstone_that_goes_by_itself(replicas: Replicas, kind: str) -> None:
+    """L5: a late repetition of an older state revives nobody."""
+    stream = Stream(replicas.tenant_id, random.Random(4), length=0)
+    for deleted in (False, True):
+        if kind != "organization":
+            stream.tell("template", OrganizationState(id="org0"))
+        if kind == "member":
+            stream.tell_of_member("org0", "user0", deleted=deleted)
+        elif kind == "user":
+            stream.tell("management", UserState(id="user0", name="A", deleted=deleted))
+        else:
+            stream.tell("template", OrganizationState(id="org0", deleted=deleted))
+            stream.tell_of_member("org0", "user0")
+    stream.tell("management", UserState(id="user1", name="B"))
+    await replicas.apply(0, "one", 0, Batch(stream.messages, caught_up=True))
+    ids = {"user": "user0", "member": "org0:user0", "organization": "org0"}
+    gone = f"identity:{replicas.tenant_id}:{kind}:{ids[kind]}"
+    last = await replicas.revisions()
+
+    assert await replicas.known() == ({"user1": "B"}, {})
+    assert 86_000 < await replicas.redis.ttl(gone) <= 86_400
+    first = next(message for message in stream.messages if record_key(message.subject) == gone)
+    again = Batch([first._replace(sequence=len(stream.messages) + 1)], caught_up=True)
+    await replicas.apply(1, "one", len(stream.messages), again)
+    assert await replicas.known() == ({"user1": "B"}, {})
+    assert await replicas.revisions() == last
+
+
+async def test_the_end_of_an_organization_ends_every_membership_at_once(replicas: Replicas) -> None:
+    """L1: before its members are cleared away, which may take a while; those of another one stay."""
+    stream = Stream(replicas.tenant_id, random.Random(9), length=0)
+    stream.tell("management", UserState(id="user0", name="A"))
+    for organization_id in ("org0", "org1"):
+        stream.tell("template", OrganizationState(id=organization_id))
+        stream.tell_of_member(organization_id, "user0", "role")
+    stream.tell("template", OrganizationState(id="org0", deleted=True))
+    await replicas.apply(0, "one", 0, Batch(stream.messages, caught_up=True))
+
+    assert await replicas.known() == ({"user0": "A"}, {("org1", "user0"): ("role",)})
+
+
+async def test_a_member_of_an_organization_that_was_never_heard_of_is_none(replicas: Replicas) -> None:
+    """L5: nor is anybody whose id, put together with the organization's, reads like another's."""
+    stream = Stream(replicas.tenant_id, random.Random(10), length=0)
+    stream.tell("management", UserState(id="user0", name="A"))
+    stream.tell_of_member("org0", "user0", "role")
+    stream.tell("template", OrganizationState(id="org1"))
+    stream.tell_of_member("org1", "user0", "role")
+    await replicas.apply(0, "one", 0, Batch(stream.messages, caught_up=True))
+
+    question: dict[str, Any] = {"at_least": {"template": 0}, "deadline": 0.0}
+    found = [
+        await replicas.halves[0].membership(organization_id, member_id, **question)
+        for organization_id, member_id in (
+            ("org0", "user0"),
+            ("org1", "user1"),
+            ("org1:user0", ""),
+            ("", "org1:user0"),
+            ("org1", ""),
+            ("ORG1", "user0"),
+            ("org1", "user0"),
+        )
+    ]
+    assert [membership is not None for membership in found] == [False] * 6 + [True]
+
+
+async def refusal(replicas: Replicas, **question: Any) -> tuple[str, str]:
+    """Return how a question about people, and one about members, is refused: alike."""
+    refusals = set()
+    for ask, about in ((replicas.halves[0].subject, ("user0",)), (replicas.halves[0].membership, ("org0", "user0"))):
+        with pytest.raises(OAuthError) as refused:
+            await ask(*about, **{"at_least": {}, "deadline": 0.0, **question})  # type: ignore[operator]
+        assert refused.value.status == 503
+        refusals.add((refused.value.error, refused.value.description))
+    (only,) = refusals
+    return only
+
+
+async def test_nobody_is_judged_by_records_that_are_not_complete(replicas: Replicas) -> None:
+    """The design: an incomplete large half answers temporarily_unavailable, never "no such user"."""
+    assert await refusal(replicas) == ("temporarily_unavailable", "the directory is being loaded")
+    stream = Stream(replicas.tenant_id, random.Random(5), length=10)
+    await replicas.apply(0, "one", 0, stream.batch(0, 5))
+    assert await refusal(replicas) == ("temporarily_unavailable", "the directory is being loaded")
+    await replicas.apply(0, "one", 5, stream.batch(5, 100))
+    await replicas.halves[0].subject("user0", at_least=stream.revisions, deadline=0.0)
+    await replicas.lose_everything()
+    assert await refusal(replicas) == ("temporarily_unavailable", "the directory is being loaded")
+
+
+async def test_nobody_is_judged_by_records_that_are_too_old(replicas: Replicas) -> None:
+    """L7: by the revision that is asked for, and by when the bus was last heard."""
+    stream = Stream(replicas.tenant_id, random.Random(6), length=10)
+    await replicas.apply(0, "one", 0, stream.batch(0, 100))
+    for source in ("management", "template"):
+        assert await refusal(replicas, at_least={source: 11}) == (
+            "temporarily_unavailable",
+            "the awaited change has not arrived yet",
+        )
+    replicas.halves[0]._max_age_ms = -1
+    assert await refusal(replicas) == ("temporarily_unavailable", "the directory is out of date")
+
+
+async def test_records_that_never_heard_of_organizations_do_not_vouch_for_who_is_no_member(replicas: Replicas) -> None:
+    """L7: people are judged by them as ever."""
+    stream = Stream(replicas.tenant_id, random.Random(11), length=0)
+    stream.tell("management", UserState(id="user0", name="A"))
+    await replicas.apply(0, "one", 0, Batch(stream.messages, caught_up=True))
+
+    assert await replicas.known() == ({"user0": "A"}, {})
+    assert await refusal(replicas, at_least={"template": 0}) == (
+        "temporarily_unavailable",
+        "the awaited change has not arrived yet",
+    )
+
+
+async def test_records_at_hand_are_read_again_if_they_are_too_old(replicas: Replicas) -> None:
+    """L7: what was read when the token was taken counts only as far as it goes."""
+    stream = Stream(replicas.tenant_id, random.Random(12), length=0)
+    stream.tell("template", OrganizationState(id="org0"))
+    stream.tell("management", UserState(id="user0", name="A"))
+    stream.tell_of_member("org0", "user0", "role")
+    await replicas.apply(0, "one", 0, Batch(stream.messages, caught_up=True))
+    half = replicas.halves[0]
+    at_hand = [await replicas.redis.get(key) for key in half.reading("org0").keys_of("user0")]
+    position = len(stream.messages)
+    stream.tell_of_member("org0", "user0", deleted=True)
+    half.projection.take(await replicas.apply(0, "one", position, stream.batch(position, 10)))
+
+    async def is_member(revision: int) -> bool:
+        at_least = {"template": revision}
+        subject = await half.subject(
+            "user0",
+            "org0",
+            at_least=at_least,
+            deadline=NO_DEADLINE,
+            records=at_hand,  # type: ignore[arg-type]
+        )
+        return subject.membership is not None
+
+    assert [await is_member(2), await is_member(3)] == [True, False]
+
+
+@pytest.mark.parametrize("count", [2**8, 2**13])
+async def test_very_many_records_in_one_batch_are_all_applied(replicas: Replicas, count: int) -> None:
+    """L8: no limit of the script language is met; the last record is there like the first."""
+    stream = Stream(replicas.tenant_id, random.Random(7), length=0)
+    for number in range(count):
+        stream.tell("management", UserState(id=f"user{number}", name=f"{number}"))
+    await replicas.apply(0, "one", 0, Batch(stream.messages, caught_up=True))
+    names = []
+    for number in range(count):
+        subject = await replicas.halves[0].subject(f"user{number}", at_least={"management": count}, deadline=0.0)
+        names.append(subject.person and subject.person.user.name)
+
+    assert names == [f"{number}" for number in range(count)]

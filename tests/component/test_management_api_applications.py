@@ -1,0 +1,305 @@
+"""``/api/applications`` and their secrets."""
+
+import hashlib
+import re
+import time
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.management_api import Management, at_once, issues, refusal, revision_of, unique
+
+DEFAULTS = {
+    "allowTokenExchange": False,
+    "corsAllowedOrigins": [],
+    "idTokenTtl": 3600,
+    "refreshTokenTtlInDays": 14,
+    "rotateRefreshToken": True,
+    "alwaysIssueRefreshToken": False,
+}
+THIRD_PARTY = (422, "application.third_party_application_cannot_enable_token_exchange")
+
+
+async def test_an_application_has_defaults_and_no_secret(management: Management) -> None:
+    answer = await management.client.post("/api/applications", json={"name": "Shop", "type": "Traditional"})
+    application = answer.json()
+    assert answer.status_code == 200
+    assert application == {
+        "tenantId": management.tenant_id,
+        "id": application["id"],
+        "name": "Shop",
+        "description": None,
+        "type": "Traditional",
+        "oidcClientMetadata": {"redirectUris": [], "postLogoutRedirectUris": []},
+        "customClientMetadata": DEFAULTS,
+        "isThirdParty": False,
+        "customData": {},
+        "createdAt": application["createdAt"],
+        "updatedAt": application["createdAt"],
+    }
+    assert (await management.client.get(f"/api/applications/{application['id']}")).json() == application
+    assert (await management.client.get(f"/api/applications/{application['id']}/secrets")).json() == []
+    event = await management.event("application", application["id"])
+    assert event is not None
+    assert (event.type, event.revision) == ("application.created", revision_of(answer))
+
+
+async def test_an_application_is_shown_as_it_was_created_and_its_event_says_the_same(management: Management) -> None:
+    application = await management.created(
+        "applications",
+        name="Phone",
+        type="Native",
+        description="On phones",
+        oidcClientMetadata={
+            "redirectUris": ["com.example.phone:/callback", "http://127.0.0.1:7/cb", "https://example.com/cb?a=1"],
+            "postLogoutRedirectUris": ["com.example.phone://bye"],
+        },
+        customClientMetadata={**DEFAULTS, "allowTokenExchange": True, "corsAllowedOrigins": ["https://example.com"]},
+        customData={"team": "mobile"},
+    )
+    assert application["customClientMetadata"] == {
+        **DEFAULTS,
+        "allowTokenExchange": True,
+        "corsAllowedOrigins": ["https://example.com"],
+    }
+    assert await management.event_data("application", application["id"]) == {
+        "id": application["id"],
+        "name": "Phone",
+        "type": "Native",
+        "allow_token_exchange": True,
+        "redirect_uris": ["com.example.phone:/callback", "http://127.0.0.1:7/cb", "https://example.com/cb?a=1"],
+        "post_logout_redirect_uris": ["com.example.phone://bye"],
+        "id_token_ttl_s": 3600,
+        "cors_allowed_origins": ["https://example.com"],
+        "custom_data": {"team": "mobile"},
+    }
+
+
+async def test_a_patch_reaches_into_the_nested_settings_and_null_restores_their_defaults(
+    management: Management,
+) -> None:
+    application = await management.created(
+        "applications",
+        name="Shop",
+        type="SPA",
+        oidcClientMetadata={"redirectUris": ["https://a.example/cb"], "postLogoutRedirectUris": ["https://a.example"]},
+        customClientMetadata={"idTokenTtl": 60, "allowTokenExchange": True},
+    )
+    path = f"/api/applications/{application['id']}"
+    answer = await management.client.patch(
+        path,
+        json={
+            "oidcClientMetadata": {"redirectUris": ["https://b.example/cb"]},
+            "customClientMetadata": {"idTokenTtl": None, "refreshTokenTtlInDays": 30},
+        },
+    )
+    changed = answer.json()
+    assert changed == {
+        **application,
+        "oidcClientMetadata": {
+            "redirectUris": ["https://b.example/cb"],
+            "postLogoutRedirectUris": ["https://a.example"],
+        },
+        "customClientMetadata": {**DEFAULTS, "allowTokenExchange": True, "refreshTokenTtlInDays": 30},
+        "updatedAt": changed["updatedAt"],
+    }
+    cleared = await management.client.patch(path, json={"oidcClientMetadata": None, "customClientMetadata": None})
+    assert cleared.json()["oidcClientMetadata"] == {"redirectUris": [], "postLogoutRedirectUris": []}
+    assert cleared.json()["customClientMetadata"] == DEFAULTS
+    nothing = await management.client.patch(path, json={"customClientMetadata": {"idTokenTtl": 3600}})
+    assert revision_of(nothing) == revision_of(cleared)
+
+
+async def test_a_third_party_application_never_exchanges_tokens_whichever_comes_first(management: Management) -> None:
+    exchange = {"customClientMetadata": {"allowTokenExchange": True}}
+    body = {"name": "Partner", "type": "Traditional"}
+    post, patch = management.client.post, management.client.patch
+    assert refusal(await post("/api/applications", json={**body, **exchange, "isThirdParty": True})) == THIRD_PARTY
+    partner = await management.created("applications", **body, isThirdParty=True)
+    assert refusal(await patch(f"/api/applications/{partner['id']}", json=exchange)) == THIRD_PARTY
+    own = await management.created("applications", **body, **exchange)
+    assert refusal(await patch(f"/api/applications/{own['id']}", json={"isThirdParty": True})) == THIRD_PARTY
+    both = {"isThirdParty": True, "customClientMetadata": {"allowTokenExchange": False}}
+    assert (await patch(f"/api/applications/{own['id']}", json=both)).status_code == 200
+
+
+async def test_a_secret_is_shown_once_and_only_its_hash_is_kept(management: Management) -> None:
+    application = await management.created("applications", name="Shop", type="Traditional")
+    path = f"/api/applications/{application['id']}/secrets"
+    expires_at = int(time.time() * 1000) + 3_600_000
+    answer = await management.client.post(path, json={"name": "first", "expiresAt": expires_at})
+    secret = answer.json()
+    assert (answer.status_code, answer.headers["Cache-Control"]) == (201, "no-store")
+    assert re.fullmatch(r"[0-9A-Za-z]{43}", secret["value"])
+    shown = {
+        "tenantId": management.tenant_id,
+        "applicationId": application["id"],
+        "name": "first",
+        "createdAt": secret["createdAt"],
+        "expiresAt": expires_at,
+    }
+    assert secret == {**shown, "value": secret["value"]}
+    assert (await management.client.get(path)).json() == [shown]
+    sha256 = hashlib.sha256(secret["value"].encode()).hexdigest()
+    state = await management.event_data("application", application["id"])
+    assert state["secrets"] == [{"sha256": sha256, "expires_at": expires_at}]
+    assert secret["value"] not in str(state)
+
+    second = await management.created(f"applications/{application['id']}/secrets", name="a second")
+    assert second["expiresAt"] is None
+    listed = (await management.client.get(path)).json()
+    assert [found["name"] for found in listed] == ["a second", "first"]
+    assert len((await management.event_data("application", application["id"]))["secrets"]) == 2
+    taken = await management.client.post(path, json={"name": "first"})
+    assert refusal(taken) == (422, "entity.unique_integrity_violation")
+
+    deleted = await management.client.delete(f"{path}/a second")
+    assert deleted.status_code == 204
+    assert (await management.event_data("application", application["id"]))["secrets"] == state["secrets"]
+    assert refusal(await management.client.delete(f"{path}/a second")) == (404, "entity.not_found")
+
+
+async def test_a_secret_may_be_called_something_else(management: Management) -> None:
+    application = await management.created("applications", name="Shop", type="Traditional")
+    path = f"/api/applications/{application['id']}/secrets"
+    secret = await management.created(f"applications/{application['id']}/secrets", name="first")
+    await management.created(f"applications/{application['id']}/secrets", name="second")
+    del secret["value"]
+    renamed = await management.client.patch(f"{path}/first", json={"name": "third"})
+    assert (renamed.status_code, renamed.json()) == (200, {**secret, "name": "third"})
+    assert [found["name"] for found in (await management.client.get(path)).json()] == ["second", "third"]
+    event = await management.event("application", application["id"])
+    assert event is not None
+    assert (event.type, event.revision) == ("application.updated", revision_of(renamed))
+    for body in ({}, {"name": "third"}):
+        assert revision_of(await management.client.patch(f"{path}/third", json=body)) == revision_of(renamed)
+    taken = await management.client.patch(f"{path}/third", json={"name": "second"})
+    assert refusal(taken) == (422, "entity.unique_integrity_violation")
+    for body in ({"name": "a/b"}, {"name": ""}, {"name": None}):
+        assert issues(await management.client.patch(f"{path}/third", json=body)) == {"name"}
+    assert issues(await management.client.patch(f"{path}/third", json={"expiresAt": 1})) == {"expiresAt"}
+    assert refusal(await management.client.patch(f"{path}/first", json={"name": "x"})) == (404, "entity.not_exists")
+
+
+async def test_custom_data_of_an_application_is_merged(management: Management) -> None:
+    made = await management.created("applications", name="n", type="SPA", customData={"a": {"b": 1}, "c": 2})
+    path = f"/api/applications/{made['id']}/custom-data"
+    answer = await management.client.patch(path, json={"a": {"d": 1}, "c": None})
+    assert (answer.status_code, answer.json()) == (200, {"a": {"d": 1}})
+    assert (await management.event_data("application", made["id"]))["custom_data"] == {"a": {"d": 1}}
+    assert revision_of(await management.client.patch(path, json={})) == revision_of(answer)
+    too_large = await management.client.patch(path, json={"e": "x" * 65_536})
+    assert refusal(too_large) == (413, "request.too_large")
+    assert issues(await management.client.patch(path, json=[])) == {""}
+    missing = await management.client.patch("/api/applications/none/custom-data", json=[])
+    assert refusal(missing) == (404, "entity.not_exists_with_id")
+
+
+async def test_an_application_never_has_more_than_100_secrets(management: Management) -> None:
+    application = await management.created("applications", name="Shop", type="Traditional")
+    path = f"/api/applications/{application['id']}/secrets"
+    answers = await at_once(*(management.client.post(path, json={"name": f"secret {number}"}) for number in range(103)))
+    assert sorted(answer.status_code for answer in answers) == [201] * 100 + [422] * 3
+    assert (await management.client.get(path)).headers["Total-Number"] == "100"
+    assert len((await management.event_data("application", application["id"]))["secrets"]) == 100
+
+
+async def test_a_deleted_application_is_gone_with_its_secrets(management: Management) -> None:
+    application = await management.created("applications", name="Shop", type="Traditional")
+    await management.created(f"applications/{application['id']}/secrets", name="first")
+    path = f"/api/applications/{application['id']}"
+    assert (await management.client.delete(path)).status_code == 204
+    assert await management.event_data("application", application["id"]) == {
+        "id": application["id"],
+        "deleted": True,
+    }
+    count = "SELECT count(*) FROM application_secrets WHERE application_id = $1"
+    assert await management.database.fetchval(count, application["id"]) == 0
+    with_id, exists, found = "entity.not_exists_with_id", "entity.not_exists", "entity.not_found"
+    assert refusal(await management.client.get(path)) == (404, with_id)
+    assert refusal(await management.client.patch(path, json={})) == (404, exists)
+    assert refusal(await management.client.delete(path)) == (404, found)
+    assert refusal(await management.client.get(f"{path}/secrets")) == (404, with_id)
+    assert refusal(await management.client.post(f"{path}/secrets", json=1)) == (404, with_id)
+    assert refusal(await management.client.delete(f"{path}/secrets/first")) == (404, with_id)
+
+
+async def test_a_secret_of_another_application_is_a_miss(management: Management) -> None:
+    """L5: the child is looked for under its parent."""
+    mine = await management.created("applications", name="Mine", type="Traditional")
+    other = await management.created("applications", name="Other", type="Traditional")
+    await management.created(f"applications/{mine['id']}/secrets", name="first")
+    wrong = await management.client.delete(f"/api/applications/{other['id']}/secrets/first")
+    assert refusal(wrong) == (404, "entity.not_found")
+
+
+@pytest.mark.parametrize(
+    ("body", "paths"),
+    [
+        ({}, {"name", "type"}),
+        ({"name": "", "type": "SPA"}, {"name"}),
+        ({"name": "n", "type": "Robot"}, {"type"}),
+        ({"name": "n", "type": "SPA", "secret": "mine"}, {"secret"}),
+        ({"name": "n", "type": "SPA", "oidcClientMetadata": {"redirectUris": "https://a.example"}},
+         {"oidcClientMetadata.redirectUris"}),
+        ({"name": "n", "type": "SPA", "oidcClientMetadata": {"redirectUris": ["https://a.example#x"]}},
+         {"oidcClientMetadata.redirectUris[0]"}),
+        ({"name": "n", "type": "SPA", "oidcClientMetadata": {"redirectUris": ["https://a.example", "com.a:/cb"]}},
+         {"oidcClientMetadata.redirectUris[1]"}),
+        ({"name": "n", "type": "Native", "oidcClientMetadata": {"postLogoutRedirectUris": ["http://a.example"]}},
+         {"oidcClientMetadata.postLogoutRedirectUris[0]"}),
+        ({"name": "n", "type": "SPA", "oidcClientMetadata": {"logoUri": ""}}, {"oidcClientMetadata"}),
+        ({"name": "n", "type": "SPA", "customClientMetadata": {"corsAllowedOrigins": ["https://a.example/path"]}},
+         {"customClientMetadata.corsAllowedOrigins[0]"}),
+        ({"name": "n", "type": "SPA", "customClientMetadata": {"idTokenTtl": 0}}, {"customClientMetadata.idTokenTtl"}),
+        ({"name": "n", "type": "SPA", "isThirdParty": 1, "customData": 2}, {"isThirdParty", "customData"}),
+    ],
+)  # fmt: skip
+async def test_every_wrong_member_of_a_new_application_is_named(
+    management_api: httpx.AsyncClient, body: dict[str, Any], paths: set[str]
+) -> None:
+    assert issues(await management_api.post("/api/applications", json=body)) == paths
+
+
+async def test_a_patch_is_judged_by_the_rules_of_the_application_s_own_type(management: Management) -> None:
+    native = await management.created("applications", name="Phone", type="Native")
+    website = await management.created("applications", name="Site", type="Traditional")
+    body = {"oidcClientMetadata": {"redirectUris": ["com.example:/cb"]}}
+    assert (await management.client.patch(f"/api/applications/{native['id']}", json=body)).status_code == 200
+    refused = await management.client.patch(f"/api/applications/{website['id']}", json=body)
+    assert issues(refused) == {"oidcClientMetadata.redirectUris[0]"}
+    changed_type = await management.client.patch(f"/api/applications/{website['id']}", json={"type": "SPA"})
+    assert issues(changed_type) == {"type"}
+
+
+@pytest.mark.parametrize(
+    ("body", "paths"),
+    [
+        ({}, {"name"}),
+        ({"name": ""}, {"name"}),
+        ({"name": "a/b"}, {"name"}),
+        ({"name": ".."}, {"name"}),
+        ({"name": "n", "expiresAt": 0}, {"expiresAt"}),
+        ({"name": "n", "expiresAt": "tomorrow"}, {"expiresAt"}),
+        ({"name": "n", "value": "mine"}, {"value"}),
+    ],
+)
+async def test_every_wrong_member_of_a_new_secret_is_named(
+    management: Management, body: dict[str, Any], paths: set[str]
+) -> None:
+    application = await management.created("applications", name=unique("a"), type="Traditional")
+    answer = await management.client.post(f"/api/applications/{application['id']}/secrets", json=body)
+    assert issues(answer) == paths
+
+
+async def test_addresses_and_data_of_an_application_are_bounded(management: Management) -> None:
+    uris = [f"https://a.example/{number:04}/{'x' * 1000}" for number in range(70)]
+    for members in (
+        {"oidcClientMetadata": {"redirectUris": uris[:35], "postLogoutRedirectUris": uris[35:]}},
+        {"customClientMetadata": {"corsAllowedOrigins": [f"https://{'x' * 1000}{n}.example" for n in range(70)]}},
+        {"customData": {"a": "x" * 65_536}},
+    ):
+        body = {"name": "Large", "type": "SPA", **members}
+        too_large = await management.client.post("/api/applications", json=body)
+        assert refusal(too_large) == (413, "request.too_large")

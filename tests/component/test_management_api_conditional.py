@@ -1,0 +1,87 @@
+"""``ETag`` on every GET, and 304 for ``If-None-Match``; the same for HEAD."""
+
+import httpx
+import pytest
+
+from tests.support.management_api import Management, refusal, unique
+
+
+async def paths(management: Management) -> list[str]:
+    """Return an address for every GET that the document names."""
+    user, application = await management.created("users", name=unique("u")), await management.machine()
+    resource = await management.created("resources", name="n", indicator=f"https://{unique('r')}.example.com")
+    role = await management.created("roles", name=unique("r"), description="", type="User")
+    ids = {
+        "user_id": user["id"],
+        "application_id": application,
+        "resource_id": resource["id"],
+        "role_id": role["id"],
+    }
+    document = (await management.client.get("/schema")).json()
+    gets = [path for path, operations in document["paths"].items() if "get" in operations]
+    return [path.format(**ids) for path in gets if path != "/api/status"]
+
+
+async def test_every_get_has_an_entity_tag_and_answers_304_without_a_body_to_who_knows_it(
+    management: Management,
+) -> None:
+    asked = await paths(management)
+    assert len(asked) >= 15
+    for path in asked:
+        answer = await management.client.get(path)
+        etag = answer.headers["ETag"]
+        for condition in (etag, f"W/{etag}", f'"x", {etag}', "*"):
+            again = await management.client.get(path, headers={"If-None-Match": condition})
+            assert (again.status_code, again.content) == (304, b""), path
+            assert again.headers["ETag"] == etag
+            assert "Content-Type" not in again.headers
+            assert len(again.headers["X-Request-Id"]) == 32
+        other = await management.client.get(path, headers={"If-None-Match": '"x"'})
+        assert (other.status_code, other.content, other.headers["ETag"]) == (200, answer.content, etag)
+
+
+async def test_head_answers_what_get_does_without_the_body(management: Management) -> None:
+    """RFC 9110 sections 9.3.2 and 13.1.2: the same status and headers, also for who knows it, or may not ask."""
+    asked = [*await paths(management), "/api/users/none", "/api/nothing", "/api/users?page=0", "/health/ready"]
+    async with management.client_with(None) as nobody:
+        for client in (management.client, nobody):
+            for path in asked:
+                for condition in ('"x"', "*"):
+                    head, get = [
+                        await client.request(method, path, headers={"If-None-Match": condition})
+                        for method in ("HEAD", "GET")
+                    ]
+                    assert (head.status_code, head.content) == (get.status_code, b""), path
+                    own = {"x-request-id": get.headers["X-Request-Id"]}
+                    assert dict(head.headers) | own == dict(get.headers), path
+
+
+async def test_an_entity_tag_changes_with_what_is_answered(management: Management) -> None:
+    user = await management.created("users", name=unique("u"))
+    path = f"/api/users/{user['id']}"
+    before = (await management.client.get(path)).headers["ETag"]
+    await management.client.patch(path, json={"name": "other"})
+    after = await management.client.get(path, headers={"If-None-Match": before})
+    assert (after.status_code, after.json()["name"]) == (200, "other")
+
+
+async def test_a_page_that_got_a_successor_is_not_the_one_that_is_known(management: Management) -> None:
+    marker = unique("page")
+    await management.created("users", name=f"{marker} a")
+    params = {"q": marker, "page_size": 1}
+    first = await management.client.get("/api/users", params=params)
+    await management.created("users", name=f"{marker} b")
+    again = await management.client.get("/api/users", params=params, headers={"If-None-Match": first.headers["ETag"]})
+    assert (again.status_code, again.json(), again.headers["Total-Number"]) == (200, first.json(), "2")
+
+
+@pytest.mark.parametrize("path", ["/api/users/none", "/api/nothing", "/api/users?page=0"])
+async def test_a_refusal_has_no_entity_tag_and_is_no_304(management_api: httpx.AsyncClient, path: str) -> None:
+    answer = await management_api.get(path, headers={"If-None-Match": "*"})
+    assert refusal(answer)[0] in {400, 404}
+    assert "ETag" not in answer.headers
+
+
+async def test_who_may_not_ask_learns_nothing_from_a_condition(management: Management) -> None:
+    async with management.client_with(None) as nobody:
+        assert (await nobody.get("/api/users", headers={"If-None-Match": "*"})).status_code == 401

@@ -1,0 +1,263 @@
+"""The outbox: what the stream says is what the database holds, in order, and nothing is said before its commit."""
+
+import asyncio
+import io
+import json
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import httpx
+import msgspec
+import nats
+import structlog
+
+from identity_common.bus.connection import Bus
+from identity_common.bus.stream_reader import StreamReader
+from identity_common.logs import configure_logs
+from identity_common.wire.events import STREAM_INTERNAL, STREAM_STATE, ApplicationState
+from identity_sdk.event_types import CloudEvent
+from management_service.app import bootstrap, create_app
+from management_service.settings import Settings
+from tests.support.management_api import (
+    Management,
+    at_once,
+    client_of,
+    refusal,
+    revision_of,
+    running,
+    settings_for,
+    unique,
+)
+from tests.support.patience import PATIENCE_S
+from tests.support.tcp_proxy import TcpProxy
+
+IS_WAITED_FOR = "SELECT EXISTS (SELECT FROM pg_locks WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
+
+
+async def everything_published(management: Management, tenant_id: str) -> dict[str, CloudEvent]:
+    """Return the last event of every aggregate of a tenant, by subject, once everything is out."""
+    await management.everything_is_out(tenant_id)
+    bus = await nats.connect(management.settings.nats_url, inbox_prefix="_INBOX_management")
+    jetstream = bus.jetstream()
+    try:
+        info = await jetstream.stream_info(STREAM_INTERNAL, subjects_filter=f"identity-internal.{tenant_id}.>")
+        subjects = info.state.subjects or {}
+        messages = [await jetstream.get_last_msg(STREAM_INTERNAL, subject, direct=True) for subject in subjects]
+    finally:
+        await bus.close()
+    return {message.subject or "": msgspec.json.decode(message.data or b"", type=CloudEvent) for message in messages}
+
+
+@asynccontextmanager
+async def another(management: Management, settings: Settings) -> AsyncIterator[tuple[str, httpx.AsyncClient]]:
+    """Run the service with other settings; yield its tenant and a client with a good token."""
+    credentials = await asyncio.to_thread(bootstrap, settings)
+    app = create_app(settings)
+    token = management.token(client_id=credentials.client_id)
+    async with running(app), client_of(app, token) as client:
+        yield settings.tenant_id, client
+
+
+@contextmanager
+def captured_logs() -> Iterator[io.StringIO]:
+    """Configure logs as a service does, into memory, and put everything back."""
+    root, before = logging.getLogger(), structlog.get_config()
+    handlers, level = root.handlers, root.level
+    log = io.StringIO()
+    configure_logs(service="management-service", stream=log)
+    try:
+        yield log
+    finally:
+        root.handlers, root.level = handlers, level
+        structlog.configure(**before)
+
+
+async def test_the_stream_holds_what_the_database_holds(management: Management) -> None:
+    async with Management(management.addresses, management.issuer) as own:
+        resource = await own.created("resources", name="Shop", indicator=f"https://{unique('r')}.example.com")
+        scopes = [await own.created(f"resources/{resource['id']}/scopes", name=name) for name in ("a", "b", "c")]
+        role = await own.created(
+            "roles", name="Reader", description="", type="User", scopeIds=[scope["id"] for scope in scopes]
+        )
+        users = [await own.created("users", username=f"user{number}") for number in range(5)]
+        for user in users:
+            await own.client.post(f"/api/users/{user['id']}/roles", json={"roleIds": [role["id"]]})
+        await own.client.delete(f"/api/resources/{resource['id']}/scopes/{scopes[0]['id']}")
+        await own.client.delete(f"/api/users/{users[0]['id']}")
+        await own.client.patch(f"/api/users/{users[1]['id']}/is-suspended", json={"isSuspended": True})
+
+        published = await everything_published(own, own.tenant_id)
+        events = {subject.split(".", 2)[2]: msgspec.json.decode(event.data) for subject, event in published.items()}
+        alive = {name: data for name, data in events.items() if not data.get("deleted")}
+
+        assert events.pop("revision.management") == {"revision": await own.revision()}
+        listed = {user["id"]: user for user in (await own.client.get("/api/users")).json()}
+        said = {name.removeprefix("user."): data for name, data in alive.items() if name.startswith("user.")}
+        assert said.keys() == listed.keys() == {user["id"] for user in users[1:]}
+        assert {data["id"] for data in said.values() if data.get("is_suspended")} == {users[1]["id"]}
+        holders = {user["id"] for user in (await own.client.get(f"/api/roles/{role['id']}/users")).json()}
+        assigned = {data["id"] for data in alive.values() if data.get("role_ids") == [role["id"]]}
+        assert assigned == holders == listed.keys()
+        shown = (await own.client.get(f"/api/resources/{resource['id']}/scopes")).json()
+        told = {name.rpartition(".")[2] for name in alive if name.startswith(f"scope.{resource['id']}.")}
+        assert told == {scope["id"] for scope in shown} == {scope["id"] for scope in scopes[1:]}
+
+
+async def test_concurrent_writes_are_counted_without_a_gap_and_published_in_order(management: Management) -> None:
+    async with Management(management.addresses, management.issuer) as own:
+        before = await own.revision()
+        answers = await at_once(*(own.client.post("/api/users", json={}) for _ in range(100)))
+        counted = sorted(revision_of(answer) for answer in answers)
+        assert counted == list(range(before + 1, before + 101))
+        bus = Bus(own.addresses.token_nats_url, service="token")
+        bus.start()
+        try:
+            await bus.connected()
+            heard = []
+            subjects = [f"identity-internal.{own.tenant_id}.user.*"]
+            async with asyncio.timeout(PATIENCE_S):
+                async for batch in StreamReader(bus, STREAM_STATE, subjects).read_after(0):
+                    heard += [message.event.revision for message in batch.messages]
+                    if len(heard) >= 100:
+                        break
+        finally:
+            await bus.stop()
+        assert heard == counted
+
+
+async def test_what_was_refused_has_left_no_event(management: Management) -> None:
+    taken = await management.created("users", username=unique("taken"))
+    await management.everything_is_out()
+    before = await management.revision()
+    answers = await at_once(
+        *(management.client.post("/api/users", json={"username": taken["username"]}) for _ in range(10))
+    )
+    assert {refusal(answer) for answer in answers} == {(422, "user.username_already_in_use")}
+    assert await management.revision() == before
+    query = "SELECT count(*) FROM outbox WHERE tenant_id = $1"
+    assert await management.database.fetchval(query, management.tenant_id) == 0
+
+
+async def test_an_event_is_never_out_before_its_transaction(management: Management) -> None:
+    """A transaction that holds the counter holds every later one; nothing of it is seen until it commits."""
+    user = await management.created("users", name="before")
+    lock = "SELECT revision FROM source_revision WHERE tenant_id = $1 FOR UPDATE"
+    async with management.database.transaction():
+        await management.database.fetchval(lock, management.tenant_id)
+        writing = asyncio.create_task(management.client.patch(f"/api/users/{user['id']}", json={"name": "after"}))
+        async with asyncio.timeout(PATIENCE_S):
+            while not await management.database.fetchval(IS_WAITED_FOR):  # noqa: ASYNC110 - seen from outside only
+                await asyncio.sleep(0.01)
+        assert not writing.done()
+        assert (await management.event_data("user", user["id"]))["name"] == "before"
+        assert (await management.client.get(f"/api/users/{user['id']}")).json()["name"] == "before"
+    answer = await writing
+    event = await management.event("user", user["id"])
+    assert event is not None
+    assert event.revision == revision_of(answer)
+    assert msgspec.json.decode(event.data)["name"] == "after"
+
+
+async def test_without_the_bus_writes_go_on_and_are_published_afterwards(management: Management) -> None:
+    async with TcpProxy(management.addresses.management_nats_url) as bus:
+        settings = settings_for(management.addresses, management.issuer, nats_url=bus.url)
+        async with another(management, settings) as (own, client):
+            await bus.cut()
+            made = [(await client.post("/api/users", json={"name": "dark"})).json()["id"] for _ in range(5)]
+            query = "SELECT count(*) FROM outbox WHERE tenant_id = $1"
+            assert await management.database.fetchval(query, own) >= 5
+            await bus.mend()
+            published = await everything_published(management, own)
+            assert {f"identity-internal.{own}.user.{user}" for user in made} <= published.keys()
+
+
+async def test_without_the_database_everything_is_refused_and_comes_back_by_itself(management: Management) -> None:
+    async with TcpProxy(management.settings.database_url) as database:
+        settings = settings_for(management.addresses, management.issuer, database_url=database.url)
+        async with another(management, settings) as (_, client):
+            user = (await client.post("/api/users", json={})).json()["id"]
+            requests = [
+                ("GET", "/api/users", None),
+                ("GET", f"/api/users/{user}", None),
+                ("POST", "/api/users", {"password": "a good password"}),
+                ("PATCH", f"/api/users/{user}", {"name": "n"}),
+                ("DELETE", f"/api/users/{user}/roles/none", None),
+                ("POST", "/api/subject-tokens", {"userId": user}),
+            ]
+            await asyncio.gather(*(client.get("/api/users") for _ in range(20)))  # every connection of the pool is open
+            await database.cut()
+            for _ in range(2):
+                for method, path, body in requests:
+                    answer = await client.request(method, path, json=body)
+                    assert refusal(answer) == (503, "temporarily_unavailable"), (method, path)
+                    assert int(answer.headers["Retry-After"]) >= 1
+            assert (await client.get("/api/status")).status_code == 204
+            assert (await client.get("/health/live")).status_code == 200
+            await database.mend()
+            for method, path, body in requests:
+                answer = await client.request(method, path, json=body)
+                assert answer.status_code < 500, (method, path, answer.text)
+
+
+async def test_no_secret_and_no_person_stands_in_a_log_an_event_or_a_metric(management: Management) -> None:
+    """L14."""
+    with captured_logs() as log:
+        async with Management(management.addresses, management.issuer) as own:
+            password, name = "swordfish-swordfish", unique("private-person")
+            user = await own.created("users", username=name, password=password, primaryEmail=f"{name}@example.com")
+            await own.client.patch(f"/api/users/{user['id']}/password", json={"password": password + "2"})
+            application = await own.created("applications", name="Shop", type="Traditional")
+            secret = await own.created(f"applications/{application['id']}/secrets", name="first")
+            minted = await own.created("subject-tokens", userId=user["id"], context={"reason": "top-secret-reason"})
+            await own.client.post("/api/users", json={"password": password, "username": name})
+            await own.client.post("/api/users", content=password.encode())
+            metrics = (await own.client.get("/metrics")).text
+            events = await everything_published(own, own.tenant_id)
+            database_password = own.settings.database_url.split(":")[2].partition("@")[0]
+            token = own.client.headers["Authorization"].removeprefix("Bearer ")
+    secrets = [
+        password,
+        secret["value"],
+        minted["subjectToken"],
+        database_password,
+        token,
+        "top-secret-reason",
+        "argon2",
+    ]
+    written = log.getvalue()
+    assert "subject-token.minted" in written
+    assert all(json.loads(line) for line in written.splitlines())
+    said = " ".join(bytes(event.data).decode() for event in events.values())
+    for hidden in (*secrets, own.credentials.client_secret):
+        assert hidden not in written
+        assert hidden not in metrics
+        assert hidden not in said
+    assert name not in written
+    assert name not in metrics
+
+
+async def test_the_event_of_an_application_says_what_its_settings_say_about_tokens(management: Management) -> None:
+    """Token-service hears of lifetimes and rotation from nowhere else; null in a change is the default again."""
+    settings = {"idTokenTtl": 60, "refreshTokenTtlInDays": 3, "rotateRefreshToken": False}
+    async with Management(management.addresses, management.issuer) as own:
+        application = await own.created(
+            "applications",
+            name="Shop",
+            type="Traditional",
+            customClientMetadata={**settings, "alwaysIssueRefreshToken": True},
+        )
+
+        async def published() -> ApplicationState:
+            events = await everything_published(own, own.tenant_id)
+            subject = f"identity-internal.{own.tenant_id}.application.{application['id']}"
+            return msgspec.json.decode(events[subject].data, type=ApplicationState)
+
+        state = await published()
+        assert (state.id_token_ttl_s, state.refresh_token_ttl_days) == (60, 3)
+        assert (state.rotate_refresh_token, state.always_issue_refresh_token) == (False, True)
+        change = {"customClientMetadata": dict.fromkeys([*settings, "alwaysIssueRefreshToken"])}
+        await own.client.patch(f"/api/applications/{application['id']}", json=change)
+        state = await published()
+        assert (state.id_token_ttl_s, state.refresh_token_ttl_days) == (3600, 14)
+        assert (state.rotate_refresh_token, state.always_issue_refresh_token) == (True, False)

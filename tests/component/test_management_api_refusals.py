@@ -1,0 +1,214 @@
+"""Bad input on every route that takes a body: always a 4xx in the one form, never a 5xx."""
+
+import json
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from management_service.app import create_app
+from tests.support.management_api import Management, issues, refusal, settings_for
+
+GOOD = {
+    "POST /api/subject-tokens": {"userId": "nobody"},
+    "POST /api/users": {"name": "n"},
+    "PATCH /api/users/{user}": {"name": "n"},
+    "PATCH /api/users/{user}/is-suspended": {"isSuspended": False},
+    "PATCH /api/users/{user}/password": {"password": "a good password"},
+    "PATCH /api/users/{user}/custom-data": {"customData": {}},
+    "POST /api/users/{user}/roles": {"roleIds": []},
+    "PUT /api/users/{user}/roles": {"roleIds": []},
+    "POST /api/applications": {"name": "n", "type": "SPA"},
+    "PATCH /api/applications/{application}": {"name": "n"},
+    "POST /api/applications/{application}/secrets": {"name": "n"},
+    "PATCH /api/applications/{application}/secrets/first": {"name": "n"},
+    "POST /api/applications/{application}/roles": {"roleIds": []},
+    "PUT /api/applications/{application}/roles": {"roleIds": []},
+    "POST /api/resources": {"name": "n", "indicator": "https://n.example.com"},
+    "PATCH /api/resources/{resource}": {"name": "n"},
+    "PATCH /api/resources/{resource}/is-default": {"isDefault": False},
+    "POST /api/resources/{resource}/scopes": {"name": "n"},
+    "PATCH /api/resources/{resource}/scopes/{scope}": {"name": "n"},
+    "POST /api/roles": {"name": "n", "description": "", "type": "User"},
+    "PATCH /api/roles/{role}": {"name": "n"},
+    "POST /api/roles/{role}/scopes": {"scopeIds": []},
+    "PUT /api/roles/{role}/scopes": {"scopeIds": []},
+    "POST /api/roles/{role}/users": {"userIds": []},
+    "PUT /api/roles/{role}/users": {"userIds": []},
+    "POST /api/roles/{role}/applications": {"applicationIds": []},
+    "PUT /api/roles/{role}/applications": {"applicationIds": []},
+}
+"""Every route with a body, and a body that it would take."""
+
+
+@pytest.fixture(params=GOOD)
+async def target(request: pytest.FixtureRequest, management: Management) -> AsyncIterator[tuple[str, str]]:
+    """Return method and path of a route, its parents made for it."""
+    method, _, template = request.param.partition(" ")
+    user = (await management.created("users"))["id"]
+    application = await management.machine()
+    resource = await management.created("resources", name="n", indicator=f"https://{user}.example.com")
+    scope = await management.created(f"resources/{resource['id']}/scopes", name="first")
+    await management.created(f"applications/{application}/secrets", name="first")
+    role = await management.created("roles", name=user, description="", type="User")
+    yield (
+        method,
+        template.format(
+            user=user, application=application, resource=resource["id"], scope=scope["id"], role=role["id"]
+        ),
+    )
+    for path in (f"users/{user}", f"applications/{application}", f"resources/{resource['id']}", f"roles/{role['id']}"):
+        await management.client.delete(f"/api/{path}")
+
+
+def good_body(request: pytest.FixtureRequest) -> bytes:
+    return json.dumps(GOOD[request.node.callspec.params["target"]]).encode()
+
+
+async def test_a_body_that_is_no_strict_json_is_refused(
+    management: Management, target: tuple[str, str], request: pytest.FixtureRequest
+) -> None:
+    method, path = target
+    good = good_body(request)
+    member = good.partition(b":")[0].removeprefix(b"{")
+    before = await management.revision()
+    for body in (
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"\xff\xfe{}",
+        good[:-1] + b',"\xc3":1}',
+        good[:-1] + b"," + member + b":1}",
+        good[:-1] + b',"more":"\\u0000"}',
+        good[:-1] + b',"more":"\0"}',
+        good[:-1] + b',"more":"\\ud800"}',
+        good[:-1] + b',"more":123456789012345678901234567890}',
+        good[:-1] + b',"more":1e999}',
+        good[:-1] + b',"more":NaN}',
+        good[:-1] + b',"more":' + b"[" * 10_000 + b"]" * 10_000 + b"}",
+        good[:-1] + b',"more":' + b'{"a":' * 10_000 + b"1" + b"}" * 10_000 + b"}",
+        good[:-1] + b',"more":1}',
+        b"{" + b'"x":1,' * 1000 + good[1:],
+    ):
+        answer = await management.client.request(
+            method, path, content=body, headers={"Content-Type": "application/json"}
+        )
+        assert issues(answer), body[:100]
+    assert await management.revision() == before
+
+
+async def test_a_value_of_a_megabyte_is_refused(
+    management: Management, target: tuple[str, str], request: pytest.FixtureRequest
+) -> None:
+    method, path = target
+    members = GOOD[request.node.callspec.params["target"]]
+    name = next(iter(members))
+    answer = await management.client.request(method, path, json={**members, name: "x" * 1_000_000})
+    assert answer.status_code in {400, 404}
+    assert answer.json()["code"] in {"guard.invalid_input", "entity.relation_foreign_key_not_found"}
+    huge = await management.client.request(
+        method, path, content=b'{"a":"' + b"x" * 5_000_000 + b'"}', headers={"Content-Type": "application/json"}
+    )
+    assert refusal(huge) == (413, "request.too_large")
+
+
+async def test_another_content_type_is_refused(
+    management: Management, target: tuple[str, str], request: pytest.FixtureRequest
+) -> None:
+    method, path = target
+    for content_type in ("text/plain", "application/x-www-form-urlencoded", "application/jsonx", ""):
+        answer = await management.client.request(
+            method, path, content=good_body(request), headers={"Content-Type": content_type}
+        )
+        assert refusal(answer) == (415, "request.unsupported_media_type"), content_type
+    with_charset = await management.client.request(
+        method, path, content=b"{]", headers={"Content-Type": "application/json; charset=utf-8"}
+    )
+    assert issues(with_charset)
+
+
+async def test_another_method_is_refused_and_the_right_ones_are_named(management: Management) -> None:
+    for method, path, allowed in (
+        ("PUT", "/api/users", {"GET", "HEAD", "POST"}),
+        ("GET", "/api/subject-tokens", {"POST"}),
+        ("DELETE", "/api/subject-tokens", {"POST"}),
+        ("POST", "/api/users/x/password", {"PATCH"}),
+        ("HEAD", "/api/subject-tokens", {"POST"}),
+        ("PATCH", "/api/roles/x/scopes", {"GET", "HEAD", "POST", "PUT"}),
+    ):
+        answer = await management.client.request(method, path)
+        assert answer.status_code == 405
+        assert method == "HEAD" or refusal(answer) == (405, "request.method_not_allowed")
+        assert set(answer.headers["Allow"].replace(" ", "").split(",")) - {"OPTIONS"} == allowed
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/api/users", "GET, HEAD, OPTIONS, POST"),
+        ("/api/users/x", "DELETE, GET, HEAD, OPTIONS, PATCH"),
+        ("/api/users/x/roles", "GET, HEAD, OPTIONS, POST, PUT"),
+        ("/api/subject-tokens", "OPTIONS, POST"),
+    ],
+)
+async def test_options_names_every_method_of_a_path_to_everybody(
+    management: Management, path: str, allowed: str
+) -> None:
+    async with management.client_with(None) as nobody:
+        answer = await nobody.options(path)
+        assert (answer.status_code, answer.content) == (204, b"")
+        assert ", ".join(sorted(answer.headers["Allow"].replace(" ", "").split(","))) == allowed
+        assert refusal(await nobody.options("/api/nothing")) == (404, "entity.not_found")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/api", "/api/nothing", "/api/users/a/b", "/api/organizations", "/API/users", "/api/users/x/roles/y/z",
+     "/.env", "/docs"],
+)  # fmt: skip
+async def test_an_unknown_path_is_a_404_with_a_code_and_a_request_id(management: Management, path: str) -> None:
+    for method in ("GET", "POST", "DELETE"):
+        answer = await management.client.request(method, path)
+        assert refusal(answer) == (404, "entity.not_found")
+        assert len(answer.headers["X-Request-Id"]) == 32
+
+
+async def test_an_id_is_opaque_and_an_ill_formed_one_is_a_miss(management_api: httpx.AsyncClient) -> None:
+    for segment in ("%20", "..%2e", "%ff%fe", "%F0%9F%98%80", "x" * 5000, "';--", "%25", "%0a"):
+        for kind in ("users", "applications", "resources", "roles"):
+            answer = await management_api.get(f"/api/{kind}/{segment}")
+            assert refusal(answer) == (404, "entity.not_exists_with_id"), segment
+    assert refusal(await management_api.get("/api/users/%00")) == (400, "guard.invalid_input")
+    assert refusal(await management_api.delete("/api/users/a%00b/roles/c")) == (400, "guard.invalid_input")
+
+
+async def test_a_caller_s_request_id_is_kept_if_it_is_well_formed(management_api: httpx.AsyncClient) -> None:
+    kept = await management_api.get("/api/users", headers={"X-Request-Id": "mine-42"})
+    assert kept.headers["X-Request-Id"] == "mine-42"
+    for wrong in ("with space", "x" * 65, "<script>"):
+        answer = await management_api.get("/api/users", headers={"X-Request-Id": wrong})
+        assert answer.headers["X-Request-Id"] != wrong
+
+
+async def test_the_document_of_the_api_names_every_route_once(management: Management) -> None:
+    document = (await management.client.get("/schema")).json()
+    operations = [operation for path in document["paths"].values() for operation in path.values()]
+    ids = [operation["operationId"] for operation in operations]
+    assert len(ids) == len(set(ids))
+    assert all(operation["summary"] for operation in operations)
+    app = create_app(settings_for(management.addresses, management.issuer))
+    routes = {route.path_format for route in app.routes if route.path.startswith("/api")}
+    assert document["paths"].keys() == routes
+
+
+async def test_a_refusal_never_repeats_what_was_sent(management_api: httpx.AsyncClient) -> None:
+    for body in (
+        {"name": "n", "type": "x" * 100_000},
+        {"name": "n", "type": "SPA", "oidcClientMetadata": {"x" * 100_000: 1}},
+        {"name": "n", "type": "SPA", "x" * 100_000: 1},
+    ):
+        answer = await management_api.post("/api/applications", json=body)
+        assert issues(answer)
+        assert len(answer.content) < 1000

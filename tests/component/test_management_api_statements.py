@@ -1,0 +1,88 @@
+"""Lists are one or two statements, however long they are and however many there are behind each item."""
+
+import asyncpg
+import httpx
+import pytest
+
+from tests.support.management_api import Management, unique
+from tests.support.statements import statements
+
+LISTS = (
+    "users",
+    "applications",
+    "resources",
+    "roles",
+    "users/{user}/roles",
+    "applications/{application}/roles",
+    "applications/{application}/secrets",
+    "resources/{resource}/scopes",
+    "roles/{role}/scopes",
+    "roles/{role}/users",
+    "roles/{machine_role}/applications",
+)
+ITEMS = 30
+
+
+@pytest.fixture(scope="module")
+async def ids(management: Management) -> dict[str, str]:
+    """Make something of which every list has many, each with relations of its own."""
+    user, application = (await management.created("users"))["id"], await management.machine()
+    resource = (await management.created("resources", name="n", indicator=f"https://{unique('r')}.example.com"))["id"]
+    scopes = [
+        (await management.created(f"resources/{resource}/scopes", name=f"scope-{number}"))["id"]
+        for number in range(ITEMS)
+    ]
+    roles = {
+        kind: [
+            (await management.created("roles", name=unique("r"), description="", type=kind, scopeIds=scopes))["id"]
+            for _ in range(ITEMS)
+        ]
+        for kind in ("User", "MachineToMachine")
+    }
+    for number in range(ITEMS):
+        await management.created(f"applications/{application}/secrets", name=f"secret {number}")
+        await management.created("resources", name="n", indicator=f"https://{unique('r')}.example.com")
+    users = [user, *[(await management.created("users"))["id"] for _ in range(ITEMS)]]
+    applications = [application, *[await management.machine() for _ in range(ITEMS)]]
+    for role in roles["User"]:
+        await management.client.post(f"/api/roles/{role}/users", json={"userIds": users})
+    for role in roles["MachineToMachine"]:
+        await management.client.post(f"/api/roles/{role}/applications", json={"applicationIds": applications})
+    return {
+        "user": user,
+        "application": application,
+        "resource": resource,
+        "role": roles["User"][0],
+        "machine_role": roles["MachineToMachine"][0],
+    }
+
+
+@pytest.mark.parametrize("template", LISTS)
+async def test_a_list_is_one_or_two_statements_however_long(
+    management: Management, ids: dict[str, str], template: str
+) -> None:
+    path = f"/api/{template.format(**ids)}"
+    for params in ({"page_size": 1}, {"page_size": 100}, {}, {"page": 2}, {"q": "e", "page_size": 100}):
+        with statements(management.settings.database_url) as sent:
+            answer = await management.client.get(path, params=params)
+        assert answer.status_code == 200
+        assert len(sent) <= 2, sent
+        if params == {"page_size": 100}:
+            assert len(answer.json()) >= ITEMS
+
+
+async def test_the_table_names_every_list_of_the_document(management_api: httpx.AsyncClient) -> None:
+    document = (await management_api.get("/schema")).json()
+    lists = [
+        path
+        for path, operations in document["paths"].items()
+        if "Total-Number" in operations.get("get", {}).get("responses", {}).get("200", {}).get("headers", {})
+    ]
+    assert len(lists) == len(LISTS)
+
+
+@pytest.mark.parametrize("order", ["users_by_name", "applications_by_name", "resources_by_name"])
+async def test_what_a_list_is_ordered_by_is_indexed(management: Management, order: str) -> None:
+    database: asyncpg.Connection = management.database
+    definition = await database.fetchval("SELECT indexdef FROM pg_indexes WHERE indexname = $1", order)
+    assert definition.endswith("(tenant_id, name, id)")

@@ -1,0 +1,144 @@
+"""``POST /api/subject-tokens``: what is minted, what is stored, and every refusal."""
+
+import asyncio
+import re
+
+import msgspec
+import pytest
+
+from identity_common.wire.subject_tokens import KEPT_AFTER_EXPIRY_MS, SubjectTokenRecord, subject_token_key
+from management_service.app import create_app
+from tests.support.management_api import Management, client_of, issues, refusal, running, settings_for
+from tests.support.tcp_proxy import TcpProxy
+
+PATH = "/api/subject-tokens"
+
+
+async def test_a_subject_token_is_random_and_only_its_hash_is_stored_with_a_ttl(management: Management) -> None:
+    user = await management.created("users", name="Customer")
+    context = {"ticketId": "T-1", "nested": {"ä": [1, None, 2.5]}}
+    before = await management.revision()
+    answer = await management.client.post(PATH, json={"userId": user["id"], "context": context})
+    minted = answer.json()
+    assert answer.status_code == 201
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert "Identity-Revision" not in answer.headers
+    assert minted == {"subjectToken": minted["subjectToken"], "expiresIn": 600}
+    assert re.fullmatch(r"sub_[0-9A-Za-z]{43}", minted["subjectToken"])
+
+    key = subject_token_key(management.tenant_id, minted["subjectToken"])
+    stored = await management.redis.get(key)
+    record = msgspec.json.decode(stored, type=SubjectTokenRecord)
+    assert record == SubjectTokenRecord(
+        id=record.id,
+        user_id=user["id"],
+        issued_to=management.credentials.client_id,
+        issued_at=record.issued_at,
+        expires_at=record.issued_at + 600_000,
+        revision=before,
+        context=record.context,
+    )
+    assert msgspec.json.decode(record.context) == context
+    assert minted["subjectToken"].encode() not in stored
+    ttl_ms = await management.redis.pttl(key)
+    assert 600_000 < ttl_ms <= 600_000 + KEPT_AFTER_EXPIRY_MS
+
+
+async def test_a_subject_token_without_a_context_has_an_empty_one(management: Management) -> None:
+    user = await management.created("users")
+    minted = (await management.client.post(PATH, json={"userId": user["id"]})).json()
+    stored = await management.redis.get(subject_token_key(management.tenant_id, minted["subjectToken"]))
+    assert msgspec.json.decode(msgspec.json.decode(stored, type=SubjectTokenRecord).context) == {}
+
+
+async def test_the_record_carries_the_revision_of_everything_that_was_known(management: Management) -> None:
+    user = await management.created("users")
+    await management.client.patch(f"/api/users/{user['id']}", json={"name": "Changed"})
+    minted = (await management.client.post(PATH, json={"userId": user["id"]})).json()
+    stored = await management.redis.get(subject_token_key(management.tenant_id, minted["subjectToken"]))
+    event = await management.event("user", user["id"])
+    assert event is not None
+    assert msgspec.json.decode(stored, type=SubjectTokenRecord).revision == event.revision
+
+
+async def test_many_tokens_minted_at_once_are_all_different(management: Management) -> None:
+    user = await management.created("users")
+    answers = await asyncio.gather(*(management.client.post(PATH, json={"userId": user["id"]}) for _ in range(200)))
+    assert {answer.status_code for answer in answers} == {201}
+    assert len({answer.json()["subjectToken"] for answer in answers}) == 200
+
+
+async def test_who_cannot_be_impersonated_is_refused(management: Management) -> None:
+    unknown = await management.client.post(PATH, json={"userId": "nobody"})
+    assert refusal(unknown) == (404, "entity.relation_foreign_key_not_found")
+    user = await management.created("users")
+    await management.client.patch(f"/api/users/{user['id']}/is-suspended", json={"isSuspended": True})
+    assert refusal(await management.client.post(PATH, json={"userId": user["id"]})) == (422, "user.suspended")
+    await management.client.patch(f"/api/users/{user['id']}/is-suspended", json={"isSuspended": False})
+    assert (await management.client.post(PATH, json={"userId": user["id"]})).status_code == 201
+    await management.client.delete(f"/api/users/{user['id']}")
+    deleted = await management.client.post(PATH, json={"userId": user["id"]})
+    assert refusal(deleted) == (404, "entity.relation_foreign_key_not_found")
+
+
+async def test_a_context_may_have_16_kib_and_not_a_byte_more(management: Management) -> None:
+    user = await management.created("users")
+    filler = 16 * 1024 - len('{"a":""}')
+    fitting = await management.client.post(PATH, json={"userId": user["id"], "context": {"a": "x" * filler}})
+    assert fitting.status_code == 201
+    for content in ("x" * (filler + 1), "ü" * (filler // 2 + 1)):
+        too_large = await management.client.post(PATH, json={"userId": user["id"], "context": {"a": content}})
+        assert refusal(too_large) == (413, "request.too_large")
+
+
+@pytest.mark.parametrize(
+    ("body", "paths"),
+    [
+        ({}, {"userId"}),
+        ({"userId": None}, {"userId"}),
+        ({"userId": 1}, {"userId"}),
+        ({"userId": ["a"]}, {"userId"}),
+        ({"userId": "a", "context": None}, {"context"}),
+        ({"userId": "a", "context": []}, {"context"}),
+        ({"userId": "a", "context": "{}"}, {"context"}),
+        ({"userId": "a", "ttl": 5}, {"ttl"}),
+        ({"userid": "a"}, {"userId", "userid"}),
+        ([], {""}),
+        ("a", {""}),
+    ],
+)
+async def test_every_wrong_member_is_named(management: Management, body: object, paths: set[str]) -> None:
+    assert issues(await management.client.post(PATH, json=body)) == paths
+
+
+async def test_a_caller_that_is_gone_is_told_so_before_anything_is_said_of_the_body(management: Management) -> None:
+    gone = await management.machine()
+    await management.client.delete(f"/api/applications/{gone}")
+    async with management.client_with(management.token(client_id=gone)) as client:
+        for answer in (
+            await client.post(PATH, json={"userId": "nobody"}),
+            await client.post(PATH, json={}),
+            await client.post(PATH, content=b"{"),
+            await client.post(PATH),
+            await client.post(PATH, content=b"userId=a", headers={"Content-Type": "text/plain"}),
+        ):
+            assert refusal(answer) == (401, "auth.unauthorized")
+
+
+async def test_without_redis_minting_is_refused_and_comes_back_by_itself(management: Management) -> None:
+    async with TcpProxy(management.addresses.management_redis_url) as redis:
+        settings = settings_for(
+            management.addresses, management.issuer, tenant_id=management.tenant_id, redis_url=redis.url
+        )
+        user = await management.created("users")
+        app = create_app(settings)
+        async with running(app), client_of(app, management.token()) as client:
+            assert (await client.post(PATH, json={"userId": user["id"]})).status_code == 201
+            await redis.cut()
+            for _ in range(3):
+                refused = await client.post(PATH, json={"userId": user["id"]})
+                assert refusal(refused) == (503, "temporarily_unavailable")
+                assert int(refused.headers["Retry-After"]) >= 1
+            assert (await client.get(f"/api/users/{user['id']}")).status_code == 200
+            await redis.mend()
+            assert (await client.post(PATH, json={"userId": user["id"]})).status_code == 201

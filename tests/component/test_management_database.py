@@ -1,0 +1,234 @@
+"""The database of management-service: migrations, tables in the code, and the first client."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
+
+import asyncpg
+import msgspec
+import pytest_asyncio
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from all_in_one.provision import ServerAddresses
+from identity_common.migrations import head
+from identity_common.outbox import tables as outbox
+from management_service.app import VERSIONS, bootstrap, create_app, migrate
+from management_service.schema import metadata
+from management_service.settings import Settings
+from tests.support.issuer import Issuer
+from tests.support.management_api import client_of, running, settings_for, unique
+from tests.support.patience import PATIENCE_S
+
+NOT_OURS = {"alembic_version", *(statement.split()[2] for statement in outbox.CREATE)}
+
+
+@pytest_asyncio.fixture
+async def settings(servers: ServerAddresses, issuer: Issuer) -> AsyncIterator[Settings]:
+    """Settings with a database that is new and empty."""
+    name = unique("management").replace("-", "_")
+    role = urlsplit(servers.management_database_url).username
+    administrator = await asyncpg.connect(servers.admin_postgres_url)
+    await administrator.execute(f"CREATE DATABASE {name} OWNER {role}")
+    url = urlsplit(servers.management_database_url)._replace(path=f"/{name}").geturl()
+    yield settings_for(servers, issuer, database_url=url)
+    await administrator.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    await administrator.close()
+
+
+async def query(settings: Settings, statement: str, *values: object) -> list[asyncpg.Record]:
+    connection = await asyncpg.connect(settings.database_url.replace("+asyncpg", ""))
+    try:
+        return list(await connection.fetch(statement, *values))
+    finally:
+        await connection.close()
+
+
+def differences(connection: Connection) -> list[object]:
+    context = MigrationContext.configure(
+        connection, opts={"include_name": lambda name, kind, _: kind != "table" or name not in NOT_OURS}
+    )
+    return compare_metadata(context, metadata)
+
+
+async def test_the_migrations_make_what_the_code_expects(settings: Settings) -> None:
+    await asyncio.to_thread(migrate, settings)
+    engine = create_async_engine(settings.database_url)
+    try:
+        async with engine.connect() as connection:
+            assert await connection.run_sync(differences) == []
+    finally:
+        await engine.dispose()
+
+
+async def test_every_table_has_the_tenant_in_its_primary_key_and_every_foreign_key(settings: Settings) -> None:
+    await asyncio.to_thread(migrate, settings)
+    constraints = await query(
+        settings,
+        """
+        SELECT conname FROM pg_constraint
+        WHERE contype IN ('p', 'f', 'u') AND connamespace = 'public'::regnamespace AND conrelid::regclass::text <> $1
+            AND NOT EXISTS (
+                SELECT FROM pg_attribute
+                WHERE attrelid = conrelid AND attnum = conkey[1] AND attname = 'tenant_id'
+            )
+        """,
+        "alembic_version",
+    )
+    assert constraints == []
+
+
+async def test_every_foreign_key_is_indexed_from_its_own_side(settings: Settings) -> None:
+    """Else deleting what it points to would read the whole table."""
+    await asyncio.to_thread(migrate, settings)
+    without_index = await query(
+        settings,
+        """
+        SELECT conname FROM pg_constraint WHERE contype = 'f' AND NOT EXISTS (
+            SELECT FROM pg_index WHERE indrelid = conrelid
+                AND (indkey::int2[])[0:cardinality(conkey) - 1] @> conkey
+        )
+        """,
+    )
+    assert without_index == []
+
+
+async def test_replicas_may_migrate_at_once(settings: Settings) -> None:
+    environment = environment_of(settings)
+    processes = [
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "management_service", "migrate", env=environment, stderr=subprocess.PIPE
+        )
+        for _ in range(3)
+    ]
+    said = [(await process.communicate())[1] for process in processes]
+    assert [(process.returncode, text) for process, text in zip(processes, said, strict=True)] == [(0, b"")] * 3
+    assert [row[0] for row in await query(settings, "SELECT version_num FROM alembic_version")] == [head(VERSIONS)]
+
+
+def test_the_head_is_the_one_that_alembic_finds() -> None:
+    scripts = ScriptDirectory(str(VERSIONS), version_locations=[str(VERSIONS)])
+    assert scripts.get_heads() == [head(VERSIONS)]
+
+
+async def test_a_service_that_is_there_before_its_database_is_migrated_becomes_ready_afterwards(
+    settings: Settings,
+) -> None:
+    app = create_app(settings)
+    stop = asyncio.Event()
+
+    async def live() -> None:
+        async with app.lifespan():
+            await stop.wait()
+
+    life = asyncio.create_task(live())
+    try:
+        async with client_of(app, None) as client:
+            await asyncio.sleep(0.3)
+            starting = await client.get("/health/ready")
+            assert (starting.status_code, starting.json()) == (503, {"status": "starting"})
+            await asyncio.to_thread(migrate, settings)
+            async with asyncio.timeout(PATIENCE_S):
+                while (await client.get("/health/ready")).status_code != 200:  # noqa: ASYNC110 - seen from outside only
+                    await asyncio.sleep(0.05)
+    finally:
+        stop.set()
+        await life
+
+
+async def test_bootstrap_makes_one_client_and_a_new_secret_each_time(settings: Settings, issuer: Issuer) -> None:
+    await asyncio.to_thread(migrate, settings)
+    made = [await asyncio.to_thread(bootstrap, settings) for _ in range(5)]
+    assert {credentials.client_id for credentials in made} == {made[0].client_id}
+    assert len({credentials.client_secret for credentials in made}) == 5
+    assert {(credentials.resource, credentials.scope) for credentials in made} == {
+        ("https://default.service.internal/api", "all")
+    }
+    names = [row["name"] for row in await query(settings, "SELECT name FROM application_secrets ORDER BY name")]
+    assert len(names) == 3
+    assert all(name.startswith("bootstrap-2") for name in names)
+    token = issuer.access_token(client_id=made[0].client_id, audience=made[0].resource, scope=made[0].scope)
+    app = create_app(settings)
+    async with running(app), client_of(app, token) as client:
+        applications = (await client.get("/api/applications")).json()
+        roles = (await client.get(f"/api/applications/{made[0].client_id}/roles")).json()
+        scopes = (await client.get(f"/api/roles/{roles[0]['id']}/scopes")).json()
+    assert [(application["name"], application["type"]) for application in applications] == [
+        ("Management API client", "MachineToMachine")
+    ]
+    assert [(role["name"], role["type"]) for role in roles] == [("Management API access", "MachineToMachine")]
+    assert [scope["name"] for scope in scopes] == ["all"]
+
+
+async def test_bootstraps_at_once_make_one_client(settings: Settings) -> None:
+    await asyncio.to_thread(migrate, settings)
+    made = await asyncio.gather(*(asyncio.to_thread(bootstrap, settings) for _ in range(4)))
+    assert len({credentials.client_id for credentials in made}) == 1
+    assert len(await query(settings, "SELECT id FROM applications")) == 1
+
+
+async def test_an_application_that_has_only_the_name_is_given_no_role_by_bootstrap(
+    settings: Settings, issuer: Issuer
+) -> None:
+    await asyncio.to_thread(migrate, settings)
+    first = await asyncio.to_thread(bootstrap, settings)
+    token = issuer.access_token(client_id=first.client_id, audience=first.resource, scope="all")
+    app = create_app(settings)
+    async with running(app), client_of(app, token) as client:
+        body = {"name": "Management API client", "type": "MachineToMachine"}
+        impostor = (await client.post("/api/applications", json=body)).json()["id"]
+        await client.delete(f"/api/applications/{first.client_id}")
+    second = await asyncio.to_thread(bootstrap, settings)
+    assert second.client_id not in {first.client_id, impostor}
+
+
+def environment_of(settings: Settings) -> dict[str, str]:
+    given = {name.upper(): str(value) for name, value in msgspec.structs.asdict(settings).items() if value is not None}
+    return {**os.environ, **given}
+
+
+async def test_the_command_prints_one_line_of_json_and_nothing_else(settings: Settings) -> None:
+    environment = environment_of(settings)
+    lines = []
+    for command in ("migrate", "bootstrap"):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "management_service", command),
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        stdout, stderr = await process.communicate()
+        assert (process.returncode, stderr) == (0, b"")
+        lines += stdout.decode().splitlines()
+    assert [json.loads(line).keys() for line in lines] == [{"client_id", "client_secret", "resource", "scope"}]
+
+
+async def test_what_is_wrong_with_the_settings_or_the_database_is_said_in_lines_without_a_secret(
+    settings: Settings,
+) -> None:
+    environment = environment_of(settings)
+    for changed, status, expected in (
+        ({"REDIS_URL": "", "NATS_URL": "http://x", "DATABASE_URL": ""}, 2, ["DATABASE_URL: must be set"]),
+        ({"SUBJECT_TOKEN_TTL_S": "many"}, 2, ["SUBJECT_TOKEN_TTL_S: not acceptable as int"]),
+        ({"SUBJECT_TOKEN_TTL_S": "0"}, 2, ["SUBJECT_TOKEN_TTL_S: must be between 1 and 3600"]),
+        ({"DATABASE_URL": "postgresql+asyncpg://u:hidden@127.0.0.1:9/x"}, 1, ["ConnectionRefusedError"]),
+    ):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "management_service", "migrate"),
+            env={**environment, **changed},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        stdout, stderr = await process.communicate()
+        assert (process.returncode, stdout) == (status, b"")
+        text = stderr.decode()
+        assert all(line in text for line in expected), text
+        assert "hidden" not in text
+        assert "Traceback" not in text

@@ -1,0 +1,199 @@
+"""The OpenAPI documents: complete, true to the routes, and the merged one is up to date."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import jsonschema_rs
+import pytest
+from litestar.routes import ASGIRoute
+
+from all_in_one.openapi import whole_document
+from identity_common.openapi import document, merged
+from identity_common.routing import service_for
+from management_service.app import SWAGGER
+from tests.support.management_api import Management, refusal
+from tests.support.running_stack import RunningStack
+
+DOCUMENT: dict[str, Any] = json.loads(SWAGGER.read_bytes())
+OPERATIONS = {
+    operation["operationId"]: (path, method, operation)
+    for path, operations in DOCUMENT["paths"].items()
+    for method, operation in operations.items()
+}
+MANAGED = [name for name, (_, _, operation) in OPERATIONS.items() if "security" not in operation]
+
+
+def validator(schema: dict[str, Any]) -> Any:
+    """Return a validator of a schema of the document."""
+    return jsonschema_rs.Draft202012Validator({**schema, "components": DOCUMENT["components"]})
+
+
+def contents(operation: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield every body of an operation, that of the request first."""
+    for described in (operation.get("requestBody", {}), *operation["responses"].values()):
+        yield from described.get("content", {}).values()
+
+
+def examples(content: dict[str, Any]) -> list[Any]:
+    """Return the examples of a body: one, or several with names."""
+    return [content["example"]] if "example" in content else [each["value"] for each in content["examples"].values()]
+
+
+def test_the_merged_document_is_up_to_date() -> None:
+    assert SWAGGER.read_bytes() == whole_document(), "make openapi"
+
+
+def test_every_operation_has_an_id_of_its_own_a_summary_and_a_description() -> None:
+    everything = [operation for operations in DOCUMENT["paths"].values() for operation in operations.values()]
+    assert len(everything) == len(OPERATIONS)
+    for operation in everything:
+        assert operation["summary"]
+        assert operation["description"]
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_body_has_a_schema_and_an_example_that_it_allows(name: str) -> None:
+    _, _, operation = OPERATIONS[name]
+    for content in contents(operation):
+        assert examples(content)
+        for example in examples(content):
+            validator(content["schema"]).validate(example)
+    for parameter in operation.get("parameters", ()):
+        validator(parameter["schema"]).validate(parameter["example"])
+    for response in operation["responses"].values():
+        for found in response["headers"].values():
+            name = found.get("$ref", "").rpartition("/")[2]
+            header = DOCUMENT["components"]["headers"][name] if name else found
+            validator(header["schema"]).validate(header["example"])
+
+
+@pytest.mark.parametrize("name", [name for name, (_, _, found) in OPERATIONS.items() if "requestBody" in found])
+def test_every_request_body_refuses_unknown_members(name: str) -> None:
+    if OPERATIONS[name][0].startswith("/oidc/"):  # RFC 6749 section 3.2: unknown parameters are ignored
+        return
+    schema = OPERATIONS[name][2]["requestBody"]["content"]["application/json"]["schema"]
+    if name == "UpdateApplicationCustomData":  # its members are the caller's own
+        assert schema == {"type": "object"}
+        return
+    assert not validator(schema).is_valid({"no such member": 1})
+
+
+@pytest.mark.parametrize("name", MANAGED)
+def test_every_operation_of_the_management_api_names_all_its_answers(name: str) -> None:
+    path, method, operation = OPERATIONS[name]
+    responses = operation["responses"]
+    expected = {"400", "401", "403", "500", "503"}
+    expected |= {"304"} if method == "get" else set()
+    expected |= {"404"} if "{" in path else set()
+    expected |= {"413", "415"} if "requestBody" in operation else set()
+    assert responses.keys() >= expected
+    for status, response in responses.items():
+        headers = response["headers"].keys()
+        assert "X-Request-Id" in headers
+        assert ("WWW-Authenticate" in headers) is (status in {"401", "403"})
+        assert ("Retry-After" in headers) is (status == "503")
+        if int(status) >= 400:
+            assert response["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/ErrorBody"}
+    success = next(response for status, response in responses.items() if status.startswith("2"))
+    assert ("ETag" in success["headers"]) is (method == "get")
+    if path.startswith(("/api/users", "/api/applications", "/api/resources", "/api/roles", "/api/organization")):
+        assert ("Identity-Revision" in success["headers"]) is (method != "get")
+    lists = "content" in success and success["content"]["application/json"]["schema"].get("type") == "array"
+    if lists and "configs" not in path and not name.endswith(("UserScopes", "ApplicationScopes")):  # answered whole
+        assert {"Total-Number", "Link"} <= success["headers"].keys()
+        assert {"page", "page_size", "q", "search"} <= {found["name"] for found in operation["parameters"]}
+
+
+def test_the_body_of_a_subject_token_is_described_though_its_handler_reads_it_by_itself() -> None:
+    _, _, operation = OPERATIONS["CreateSubjectToken"]
+    assert operation["requestBody"]["content"]["application/json"]["schema"] == {
+        "$ref": "#/components/schemas/SubjectTokenCreation"
+    }
+    assert {"201", "404", "413", "422"} <= operation["responses"].keys()
+    assert "Identity-Revision" not in operation["responses"]["201"]["headers"]
+
+
+def test_a_rotation_may_do_without_a_body_and_may_come_too_soon() -> None:
+    _, _, operation = OPERATIONS["RotatePrivateKeys"]
+    assert operation["requestBody"]["required"] is False
+    assert {"400", "413", "415", "422"} <= operation["responses"].keys()
+
+
+def test_the_token_endpoint_is_described_for_every_grant_and_every_refusal(stack: RunningStack) -> None:
+    """The route is raw ASGI: its operation was written by hand."""
+    path, method, operation = OPERATIONS["Token"]
+    assert (path, method) == ("/oidc/token", "post")
+    forms = operation["requestBody"]["content"]["application/x-www-form-urlencoded"]
+    supported = stack.http.get("/oidc/.well-known/openid-configuration").json()["grant_types_supported"]
+    assert sorted(forms["schema"]["discriminator"]["mapping"]) == supported
+    assert {example["grant_type"] for example in examples(forms)} == set(supported)
+    assert operation["responses"].keys() == {"200", "400", "401", "403", "415", "500", "503"}
+    for status, response in operation["responses"].items():
+        assert {"X-Request-Id", "Cache-Control", "Pragma"} <= response["headers"].keys()
+        assert ("WWW-Authenticate" in response["headers"]) is (status == "401")
+        assert ("Retry-After" in response["headers"]) is (status == "503")
+    schemes = {name for each in operation["security"] for name in each}
+    assert schemes <= DOCUMENT["components"]["securitySchemes"].keys()
+
+
+def test_one_name_never_means_two_things() -> None:
+    first = {"paths": {}, "components": {"schemas": {"A": {"type": "string"}}}}
+    second = {"paths": {}, "components": {"schemas": {"A": {"type": "integer"}}}}
+    with pytest.raises(ValueError, match="A means different things"):
+        merged([first, second], title="t")
+    get: dict[str, Any] = {"get": {"operationId": "Get"}}
+    with pytest.raises(ValueError, match="operationId"):
+        merged([{"paths": {"/a": get, "/b": get}, "components": {"schemas": {}}}], title="t")
+
+
+async def test_the_document_is_true_to_the_routes_of_the_app(management: Management) -> None:
+    own = document(management.app, title="Management API")
+    for path in ("/schema", "/schema/openapi.json"):
+        assert (await management.client.get(path)).json() == json.loads(json.dumps(own))
+
+
+def _of_raw(route: ASGIRoute) -> list[str]:
+    """A raw route takes any method and refuses it itself: the protocol tests say which it takes."""
+    return ["GET", "POST"] if route.path == "/oidc/me" else ["POST"]
+
+
+PAGES = {"/oidc/auth", "/oidc/session/end", "/sign-in", "/sign-in/cancel", "/sign-in/style.css", "/consent"}
+"""For people and their browsers; described where their RFCs are, not as operations of an API."""
+
+
+def test_the_documents_are_true_to_the_routes_of_the_apps(stack: RunningStack) -> None:
+    for service, app in stack.apps.items():
+        own = document(app, title="t")["paths"]
+        routes = {
+            (route.path_format, method)
+            for route in app.routes
+            for method in (_of_raw(route) if isinstance(route, ASGIRoute) else getattr(route, "methods", ()))
+            if service_for(route.path) == service and method != "OPTIONS" and route.path_format not in PAGES
+        }
+        assert routes == {(path, method.upper()) for path, found in own.items() for method in found}
+        assert {path: DOCUMENT["paths"][path] for path in own} == json.loads(json.dumps(own))
+
+
+def test_every_path_of_template_service_is_routed_there() -> None:
+    for path in DOCUMENT["paths"]:
+        is_template = path.startswith("/api/organization") or path.endswith("/organizations")
+        assert (service_for(path.replace("{", "").replace("}", "")) == "template") is is_template, path
+
+
+async def test_the_merged_document_is_answered_to_everybody(management: Management) -> None:
+    async with management.client_with(None) as nobody:
+        answer = await nobody.get("/api/swagger.json")
+        assert (answer.status_code, answer.headers["Content-Type"]) == (200, "application/json")
+        assert answer.json() == DOCUMENT
+        condition = {"If-None-Match": answer.headers["ETag"]}
+        assert (await nobody.get("/api/swagger.json", headers=condition)).status_code == 304
+        assert (await nobody.post("/api/swagger.json")).status_code == 405
+
+
+@pytest.mark.parametrize("path", ["/schema/nothing", "/schema/swagger", "/schema/a/b", "/schema/openapi.yaml"])
+async def test_an_unknown_path_below_the_document_is_a_404_like_any_other(
+    management_api: httpx.AsyncClient, path: str
+) -> None:
+    assert refusal(await management_api.get(path)) == (404, "entity.not_found")

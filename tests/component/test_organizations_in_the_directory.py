@@ -1,0 +1,319 @@
+"""Organizations in both halves of the directory, over the real bus and a real Redis that may lose or forget."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any, Self
+
+import msgspec
+import pytest
+import pytest_asyncio
+from redis.asyncio import Redis
+
+from all_in_one.provision import ServerAddresses
+from identity_common.bus.connection import Bus
+from identity_common.bus.streams import ensure_streams
+from identity_common.oauth import OAuthError
+from identity_common.redis_commands import RedisCommands, connect_redis
+from identity_common.revisions import Source
+from identity_common.wire.events import UserState, Watermark, event_subject, watermark_subject
+from identity_sdk.event_types import (
+    CloudEvent,
+    MemberState,
+    OrganizationPermissionState,
+    OrganizationRoleState,
+    OrganizationState,
+)
+from token_service.directory import Directory, LargeHalf, SmallHalf
+
+
+class Following:
+    """A directory that follows the bus, for a tenant of its own; and both services, as far as the bus can tell."""
+
+    def __init__(self, addresses: ServerAddresses) -> None:
+        self.tenant_id = f"t{secrets.token_hex(6)}"
+        self.revisions: dict[Source, int] = {"management": 0, "template": 0}
+        self._addresses = addresses
+        self._started = AsyncExitStack()
+        self._sources: dict[Source, Bus] = {
+            "management": Bus(addresses.management_nats_url, service="management"),
+            "template": Bus(addresses.template_nats_url, service="template"),
+        }
+        self._bus = Bus(addresses.token_nats_url, service="token")
+        redis = connect_redis(addresses.token_redis_url)
+        self._started.push_async_callback(redis.aclose)
+        self.small = SmallHalf(self._bus, tenant_id=self.tenant_id)
+        self.large = LargeHalf(self._bus, RedisCommands(redis), tenant_id=self.tenant_id, max_age_s=900)
+        self.directory = Directory(
+            self._bus,
+            self.small,
+            self.large,
+            tenant_id=self.tenant_id,
+            max_age_s=900,
+            revision_wait_s=5,
+            catch_up_wait_s=5,
+        )
+        self.redis: Redis = Redis.from_url(addresses.admin_redis_url)
+
+    async def __aenter__(self) -> Self:
+        self._started.push_async_callback(self.redis.aclose)
+        for bus in (*self._sources.values(), self._bus):
+            bus.start()
+            self._started.push_async_callback(bus.stop)
+            await bus.connected()
+        await ensure_streams(self._bus)
+        self.directory.start()
+        self._started.push_async_callback(self.directory.stop)
+        await self.tell(UserState(id="user", name="A"))
+        await eventually(lambda: self.directory.is_loaded)
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._started.aclose()
+        await self.lose(await self.copy())
+
+    async def tell(self, *states: Any, revision: int | None = None) -> dict[str, int]:
+        """Publish states, then the watermark; return the revision to wait for.
+
+        Args:
+            states: What is said; of one source.
+            revision: Of the only state, if it is a repetition.
+        """
+        source: Source = "management" if isinstance(states[0], UserState) else "template"
+        for state in states:
+            if revision is None:
+                self.revisions[source] += 1
+            kind, *ids = _aggregate(state)
+            verb = "deleted" if state.deleted else "updated"
+            subject = event_subject(source, self.tenant_id, kind, *ids)
+            await self._publish(source, subject, f"{kind}.{verb}", revision or self.revisions[source], state)
+        await self.tell_watermark(source)
+        return {source: self.revisions[source]}
+
+    async def tell_watermark(self, source: Source) -> None:
+        state = Watermark(self.revisions[source])
+        subject = watermark_subject(source, self.tenant_id)
+        await self._publish(source, subject, "revision.published", state.revision, state)
+
+    async def _publish(self, source: Source, subject: str, kind: str, revision: int, state: Any) -> None:
+        event = CloudEvent(
+            id=f"{self.tenant_id}:{source}:{revision}",
+            source=f"/{source}",
+            type=kind,
+            subject=subject.split(".", 3)[3].replace(".", "/"),
+            time="2026-01-01T00:00:00.000Z",
+            tenantid=self.tenant_id,
+            revision=revision,
+            data=msgspec.Raw(msgspec.json.encode(state)),
+        )
+        await self._sources[source].jetstream().publish(subject, msgspec.json.encode(event))
+
+    async def granted(self, *names: str, at_least: dict[str, int] | None = None) -> set[str] | None:
+        """Return which organization permissions the user holds in the organization; none when it is no member."""
+        at_least = at_least or {}
+        await self.directory.wait_for(at_least, self.small.freshness)
+        subject = await self.directory.subject("user", "org", at_least=at_least)
+        membership = await self.directory.membership("org", "user", at_least=at_least)
+        assert subject.membership == membership
+        if membership is None:
+            return None
+        return set(self.small.held_in_organization(None, membership.member.role_ids, frozenset(names)))
+
+    async def answers(self, *names: str) -> set[str] | int | None:
+        """Return the same, or the status of the refusal."""
+        try:
+            return await self.granted(*names)
+        except OAuthError as error:
+            return error.status
+
+    async def copy(self) -> dict[bytes, bytes]:
+        """Return everything that Redis holds for the tenant."""
+        keys = [key async for key in self.redis.scan_iter(f"identity:{self.tenant_id}:*", _type="string")]
+        return {key: await self.redis.get(key) for key in keys}  # type: ignore[misc]
+
+    async def lose(self, copy: dict[bytes, bytes]) -> None:
+        if copy:
+            await self.redis.delete(*copy)
+
+
+def _aggregate(state: Any) -> tuple[str, ...]:
+    if isinstance(state, MemberState):
+        return "member", state.organization_id, state.member_id
+    kinds = {
+        UserState: "user",
+        OrganizationState: "organization",
+        OrganizationRoleState: "role",
+        OrganizationPermissionState: "permission",
+    }
+    return kinds[type(state)], state.id
+
+
+def member(*role_ids: str, deleted: bool = False) -> MemberState:
+    return MemberState(organization_id="org", member_id="user", role_ids=role_ids, deleted=deleted)
+
+
+READ = OrganizationPermissionState(id="p1", name="read")
+WRITE = OrganizationPermissionState(id="p2", name="write")
+READER = OrganizationRoleState(id="reader", permission_ids=("p1",))
+WRITER = OrganizationRoleState(id="writer", permission_ids=("p2",))
+ORGANIZATION = OrganizationState(id="org", name="Organization")
+
+
+async def eventually(condition: Callable[[], bool | Awaitable[bool]]) -> None:
+    """Return when the condition holds; fail when it does not come to hold by itself."""
+    async with asyncio.timeout(20):
+        while True:
+            holds = condition()
+            if await holds if isinstance(holds, Awaitable) else holds:
+                return
+            await asyncio.sleep(0.01)
+
+
+@pytest_asyncio.fixture
+async def following(servers: ServerAddresses) -> AsyncIterator[Following]:
+    async with Following(servers) as following:
+        yield following
+
+
+async def test_nobody_is_judged_before_anything_was_heard_of_organizations(following: Following) -> None:
+    """The design: temporarily_unavailable, and people are judged as ever; from the first watermark on, both are."""
+    with pytest.raises(OAuthError) as refused:
+        following.directory.require_organizations()
+    person = await following.directory.person("user", at_least={"management": 1})
+    await following.tell_watermark("template")
+    await eventually(lambda: following.small.freshness.has_seen({"template": 0}))
+    await eventually(lambda: following.large.freshness.has_seen({"template": 0}))
+
+    assert (refused.value.status, refused.value.error) == (503, "temporarily_unavailable")
+    assert person is not None
+    following.directory.require_organizations()
+    assert await following.answers("read") is None
+
+
+async def test_what_a_member_holds_follows_every_change(following: Following) -> None:
+    """The union over the roles, at the moment of the question, with the revision of the change."""
+    seen = []
+    for states in (
+        (READ, WRITE, READER, WRITER, ORGANIZATION, member("reader")),
+        (member("reader", "writer", "unknown"),),
+        (OrganizationRoleState(id="reader", permission_ids=("p2",)),),
+        (OrganizationPermissionState(id="p2", name="change"),),
+        (OrganizationRoleState(id="writer", deleted=True),),
+        (OrganizationPermissionState(id="p2", deleted=True),),
+        (READER,),
+        (member(deleted=True),),
+        (member("reader"),),
+        (OrganizationState(id="org", deleted=True),),
+    ):
+        at_least = await following.tell(*states)
+        seen.append(await following.granted("read", "write", "change", at_least=at_least))
+
+    assert seen == [
+        {"read"},
+        {"read", "write"},
+        {"write"},
+        {"change"},
+        {"change"},
+        set(),
+        {"read"},
+        None,
+        {"read"},
+        None,
+    ]
+
+
+async def test_who_was_made_a_moment_ago_is_found_without_a_revision(following: Following) -> None:
+    """The second look: of both sources."""
+    await following.tell_watermark("template")
+    await eventually(lambda: following.large.freshness.has_seen({"template": 0}))
+    await following.tell(READ, READER, ORGANIZATION, member("reader"))
+
+    assert await following.granted("read") == {"read"}
+
+
+async def test_a_late_repetition_of_an_older_state_changes_nothing(following: Following) -> None:
+    """L5, L7: a relay that starts again repeats what it has not forgotten; nobody comes back by it."""
+    await following.tell(READ, WRITE, READER, ORGANIZATION, member("reader"))
+    await following.tell(OrganizationRoleState(id="reader", permission_ids=("p2",)))
+    at_least = await following.tell(member("reader"))
+    assert await following.granted("read", "write", at_least=at_least) == {"write"}
+    await following.tell(READER, revision=3)
+    marker = await following.tell(UserState(id="marker"))
+    assert await following.granted("read", "write", at_least=marker) == {"write"}
+
+    at_least = await following.tell(member(deleted=True))
+    await following.tell(member("reader"), revision=7)
+    marker = await following.tell(UserState(id="marker"))
+    assert await following.granted("read", "write", at_least={**at_least, **marker}) is None
+
+
+async def test_an_organization_that_ended_stays_ended_for_its_members(following: Following) -> None:
+    """L5: ids are not used again; another organization with the same member is another one."""
+    await following.tell(READ, READER, ORGANIZATION, member("reader"))
+    ended = await following.tell(OrganizationState(id="org", deleted=True))
+    assert await following.granted("read", at_least=ended) is None
+    other = MemberState(organization_id="next", member_id="user", role_ids=("reader",))
+    at_least = await following.tell(OrganizationState(id="next"), other, member("reader"))
+
+    assert await following.granted("read", at_least=at_least) is None
+    assert await following.directory.membership("next", "user", at_least=at_least) is not None
+
+
+async def test_an_emptied_redis_is_filled_again_by_itself(following: Following) -> None:
+    """L7: in between there is 503, and never a member without roles or no member at all."""
+    at_least = await following.tell(READ, READER, ORGANIZATION, member("reader"))
+    gone = MemberState(organization_id="org", member_id="gone", role_ids=("reader",))
+    await following.tell(gone)
+    await following.tell(msgspec.structs.replace(gone, deleted=True))
+    assert await following.granted("read", at_least=at_least) == {"read"}
+    seen: list[Any] = []
+    await following.lose(await following.copy())
+
+    async def is_back() -> bool:
+        seen.append(await following.answers("read"))
+        return seen[-1] == {"read"}
+
+    await eventually(is_back)
+    assert [each for each in seen if each not in (503, {"read"})] == []
+    assert 503 in seen
+    assert await following.directory.membership("org", "gone", at_least={}) is None
+
+
+async def test_a_copy_that_lags_behind_grants_nothing_that_was_revoked(following: Following) -> None:
+    """L7: Redis fails over to a copy without the last changes: with the revision nothing older is believed, and
+    without anybody's help the copy catches up."""
+    await following.tell(READ, WRITE, READER, WRITER, ORGANIZATION)
+    before = await following.tell(member("reader", "writer"))
+    assert await following.granted("read", "write", at_least=before) == {"read", "write"}
+    copy = await following.copy()
+    after = await following.tell(member("reader"))
+    assert await following.granted("read", "write", at_least=after) == {"read"}
+    await following.lose(await following.copy())
+    for key, value in copy.items():
+        await following.redis.set(key, value)
+
+    assert await following.granted("read", "write", at_least=after) == {"read"}
+    assert await following.granted("read", "write") == {"read"}
+
+
+async def test_very_many_members_are_all_there(following: Following) -> None:
+    """L8: several batches, each applied whole; the last one counts like the first."""
+    count = 2**12
+    members = [
+        MemberState(organization_id="org", member_id=f"member{number}", role_ids=(f"role{number}",))
+        for number in range(count)
+    ]
+    at_least = await following.tell(ORGANIZATION, *members)
+    found = [
+        await following.directory.membership("org", each.member_id, at_least=at_least)
+        for each in (members[0], members[count // 2], members[-1])
+    ]
+
+    assert [membership and membership.member.role_ids for membership in found] == [
+        ("role0",),
+        (f"role{count // 2}",),
+        (f"role{count - 1}",),
+    ]

@@ -1,0 +1,97 @@
+"""token-service asks over the bus whether a password is right; the hashes stay in management-service."""
+
+from collections.abc import AsyncIterator
+
+import msgspec
+import nats
+import nats.errors
+import pytest
+import pytest_asyncio
+from argon2 import PasswordHasher
+
+from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
+from tests.support.management_api import Management, unique
+
+PASSWORD = "correct horse battery staple"
+
+
+class Asker:
+    """Asks as token-service does."""
+
+    def __init__(self, client: nats.NATS, tenant_id: str) -> None:
+        self._client = client
+        self._subject = password_check_subject(tenant_id)
+
+    async def __call__(self, identifier: str, password: str) -> str | None:
+        question = msgspec.json.encode(PasswordQuestion(identifier, password))
+        message = await self._client.request(self._subject, question, timeout=5)
+        answer = msgspec.json.decode(message.data, type=PasswordAnswer)
+        assert not answer.busy
+        return answer.user_id
+
+
+@pytest_asyncio.fixture
+async def ask(management: Management) -> AsyncIterator[Asker]:
+    client = await nats.connect(management.addresses.token_nats_url, inbox_prefix="_INBOX_token")
+    yield Asker(client, management.tenant_id)
+    await client.close()
+
+
+async def test_a_person_is_known_by_user_name_e_mail_and_telephone_number(management: Management, ask: Asker) -> None:
+    name = unique("Ada").replace("-", "_")
+    phone = f"+49{int(name[-8:], 16)}"
+    user = await management.created(
+        "users", username=name, primaryEmail=f"{name}@Example.com", primaryPhone=phone, password=PASSWORD
+    )
+    for identifier in (name, name.upper(), f"{name}@example.COM", phone, phone.removeprefix("+")):
+        assert await ask(identifier, PASSWORD) == user["id"], identifier
+        assert await ask(identifier, "another password") is None
+
+
+@pytest.mark.parametrize(
+    "identifier", ["", "nobody", "\0", "x" * 100_000, "nobody@example.com", "+1", "\uff41\uff44\uff41"]
+)
+async def test_nobody_is_nobody(ask: Asker, identifier: str) -> None:
+    assert await ask(identifier, PASSWORD) is None
+
+
+async def test_without_a_password_there_is_no_sign_in(management: Management, ask: Asker) -> None:
+    name = unique("nopass").replace("-", "_")
+    await management.created("users", username=name)
+    assert await ask(name, "") is None
+    assert await ask(name, PASSWORD) is None
+
+
+async def test_a_hash_of_other_parameters_is_renewed_by_a_right_password(management: Management, ask: Asker) -> None:
+    name = unique("old").replace("-", "_")
+    user = await management.created("users", username=name, password=PASSWORD)
+    old = PasswordHasher(time_cost=1, memory_cost=8 * 1024, parallelism=1).hash(PASSWORD)
+    where = "WHERE tenant_id = $1 AND id = $2"
+    key = (management.tenant_id, user["id"])
+    await management.database.execute(f"UPDATE users SET password_hash = $3 {where}", *key, old)
+    revision = await management.revision()
+    assert await ask(name, "wrong") is None
+    assert await management.database.fetchval(f"SELECT password_hash FROM users {where}", *key) == old
+    assert await ask(name, PASSWORD) == user["id"]
+    assert await management.database.fetchval(f"SELECT password_hash FROM users {where}", *key) != old
+    assert await ask(name, PASSWORD) == user["id"]
+    assert await management.revision() == revision
+
+
+async def test_what_is_no_question_is_answered_all_the_same(management: Management) -> None:
+    client = await nats.connect(management.addresses.token_nats_url, inbox_prefix="_INBOX_token")
+    message = await client.request(password_check_subject(management.tenant_id), b"{", timeout=5)
+    assert msgspec.json.decode(message.data, type=PasswordAnswer).user_id is None
+    await client.close()
+
+
+async def test_only_token_service_may_ask_and_only_management_service_may_listen(management: Management) -> None:
+    subject = password_check_subject(management.tenant_id)
+    for url, prefix in (
+        (management.addresses.subscriber_nats_url, "_INBOX"),
+        (management.addresses.template_nats_url, "_INBOX_template"),
+    ):
+        client = await nats.connect(url, inbox_prefix=prefix)
+        with pytest.raises(nats.errors.TimeoutError):
+            await client.request(subject, b"{}", timeout=0.3)
+        await client.close()

@@ -1,0 +1,209 @@
+"""The copy of the revocations: whatever happens to Redis, and whoever dies in between, it never lacks one unnoticed."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+import pytest_asyncio
+from redis.asyncio import Redis
+from sqlalchemy import text
+
+from all_in_one.provision import ServerAddresses
+from identity_common.clock import now_ms
+from identity_common.identifiers import new_id, new_token_id
+from identity_common.oauth import OAuthError
+from identity_common.wire.revocations import CopyPosition, position_key, revocation_key, revoking_ids
+from tests.support.authorizing import Stores, opened
+from tests.support.running_stack import RunningStack
+from token_service.revocations import Revocation
+
+SOON = 3_600_000
+
+
+class Replicas:
+    """Two replicas, for a tenant of their own."""
+
+    def __init__(self, one: Stores, other: Stores, tenant_id: str, administrator: Redis) -> None:  # type: ignore[type-arg]
+        self.one = one
+        self.other = other
+        self.tenant_id = tenant_id
+        self.administrator = administrator
+
+    async def revoke(self, *revoked: str, stores: Stores | None = None) -> None:
+        expires_at = now_ms() + SOON
+        await (stores or self.one).revocations.revoke(*(Revocation(each, expires_at) for each in revoked))
+
+    async def position(self) -> CopyPosition:
+        return CopyPosition.parse(await self.administrator.get(position_key(self.tenant_id)))
+
+    async def dump(self) -> dict[bytes, bytes]:
+        """Return the copy as it is now: what a replica of Redis that lags behind would hold later."""
+        keys = [key async for key in self.administrator.scan_iter(f"identity:{self.tenant_id}:*")]
+        return {key: await self.administrator.get(key) or b"" for key in keys}
+
+    async def replace_copy(self, copy: dict[bytes, bytes]) -> None:
+        async with self.administrator.pipeline() as pipeline:
+            for key in await self.dump():
+                pipeline.delete(key)
+            for key, value in copy.items():
+                pipeline.set(key, value)
+            await pipeline.execute()
+
+
+@pytest_asyncio.fixture
+async def replicas(stack: RunningStack, servers: ServerAddresses) -> AsyncIterator[Replicas]:
+    tenant_id = f"t{secrets.token_hex(6)}"
+    async with AsyncExitStack() as stacked:
+        one, other = [
+            await stacked.enter_async_context(
+                opened(database_url=servers.token_database_url, redis_url=servers.token_redis_url, tenant_id=tenant_id)
+            )
+            for _ in range(2)
+        ]
+        administrator: Redis = Redis.from_url(servers.admin_redis_url)  # type: ignore[type-arg]
+        yield Replicas(one, other, tenant_id, administrator)
+        await administrator.aclose()
+
+
+@pytest.mark.parametrize("position", [CopyPosition(0, True), CopyPosition(17, True), CopyPosition(17, False)])
+def test_a_position_is_read_as_it_was_written(position: CopyPosition) -> None:
+    assert CopyPosition.parse(position.format()) == position
+
+
+def test_a_token_is_revoked_by_its_own_id_and_by_that_of_its_authorization() -> None:
+    assert revoking_ids("abc") == ("abc",)
+    assert revoking_ids("family.abc") == ("family.abc", "family")
+
+
+async def test_what_is_revoked_at_one_replica_is_revoked_at_every_one_at_once(replicas: Replicas) -> None:
+    """L7: durable, and known everywhere, before the answer; by the token's id and by its authorization's."""
+    token, family = new_token_id(), new_id()
+    assert not await replicas.other.revocations.is_revoked(token)
+    await replicas.revoke(token, family)
+
+    seen = [await replicas.other.revocations.is_revoked(each) for each in (token, f"{family}.x", family, "other")]
+    assert seen == [True, True, True, False]
+
+
+async def test_an_emptied_redis_is_filled_again_by_the_first_who_asks(replicas: Replicas) -> None:
+    """L7 (CVE-2026-9802): what was revoked stays revoked."""
+    revoked = [new_token_id() for _ in range(20)]
+    await replicas.revoke(*revoked)
+    await replicas.replace_copy({})
+
+    answers = await asyncio.gather(*(replicas.other.revocations.is_revoked(each) for each in [*revoked, "other"]))
+    assert answers == [True] * 20 + [False]
+    assert await replicas.position() == CopyPosition(20, True)
+
+
+async def test_a_failover_to_an_older_copy_is_noticed_by_everyone_who_knew_more(replicas: Replicas) -> None:
+    """L7: the older copy says that it is whole; it was, once."""
+    await replicas.revoke("first")
+    older = await replicas.dump()
+    await replicas.revoke("second")
+    assert await replicas.other.revocations.is_revoked("second")
+    await replicas.replace_copy(older)
+
+    assert await replicas.other.revocations.is_revoked("second")
+    assert await replicas.position() == CopyPosition(2, True)
+
+
+async def test_a_failover_to_an_older_copy_is_mended_by_the_next_look_at_the_rows(replicas: Replicas) -> None:
+    """A replica that never knew more learns of it from the database, every two seconds."""
+    await replicas.revoke("first")
+    older = await replicas.dump()
+    await replicas.revoke("second")
+    await replicas.replace_copy(older)
+    replicas.other.revocations.start()
+    try:
+        for _ in range(100):
+            if (await replicas.position()).number == 2:
+                break
+            await asyncio.sleep(0.05)
+    finally:
+        await replicas.other.revocations.stop()
+
+    assert await replicas.other.revocations.is_revoked("second")
+
+
+async def test_a_replica_that_dies_between_the_rows_and_the_copy_loses_nothing(replicas: Replicas) -> None:
+    await replicas.revoke("first")
+    async with replicas.one.engine.begin() as connection:
+        await replicas.one.revocations.record(connection, [Revocation("second", now_ms() + SOON)])  # and then it dies
+    await replicas.revoke("third", stores=replicas.other)
+
+    assert [await replicas.other.revocations.is_revoked(each) for each in ("first", "second", "third")] == [True] * 3
+
+
+async def test_many_revoke_at_once_while_redis_is_emptied_again_and_again(replicas: Replicas) -> None:
+    """The fold of the rows, whoever copies, and whatever is lost meanwhile."""
+    revoked = [f"{number}.x" for number in range(120)]
+
+    async def revoke(number: int) -> None:
+        await replicas.revoke(str(number), stores=(replicas.one, replicas.other)[number % 2])
+
+    async def lose() -> None:
+        for _ in range(15):
+            await asyncio.sleep(0.01)
+            await replicas.replace_copy({})
+
+    await asyncio.gather(lose(), *(revoke(number) for number in range(120)))
+    assert all([await replicas.other.revocations.is_revoked(each) for each in revoked])
+    assert (await replicas.position()).is_whole
+
+
+@pytest.mark.parametrize("count", [2**8, 2**13 + 1])
+async def test_very_many_are_copied_in_parts_and_none_is_left_out(replicas: Replicas, count: int) -> None:
+    """L8."""
+    await replicas.revoke(*(f"t{number}" for number in range(count)))
+    await replicas.replace_copy({})
+    await replicas.other.revocations.copy()
+
+    keys = {key async for key in replicas.administrator.scan_iter(f"identity:{replicas.tenant_id}:revocation:*")}
+    assert keys == {revocation_key(replicas.tenant_id, f"t{number}").encode() for number in range(count)}
+
+
+async def test_a_copy_that_is_being_made_says_nothing(replicas: Replicas) -> None:
+    """Half a copy is not "not revoked": it is completed first."""
+    await replicas.revoke("first", "second")
+    await replicas.replace_copy({position_key(replicas.tenant_id).encode(): CopyPosition(0, False).format()})
+
+    assert await replicas.other.revocations.is_revoked("first")
+
+
+async def test_a_database_restored_from_a_backup_counts_on(replicas: Replicas) -> None:
+    """Otherwise what is revoked next would look as if it had been copied long ago."""
+    await replicas.revoke("first", "second")
+    async with replicas.one.engine.begin() as connection:
+        for table in ("revocations", "revocation_counts"):
+            await connection.execute(text(f"DELETE FROM {table} WHERE tenant_id = :t"), {"t": replicas.tenant_id})
+    await replicas.revoke("third")
+
+    assert [await replicas.other.revocations.is_revoked(each) for each in ("first", "second", "third")] == [True] * 3
+    await replicas.replace_copy({})
+    assert await replicas.other.revocations.is_revoked("third")
+
+
+async def test_a_revocation_goes_when_it_no_longer_matters(replicas: Replicas) -> None:
+    await replicas.one.revocations.revoke(Revocation("brief", now_ms() + 300), Revocation("over", now_ms() - 1))
+    assert await replicas.other.revocations.is_revoked("brief")
+    assert not await replicas.other.revocations.is_revoked("over")
+    await asyncio.sleep(0.35)
+    assert not await replicas.other.revocations.is_revoked("brief")
+
+
+async def test_too_few_replicas_of_redis_refuse_the_answer(stack: RunningStack, servers: ServerAddresses) -> None:
+    """L7: what is revoked must be known wherever Redis may go on from; asked again, it is the same revocation."""
+    async with opened(
+        database_url=servers.token_database_url,
+        redis_url=servers.token_redis_url,
+        tenant_id=f"t{secrets.token_hex(6)}",
+        redis_replicas=1,
+    ) as stores:
+        with pytest.raises(OAuthError) as refused:
+            await stores.revocations.revoke(Revocation("x", now_ms() + SOON))
+    assert (refused.value.error, refused.value.status) == ("temporarily_unavailable", 503)

@@ -1,0 +1,104 @@
+"""identity_sdk.events while NATS is restarted and its streams are lost: what was missed comes, and nothing twice."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from identity_sdk.event_types import GrantedPermission
+from identity_sdk.events import EventBus, PermissionCache, PermissionChange, permission_changes
+from tests.support.own_servers import OwnServers
+from tests.support.template_source import TemplateSource
+
+WITHIN_S = 40
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServers]:
+    with OwnServers(tmp_path_factory.mktemp("own")) as own:
+        yield own
+
+
+@pytest.fixture
+async def source(own: OwnServers) -> AsyncIterator[TemplateSource]:
+    async with TemplateSource(own.addresses) as source:
+        yield source
+
+
+@pytest.fixture
+async def bus(own: OwnServers, source: TemplateSource) -> AsyncIterator[EventBus]:
+    async with EventBus(own.addresses.subscriber_nats_url, tenant_id=source.tenant_id) as bus:
+        yield bus
+
+
+async def take(changes: AsyncIterator[PermissionChange], count: int) -> list[tuple[str, int, set[str], set[str]]]:
+    async with asyncio.timeout(WITHIN_S):
+        taken = [await anext(changes) for _ in range(count)]
+    return [
+        (change.member_id, change.version, {each.name for each in change.added}, {each.name for each in change.removed})
+        for change in taken
+    ]
+
+
+LOSSES = pytest.mark.parametrize("lost", [None, "SUBSCRIBERS", "."], ids=["nothing", "the copy", "everything"])
+
+
+@LOSSES
+@pytest.mark.parametrize("durable", [False, True], ids=["ephemeral", "durable"])
+async def test_what_changed_meanwhile_comes_once(
+    own: OwnServers, source: TemplateSource, bus: EventBus, lost: str | None, durable: bool
+) -> None:
+    changes = permission_changes(bus, since="beginning", durable=f"{source.tenant_id}-d" if durable else None)
+    await source.grant("o1", "u1", "a")
+    await source.grant("o1", "u2", "a")
+    assert await take(changes, 2) == [("u1", 1, {"a"}, set()), ("u2", 1, {"a"}, set())]
+
+    own.restart_nats(without=lost)
+    await source.grant("o1", "u1", "b")
+    await source.grant("o1", "u3", "a")
+    assert sorted(await take(changes, 2)) == [("u1", 2, {"b"}, {"a"}), ("u3", 1, {"a"}, set())]
+
+    await source.grant("o1", "u2", "a", "c")
+    assert await take(changes, 1) == [("u2", 2, {"c"}, set())]
+
+
+async def test_a_change_that_was_lost_with_the_stream_says_what_it_was(
+    own: OwnServers, source: TemplateSource, bus: EventBus
+) -> None:
+    """What is sent again says what is held; what has changed is told against what was heard before."""
+    changes = permission_changes(bus, since="beginning")
+    await source.grant("o1", "u1", "a", "b")
+    await take(changes, 1)
+    source.granted("o1", "u1", "b", "c")  # published, and lost before it was read
+
+    own.restart_nats(without=".")
+    assert await take(changes, 1) == [("u1", 2, {"c"}, {"a"})]
+
+
+async def test_whoever_listens_before_there_is_a_stream_hears_everything(
+    own: OwnServers, source: TemplateSource, bus: EventBus
+) -> None:
+    own.restart_nats(without=".")
+    reading = asyncio.ensure_future(take(permission_changes(bus, since="now"), 1))
+    await source.grant("o1", "u1", "a")
+    assert await reading == [("u1", 1, {"a"}, set())]
+
+
+@LOSSES
+async def test_the_cache_is_current_again_by_itself(
+    own: OwnServers, source: TemplateSource, bus: EventBus, lost: str | None
+) -> None:
+    await source.grant("o1", "u1", "a")
+    await source.grant("o1", "u2", "a")
+    async with PermissionCache(bus, max_age_s=7) as cache:
+        async with asyncio.timeout(WITHIN_S):
+            await cache.ready()
+            own.restart_nats(without=lost)
+            revision = await source.grant("o1", "u1", "b")
+            while cache.revision < revision or not cache.is_current:  # noqa: ASYNC110 - seen from outside only
+                await asyncio.sleep(0.01)
+        held = [await cache.permissions("o1", member) for member in ("u1", "u2")]
+        assert [each.permissions if each else None for each in held] == [
+            (GrantedPermission("b"),),
+            (GrantedPermission("a"),),
+        ]

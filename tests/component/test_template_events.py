@@ -1,0 +1,160 @@
+"""What the bus hears of the template is what the database holds, whatever happens at once; and a store that is down."""
+
+import asyncio
+import random
+from typing import Any
+
+import msgspec
+import nats
+
+from identity_common.wire.events import STREAM_EVENTS
+from identity_sdk.event_types import CloudEvent
+from tests.support.management_api import Management, refusal, unique
+from tests.support.tcp_proxy import TcpProxy
+from tests.support.template_api import Template
+
+CLIENTS = 8
+CHANGES = 60
+
+
+async def everything_published(template: Template) -> list[tuple[str, CloudEvent]]:
+    """Return every event of a tenant that changed something of the template, with its subject, in order."""
+    bus = await nats.connect(template.settings.nats_url, inbox_prefix="_INBOX_template")
+    jetstream = bus.jetstream()
+    found = []
+    try:
+        prefix = f"identity.{template.tenant_id}."
+        info = await jetstream.stream_info(STREAM_EVENTS, subjects_filter=f"{prefix}>")
+        for sequence in range(info.state.first_seq, info.state.last_seq + 1):
+            message = await jetstream.get_msg(STREAM_EVENTS, sequence, direct=True)
+            kind, _, of = (message.subject or "").removeprefix(prefix).partition(".")
+            if kind in {"permission", "role", "organization"} and (message.subject or "").startswith(prefix):
+                found.append((f"{kind}.{of}", msgspec.json.decode(message.data or b"", type=CloudEvent)))
+    finally:
+        await bus.close()
+    return found
+
+
+class Administrator:
+    """Changes anything at random, among what everybody has made."""
+
+    def __init__(self, template: Template, seed: int, scopes: list[str], made: dict[str, list[str]]) -> None:
+        self._client = template.client
+        self._random = random.Random(seed)
+        self._scopes = scopes
+        self._made = made
+
+    def _some(self, ids: list[str]) -> list[str]:
+        return self._random.sample(ids, self._random.randint(0, min(4, len(ids))))
+
+    def _one(self, kind: str) -> str:
+        return self._random.choice(self._made[kind] or ["none"])
+
+    def _wish(self) -> tuple[str, str, Any]:
+        role = f"organization-roles/{self._one('organization-roles')}"
+        permission_ids = {"organizationScopeIds": self._some(self._made["organization-scopes"])}
+        scope_ids = {"scopeIds": self._some(self._scopes)}
+        wishes: list[tuple[str, str, Any]] = [
+            ("POST", "organization-scopes", {"name": unique("p")}),
+            ("POST", "organization-scopes", {"name": unique("p")}),
+            ("PATCH", f"organization-scopes/{self._one('organization-scopes')}", {"name": unique("p")}),
+            ("DELETE", f"organization-scopes/{self._one('organization-scopes')}", None),
+            ("POST", "organization-roles", {"name": unique("r"), **permission_ids}),
+            ("POST", "organization-roles", {"name": unique("r"), "resourceScopeIds": self._some(self._scopes)}),
+            ("PATCH", role, {"name": unique("r"), "type": self._random.choice(["User", "MachineToMachine"])}),
+            ("DELETE", role, None),
+            *(("PUT", f"{role}/scopes", permission_ids) for _ in range(3)),
+            *(("POST", f"{role}/scopes", permission_ids) for _ in range(3)),
+            *(("PUT", f"{role}/resource-scopes", scope_ids) for _ in range(2)),
+            ("POST", f"{role}/resource-scopes", scope_ids),
+            ("DELETE", f"{role}/scopes/{self._one('organization-scopes')}", None),
+            ("POST", "organizations", {"name": unique("o")}),
+            ("PATCH", f"organizations/{self._one('organizations')}", {"name": unique("o")}),
+            ("DELETE", f"organizations/{self._one('organizations')}", None),
+        ]
+        return self._random.choice(wishes)
+
+    async def change(self, times: int) -> None:
+        for _ in range(times):
+            method, path, body = self._wish()
+            answer = await self._client.request(method, f"/api/{path}", json=body)
+            assert answer.status_code in {200, 201, 204, 404, 422}, (method, path, answer.text)
+            if method == "POST" and path in self._made and answer.status_code == 201:
+                self._made[path].append(answer.json()["id"])
+
+
+async def test_the_events_say_what_the_database_holds_whatever_happens_at_once(management: Management) -> None:
+    async with Management(management.addresses, management.issuer) as other, Template(other) as template:
+        resource = await template.resource(*"abcdef")
+        made: dict[str, list[str]] = {"organization-scopes": [], "organization-roles": [], "organizations": []}
+        scopes = [scope["id"] for scope in resource["scopes"]]
+        everybody = [Administrator(template, seed, scopes, made) for seed in range(CLIENTS)]
+        taken_away = template.management.client.delete(f"/api/resources/{resource['id']}/scopes/{scopes[0]}")
+        await asyncio.gather(*(each.change(CHANGES) for each in everybody), taken_away)
+        await template.caught_up()
+        async with asyncio.timeout(20):
+            query = "SELECT count(*) FROM outbox WHERE tenant_id = $1"
+            while await template.database.fetchval(query, template.tenant_id):  # noqa: ASYNC110 - seen from outside
+                await asyncio.sleep(0.02)
+
+        events = await everything_published(template)
+        revisions = [event.revision for _, event in events]
+        assert revisions == sorted(set(revisions))
+        last = {name: msgspec.json.decode(event.data) for name, event in events}
+        alive = {name: data for name, data in last.items() if not data.get("deleted")}
+        shown: dict[str, Any] = {}
+        for kind, path in (("permission", "organization-scopes"), ("organization", "organizations")):
+            for found in await whole(template, path):
+                shown[f"{kind}.{found['id']}"] = {"id": found["id"], "name": found["name"]}
+        for found in await whole(template, "organization-roles"):
+            shown[f"role.{found['id']}"] = {
+                "id": found["id"],
+                "name": found["name"],
+                "type": found["type"],
+                "permissionIds": sorted(each["id"] for each in found["scopes"]),
+                "scopeIds": sorted(each["id"] for each in found["resourceScopes"]),
+            }
+        defaults = {"permissionIds": [], "scopeIds": [], "type": "User"}
+        assert {name: (defaults if name.startswith("role.") else {}) | data for name, data in alive.items()} == shown
+        assert len(alive) > 20
+        assert not any(scopes[0] in data.get("scopeIds", ()) for data in alive.values())
+
+
+async def whole(template: Template, path: str) -> list[Any]:
+    """Return everything that a list has."""
+    found: list[Any] = []
+    for page in range(1, 100):
+        items = (await template.client.get(f"/api/{path}", params={"page": page, "page_size": 100})).json()
+        found += items
+        if not items:
+            break
+    return found
+
+
+async def test_without_the_database_everything_is_refused_and_comes_back_by_itself(template: Template) -> None:
+    async with (
+        TcpProxy(template.settings.database_url) as database,
+        Template(template.management, database_url=database.url) as own,
+    ):
+        permission, role = await own.permission(), await own.role()
+        organization = await own.organization()
+        requests: list[tuple[str, str, Any]] = [
+            ("GET", "organization-scopes", None),
+            ("PATCH", f"organization-scopes/{permission['id']}", {"name": unique("p")}),
+            ("POST", "organization-roles", {"name": unique("r")}),
+            ("PUT", f"organization-roles/{role['id']}/scopes", {"organizationScopeIds": [permission["id"]]}),
+            ("POST", f"organization-roles/{role['id']}/resource-scopes", {"scopeIds": ["none"]}),
+            ("GET", "organizations?showFeatured=true", None),
+            ("DELETE", f"organizations/{organization['id']}", None),
+        ]
+        await database.cut()
+        for _ in range(2):
+            for method, path, body in requests:
+                answer = await own.client.request(method, f"/api/{path}", json=body)
+                assert refusal(answer) == (503, "temporarily_unavailable"), (method, path)
+                assert int(answer.headers["Retry-After"]) >= 1
+        assert (await own.client.get("/health/live")).status_code == 200
+        await database.mend()
+        for method, path, body in requests:
+            answer = await own.client.request(method, f"/api/{path}", json=body)
+            assert answer.status_code < 500, (method, path, answer.text)

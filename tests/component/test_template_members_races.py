@@ -1,0 +1,161 @@
+"""Changes of members that meet each other: one after the other, or refused, never half done and never an error."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from identity_sdk.event_types import MemberState
+from tests.support.management_api import refusal
+from tests.support.organizations import (
+    KINDS,
+    USERS,
+    Kind,
+    Organization,
+    member_of_kind,
+    organization_role,
+)
+from tests.support.template_api import Template
+
+ROUNDS = 8
+of_both_kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.path)
+
+
+async def stored(template: Template, own: Organization) -> dict[str, MemberState]:
+    """Return the members of an organization as the database has them; an assignment without a member is an error."""
+    orphans = """
+        SELECT count(*) FROM member_roles AS held WHERE tenant_id = $1 AND organization_id = $2 AND NOT EXISTS (
+            SELECT FROM members WHERE members.tenant_id = $1 AND members.organization_id = $2
+                AND members.member_id = held.member_id
+        )
+    """
+    assert await template.database.fetchval(orphans, template.tenant_id, own.id) == 0
+    rows = await template.database.fetch(
+        """
+        SELECT member_id, ARRAY(SELECT role_id FROM member_roles AS held WHERE held.tenant_id = $1
+            AND held.organization_id = $2 AND held.member_id = members.member_id ORDER BY 1) AS role_ids
+        FROM members WHERE tenant_id = $1 AND organization_id = $2
+        """,
+        template.tenant_id,
+        own.id,
+    )
+    return {row["member_id"]: own.said(row["member_id"], *row["role_ids"]) for row in rows}
+
+
+async def assert_the_bus_knows(template: Template, own: Organization, members: list[str]) -> None:
+    """The last event of every member says what the database says."""
+    there = await stored(template, own)
+    for member in members:
+        await own.says(member, there.get(member, own.removed(member)))
+
+
+def outcomes(answers: list[Any]) -> set[int]:
+    return {answer.status_code for answer in answers}
+
+
+@of_both_kinds
+async def test_of_two_replacements_at_once_the_later_one_holds(template: Template, kind: Kind) -> None:
+    ids = [await member_of_kind(template, kind) for _ in range(6)]
+    own = await Organization.new(template, kind, ids[0])
+    wishes = [ids[:3], ids[2:5], ids[4:], []]
+    for _ in range(ROUNDS):
+        answers = await asyncio.gather(*(own.replace(*wish) for wish in wishes))
+        assert outcomes(answers) == {204}
+        assert set(await stored(template, own)) in [set(wish) for wish in wishes]
+    await own.replace(*ids)
+    await own.replace(*ids[:3])
+    await assert_the_bus_knows(template, own, ids)
+
+
+@of_both_kinds
+async def test_a_member_that_is_removed_while_it_is_given_roles_has_none_of_them(
+    template: Template, kind: Kind
+) -> None:
+    ids = [await member_of_kind(template, kind) for _ in range(3)]
+    roles = [await organization_role(template, kind) for _ in range(2)]
+    own = await Organization.new(template, kind)
+    for number in range(ROUNDS):
+        await own.add(*ids)
+        take_away = own.remove(ids[1]) if number % 2 else own.replace(ids[0])
+        path = f"{own.path}/{ids[1]}/roles"
+        answers = await asyncio.gather(
+            own.assign(ids, roles),
+            template.client.put(path, json={"organizationRoleIds": roles[:1]}),
+            take_away,
+            template.client.delete(f"{path}/{roles[0]}"),
+            own.assign(ids[::-1], roles),
+        )
+        assert outcomes(answers) <= {201, 204, 404, 422}
+        assert answers[2].status_code == 204
+        for answer in answers:
+            if answer.status_code == 422:
+                assert refusal(answer) == (422, "organization.require_membership")
+        assert ids[1] not in await stored(template, own)
+        await assert_the_bus_knows(template, own, ids)
+
+
+@of_both_kinds
+async def test_a_role_that_is_deleted_while_it_is_given_is_held_by_nobody(template: Template, kind: Kind) -> None:
+    ids = [await member_of_kind(template, kind) for _ in range(3)]
+    own = await Organization.new(template, kind, *ids)
+    for _ in range(ROUNDS):
+        role = await organization_role(template, kind)
+        answers = await asyncio.gather(
+            template.client.delete(f"/api/organization-roles/{role}"), *(own.assign(ids, [role]) for _ in range(4))
+        )
+        assert answers[0].status_code == 204
+        for answer in answers[1:]:
+            assert answer.status_code == 201 or refusal(answer) == (422, "entity.relation_foreign_key_not_found")
+        assert await own.members() == {member: [] for member in ids}
+
+
+@of_both_kinds
+async def test_whoever_is_deleted_in_the_other_service_while_being_added_is_no_member(
+    template: Template, kind: Kind
+) -> None:
+    own = await Organization.new(template, kind)
+    stays = await member_of_kind(template, kind)
+    for number in range(ROUNDS):
+        member = await member_of_kind(template, kind)
+        answers = await asyncio.gather(
+            own.add(stays, member),
+            template.management.client.delete(f"/api/{kind.path}/{member}"),
+            own.replace(member, stays) if number % 2 else own.add(member),
+        )
+        assert outcomes(answers) <= {201, 204, 422}
+        await template.caught_up()
+        assert member not in await stored(template, own)
+        if await own.event(member) is not None:
+            await own.says(member, own.removed(member))
+
+
+@of_both_kinds
+async def test_an_organization_that_is_deleted_while_members_are_added_has_none(template: Template, kind: Kind) -> None:
+    ids = [await member_of_kind(template, kind) for _ in range(2)]
+    for _ in range(ROUNDS):
+        own = await Organization.new(template, kind, ids[0])
+        answers = await asyncio.gather(
+            own.add(*ids), own.replace(ids[1]), own.delete(), own.add(*ids), own.remove(ids[0])
+        )
+        for answer in answers:
+            assert answer.status_code in {201, 204} or answer.status_code == 404
+        assert refusal(await own.add(*ids)) == (404, "entity.not_exists_with_id")
+        assert (await template.client.get(f"/api/{kind.path}/{ids[0]}/organizations")).json() == []
+
+
+async def test_additions_and_assignments_in_any_order_wait_for_each_other(template: Template) -> None:
+    ids = [await member_of_kind(template, USERS) for _ in range(12)]
+    roles = [await organization_role(template, USERS) for _ in range(4)]
+    own = await Organization.new(template, USERS, *ids[:6])
+    for _ in range(ROUNDS):
+        answers = await asyncio.gather(
+            *(own.add(*ids[6::step]) for step in (1, -1, 2, -2)),
+            *(own.assign(ids[:6][::step], roles[::step]) for step in (1, -1, 1, -1)),
+            *(
+                template.client.put(f"{own.path}/{member}/roles", json={"organizationRoleIds": roles[number:]})
+                for number, member in enumerate(ids[:4])
+            ),
+        )
+        assert outcomes(answers) == {201, 204}
+        await assert_the_bus_knows(template, own, ids)
+        await own.replace(*ids[:6])

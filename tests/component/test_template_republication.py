@@ -1,0 +1,245 @@
+"""PostgreSQL is the truth: template-service's whole state is sent to the bus again, deletions included."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from all_in_one.embedded import EmbeddedServers
+from identity_sdk.event_types import (
+    MemberPermissionsState,
+    MemberState,
+    OrganizationPermissionState,
+    OrganizationRoleState,
+    OrganizationState,
+)
+from template_service.settings import Settings
+from tests.support.issuer import Issuer
+from tests.support.management_api import Management, unique
+from tests.support.template_api import Template
+from tests.support.template_tables import TemplateTables, fold
+
+
+@pytest.fixture(scope="module")
+def own_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("servers")
+
+
+@pytest.fixture(scope="module")
+def own_servers(own_directory: Path) -> Iterator[EmbeddedServers]:
+    """Servers whose streams may be lost: nobody else's tests are on them."""
+    servers = EmbeddedServers(own_directory, sync=False)
+    try:
+        yield servers
+    finally:
+        servers.delete()
+
+
+@pytest_asyncio.fixture(scope="module")
+async def own_template(own_servers: EmbeddedServers, issuer: Issuer) -> AsyncIterator[Template]:
+    addresses = await asyncio.to_thread(own_servers.start)
+    async with Management(addresses, issuer) as management, Template(management) as template:
+        yield template
+
+
+@pytest_asyncio.fixture(scope="module")
+async def tables(own_template: Template) -> AsyncIterator[TemplateTables]:
+    addresses = own_template.management.addresses
+    async with TemplateTables(
+        own_template.settings.database_url, addresses.subscriber_nats_url, own_template.tenant_id
+    ) as tables:
+        yield tables
+
+
+KINDS: dict[str, Any] = {
+    "permission": OrganizationPermissionState,
+    "role": OrganizationRoleState,
+    "organization": OrganizationState,
+    "member": MemberState,
+    "member-permissions": MemberPermissionsState,
+}
+
+
+async def told_of(tables: TemplateTables) -> dict[str, Any]:
+    """Return what the last event of every aggregate says; of a member's permissions, not why they changed."""
+    said: dict[str, Any] = {}
+    for name, event in (await tables.last_events()).items():
+        state = msgspec.json.decode(event.data, type=KINDS[name.partition(".")[0]])
+        if isinstance(state, MemberPermissionsState):
+            state = msgspec.structs.replace(state, cause="republished", added=(), removed=())
+        said[name] = state
+    return said
+
+
+async def make_everything(tables: TemplateTables) -> None:
+    """One of each, with something deleted, something removed, and somebody who left and came back."""
+    first, second = await tables.permission(unique("a")), await tables.permission(unique("b"))
+    kept, gone = await tables.permission(unique("kept")), await tables.permission(unique("gone"))
+    role, other = await tables.role(first, kept), await tables.role(second, gone)
+    organization, dissolved = await tables.organization(), await tables.organization()
+    members = await tables.members(organization, 5, role, other)
+    await tables.members(dissolved, 3, other)
+    await tables.settled()
+    await tables.remove(organization, *members[:2])
+    await tables.settled()
+    await tables.members(organization, 1, role, ids=members[:1])
+    await tables.delete_permission(gone)
+    await tables.delete_organization(dissolved)
+    await tables.settled()
+    deleted_role = await tables.role(first)
+    await tables.members(organization, 2, deleted_role)
+    await tables.settled()
+    await tables.delete_role(deleted_role)
+    await tables.settled()
+
+
+async def republished(tables: TemplateTables, timeout_s: float = 20) -> None:
+    """Wait until the whole state was asked for and has been sent."""
+    query = "SELECT EXISTS (SELECT FROM republication WHERE tenant_id = $1)"
+    async with asyncio.timeout(timeout_s):
+        while await tables.database.fetchval(query, tables.tenant_id):  # noqa: ASYNC110 - seen from outside
+            await asyncio.sleep(0.02)
+    await tables.settled()
+
+
+async def test_lost_streams_are_made_whole_again_deletions_included(
+    own_servers: EmbeddedServers, own_directory: Path, own_template: Template, tables: TemplateTables
+) -> None:
+    await make_everything(tables)
+    before = await told_of(tables)
+    versions = await tables.published_versions()
+
+    await asyncio.to_thread(own_servers.nats.kill)
+    shutil.rmtree(own_directory / "nats" / "jetstream")
+    await asyncio.to_thread(own_servers.nats.start)
+    async with asyncio.timeout(30):
+        while await own_template.event("revision", "template") is None:  # noqa: ASYNC110 - seen from outside
+            await asyncio.sleep(0.05)
+    await republished(tables)
+
+    after = await told_of(tables)
+    assert {name: (before.get(name), state) for name, state in after.items() if before.get(name) != state} == {}
+    assert {name for name in before if name not in after} == set()
+    told = await tables.told()
+    assert {state.cause for state in told} == {"republished"}
+    assert {(state.organization_id, state.member_id): state.version for state in told} == versions
+    assert {key: held for key, held in fold(told).items() if held} == await tables.held()
+    deleted = {name for name, state in after.items() if getattr(state, "deleted", False)}
+    assert {name.partition(".")[0] for name in deleted} == {"member", "organization", "permission", "role"}
+    members = await tables.database.fetch(
+        "SELECT organization_id, member_id FROM members WHERE tenant_id = $1", tables.tenant_id
+    )
+    assert {f"member.{row[0]}.{row[1]}" for row in members} == {
+        name for name in after if name.startswith("member.") and name not in deleted
+    }
+
+
+async def test_what_is_known_of_the_other_service_is_healed_with_the_streams(
+    own_servers: EmbeddedServers, own_directory: Path, own_template: Template
+) -> None:
+    management = own_template.management
+    made = [(await management.created("users", name="before"))["id"] for _ in range(6)]
+    await management.client.delete(f"/api/users/{made[0]}")
+    await own_template.caught_up()
+    await asyncio.to_thread(own_servers.nats.kill)
+    await management.client.delete(f"/api/users/{made[1]}")  # nobody has heard of it when the stream is lost
+    made.append((await management.created("users", name="in the dark"))["id"])
+    shutil.rmtree(own_directory / "nats" / "jetstream")
+    await asyncio.to_thread(own_servers.nats.start)
+    made.append((await management.created("users", name="after"))["id"])
+    async with asyncio.timeout(40):
+        while await known_users(own_template) != set(made[2:]):  # noqa: ASYNC110 - seen from outside
+            await asyncio.sleep(0.05)
+    await management.client.delete(f"/api/users/{made[2]}")
+    async with asyncio.timeout(40):
+        while await known_users(own_template) != set(made[3:]):  # noqa: ASYNC110 - seen from outside
+            await asyncio.sleep(0.05)
+
+
+async def known_users(template: Template) -> set[str]:
+    query = "SELECT id FROM known_users WHERE tenant_id = $1"
+    return {row[0] for row in await template.database.fetch(query, template.tenant_id)}
+
+
+async def test_versions_go_on_after_a_republication(tables: TemplateTables) -> None:
+    permission = await tables.permission(unique("p"))
+    role, organization = await tables.role(permission), await tables.organization()
+    (member,) = await tables.members(organization, 1, role)
+    await tables.settled()
+    await asked(tables)
+    await tables.revoke(role, permission)
+    await tables.settled()
+    told = [state for state in await tables.told(organization) if state.member_id == member]
+    assert [(state.version, state.cause) for state in told] == [
+        (1, "assignment"),
+        (1, "republished"),
+        (2, "role-changed"),
+    ]
+    assert fold(told) == {}
+
+
+async def asked(tables: TemplateTables) -> None:
+    async with tables.transaction() as transaction:
+        statement = "INSERT INTO republication (tenant_id) VALUES (:tenant)"
+        await tables.execute(transaction, statement)
+    await republished(tables)
+
+
+async def test_the_command_asks_the_running_service(own_template: Template, tables: TemplateTables) -> None:
+    before = await own_template.revision()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "template_service", "republish"),
+        env=environment_of(own_template.settings),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert (await process.communicate(), process.returncode) == ((b"", b""), 0)
+    await republished(tables)
+    aggregates = len(await tables.last_events())
+    assert await own_template.revision() == before + aggregates
+
+
+def environment_of(settings: Settings) -> dict[str, str]:
+    given = {name.upper(): str(value) for name, value in msgspec.structs.asdict(settings).items() if value is not None}
+    return {**os.environ, **given}
+
+
+async def test_what_changes_meanwhile_is_never_followed_by_an_older_state(tables: TemplateTables) -> None:
+    """Somebody leaves and comes back while everything is sent again: the last event is the database's."""
+    permission = await tables.permission(unique("p"))
+    role, organization = await tables.role(permission), await tables.organization()
+    members = await tables.members(organization, 300, role)
+    await tables.settled()
+    again = asyncio.create_task(asked_often(tables))
+    for start in range(0, 300, 20):
+        few = members[start : start + 20]
+        await tables.remove(organization, *few)
+        await tables.members(organization, 0, role, ids=few[::2])
+    await again
+    await tables.settled()
+    told: list[MemberPermissionsState] = await tables.told(organization)
+    assert fold(told) == {key: held for key, held in (await tables.held()).items() if key[0] == organization}
+    there = {
+        row[0]
+        for row in await tables.database.fetch(
+            "SELECT member_id FROM members WHERE tenant_id = $1 AND organization_id = $2",
+            tables.tenant_id,
+            organization,
+        )
+    }
+    last = {event.subject.partition("/")[2]: event for event in await tables.events("member", organization, "*")}
+    assert {member for member, event in last.items() if event.type != "member.deleted"} == there
+    assert last.keys() == set(members)
+
+
+async def asked_often(tables: TemplateTables) -> None:
+    for _ in range(5):
+        await asked(tables)

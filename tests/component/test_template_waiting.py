@@ -1,0 +1,349 @@
+"""Waiting for a change instead of polling: ``Prefer: wait`` with ``If-None-Match``."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from tests.support.effective_permissions import ReadingMember, fetches
+from tests.support.management_api import refusal, unique
+from tests.support.organizations import KINDS, USERS, Kind, Organization
+from tests.support.processes import ServiceProcess
+from tests.support.tcp_proxy import TcpProxy
+from tests.support.template_api import Template
+
+of_both_kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.path)
+FAR_BELOW_20_S = 10
+
+
+@pytest_asyncio.fixture
+async def member(template: Template) -> ReadingMember:
+    """A user with one permission."""
+    return await ReadingMember.new(template)
+
+
+async def etag_of(member: ReadingMember) -> str:
+    return (await member.read()).headers["ETag"]
+
+
+async def waiting_requests(template: Template) -> int:
+    """Return how many requests wait, as the metrics say."""
+    async with template.client_with(None) as client:
+        text = (await client.get("/metrics")).text
+    [line] = [line for line in text.splitlines() if line.startswith("waiting_requests ")]
+    return int(float(line.partition(" ")[2]))
+
+
+@asynccontextmanager
+async def a_waiting_request(
+    member: ReadingMember, etag: str, *, wait: str = "wait=20", token: str | None = None
+) -> AsyncIterator["asyncio.Task[httpx.Response]"]:
+    """Send a request that waits; the body runs once it does."""
+    before = await waiting_requests(member.template)
+    request = asyncio.create_task(member.read(token, If_None_Match=etag, Prefer=wait))
+    async with asyncio.timeout(FAR_BELOW_20_S):
+        while await waiting_requests(member.template) == before:
+            assert not request.done(), request.result().status_code
+            await asyncio.sleep(0.005)
+    try:
+        yield request
+    finally:
+        request.cancel()
+
+
+Change = Callable[[ReadingMember], Awaitable[Any]]
+
+
+async def given_a_role(member: ReadingMember) -> Any:
+    role = await member.template.role(
+        type=member.organization.kind.role_type,
+        organizationScopeIds=[(await member.template.permission())["id"]],
+    )
+    return await member.organization.assign([member.id], [role["id"]])
+
+
+async def deprived_of_a_role(member: ReadingMember) -> Any:
+    return await member.template.client.delete(f"{member.organization.path}/{member.id}/roles/{member.role}")
+
+
+async def role_grants_more(member: ReadingMember) -> Any:
+    return await member.grant((await member.template.permission())["id"])
+
+
+async def role_deleted(member: ReadingMember) -> Any:
+    return await member.template.client.delete(f"/api/organization-roles/{member.role}")
+
+
+async def permission_renamed(member: ReadingMember) -> Any:
+    path = f"/api/organization-scopes/{member.permission['id']}"
+    return await member.template.client.patch(path, json={"name": unique("renamed")})
+
+
+async def permission_deleted(member: ReadingMember) -> Any:
+    return await member.template.client.delete(f"/api/organization-scopes/{member.permission['id']}")
+
+
+CHANGES = [given_a_role, deprived_of_a_role, role_grants_more, role_deleted, permission_renamed, permission_deleted]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+@of_both_kinds
+async def test_a_change_ends_the_wait_with_what_holds_now(template: Template, kind: Kind, change: Change) -> None:
+    member = await ReadingMember.new(template, kind)
+    etag = await etag_of(member)
+    async with a_waiting_request(member, etag) as request, asyncio.timeout(FAR_BELOW_20_S):
+        assert (await change(member)).is_success
+        answer = await request
+    assert (answer.status_code, answer.headers["Preference-Applied"]) == (200, "wait=20")
+    assert answer.headers["ETag"] != etag
+    assert answer.json() == (await member.read()).json()
+    assert answer.json() != [member.permission]
+    assert answer.headers["Vary"] == "Prefer"
+
+
+@of_both_kinds
+async def test_whoever_is_removed_meanwhile_is_told_so(template: Template, kind: Kind) -> None:
+    removed, orphaned = await ReadingMember.new(template, kind), await ReadingMember.new(template, kind)
+    for member, change, expected in (
+        (removed, removed.organization.replace(), (422, "organization.require_membership")),
+        (orphaned, orphaned.organization.delete(), (404, "entity.not_exists_with_id")),
+    ):
+        async with a_waiting_request(member, await etag_of(member)) as request, asyncio.timeout(FAR_BELOW_20_S):
+            await change
+            assert refusal(await request) == expected
+
+
+async def test_without_a_change_the_time_goes_by(member: ReadingMember) -> None:
+    etag = await etag_of(member)
+    started = time.monotonic()
+    answer = await member.read(If_None_Match=etag, Prefer="wait=1")
+    assert time.monotonic() - started >= 1
+    assert (answer.status_code, answer.content, answer.headers["ETag"]) == (304, b"", etag)
+    assert (answer.headers["Preference-Applied"], answer.headers["Vary"]) == ("wait=1", "Prefer")
+
+
+async def test_a_caller_waits_for_20_seconds_at_most(member: ReadingMember) -> None:
+    async with a_waiting_request(member, await etag_of(member), wait="wait=3600") as request:
+        await role_deleted(member)
+        assert (await request).headers["Preference-Applied"] == "wait=20"
+
+
+@pytest.mark.slow
+async def test_after_20_seconds_it_has_its_answer(member: ReadingMember) -> None:
+    started = time.monotonic()
+    answer = await member.read(If_None_Match=await etag_of(member), Prefer="wait=60")
+    assert (answer.status_code, answer.headers["Preference-Applied"]) == (304, "wait=20")
+    assert 20 <= time.monotonic() - started < 25
+
+
+async def test_whoever_knows_something_else_or_nothing_is_answered_at_once(member: ReadingMember) -> None:
+    etag = await etag_of(member)
+    async with asyncio.timeout(FAR_BELOW_20_S):
+        other = await member.read(If_None_Match='"other"', Prefer="wait=20")
+        assert (other.status_code, other.headers["Preference-Applied"]) == (200, "wait=20")
+        for headers in (
+            {"Prefer": "wait=20"},
+            {"Prefer": "wait=20", "If_None_Match": "*"},
+            {"Prefer": "wait=0", "If_None_Match": etag},
+            {"Prefer": "wait=x", "If_None_Match": etag},
+            {"Prefer": "respond-async", "If_None_Match": etag},
+        ):
+            answer = await member.read(**headers)
+            assert answer.status_code == (304 if "If_None_Match" in headers else 200)
+            assert "Preference-Applied" not in answer.headers
+
+
+async def test_a_change_that_meets_the_request_is_not_missed(template: Template, member: ReadingMember) -> None:
+    """The waiter is there before the state is read: at whatever moment the change is made, it is seen."""
+    for number in range(20):
+        etag = await etag_of(member)
+        request = asyncio.create_task(member.read(If_None_Match=etag, Prefer="wait=20"))
+        for _ in range(number):
+            await asyncio.sleep(0)
+        await permission_renamed(member)
+        async with asyncio.timeout(FAR_BELOW_20_S):
+            assert (await request).status_code == 200
+
+
+async def test_changes_of_other_members_wake_nobody(
+    template: Template, member: ReadingMember, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    colleague = await ReadingMember.new(template, USERS, member.organization)
+    namesake = await Organization.new(template, USERS, member.id)
+    role = await template.role()
+    async with a_waiting_request(member, await etag_of(member)) as request:
+        with fetches(monkeypatch) as sent:
+            await member.organization.assign([colleague.id], [role["id"]])
+            await namesake.assign([member.id], [role["id"]])
+            await asyncio.sleep(0.3)
+        assert not [query for query in sent if "string_agg" in query]
+        assert not request.done()
+
+
+async def test_a_waiting_request_holds_no_connection_to_the_database(template: Template) -> None:
+    members = [await ReadingMember.new(template)]
+    etag, token_count = await etag_of(members[0]), 3 * template.settings.database_connections
+    async with asyncio.timeout(60):
+        requests = [
+            asyncio.create_task(members[0].read(members[0].token(), If_None_Match=etag, Prefer="wait=20"))
+            for _ in range(token_count)
+        ]
+        while await waiting_requests(template) < token_count:  # noqa: ASYNC110 - seen from outside
+            await asyncio.sleep(0.01)
+        assert (await template.client.get("/api/organizations")).status_code == 200
+        await role_deleted(members[0])
+        assert {answer.status_code for answer in await asyncio.gather(*requests)} == {200}
+
+
+async def test_a_token_has_ten_waiting_requests_at_most(member: ReadingMember) -> None:
+    etag, token = await etag_of(member), member.token()
+    ten = [asyncio.create_task(member.read(token, If_None_Match=etag, Prefer="wait=20")) for _ in range(10)]
+    async with asyncio.timeout(FAR_BELOW_20_S):
+        while await waiting_requests(member.template) < 10:  # noqa: ASYNC110 - seen from outside
+            await asyncio.sleep(0.01)
+        eleventh = await member.read(token, If_None_Match=etag, Prefer="wait=20")
+        assert (eleventh.status_code, "Preference-Applied" in eleventh.headers) == (304, False)
+        async with a_waiting_request(member, etag) as another_token:
+            await role_deleted(member)
+            answers = await asyncio.gather(*ten, another_token)
+        assert {answer.status_code for answer in answers} == {200}
+    assert await waiting_requests(member.template) == 0
+
+
+async def test_a_thousand_requests_wait_and_the_next_is_answered_at_once(template: Template) -> None:
+    member = await ReadingMember.new(template)
+    etag = await etag_of(member)
+    async with asyncio.timeout(120), template.client_with(None) as client:
+
+        def ask(prefer: str = "wait=20") -> "asyncio.Task[httpx.Response]":
+            headers = {"Authorization": f"Bearer {member.token()}", "If-None-Match": etag, "Prefer": prefer}
+            return asyncio.create_task(client.get(member.path, headers=headers))
+
+        for _ in range(3):  # places that were left are free again
+            requests = [ask() for _ in range(1000)]
+            while await waiting_requests(template) < 1000:
+                assert not any(request.done() for request in requests)
+                await asyncio.sleep(0.05)
+            beyond = await ask()
+            assert (beyond.status_code, "Preference-Applied" in beyond.headers) == (304, False)
+            await permission_renamed(member)
+            answers = await asyncio.gather(*requests)
+            assert {answer.status_code for answer in answers} == {200}
+            assert await waiting_requests(template) == 0
+            etag = answers[0].headers["ETag"]
+
+
+async def test_a_token_that_ends_meanwhile_is_not_answered(member: ReadingMember) -> None:
+    """L1, L7: the token is judged again before the answer; its leeway is a minute."""
+    etag, now = await etag_of(member), int(time.time())
+    token = member.token(exp=now - 58)
+    answer = await member.read(token, If_None_Match=etag, Prefer="wait=3")
+    assert refusal(answer) == (401, "auth.unauthorized")
+
+
+async def test_whoever_is_suspended_meanwhile_is_not_answered(template: Template, member: ReadingMember) -> None:
+    """L1."""
+    etag = await etag_of(member)
+    async with a_waiting_request(member, etag) as request:
+        await template.management.client.patch(f"/api/users/{member.id}/is-suspended", json={"isSuspended": True})
+        await template.caught_up()
+        await permission_renamed(member)
+        async with asyncio.timeout(FAR_BELOW_20_S):
+            assert refusal(await request) == (401, "auth.unauthorized")
+
+
+async def test_while_the_bus_is_away_the_answer_comes_at_the_end(template: Template) -> None:
+    async with (
+        TcpProxy(template.settings.nats_url) as wire,
+        Template(template.management, nats_url=wire.url) as own,
+    ):
+        member = await ReadingMember.new(own)
+        await own.caught_up()
+        etag = await etag_of(member)
+        await wire.cut()
+        answer = await member.read(If_None_Match=etag, Prefer="wait=1")
+        assert (answer.status_code, answer.headers["Preference-Applied"]) == (304, "wait=1")
+        waiting = asyncio.create_task(member.read(If_None_Match=etag, Prefer="wait=2"))
+        await asyncio.sleep(0.5)
+        assert (await permission_renamed(member)).is_success
+        assert (await waiting).status_code == 200, "what was not heard is seen at the end"
+
+        await wire.mend()
+        etag = await etag_of(member)
+        async with asyncio.timeout(60):
+            while True:  # once there is a connection again, a change ends the wait
+                started = time.monotonic()
+                waiting = asyncio.create_task(member.read(If_None_Match=etag, Prefer="wait=5"))
+                await asyncio.sleep(0.3)
+                await permission_renamed(member)
+                etag = (await waiting).headers["ETag"]
+                if time.monotonic() - started < 4:
+                    break
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def replica(template: Template, tmp_path: Path) -> AsyncIterator[ServiceProcess]:
+    """A second replica of the service, a process of its own."""
+    environment = {
+        "BASE_URL": template.settings.base_url,
+        "ENVIRONMENT": "development",
+        "TENANT_ID": template.tenant_id,
+        "DATABASE_URL": template.settings.database_url,
+        "REDIS_URL": template.settings.redis_url,
+        "NATS_URL": template.settings.nats_url,
+    }
+    process = ServiceProcess("template_service", environment, tmp_path / "template.log")
+    process.start()
+    try:
+        await asyncio.to_thread(process.wait_until_ready)
+        yield process
+    finally:
+        await asyncio.to_thread(process.stop)
+
+
+async def waiting_at(replica: ServiceProcess, count: int) -> None:
+    """Return when so many requests wait at a replica."""
+    async with asyncio.timeout(FAR_BELOW_20_S), httpx.AsyncClient(base_url=replica.url) as client:
+        while f"waiting_requests {count}.0" not in (await client.get("/metrics")).text:  # noqa: ASYNC110 - from outside
+            await asyncio.sleep(0.02)
+
+
+async def test_a_change_at_another_replica_ends_the_wait(member: ReadingMember, replica: ServiceProcess) -> None:
+    headers = {"Authorization": f"Bearer {member.token()}", "If-None-Match": await etag_of(member), "Prefer": "wait=20"}
+    async with asyncio.timeout(2 * FAR_BELOW_20_S), httpx.AsyncClient(base_url=replica.url, timeout=30) as client:
+        for change in (role_grants_more, permission_renamed, given_a_role):
+            waiting = asyncio.create_task(client.get(member.path, headers=headers))
+            await waiting_at(replica, 1)
+            await change(member)
+            answer = await waiting
+            assert (answer.status_code, answer.json()) == (200, (await member.read()).json())
+            headers["If-None-Match"] = answer.headers["ETag"]
+
+
+async def test_a_client_that_goes_away_frees_its_place(member: ReadingMember, replica: ServiceProcess) -> None:
+    headers = {"Authorization": f"Bearer {member.token()}", "If-None-Match": await etag_of(member), "Prefer": "wait=20"}
+    async with httpx.AsyncClient(base_url=replica.url) as client:
+        waiting = [asyncio.create_task(client.get(member.path, headers=headers)) for _ in range(10)]
+        await waiting_at(replica, 10)
+        for request in waiting:
+            request.cancel()
+        await waiting_at(replica, 0)
+
+
+async def test_a_server_that_is_told_to_stop_ends_the_waits_and_stops(
+    member: ReadingMember, replica: ServiceProcess
+) -> None:
+    headers = {"Authorization": f"Bearer {member.token()}", "If-None-Match": await etag_of(member), "Prefer": "wait=20"}
+    async with httpx.AsyncClient(base_url=replica.url, timeout=30) as client:
+        waiting = [asyncio.create_task(client.get(member.path, headers=headers)) for _ in range(5)]
+        await waiting_at(replica, 5)
+        async with asyncio.timeout(FAR_BELOW_20_S / 2):
+            await asyncio.to_thread(replica.stop)
+            assert {answer.status_code for answer in await asyncio.gather(*waiting)} == {304}
+    assert "timeout graceful shutdown exceeded" not in replica.log.read_text()

@@ -1,0 +1,76 @@
+"""Real servers for every test that needs one: those that the environment names, else embedded ones."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from all_in_one.embedded import EmbeddedServers, external_or_embedded
+from all_in_one.provision import ServerAddresses
+from identity_common.logs import configure_logs
+from tests.support.containers import containers
+from tests.support.running_stack import RunningStack
+from tests.support.world import World
+from tests.support.written import Written
+
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
+
+
+@pytest.fixture(scope="session")
+def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of this test run: data, logs, credentials."""
+    return tmp_path_factory.mktemp("run")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def logs(run_directory: Path) -> Iterator[Path]:
+    """Write what the services log into one file, from before the first of them starts until after the last ends."""
+    path = run_directory / "services.log"
+    with path.open("a") as stream:
+        configure_logs(service="tests", stream=stream)
+        yield path
+        configure_logs(service="tests")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--containers", action="store_true", help="start PostgreSQL, Redis and NATS in containers")
+
+
+@pytest.fixture(scope="session")
+def servers(run_directory: Path, request: pytest.FixtureRequest) -> Iterator[ServerAddresses]:
+    """PostgreSQL, Redis and NATS: containers if asked for, else ``*_URL`` in the environment, else embedded."""
+    with ExitStack() as started:
+        environment: Mapping[str, str] = os.environ
+        if request.config.getoption("--containers"):
+            environment = started.enter_context(containers(run_directory))
+        servers = external_or_embedded(environment, run_directory / "servers")
+        if isinstance(servers, EmbeddedServers):
+            servers = EmbeddedServers(run_directory / "servers", sync=False)
+        started.callback(servers.delete if isinstance(servers, EmbeddedServers) else servers.stop)
+        yield servers.start()
+
+
+@pytest.fixture(scope="session")
+def stack(servers: ServerAddresses, run_directory: Path) -> Iterator[RunningStack]:
+    """The whole system on one address, in this process, seeded; in the end no secret of the run is found (L14)."""
+    stack = RunningStack(servers, run_directory)
+    try:
+        stack.start()
+        yield stack
+        assert Written(stack, run_directory).secrets_found() == []
+    finally:
+        stack.stop()
+
+
+@pytest.fixture(scope="session")
+def world(stack: RunningStack) -> Iterator[World]:
+    """A client of every kind, a resource and people, on the running stack."""
+    world = World(stack)
+    try:
+        yield world
+    finally:
+        world.close()

@@ -1,0 +1,119 @@
+"""The SDK's client of people against the running stack: sign-in, tokens and their renewal, signing out."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from identity_sdk import AsyncIdentityClient, IdentityClient, MemoryStorage, OAuthError, SignInRequired
+from tests.support.at_a_browser import Person
+from tests.support.authorizing import REDIRECT_URI
+from tests.support.world import World
+
+
+@pytest.fixture(scope="module")
+def client_id(world: World) -> str:
+    return world.management.applications.create(
+        name="Web", type="SPA", oidc_client_metadata={"redirectUris": [REDIRECT_URI]}
+    ).id
+
+
+@pytest.fixture
+def person(world: World) -> Person:
+    person = Person(world)
+    world.management.users.assign_roles(person.user_id, [world.keeper_role])
+    return person
+
+
+def identity_client(world: World, client_id: str, **changes: object) -> IdentityClient:
+    return IdentityClient(
+        world.stack.base_url, client_id, scopes=["read:things"], resources=[world.resource], **changes
+    )  # type: ignore[arg-type]
+
+
+def go(person: Person, url: str) -> str:
+    """Do what the browser does with a sign-in address; return where it comes back."""
+    answer = person.browser.get(url)
+    if "/sign-in" in answer.headers["Location"]:
+        answer = person.sign_in(person.follow(answer))
+    return answer.headers["Location"]
+
+
+def test_a_person_signs_in_gets_tokens_and_signs_out(world: World, person: Person, client_id: str) -> None:
+    with identity_client(world, client_id) as client:
+        assert not client.is_signed_in()
+        with pytest.raises(SignInRequired):
+            client.get_access_token()
+        claims = client.handle_callback(go(person, client.sign_in_url(REDIRECT_URI)))
+        assert claims["sub"] == client.claims()["sub"] == person.user_id
+        token = client.get_access_token(world.resource)
+        assert world.claims(token, world.resource)["scope"] == "read:things"
+        assert client.get_access_token(world.resource) == token
+        assert client.fetch_user_info()["name"] == "Ada Lovelace"
+        with pytest.raises(OAuthError) as refused:
+            client.get_access_token(world.other_resource)
+        assert refused.value.error == "invalid_target"
+        answer = person.browser.get(client.sign_out_url())
+        assert answer.status_code == 200
+        assert not client.is_signed_in()
+        assert "error=login_required" in go(person, client.sign_in_url(REDIRECT_URI, prompt="none"))
+
+
+def test_an_answer_counts_once_and_only_where_it_was_asked_for(world: World, person: Person, client_id: str) -> None:
+    one, other = (identity_client(world, client_id) for _ in range(2))
+    back = go(person, one.sign_in_url(REDIRECT_URI))
+    for wrong in (back.replace("state=", "state=x"), back.replace("iss=http", "iss=https"), "https://x/?code=1"):
+        with pytest.raises(SignInRequired):
+            other.handle_callback(wrong)
+    with pytest.raises(SignInRequired):
+        other.handle_callback(back)
+    one.handle_callback(back)
+    with pytest.raises(SignInRequired):
+        one.handle_callback(back)
+    refused = go(person, one.sign_in_url(REDIRECT_URI, prompt="none login"))
+    with pytest.raises(SignInRequired) as error:
+        one.handle_callback(refused)
+    assert error.value.reason == "invalid_request"
+
+
+def test_many_threads_need_one_refresh(world: World, person: Person, client_id: str) -> None:
+    with identity_client(world, client_id) as client:
+        client.handle_callback(go(person, client.sign_in_url(REDIRECT_URI)))
+        with ThreadPoolExecutor(16) as threads:
+            tokens = set(threads.map(lambda _: client.get_access_token(world.resource), range(64)))
+        assert len(tokens) == 1
+
+
+def test_tokens_are_renewed_before_they_expire(world: World, person: Person, client_id: str) -> None:
+    ahead = 0.0
+    client = identity_client(world, client_id, clock=lambda: time.time() + ahead)
+    client.handle_callback(go(person, client.sign_in_url(REDIRECT_URI)))
+    token = client.get_access_token(world.resource)
+    ahead = world.resource_ttl_s - 10
+    assert client.get_access_token(world.resource) != token
+
+
+def test_somebody_who_was_suspended_must_sign_in_again(world: World, person: Person, client_id: str) -> None:
+    client = identity_client(world, client_id)
+    client.handle_callback(go(person, client.sign_in_url(REDIRECT_URI)))
+    world.management.users.suspend(person.user_id)
+    deadline = time.monotonic() + 10
+    with pytest.raises(SignInRequired):
+        while time.monotonic() < deadline:
+            client.get_access_token(world.resource)
+            client.state.drop_token(client.state.target_key(world.resource, None))
+    assert not client.is_signed_in()
+
+
+async def test_the_same_in_tasks_over_a_storage_of_ones_own(world: World, person: Person, client_id: str) -> None:
+    storage = MemoryStorage()
+    async with AsyncIdentityClient(
+        world.stack.base_url, client_id, scopes=["read:things"], resources=[world.resource], storage=storage
+    ) as client:
+        await client.handle_callback(go(person, client.sign_in_url(REDIRECT_URI)))
+        token = await client.get_access_token(world.resource)
+    with identity_client(world, client_id, storage=storage) as again:
+        assert again.get_access_token(world.resource) == token
+        assert again.claims()["sub"] == person.user_id

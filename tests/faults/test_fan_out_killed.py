@@ -1,0 +1,91 @@
+"""A change that reaches many survives whatever is killed: nothing is lost, nothing doubled, nothing out of order."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from all_in_one.embedded import EmbeddedServers
+from all_in_one.provision import ServerAddresses
+from tests.support.processes import Deployment
+from tests.support.template_tables import TemplateTables, fold
+
+pytestmark = pytest.mark.slow
+
+MEMBERS = 2_500
+KILLS = 10
+
+
+@pytest.fixture(scope="module")
+def deployment(own_addresses: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """Two replicas of template-service, each of which may be the active one."""
+    deployment = Deployment(own_addresses, tmp_path_factory.mktemp("logs"), template_replicas=2)
+    try:
+        deployment.start()
+        yield deployment
+    finally:
+        deployment.stop()
+
+
+@pytest_asyncio.fixture
+async def tables(deployment: Deployment) -> AsyncIterator[TemplateTables]:
+    addresses = deployment.addresses
+    async with TemplateTables(addresses.template_database_url, addresses.subscriber_nats_url, "default") as tables:
+        yield tables
+
+
+async def kill_at_random(deployment: Deployment, servers: EmbeddedServers, seed: int) -> None:
+    """Kill replicas and NATS with SIGKILL, and start them again."""
+    chance = random.Random(seed)
+    for _ in range(KILLS):
+        await asyncio.sleep(chance.uniform(0.2, 1.2))
+        victim = chance.choice([*deployment.templates, servers.nats])
+        await asyncio.to_thread(victim.kill)
+        await asyncio.sleep(chance.uniform(0, 0.5))
+        await asyncio.to_thread(victim.start)
+    for replica in deployment.templates:
+        await asyncio.to_thread(replica.wait_until_ready)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_with_replicas_and_nats_killed_meanwhile_the_events_lead_to_what_the_database_holds(
+    deployment: Deployment, own_servers: EmbeddedServers, tables: TemplateTables, seed: int
+) -> None:
+    chance = random.Random(seed)
+    permissions = [await tables.permission(f"p{seed}-{number}") for number in range(4)]
+    role, passing = await tables.role(permissions[0]), await tables.role(permissions[3])
+    organization, dissolved = await tables.organization(), await tables.organization()
+    members = await tables.members(organization, MEMBERS, role, passing, quietly=True)
+    await tables.members(dissolved, MEMBERS // 2, role)
+    killing = asyncio.create_task(kill_at_random(deployment, own_servers, seed))
+    for edit in itertools.count():
+        await (tables.revoke if edit % 2 else tables.grant)(role, permissions[1 + edit // 2 % 2])
+        if edit % 5 == 0:
+            await tables.unassign(organization, chance.sample(members, 20), role)
+        if edit % 7 == 0:
+            await tables.rename_permission(chance.choice(permissions[1:3]), f"renamed {seed} {edit}")
+        if edit == 10:
+            await tables.delete_role(passing)
+            await tables.delete_organization(dissolved)
+        await asyncio.sleep(chance.uniform(0, 0.8))
+        if killing.done() and edit > 10:
+            break
+    await killing
+    await tables.settled(120)
+
+    told = [state for state in await tables.told() if state.organization_id in {organization, dissolved}]
+    held = {key: permissions for key, permissions in (await tables.held()).items() if key[0] == organization}
+    assert fold(told) == held
+    last = {(state.organization_id, state.member_id): state.version for state in told}
+    assert last == {key: version for key, version in (await tables.published_versions()).items() if key in last}
+    for table in ("members WHERE organization_id", "member_roles WHERE role_id"):
+        gone = dissolved if table.startswith("members") else passing
+        assert await tables.database.fetchval(f"SELECT count(*) FROM {table} = $1", gone) == 0
+
+    revisions = [event.revision for event in await tables.events(">") if event.type != "revision.published"]
+    assert revisions == sorted(set(revisions)), "out of order, or stored twice"
+    counted = await tables.database.fetchval("SELECT revision FROM source_revision WHERE tenant_id = 'default'")
+    assert revisions == list(range(1, counted + 1))

@@ -1,0 +1,55 @@
+"""NATS is away for two minutes while everybody goes on writing: nothing is lost, and order is kept."""
+
+import asyncio
+import time
+
+import pytest
+
+from all_in_one.embedded import EmbeddedServers
+from all_in_one.provision import ServerAddresses
+from identity_sdk import ManagementClient
+from tests.support.agreement import read_database, require_agreement
+from tests.support.impersonation import Impersonation
+from tests.support.patience import eventually
+from tests.support.processes import Deployment
+from tests.support.random_writes import Writer, make_roles, writing
+from tests.support.replicas import client_token, cycle_works, make_machine
+
+pytestmark = pytest.mark.slow
+
+OUTAGE_S = 120
+"""As long as the stream remembers ids to drop repetitions by: whatever is sent twice arrives twice."""
+AROUND_S = 3
+CLIENTS = 4
+PAUSE_S = 0.05
+SEED = 20261122
+
+
+async def test_two_minutes_without_nats_under_writes_lose_nothing_and_keep_the_order(
+    own_servers: EmbeddedServers,
+    own_addresses: ServerAddresses,
+    deployment: Deployment,
+    management: ManagementClient,
+    impersonation: Impersonation,
+) -> None:
+    role_ids = make_roles(management, impersonation)
+    machine = make_machine(management, impersonation)
+    eventually(lambda: cycle_works(deployment, management, impersonation))  # every replica has heard of the machine
+    writers = [Writer(SEED + number, management, role_ids) for number in range(CLIENTS)]
+    with writing(writers, pause_s=PAUSE_S):
+        await asyncio.sleep(AROUND_S)
+        own_servers.nats.kill()
+        before = await read_database(own_addresses)
+        back_at = time.monotonic() + OUTAGE_S
+        while time.monotonic() < back_at:
+            for process in deployment.tokens:
+                assert client_token(process.url, machine).json()["scope"] == "read:orders"
+            await asyncio.sleep(1)
+        after = await read_database(own_addresses)
+        own_servers.nats.start()
+        await asyncio.sleep(AROUND_S)
+
+    assert not [writer for writer in writers if writer.unanswered], "writes go on as if nothing had happened"
+    assert after.revision - before.revision > OUTAGE_S
+    await require_agreement(own_addresses, management, writers)
+    eventually(lambda: cycle_works(deployment, management, impersonation))

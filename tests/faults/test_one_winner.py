@@ -1,0 +1,36 @@
+"""A subject token is spent at most once (lessons L11, D-L1)."""
+
+import asyncio
+from collections import Counter
+
+import httpx
+import pytest
+
+from identity_sdk import ManagementClient
+from tests.support.impersonation import Impersonation
+from tests.support.patience import eventually
+from tests.support.processes import Deployment
+from tests.support.replicas import cycle_works
+
+pytestmark = pytest.mark.slow
+
+ROUNDS = 1_000
+CLIENTS = 64
+
+
+async def test_exactly_one_of_many_concurrent_exchanges_wins(
+    deployment: Deployment, management: ManagementClient, impersonation: Impersonation
+) -> None:
+    """L11, D-L1: 64 clients race for one token over three processes at once, 1,000 rounds: one success each."""
+    eventually(lambda: cycle_works(deployment, management, impersonation))  # every replica has heard of everything
+    urls = [f"{process.url}/oidc/token" for process in deployment.tokens]
+    async with httpx.AsyncClient(
+        auth=impersonation.auth, limits=httpx.Limits(max_connections=CLIENTS), timeout=30
+    ) as client:
+        for _ in range(ROUNDS):
+            form = impersonation.form(management.subject_tokens.create(impersonation.user_id).token)
+            answers = await asyncio.gather(
+                *(client.post(urls[number % len(urls)], data=form) for number in range(CLIENTS))
+            )
+            outcomes = Counter((answer.status_code, answer.json().get("error")) for answer in answers)
+            assert outcomes == {(200, None): 1, (400, "invalid_request"): CLIENTS - 1}

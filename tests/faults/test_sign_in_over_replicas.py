@@ -1,0 +1,202 @@
+"""A sign-in goes on wherever the next request arrives, whatever is killed, emptied or down between two steps."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from all_in_one.embedded import EmbeddedServers
+from all_in_one.provision import ServerAddresses
+from identity_sdk import ManagementClient
+from tests.faults.test_stores_down import eventually, stopped
+from tests.support.authorizing import REDIRECT_URI, Verifier, code_for, issued
+from tests.support.impersonation import RESOURCE, Impersonation
+from tests.support.processes import Deployment, ServiceProcess
+from token_service.authorizations import Code, Consented
+from token_service.settings import Settings
+
+pytestmark = pytest.mark.slow
+
+CONSENTED = Consented(
+    scopes=frozenset({"openid", "offline_access"}),
+    resource_scopes={RESOURCE: frozenset({"read:orders", "write:orders"})},
+)
+
+
+class Client:
+    """The application of the set-up, at whichever replica it is told to ask."""
+
+    def __init__(self, deployment: Deployment, impersonation: Impersonation, addresses: ServerAddresses) -> None:
+        self._impersonation = impersonation
+        self._replicas = deployment.tokens
+        self._settings = Settings(
+            base_url=deployment.base_url,
+            environment="development",
+            database_url=addresses.token_database_url,
+            redis_url=addresses.token_redis_url,
+            nats_url=addresses.token_nats_url,
+            key_encryption_keys=(base64.b64encode(bytes(32)).decode(),),
+        )
+
+    def post(self, path: str, replica: ServiceProcess | None = None, **form: str) -> httpx.Response:
+        url = (replica or self._replicas[0]).url
+        return httpx.post(f"{url}{path}", data=form, auth=self._impersonation.auth, timeout=10)
+
+    def sign_in(self) -> dict[str, str]:
+        """Return the form that redeems a new code."""
+        verifier = Verifier()
+        code: Code = code_for(self._impersonation.user_id, self._impersonation.client_id, verifier, consented=CONSENTED)
+        return {
+            "grant_type": "authorization_code",
+            "code": issued(self._settings, code),
+            "redirect_uri": REDIRECT_URI,
+            "code_verifier": verifier.secret,
+        }
+
+    def tokens(self, replica: ServiceProcess | None = None) -> dict[str, Any]:
+        answer = self.post("/oidc/token", replica, **self.sign_in())
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def refresh(self, refresh_token: str, replica: ServiceProcess | None = None) -> httpx.Response:
+        return self.post("/oidc/token", replica, grant_type="refresh_token", refresh_token=refresh_token)
+
+    def is_active(self, token: str, replica: ServiceProcess | None = None) -> bool | None:
+        """Tell what introspection says; none when it cannot tell right now."""
+        answer = self.post("/oidc/token/introspection", replica, token=token)
+        if answer.status_code == 503:
+            assert int(answer.headers["Retry-After"]) >= 1
+            return None
+        assert answer.status_code == 200, answer.text
+        return bool(answer.json()["active"])
+
+
+@pytest.fixture
+def client(
+    deployment: Deployment, management: ManagementClient, impersonation: Impersonation, own_addresses: ServerAddresses
+) -> Iterator[Client]:
+    client = Client(deployment, impersonation, own_addresses)
+    for replica in deployment.tokens:
+        eventually(lambda replica=replica: client.is_active("x", replica) is False)  # type: ignore[misc]
+    yield client
+
+
+def test_each_step_may_be_taken_at_another_replica_and_one_be_killed_between_any_two(
+    deployment: Deployment, client: Client
+) -> None:
+    one, two, three = deployment.tokens
+    refresh_token = client.tokens(one)["refresh_token"]
+    for replica in (two, three, one):
+        killed = deployment.tokens[(deployment.tokens.index(replica) + 1) % 3]
+        killed.kill()
+        answer = client.refresh(refresh_token, replica)
+        assert answer.status_code == 200, answer.text
+        refresh_token = answer.json()["refresh_token"]
+        killed.start()
+        killed.wait_until_ready()
+
+
+def test_of_many_redemptions_over_replicas_one_wins_and_what_it_got_is_revoked(
+    deployment: Deployment, client: Client
+) -> None:
+    """L11."""
+    for _ in range(10):
+        form = client.sign_in()
+        with ThreadPoolExecutor(9) as pool:
+            replicas = deployment.tokens * 3
+            answers = list(pool.map(lambda replica, form=form: client.post("/oidc/token", replica, **form), replicas))
+        given = [answer.json() for answer in answers if answer.status_code == 200]
+        assert {answer.status_code for answer in answers} <= {200, 400}
+        assert len(given) <= 1
+        for tokens in given:
+            assert [client.is_active(tokens["access_token"], replica) for replica in deployment.tokens] == [False] * 3
+            assert client.refresh(tokens["refresh_token"]).status_code == 400
+
+
+def test_what_was_revoked_stays_so_while_redis_is_emptied_under_load(
+    deployment: Deployment, client: Client, own_addresses: ServerAddresses
+) -> None:
+    """L7 (CVE-2026-9802): never active again; the others are, as soon as it can be told."""
+    tokens = [client.tokens() for _ in range(12)]
+    revoked, kept = tokens[:6], tokens[6:]
+    for each in revoked:
+        answer = client.post("/oidc/token/revocation", token=each["refresh_token"])
+        assert answer.status_code == 200
+    with redis.Redis.from_url(own_addresses.admin_redis_url) as administrator:
+        for number in range(6):
+            administrator.flushall()
+            replica = deployment.tokens[number % 3]
+            for _ in range(3):
+                assert {client.is_active(each["access_token"], replica) for each in revoked} <= {False, None}
+            eventually(lambda replica=replica: client.is_active(kept[0]["access_token"], replica) is True)  # type: ignore[misc]
+    assert all(client.refresh(each["refresh_token"]).status_code == 400 for each in revoked)
+    assert all(client.refresh(each["refresh_token"]).status_code == 200 for each in kept)
+
+
+def test_the_management_api_honours_it_while_redis_is_emptied(
+    deployment: Deployment, client: Client, management: ManagementClient, own_addresses: ServerAddresses
+) -> None:
+    """L1: 401, or 503 while it cannot be told, and never 200."""
+    scope = next(s for r in management.resources.list() for s in management.resources.scopes(r.id) if s.name == "all")
+    application = management.applications.create(name="Manager", type="MachineToMachine")
+    secret = management.applications.create_secret(application.id, "first").value or ""
+    role = management.roles.create(f"Manager {application.id}", "manages", "MachineToMachine", [scope.id])
+    management.applications.assign_roles(application.id, [role.id])
+    form = {"grant_type": "client_credentials", "resource": "https://default.service.internal/api", "scope": "all"}
+    url, auth = deployment.tokens[0].url, (application.id, secret)
+    token = httpx.post(f"{url}/oidc/token", data=form, auth=auth, timeout=10).json()["access_token"]
+    bearer = {"Authorization": f"Bearer {token}"}
+
+    def ask() -> int:
+        return httpx.get(f"{deployment.management.url}/api/users", headers=bearer, timeout=10).status_code
+
+    assert ask() == 200
+    assert httpx.post(f"{url}/oidc/token/revocation", data={"token": token}, auth=auth, timeout=10).status_code == 200
+    assert ask() == 401
+    with redis.Redis.from_url(own_addresses.admin_redis_url) as administrator:
+        for _ in range(3):
+            administrator.flushall()
+            deadline = time.monotonic() + 5
+            while (status := ask()) != 401:
+                assert status == 503
+                assert time.monotonic() < deadline
+
+
+def test_with_postgresql_down_codes_and_refreshing_answer_503_and_recover(
+    own_servers: EmbeddedServers, client: Client
+) -> None:
+    """A refresh token is as good afterwards as it was; nothing was half done."""
+    refresh_token = client.tokens()["refresh_token"]
+    with stopped(own_servers.postgres):
+        for answer in (
+            client.refresh(refresh_token),
+            client.post("/oidc/token", **client.sign_in()),
+            client.post("/oidc/token/revocation", token=refresh_token),
+        ):
+            assert (answer.status_code, answer.json()["error"]) == (503, "temporarily_unavailable")
+            assert int(answer.headers["Retry-After"]) >= 1
+    eventually(lambda: client.refresh(refresh_token).status_code == 200)
+
+
+def test_with_redis_down_everything_about_people_answers_503_and_recovers(
+    own_servers: EmbeddedServers, client: Client
+) -> None:
+    tokens = client.tokens()
+    form = client.sign_in()
+    with stopped(own_servers.valkey):
+        assert client.is_active(tokens["access_token"]) is None
+        for answer in (
+            client.refresh(tokens["refresh_token"]),
+            client.post("/oidc/token", **form),
+            client.post("/oidc/token/revocation", token=tokens["access_token"]),
+        ):
+            assert (answer.status_code, answer.json()["error"]) == (503, "temporarily_unavailable")
+    eventually(lambda: client.is_active(tokens["access_token"]) is False)  # its revocation had its row
+    eventually(lambda: client.refresh(tokens["refresh_token"]).status_code == 200)

@@ -1,0 +1,111 @@
+"""A subscriber that is killed again and again, on a bus that is too: it handles every change, and in order."""
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.support.own_servers import OwnServers
+from tests.support.template_source import TemplateSource
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = Path(__file__).parents[2] / "examples" / "permission-log" / "permission_log.py"
+MEMBERS = [f"u{number}" for number in range(20)]
+WRITERS = 4
+KILLS = 8
+WITHIN_S = 240
+
+
+@pytest.fixture
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServers]:
+    with OwnServers(tmp_path_factory.mktemp("own")) as own:
+        yield own
+
+
+class Subscriber:
+    """The example program, started again whenever it was killed; what all its runs have logged."""
+
+    def __init__(self, own: OwnServers, source: TemplateSource) -> None:
+        bus = urlsplit(own.addresses.subscriber_nats_url)
+        self._environment = {
+            "NATS_URL": f"nats://{bus.hostname}:{bus.port}",
+            "NATS_USER": bus.username or "",
+            "NATS_PASSWORD": bus.password or "",
+            "TENANT_ID": source.tenant_id,
+        }
+        self._process: asyncio.subprocess.Process | None = None
+        self.logged: list[dict[str, Any]] = []
+
+    async def run(self) -> None:
+        while True:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, PROGRAM, env={**os.environ, **self._environment}, stdout=asyncio.subprocess.PIPE
+            )
+            assert self._process.stdout is not None
+            async for line in self._process.stdout:
+                if line.endswith(b"\n"):  # half a line is none
+                    self.logged.append(json.loads(line))
+            await self._process.wait()
+
+    def kill(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+
+    def newest(self) -> dict[str, int]:
+        """Return the newest version of each member."""
+        return {member: max(versions) for member, versions in self.versions().items()}
+
+    def versions(self) -> dict[str, list[int]]:
+        """Return the versions of each member in the order in which they were logged."""
+        found = defaultdict(list)
+        for line in self.logged:
+            found[line["user"]].append(line["version"])
+        return found
+
+
+async def disturb(own: OwnServers, subscriber: Subscriber) -> None:
+    """Kill the subscriber many times, and NATS every other time."""
+    chance = random.Random(5)
+    for number in range(KILLS):
+        await asyncio.sleep(chance.uniform(1, 3))
+        subscriber.kill()
+        if number % 2:
+            await asyncio.to_thread(own.restart_nats)
+
+
+async def test_every_change_is_handled_in_order_whatever_is_killed(own: OwnServers) -> None:
+    chance = random.Random(4)
+    async with TemplateSource(own.addresses) as source, asyncio.timeout(WITHIN_S):
+        subscriber = Subscriber(own, source)
+        running = asyncio.create_task(subscriber.run())
+
+        disturbing = asyncio.create_task(disturb(own, subscriber))
+
+        async def write(members: list[str]) -> None:
+            while not disturbing.done():
+                await source.grant("o1", chance.choice(members), *chance.sample("abcdef", chance.randrange(6)))
+
+        await asyncio.gather(disturbing, *(write(MEMBERS[each::WRITERS]) for each in range(WRITERS)))
+        expected = {each: state.version for each in MEMBERS if (state := source.published("o1", each))}
+        while subscriber.newest() != expected:  # noqa: ASYNC110 - seen from outside only
+            await asyncio.sleep(0.1)
+        running.cancel()
+        subscriber.kill()
+
+    for versions in subscriber.versions().values():
+        newest = 0
+        for version in versions:  # some come again after a crash; none is passed over
+            assert version <= newest + 1, versions
+            newest = max(newest, version)
+    assert [line for line in subscriber.logged if line["missed"]] == []

@@ -1,0 +1,155 @@
+"""The whole system with a tenant of its own and something of every kind in it, for whoever sends it anything at all."""
+
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from all_in_one.provision import ServerAddresses
+from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
+from identity_sdk import client_credentials
+from tests.support.running_stack import RunningStack
+
+_names = (f"fuzz-{number}" for number in itertools.count())
+_REVISION_WAIT_S = 0.02  # a revision that does not come is one of the things that are sent, again and again
+
+
+class FuzzedSystem:
+    """A running system, and what makes a request to it more than nonsense.
+
+    Attributes:
+        base_url: Where it answers.
+    """
+
+    def __init__(self, addresses: ServerAddresses, directory: Path) -> None:
+        self._stack = RunningStack(
+            addresses, directory, tenant_id=f"fuzz-{directory.name}", revision_wait_s=_REVISION_WAIT_S
+        )
+        self.base_url = self._stack.base_url
+        self._ids: dict[str, str] = {}
+
+    def start(self) -> None:
+        self._stack.start()
+        access = self._stack.credentials.management_api
+        issued = client_credentials(
+            self.base_url,
+            client_id=access.client_id,
+            client_secret=access.client_secret,
+            resource=access.resource,
+            scope=access.scope,
+        )
+        self._bearer = {"Authorization": f"Bearer {issued.access_token}"}
+        self._http = httpx.Client(base_url=self.base_url, headers=self._bearer, timeout=20)
+        credentials = self._stack.credentials
+        self._web = (credentials.traditional.client_id, credentials.traditional.client_secret)
+        machine = self._made("applications", {"name": "Machine", "type": "MachineToMachine"})["id"]
+        secret = self._made(f"applications/{machine}/secrets", {"name": "first"})
+        self._machine = (machine, secret["value"])
+        self._agent, self._customer = (user.id for user in credentials.demo.users)
+        subject_token = self._made("subject-tokens", {"userId": self._agent})["subjectToken"]
+        self._actor_token = self._stack.exchange(subject_token, scope="openid").access_token
+
+    def stop(self) -> None:
+        self._http.close()
+        self._stack.stop()
+
+    # The Management API, of all services
+
+    def authorization(self, path: str, body: object, chance: int) -> tuple[dict[str, str], tuple[str, str] | None]:
+        """Return headers and Basic credentials for a path; at the token endpoint sometimes another client's or none."""
+        if path.startswith("/api/"):
+            return self._bearer, None
+        if path == "/oidc/token":
+            is_exchange = not isinstance(body, dict) or body.get("grant_type") != GRANT_CLIENT_CREDENTIALS
+            right, other = (self._web, self._machine) if is_exchange else (self._machine, self._web)
+            return {}, (right, right, right, right, right, right, other, None)[chance % 8]
+        return {}, None
+
+    def existing(self, names: set[str]) -> dict[str, str]:
+        """Return ids, by the names of path parameters, of things that exist, the children under their parents."""
+        chain: dict[str, tuple[str, dict[str, Any]]] = {
+            "user_id": ("users", {}),
+            "application_id": ("applications", {"name": "n", "type": "MachineToMachine"}),
+            "secret_name": ("applications/{application_id}/secrets", {"name": "first"}),
+            "resource_id": ("resources", {"name": "n", "indicator": f"urn:fuzz:{next(_names)}"}),
+            "scope_id": ("resources/{resource_id}/scopes", {"name": next(_names)}),
+            "role_id": ("roles", {"name": next(_names), "description": "", "type": "User"}),
+        }
+        found: dict[str, str] = {}
+        for name, (path, body) in chain.items():
+            if name in names and set(re.findall(r"{(\w+)}", path)) <= found.keys():
+                found[name] = self._existing(name, path.format(**found), body)
+        if "key_id" in names:
+            found["key_id"] = self._http.get("/api/configs/oidc/private-keys").json()[0]["id"]
+        return found
+
+    def _existing(self, name: str, path: str, body: dict[str, Any]) -> str:
+        known = self._ids.get(path)
+        if known is not None and self._is_there(name, path, known):
+            return known
+        made = self._http.post(f"/api/{path}", json=body)
+        if made.status_code == 422:  # a secret of this name
+            return str(body["name"])
+        made.raise_for_status()
+        self._ids[path] = made.json()["id" if name != "secret_name" else "name"]
+        return self._ids[path]
+
+    def _is_there(self, name: str, path: str, known: str) -> bool:
+        if name in {"scope_id", "secret_name"}:
+            return any(known in item.values() for item in self._http.get(f"/api/{path}").json())
+        return self._http.get(f"/api/{path}/{known}").status_code == 200
+
+    def _made(self, path: str, body: dict[str, Any]) -> Any:
+        return self._http.post(f"/api/{path}", json=body).raise_for_status().json()
+
+    # The token endpoint
+
+    def improved(self, form: dict[str, Any], chance: int) -> dict[str, Any]:
+        """Return a form with some of its parameters made good, so that it comes further than to the first refusal.
+
+        Args:
+            form: As it was generated.
+            chance: Its bits say which parameters.
+        """
+        bits = [bool(chance >> number & 1) for number in range(16)]
+        better = dict(form)
+        if bits[0] or bits[1]:
+            better.pop("organization_id", None)  # there are no organizations yet
+        if bits[2] or bits[3]:
+            better["resource"] = self._stack.credentials.demo.resource
+        elif bits[4]:
+            better.pop("resource", None)  # with openid: a userinfo token
+        if bits[5]:
+            better["scope"] = "openid read:orders write:orders unknown"
+        if bits[6] or bits[7]:
+            better.pop("client_id", None)
+            better.pop("client_secret", None)
+        if form.get("grant_type") == GRANT_TOKEN_EXCHANGE:
+            self._improve_tokens(better, bits[8:])
+        return better
+
+    def _improve_tokens(self, form: dict[str, Any], bits: list[bool]) -> None:
+        if bits[0] or bits[1]:
+            form["subject_token"] = self._made("subject-tokens", {"userId": self._customer})["subjectToken"]
+        if bits[2] or bits[3]:
+            form["subject_token_type"] = TOKEN_TYPE_ACCESS_TOKEN
+        if bits[4] or bits[5]:
+            form.pop("actor_token", None)
+            form.pop("actor_token_type", None)
+        elif bits[6]:
+            form |= {"actor_token": self._actor_token, "actor_token_type": TOKEN_TYPE_ACCESS_TOKEN}
+
+
+@pytest.fixture(scope="session")
+def system(servers: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FuzzedSystem]:
+    """The running system."""
+    system = FuzzedSystem(servers, tmp_path_factory.mktemp("fuzz"))
+    try:
+        system.start()
+        yield system
+    finally:
+        system.stop()

@@ -1,0 +1,302 @@
+"""The authorization endpoint and its pages, step by step (RFC 6749 4.1, RFC 9207, OpenID Connect Core 3.1.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.at_a_browser import PASSWORD, Form, Person, callback, heading
+from tests.support.authorizing import REDIRECT_URI
+from tests.support.world import Client, World
+
+
+@pytest.fixture
+def person(world: World) -> Person:
+    return Person(world)
+
+
+@pytest.fixture(scope="session")
+def spa(world: World) -> Client:
+    return application(world, "SPA")
+
+
+@pytest.fixture(scope="session")
+def partner(world: World) -> Client:
+    return application(world, "SPA", third_party=True)
+
+
+def application(world: World, kind: Any, *, third_party: bool = False, **metadata: Any) -> Client:
+    created = world.management.applications.create(
+        name="Orders & <more>",
+        type=kind,
+        is_third_party=third_party,
+        oidc_client_metadata={"redirectUris": [REDIRECT_URI], "postLogoutRedirectUris": [f"{REDIRECT_URI}/bye"]},
+        **metadata,
+    )
+    return Client(created.id)
+
+
+def test_a_person_signs_in_and_the_client_gets_a_code_that_gives_tokens(
+    world: World, person: Person, spa: Client
+) -> None:
+    answer = person.authorize(spa)
+    assert answer.headers["Location"].startswith(f"{world.stack.base_url}/sign-in?request=")
+    page = person.follow(answer)
+    assert (page.status_code, heading(page)) == (200, "Sign in")
+    back = callback(person.sign_in(page))
+    assert back.keys() == {"code", "state", "iss"}
+    assert (back["state"], back["iss"]) == ("s-1", world.stack.issuer)
+
+
+def test_the_code_is_bound_to_the_challenge_and_says_who_signed_in(world: World, person: Person, spa: Client) -> None:
+    code, verifier = person.code(spa)
+    form = {
+        "grant_type": "authorization_code",
+        "client_id": spa.id,
+        "code": code,
+        "redirect_uri": REDIRECT_URI,
+        "code_verifier": verifier.secret,
+    }
+    tokens = world.stack.token_request(form).json()
+    claims = world.claims(tokens["access_token"], f"{world.stack.issuer}/me")
+    assert claims["sub"] == person.user_id
+    assert tokens["refresh_token"]
+
+
+def test_who_is_signed_in_is_not_asked_again_and_prompt_login_and_max_age_ask(person: Person, spa: Client) -> None:
+    person.code(spa)
+    assert callback(person.authorize(spa))["code"]
+    assert callback(person.authorize(spa, prompt="none"))["code"]
+    assert callback(person.authorize(spa, max_age="3600"))["code"]
+    for demand in ({"prompt": "login"}, {"max_age": "0"}):
+        answer = person.authorize(spa, **demand)
+        assert "/sign-in" in answer.headers["Location"]
+        assert callback(person.sign_in(person.follow(answer)))["code"]
+
+
+def test_prompt_none_asks_nobody(person: Person, spa: Client, partner: Client) -> None:
+    """OpenID Connect Core 3.1.2.6; nothing tells a stranger's page who is signed in but the error's name."""
+    assert callback(person.authorize(spa, prompt="none"))["error"] == "login_required"
+    person.code(spa)
+    assert callback(person.authorize(partner, prompt="none"))["error"] == "consent_required"
+    assert callback(person.authorize(spa, prompt="none", max_age="0"))["error"] == "login_required"
+
+
+def test_a_wrong_password_and_an_unknown_name_look_the_same(person: Person, spa: Client) -> None:
+    page = person.follow(person.authorize(spa))
+    wrong = person.sign_in(page, password="wrong")
+    unknown = person.send(page, identifier="nobody at all", password="wrong")
+    assert wrong.status_code == unknown.status_code == 200
+    assert wrong.text.replace(person.username, "nobody at all") == unknown.text
+    assert "The name or the password is not right." in wrong.text
+    assert PASSWORD not in wrong.text
+    assert callback(person.sign_in(wrong))["code"]
+
+
+def test_attempts_are_counted_and_the_right_password_is_not_tried_either(world: World, spa: Client) -> None:
+    person = Person(world)
+    page = person.follow(person.authorize(spa))
+    for _ in range(10):
+        assert person.sign_in(page, password="wrong").status_code == 200
+    for password in ("wrong", PASSWORD):
+        refused = person.sign_in(page, password=password)
+        assert refused.status_code == 429
+        assert 0 < int(refused.headers["Retry-After"]) <= 900
+        assert "Too many attempts" in refused.text
+    other = Person(world)
+    assert other.code(spa)
+
+
+def test_a_suspended_person_cannot_sign_in_and_a_session_ends_with_the_suspension(
+    world: World, person: Person, spa: Client
+) -> None:
+    person.code(spa)
+    world.management.users.suspend(person.user_id)
+    answer = person.authorize(spa)
+    while "/sign-in" not in answer.headers["Location"]:
+        answer = person.authorize(spa)
+    refused = person.sign_in(person.follow(answer))
+    assert "This account cannot sign in" in refused.text
+
+
+def test_cancelling_and_denying_tell_the_client(person: Person, spa: Client, partner: Client) -> None:
+    page = person.follow(person.authorize(spa))
+    form = Form(page.text)
+    denied = callback(person.browser.post("/sign-in/cancel", data=form.values))
+    assert (denied["error"], denied["state"]) == ("access_denied", "s-1")
+    consent = person.follow(person.sign_in(person.follow(person.authorize(partner))))
+    assert callback(person.send(consent, decision="deny"))["error"] == "access_denied"
+
+
+def test_a_third_party_asks_for_consent_once_and_again_for_what_is_new(person: Person, partner: Client) -> None:
+    asked = {"scope": "openid read:things"}
+    consent = person.follow(person.sign_in(person.follow(person.authorize(partner, **asked))))
+    assert heading(consent) == "Allow access?"
+    assert "Orders &amp; &lt;more&gt;" in consent.text
+    assert "read:things" in consent.text
+    assert callback(person.send(consent, decision="allow"))["code"]
+    assert callback(person.authorize(partner, **asked))["code"]
+    more = person.follow(person.authorize(partner, scope="openid read:things write:things"))
+    assert more.text.count('class="new"') == 1
+    assert callback(person.send(more, decision="allow"))["code"]
+    again = person.follow(person.authorize(partner, **asked, prompt="consent"))
+    assert heading(again) == "Allow access?"
+
+
+@pytest.mark.parametrize(
+    "redirect_uri",
+    [
+        f"{REDIRECT_URI}/x",
+        f"{REDIRECT_URI}?x=1",
+        f"{REDIRECT_URI}#x",
+        "https://app.example.com@evil.example.com/callback",
+        "https://app.example.com.evil.example.com/callback",
+        "https://app.example.com/%63allback",
+        "javascript:alert(1)",
+        "//evil.example.com",
+        None,
+    ],
+)
+def test_nobody_is_sent_to_an_address_that_is_not_registered(
+    person: Person, spa: Client, redirect_uri: str | None
+) -> None:
+    answer = person.authorize(spa, redirect_uri=redirect_uri)
+    assert answer.status_code == 400
+    assert "Location" not in answer.headers
+    assert heading(answer) == "This did not work"
+    assert "evil.example.com" not in answer.text
+
+
+def test_a_client_that_is_not_there_gets_a_page_and_no_redirect(world: World, person: Person) -> None:
+    for client in (Client("nobody"), Client("<script>"), world.machine):
+        answer = person.authorize(client)
+        assert (answer.status_code, "Location" in answer.headers) == (400, False)
+        assert "<script>" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"code_challenge": None}, "invalid_request"),
+        ({"code_challenge_method": "plain"}, "invalid_request"),
+        ({"response_type": "token"}, "unsupported_response_type"),
+        ({"request": "e30.e30."}, "request_not_supported"),
+        ({"request_uri": "http://127.0.0.1:1/x"}, "request_uri_not_supported"),
+        ({"resource": "https://nobody.example.com"}, "invalid_target"),
+        ({"prompt": "none consent"}, "invalid_request"),
+        ({"scope": ["openid", "profile"]}, "invalid_request"),
+    ],
+)
+def test_what_is_wrong_is_told_to_the_client(
+    world: World, person: Person, spa: Client, changes: dict[str, Any], error: str
+) -> None:
+    back = callback(person.authorize(spa, **changes))
+    assert (back["error"], back["state"], back["iss"]) == (error, "s-1", world.stack.issuer)
+
+
+def test_a_page_opens_only_in_the_browser_that_asked(person: Person, spa: Client) -> None:
+    """Session fixation and login CSRF: somebody else's link opens nothing."""
+    answer = person.authorize(spa)
+    link = answer.headers["Location"]
+    page = person.follow(answer)
+    other = person.new_browser()
+    assert (other.get(link).status_code, heading(other.get(link))) == (400, "Start again")
+    form = Form(page.text)
+    stolen = other.post(form.action, data={**form.values, "identifier": person.username, "password": PASSWORD})
+    assert (stolen.status_code, "set-cookie" in stolen.headers) == (400, False)
+
+
+def test_a_form_without_its_token_does_nothing(person: Person, partner: Client) -> None:
+    page = person.follow(person.authorize(partner))
+    for csrf_token in ("", "x", "ü"):
+        assert (
+            person.send(page, csrf_token=csrf_token, identifier=person.username, password=PASSWORD).status_code == 400
+        )
+    consent = person.follow(person.sign_in(page))
+    assert person.send(consent, csrf_token="x", decision="allow").status_code == 400
+    assert person.send(consent).status_code == 400
+    assert callback(person.send(consent, decision="allow"))["code"]
+
+
+def test_the_session_has_another_secret_after_every_sign_in(person: Person, spa: Client) -> None:
+    person.code(spa)
+    before = person.browser.cookies["identity-session"]
+    person.sign_in(person.follow(person.authorize(spa, prompt="login")))
+    after = person.browser.cookies["identity-session"]
+    assert before != after
+    thief = person.new_browser()
+    thief.cookies.set("identity-session", before, domain="127.0.0.1")
+    person.browser = thief
+    assert "/sign-in" in person.authorize(spa).headers["Location"]
+
+
+def test_an_answered_page_is_over(person: Person, partner: Client) -> None:
+    """The back button, and a form that is sent twice."""
+    page = person.follow(person.authorize(partner))
+    consent = person.follow(person.sign_in(page))
+    assert callback(person.send(consent, decision="allow"))["code"]
+    again = person.send(consent, decision="allow")
+    assert (again.status_code, heading(again)) == (400, "Start again")
+    assert heading(person.browser.get(f"/sign-in?request={Form(page.text).values['request']}")) == "Start again"
+
+
+def test_two_tabs_are_two_requests(person: Person, spa: Client) -> None:
+    first, second = (person.follow(person.authorize(spa, state=state)) for state in ("one", "two"))
+    assert callback(person.sign_in(first))["state"] == "one"
+    continued = person.browser.get(f"/sign-in?request={Form(second.text).values['request']}")
+    assert callback(continued)["state"] == "two"
+
+
+def test_a_page_may_do_nothing_but_send_its_form(person: Person, spa: Client) -> None:
+    """Clickjacking, injected scripts, leaking referrers, cached pages."""
+    page = person.follow(person.authorize(spa))
+    policy = page.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "form-action 'self' https://app.example.com" in policy
+    assert "script-src" not in policy
+    assert page.headers["Referrer-Policy"] == "no-referrer"
+    assert page.headers["Cache-Control"] == "no-store"
+    assert "<script" not in page.text
+    cookies = page.request.headers["Cookie"]
+    assert "identity-browser=" in cookies
+
+
+def test_signing_out_asks_unless_the_client_shows_whom_it_means(world: World, person: Person, spa: Client) -> None:
+    code, verifier = person.code(spa)
+    form = {
+        "grant_type": "authorization_code",
+        "client_id": spa.id,
+        "code": code,
+        "redirect_uri": REDIRECT_URI,
+        "code_verifier": verifier.secret,
+    }
+    tokens = world.stack.token_request(form).json()
+    asked = person.browser.get("/oidc/session/end")
+    assert (asked.status_code, heading(asked)) == (200, "Sign out?")
+    assert callback(person.authorize(spa))["code"]
+    target = f"{REDIRECT_URI}/bye"
+    parameters = {"id_token_hint": tokens["id_token"], "post_logout_redirect_uri": target, "state": "x"}
+    done = person.browser.get("/oidc/session/end", params=parameters)
+    assert callback(done, target) == {"state": "x"}
+    assert "/sign-in" in person.authorize(spa).headers["Location"]
+    refresh = {"grant_type": "refresh_token", "client_id": spa.id, "refresh_token": tokens["refresh_token"]}
+    assert world.stack.token_request(refresh).json()["error"] == "invalid_grant"
+
+
+def test_signing_out_redirects_to_registered_addresses_only(person: Person, spa: Client) -> None:
+    for target in ("https://evil.example.com", REDIRECT_URI):
+        answer = person.browser.get(
+            "/oidc/session/end", params={"client_id": spa.id, "post_logout_redirect_uri": target}
+        )
+        assert (answer.status_code, "Location" in answer.headers) == (400, False)
+
+
+def test_the_form_of_the_sign_out_page_signs_out(person: Person, spa: Client) -> None:
+    person.code(spa)
+    page = person.browser.get("/oidc/session/end")
+    forged = person.send(page, csrf_token="x")
+    assert heading(forged) == "Sign out?"
+    assert heading(person.send(page)) == "You are signed out"
+    assert "/sign-in" in person.authorize(spa).headers["Location"]

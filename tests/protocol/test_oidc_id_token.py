@@ -1,0 +1,123 @@
+"""ID tokens (OpenID Connect Core sections 2, 3.1.3.6 and 5.4): what they say, to whom, and what they are not."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import time
+from typing import Any
+
+import jwt
+import pytest
+
+from tests.support.signing_in import SignIn
+from tests.support.world import MANAGEMENT_API, Client, World, outcome
+
+
+@pytest.fixture
+def person(world: World) -> str:
+    return world.management.users.create(
+        username=f"u{time.time_ns()}",
+        primary_email=f"u{time.time_ns()}@example.com",
+        primary_phone=str(time.time_ns())[-12:],
+        name="Ada Lovelace",
+        avatar="https://example.com/ada.png",
+    ).id
+
+
+def claims_for(world: World, person: str, scope: str) -> dict[str, Any]:
+    sign_in = SignIn(world, user_id=person, scope=scope)
+    return sign_in.id_token_claims(sign_in.tokens()["id_token"])
+
+
+def test_it_says_who_signed_in_where_and_when(world: World) -> None:
+    """Section 2, every claim; ``aud`` is one string; the header says JWT."""
+    now = int(time.time())
+    sign_in = SignIn(world, scope="openid", nonce="n-0S6_WzA2Mj")
+    tokens = sign_in.tokens()
+    claims = sign_in.id_token_claims(tokens["id_token"])
+    digest = hashlib.sha256(tokens["access_token"].encode()).digest()
+
+    assert claims == {
+        "iss": world.stack.issuer,
+        "sub": world.customer,
+        "aud": sign_in.client.id,
+        "iat": claims["iat"],
+        "exp": claims["iat"] + 3600,
+        "auth_time": sign_in.stands_for.authorization.auth_time // 1000,
+        "nonce": "n-0S6_WzA2Mj",
+        "at_hash": base64.urlsafe_b64encode(digest[:16]).rstrip(b"=").decode(),
+    }
+    assert now <= claims["iat"] <= now + 10
+    assert jwt.get_unverified_header(tokens["id_token"])["typ"] == "JWT"
+
+
+@pytest.mark.parametrize(
+    ("scope", "names"),
+    [
+        ("openid", set()),
+        ("openid profile", {"name", "picture", "username", "created_at", "updated_at"}),
+        ("openid email", {"email", "email_verified"}),
+        ("openid phone", {"phone_number"}),
+        ("openid roles", {"roles"}),
+    ],
+)
+def test_each_scope_opens_its_claims(world: World, person: str, scope: str, names: set[str]) -> None:
+    """Section 5.4 and the contract."""
+    always = {"iss", "sub", "aud", "iat", "exp", "auth_time", "at_hash"}
+
+    assert set(claims_for(world, person, scope)) == always | names
+
+
+def test_the_claims_are_those_of_the_user(world: World, person: str) -> None:
+    user = world.management.users.get(person)
+    role = world.role("read:things")
+    world.management.users.assign_roles(person, [role])
+    claims = claims_for(world, person, "openid profile email phone roles")
+
+    expected = {
+        "name": "Ada Lovelace",
+        "picture": "https://example.com/ada.png",
+        "username": user.username,
+        "email": user.primary_email,
+        "email_verified": False,
+        "phone_number": user.primary_phone,
+        "roles": [world.management.roles.get(role).name],
+    }
+    assert {name: claims[name] for name in expected} == expected
+    assert abs(claims["created_at"] - time.time()) < 60
+    assert claims["updated_at"] >= claims["created_at"]
+
+
+def test_what_is_not_known_is_not_there(world: World) -> None:
+    nameless = world.management.users.create().id
+
+    assert set(claims_for(world, nameless, "openid profile email phone")) == {
+        *("iss", "sub", "aud", "iat", "exp", "auth_time", "at_hash"),
+        *("created_at", "updated_at"),
+    }
+
+
+def test_it_lives_as_long_as_the_application_says(world: World) -> None:
+    application = world.management.applications.create(
+        name="Brief", type="SPA", custom_client_metadata={"idTokenTtl": 60}
+    )
+    sign_in = SignIn(world, Client(application.id))
+    claims = sign_in.id_token_claims(sign_in.tokens()["id_token"])
+
+    assert claims["exp"] - claims["iat"] == 60
+
+
+def test_it_is_no_access_token(world: World) -> None:
+    """L3, L4, D-L3: neither at the Management API nor as subject, actor, code or refresh token."""
+    sign_in = SignIn(world)
+    id_token = sign_in.tokens()["id_token"]
+    forged = world.forger.sign(
+        {**sign_in.id_token_claims(id_token), "aud": MANAGEMENT_API, "client_id": "x", "jti": "x", "scope": "all"},
+        typ="JWT",
+    )
+    for token in (id_token, forged):
+        answer = world.stack.http.get("/api/users", headers={"Authorization": f"Bearer {token}"})
+        assert answer.status_code == 401
+    assert outcome(world.exchange(id_token)) == (400, "invalid_request")
+    assert outcome(world.with_actor(id_token)) == (400, "invalid_request")

@@ -1,0 +1,632 @@
+"""Organization tokens: ``organization_id`` at the token endpoint, alone and together with ``resource`` (RFC 8707).
+
+The interface: an organization token carries the member's organization permissions and has a fixed lifetime; within an
+organization a token for a resource carries the API permissions of the member's organization roles.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import httpx
+import pytest
+
+from identity_common.identifiers import new_short_id
+from identity_common.oauth import GRANT_TOKEN_EXCHANGE, OIDC_SCOPES, TOKEN_TYPE_ACCESS_TOKEN
+from identity_sdk.event_types import MemberType
+from tests.support.signing_in import SignIn
+from tests.support.world import MANAGEMENT_API, NOT_ACCEPTABLE, World, error_body, outcome
+
+NO_MEMBER = {
+    "exchange": error_body("access_denied", "the subject is not a member of this organization"),
+    "client credentials": error_body("access_denied", "the application is not a member of this organization"),
+}
+
+
+class Asker:
+    """Asks for tokens in one organization, in one of the two ways, for a member of its own."""
+
+    def __init__(self, world: World, how: str) -> None:
+        self.world = world
+        self.how = how
+        self.kind: MemberType = "user" if how == "exchange" else "application"
+        self.organization = world.template.organization()
+        self.machine = world.client("MachineToMachine", exchange=False)
+        self.member = world.user() if how == "exchange" else self.machine.id
+        self.clerk_role = world.clerk_roles[self.kind]
+
+    def role(self, *permissions: str, scopes: Sequence[str] = ()) -> str:
+        """Create an organization role that this kind of member may hold."""
+        return self.world.organization_role(*permissions, scopes=scopes, kind=self.kind)
+
+    def join(self, *role_ids: str, organization_id: str | None = None) -> None:
+        """Become a member, or hold other roles."""
+        self.world.template.member(organization_id or self.organization, self.member, *role_ids, kind=self.kind)
+
+    def __call__(self, scope: str | None = None, **changes: Any) -> httpx.Response:
+        """Ask for an organization token, unless something else is named."""
+        form = {"organization_id": self.organization, "resource": None, "scope": scope, **changes}
+        if self.how == "exchange":
+            return self.world.exchange(self.world.subject_token(self.member), **form)
+        return self.world.client_credentials(self.machine, **form)
+
+    def granted(self, *names: str, resource: bool = False, revision: bool = False) -> set[str]:
+        """Return which of these organization permissions, or scopes of the resource, a token carries."""
+        full = {name if resource else self.world.permission(name): name for name in names}
+        changes: dict[str, Any] = {"resource": self.world.resource} if resource else {}
+        if revision:
+            changes["headers"] = {"Identity_Revision": self.world.template.last_revision}
+        answer = self(" ".join(full), **changes)
+        assert answer.status_code == 200, answer.text
+        return {full[name] for name in answer.json()["scope"].split()}
+
+    def is_refused(self, **changes: Any) -> bool:
+        """Tell whether it is refused for not being a member; any other answer but a success fails the test."""
+        answer = self(**changes)
+        if answer.status_code == 200:
+            return False
+        assert (answer.status_code, answer.json()) == (403, NO_MEMBER[self.how])
+        return True
+
+
+@pytest.fixture(params=["exchange", "client credentials"])
+def asker(world: World, request: pytest.FixtureRequest) -> Asker:
+    return Asker(world, request.param)
+
+
+class TestAnswer:
+    """What is issued."""
+
+    def test_by_client_credentials_for_an_organization(self, world: World) -> None:
+        before = int(time.time())
+        names = [world.permission(name) for name in ("write:invoices", "read:invoices", "sign:invoices")]
+        answer = world.client_credentials(
+            organization_id=world.organization, resource=None, scope=" ".join([*names, "openid", "read:things"])
+        )
+
+        assert answer.status_code == 200
+        body = answer.json()
+        claims = world.claims(body.pop("access_token"), world.organization_audience())
+        scope = f"{world.permission('read:invoices')} {world.permission('write:invoices')}"
+        assert body == {"token_type": "Bearer", "expires_in": 3600, "scope": scope}
+        issued_at = claims.pop("iat")
+        assert before <= issued_at <= int(time.time())
+        assert len(claims.pop("jti")) == 32
+        assert claims == {
+            "iss": world.stack.issuer,
+            "sub": world.machine.id,
+            "aud": world.organization_audience(),
+            "client_id": world.machine.id,
+            "exp": issued_at + 3600,
+            "scope": scope,
+        }
+        assert (answer.headers["Cache-Control"], answer.headers["Pragma"]) == ("no-store", "no-cache")
+
+    def test_by_client_credentials_for_a_resource_within_an_organization(self, world: World) -> None:
+        """The contract: audience and lifetime of the resource, claim ``organization_id``, organization roles only."""
+        answer = world.client_credentials(
+            organization_id=world.organization, scope=f"read:things write:things {world.permission('read:invoices')}"
+        )
+
+        assert answer.status_code == 200
+        body = answer.json()
+        claims = world.claims(body.pop("access_token"), world.resource)
+        assert body == {"token_type": "Bearer", "expires_in": world.resource_ttl_s, "scope": "write:things"}
+        issued_at = claims.pop("iat")
+        claims.pop("jti")
+        assert claims == {
+            "iss": world.stack.issuer,
+            "sub": world.machine.id,
+            "aud": world.resource,
+            "client_id": world.machine.id,
+            "exp": issued_at + world.resource_ttl_s,
+            "scope": "write:things",
+            "organization_id": world.organization,
+        }
+
+    def test_by_exchange_for_an_organization(self, world: World) -> None:
+        """The subject's membership; ``openid`` makes no userinfo token of it."""
+        scope = world.permission("read:invoices")
+        answer = world.exchange(
+            world.subject_token(),
+            organization_id=world.organization,
+            resource=None,
+            scope=f"openid {scope} write:things",
+        )
+
+        assert answer.status_code == 200
+        body = answer.json()
+        claims = world.claims(body.pop("access_token"), world.organization_audience())
+        assert body == {
+            "issued_token_type": TOKEN_TYPE_ACCESS_TOKEN,
+            "token_type": "Bearer",
+            "expires_in": 3600,
+            "scope": scope,
+        }
+        issued_at = claims.pop("iat")
+        claims.pop("jti")
+        assert claims == {
+            "iss": world.stack.issuer,
+            "sub": world.customer,
+            "aud": world.organization_audience(),
+            "client_id": world.traditional.id,
+            "exp": issued_at + 3600,
+            "scope": scope,
+            "gty": GRANT_TOKEN_EXCHANGE,
+        }
+
+    def test_by_exchange_for_a_resource_within_an_organization(self, world: World) -> None:
+        """With an actor, who need not be a member: the actor's rights are never the subject's."""
+        answer = world.with_actor(
+            world.userinfo_token(), organization_id=world.organization, scope="read:things write:things purge:things"
+        )
+
+        assert answer.status_code == 200
+        body = answer.json()
+        claims = world.claims(body.pop("access_token"), world.resource)
+        assert (body["expires_in"], body["scope"]) == (world.resource_ttl_s, "purge:things write:things")
+        assert {name: claims[name] for name in ("sub", "aud", "act", "organization_id", "gty", "scope")} == {
+            "sub": world.customer,
+            "aud": world.resource,
+            "act": {"sub": world.agent},
+            "organization_id": world.organization,
+            "gty": GRANT_TOKEN_EXCHANGE,
+            "scope": "purge:things write:things",
+        }
+
+    def test_the_lifetime_is_fixed(self, asker: Asker) -> None:
+        """The interface: an organization token has a fixed expiry that cannot be changed, by no parameter either."""
+        asker.join()
+        answer = asker(expires_in="60", lifetime="60", requested_lifetime="60")
+
+        claims = asker.world.claims(
+            answer.json()["access_token"], asker.world.organization_audience(asker.organization)
+        )
+        assert (answer.json()["expires_in"], claims["exp"] - claims["iat"]) == (3600, 3600)
+
+    def test_a_token_without_an_organization_does_not_name_one(self, world: World) -> None:
+        answers = [world.client_credentials(), world.exchange(world.subject_token())]
+
+        for answer in answers:
+            assert "organization_id" not in world.claims(answer.json()["access_token"], world.resource)
+
+
+class TestScopes:
+    """Section 3.3 of RFC 6749: granted is what was asked for and is held in *this* organization at this moment."""
+
+    def test_what_is_granted_never_widens(self, asker: Asker) -> None:
+        """L1: unknown ones are dropped, OIDC scopes never granted, names compared byte for byte."""
+        world = asker.world
+        asker.join(asker.clerk_role)
+        read, write, sign = (world.permission(name) for name in ("read:invoices", "write:invoices", "sign:invoices"))
+        requests = {
+            None: "",
+            "": "",
+            read: read,
+            f"{write} {read}": f"{read} {write}",
+            f"{read} {read}": read,
+            sign: "",
+            f"{read} {sign} unknown": read,
+            read.upper(): "",
+            read[:-1]: "",
+            "*": "",
+            "all": "",
+            "write:things": "",
+            " ".join(sorted(OIDC_SCOPES)): "",
+            f"openid offline_access {read}": read,
+            f"urn:service:scope:organizations {read}": read,
+        }
+
+        assert {scope: asker(scope).json()["scope"] for scope in requests} == requests
+
+    def test_within_an_organization_a_resource_has_its_own_scopes_only(self, asker: Asker) -> None:
+        """L5: neither organization permissions nor another resource's scopes of the same name."""
+        world = asker.world
+        asker.join(asker.role("read:invoices", scopes=("read:things",)))
+        wish = f"read:things write:things {world.permission('read:invoices')} openid"
+
+        answers = [asker(wish, resource=resource) for resource in (world.resource, world.other_resource)]
+        assert [answer.json()["scope"] for answer in answers] == ["read:things", ""]
+
+    def test_api_roles_count_nowhere_in_an_organization(self, asker: Asker) -> None:
+        """L5: and organization roles nowhere outside of it."""
+        world = asker.world
+        api_role = world.role("read:things", kind="User" if asker.how == "exchange" else "MachineToMachine")
+        if asker.how == "exchange":
+            world.management.users.assign_roles(asker.member, [api_role])
+        else:
+            world.management.applications.assign_roles(asker.member, [api_role])
+        asker.join(asker.clerk_role)
+        wish = "read:things write:things"
+
+        inside = asker(wish, resource=world.resource)
+        outside = asker(wish, resource=world.resource, organization_id=None)
+        assert [answer.json()["scope"] for answer in (inside, outside)] == ["write:things", "read:things"]
+
+    def test_what_is_held_in_one_organization_is_not_held_in_another(self, asker: Asker) -> None:
+        """L5 (CVE-2026-9094): roles belong to a membership, not to a person."""
+        other = asker.world.template.organization()
+        asker.join(asker.clerk_role)
+        asker.join(organization_id=other)
+        read = asker.world.permission("read:invoices")
+
+        answers = [asker(read, organization_id=each) for each in (asker.organization, other)]
+        assert [answer.json()["scope"] for answer in answers] == [read, ""]
+
+    def test_permissions_are_the_union_over_the_roles(self, asker: Asker) -> None:
+        reader, signer = asker.role("read:invoices"), asker.role("sign:invoices")
+        asker.join(reader, signer)
+
+        assert asker.granted("read:invoices", "write:invoices", "sign:invoices") == {"read:invoices", "sign:invoices"}
+
+    def test_a_member_without_roles_gets_a_token_without_scopes(self, asker: Asker) -> None:
+        asker.join()
+
+        assert asker.granted("read:invoices") == set()
+        assert asker.granted("read:things", resource=True) == set()
+
+
+class TestMembership:
+    """L1, L5: who is no member gets nothing, and does not learn whether there is such an organization."""
+
+    @pytest.mark.parametrize("within", ["the organization", "a resource"])
+    def test_who_is_no_member_is_refused(self, asker: Asker, within: str) -> None:
+        """CVE-2026-2366: one answer, whether there is such an organization or not."""
+        changes: dict[str, Any] = {"resource": asker.world.resource} if within == "a resource" else {}
+        ended = asker.world.template.organization()
+        asker.join(asker.clerk_role, organization_id=ended)
+        asker.world.template.delete_organization(ended)
+        asker.join(asker.clerk_role)
+        organizations = (
+            asker.organization,
+            asker.world.other_organization,
+            asker.world.organization,
+            ended,
+            new_short_id(),
+            asker.organization.upper(),
+            f"{asker.organization}:{asker.member}",
+            f" {asker.organization}",
+            "*",
+            "x" * 10_000,
+        )
+
+        refused = [asker.is_refused(organization_id=each, **changes) for each in organizations]
+        assert refused == [False] + [True] * (len(organizations) - 1)
+
+    def test_somebody_elses_membership_is_not_the_subjects(self, world: World) -> None:
+        """L1: nor is the actor's."""
+        organization = world.template.organization()
+        world.template.member(organization, world.agent, world.clerk_roles["user"])
+        world.template.member(organization, world.machine.id, world.clerk_roles["application"], kind="application")
+        answer = world.with_actor(world.userinfo_token(), organization_id=organization, resource=None)
+
+        assert (answer.status_code, answer.json()) == (403, NO_MEMBER["exchange"])
+
+    def test_the_refusal_spends_the_subject_token(self, world: World) -> None:
+        """It needs the subject; and it is the same whether there is such an organization or not."""
+        for organization_id in (world.other_organization, new_short_id()):
+            subject_token = world.subject_token()
+            answer = world.exchange(subject_token, organization_id=organization_id, resource=None)
+            assert (answer.status_code, answer.json()) == (403, NO_MEMBER["exchange"])
+            assert not world.is_usable(subject_token)
+
+    def test_a_member_whose_account_ended_is_refused_like_anybody(self, world: World) -> None:
+        """L1: the membership helps nobody who is suspended or deleted; and does not tell it from a bad token."""
+        for end in (world.management.users.suspend, world.management.users.delete):
+            user = world.user()
+            world.template.member(world.organization, user, world.clerk_roles["user"])
+            subject_token = world.subject_token(user)
+            end(user)
+            answer = world.exchange(
+                subject_token,
+                organization_id=world.organization,
+                resource=None,
+                headers={"Identity_Revision": world.management.last_revision or ""},
+            )
+            assert (answer.status_code, answer.json()) == (400, error_body("invalid_request", NOT_ACCEPTABLE))
+
+    def test_a_deleted_application_is_no_client_any_more(self, world: World) -> None:
+        """L1 (CVE-2025-64521): whatever it was a member of."""
+        machine = world.client("MachineToMachine", exchange=False)
+        world.template.member(world.organization, machine.id, world.clerk_roles["application"], kind="application")
+        ask: dict[str, Any] = {"organization_id": world.organization, "resource": None}
+        before = world.client_credentials(machine, **ask)
+        world.management.applications.delete(machine.id)
+        headers = {"Identity_Revision": world.management.last_revision or ""}
+
+        assert [outcome(before), outcome(world.client_credentials(machine, headers=headers, **ask))] == [
+            (200, None),
+            (401, "invalid_client"),
+        ]
+
+
+class TestTheRequest:
+    """L2: what names the target is neither repeated nor passed over."""
+
+    def test_an_organization_that_is_named_twice_is_refused(self, asker: Asker) -> None:
+        """RFC 6749 section 3.2; also the same one, and an empty one beside it."""
+        asker.join()
+        for values in ([asker.organization] * 2, [asker.organization, ""], ["", asker.organization]):
+            answer = asker(organization_id=values)
+            assert (answer.status_code, answer.json()) == (
+                400,
+                error_body("invalid_request", "a parameter is repeated"),
+            )
+
+    def test_an_empty_one_is_none(self, world: World) -> None:
+        """RFC 6749 section 3.2: as if it had been omitted."""
+        answers = [
+            world.client_credentials(organization_id="", resource=None),
+            world.exchange(world.subject_token(), organization_id="", resource=None),
+            world.client_credentials(organization_id=""),
+        ]
+
+        assert [outcome(answer) for answer in answers] == [(400, "invalid_target")] * 2 + [(200, None)]
+        assert "organization_id" not in world.claims(answers[2].json()["access_token"], world.resource)
+
+    def test_the_management_api_belongs_to_no_organization(self, asker: Asker) -> None:
+        """L4: what a member may do in one organization opens nothing of the whole tenant's."""
+        asker.join(asker.clerk_role)
+        answer = asker("all subject-tokens", resource=MANAGEMENT_API)
+
+        assert outcome(answer) == (400, "invalid_target")
+
+    def test_an_organization_is_no_resource(self, asker: Asker) -> None:
+        """L4: its audience cannot be asked for as one."""
+        asker.join()
+        answer = asker(resource=asker.world.organization_audience(asker.organization), organization_id=None)
+
+        assert outcome(answer) == (400, "invalid_target")
+
+    @pytest.mark.parametrize("name", ["resource", "audience"])
+    def test_other_targets_are_refused_beside_it_as_ever(self, asker: Asker, name: str) -> None:
+        """RFC 8707 section 2: one target."""
+        asker.join()
+        value = [asker.world.resource, asker.world.other_resource] if name == "resource" else asker.world.resource
+
+        assert outcome(asker(**{name: value})) == (400, "invalid_target")
+
+    @pytest.mark.parametrize("name", ["traditional", "spa", "native", "third_party"])
+    def test_only_machines_speak_for_themselves(self, world: World, name: str) -> None:
+        """L1: others are refused before it is looked at whether they are members."""
+        client = getattr(world, name)
+        form = {"grant_type": "client_credentials", "organization_id": world.organization, "client_id": client.id}
+        answer = world.stack.token_request(form, auth=client.basic if client.secret else None)
+
+        assert outcome(answer) == (400, "unauthorized_client")
+
+
+class TestChanges:
+    """The next token shows what was changed."""
+
+    def test_what_was_made_a_moment_ago_counts_without_a_header(self, asker: Asker) -> None:
+        """The design: what is unknown, and what is not held, is looked up once more before it is refused."""
+        world = asker.world
+        for number in range(5):
+            name = f"made:{asker.organization}:{number}"
+            permission = world.template.permission(name)
+            role = world.template.role(asker.kind, permission_ids=[permission])
+            asker.organization = world.template.organization()
+            asker.join(role)
+            assert asker(name).json()["scope"] == name
+            second = asker.role("sign:invoices")
+            asker.join(role, second)
+            assert asker.granted("sign:invoices") == {"sign:invoices"}
+            contents = world.organization_role_contents("write:invoices", scopes=("read:things",))
+            world.template.replace_contents(second, **contents)
+            assert asker.granted("write:invoices", "sign:invoices") == {"write:invoices"}
+            assert asker.granted("read:things", resource=True) == {"read:things"}
+
+    REVOCATIONS: tuple[tuple[str, Callable[[Asker, str, str], object]], ...] = (
+        ("the role is taken from the member", lambda asker, role, permission: asker.join()),
+        ("the role loses it", lambda asker, role, permission: asker.world.template.replace_contents(role)),
+        ("the role ends", lambda asker, role, permission: asker.world.template.delete_role(role)),
+        ("the permission ends", lambda asker, role, permission: asker.world.template.delete_permission(permission)),
+    )
+
+    @pytest.mark.parametrize("revoke", [each[1] for each in REVOCATIONS], ids=[each[0] for each in REVOCATIONS])
+    def test_what_was_revoked_is_in_no_token_that_asks_for_the_revision(
+        self, asker: Asker, revoke: Callable[[Asker, str, str], object]
+    ) -> None:
+        """L7: ``Identity-Revision: template:…`` is waited for before anything is judged or spent."""
+        world = asker.world
+        for number in range(5):
+            name = f"passing:{asker.organization}:{number}"
+            permission = world.template.permission(name)
+            role = world.template.role(asker.kind, permission_ids=[permission])
+            asker.join(role)
+            before = asker(name).json()["scope"]
+            revoke(asker, role, permission)
+            after = asker(name, headers={"Identity_Revision": world.template.last_revision}).json()["scope"]
+            assert (before, after) == (name, "")
+
+    def test_who_was_removed_is_refused_in_the_next_request(self, asker: Asker) -> None:
+        """L1, L7."""
+        for _ in range(5):
+            asker.join(asker.clerk_role)
+            assert not asker.is_refused()
+            asker.world.template.remove_member(asker.organization, asker.member, kind=asker.kind)
+            assert asker.is_refused(headers={"Identity_Revision": asker.world.template.last_revision})
+
+    def test_the_end_of_an_organization_counts_before_its_members_are_cleared_away(self, asker: Asker) -> None:
+        """L1, L7; and an organization that is made afterwards inherits nothing (L5)."""
+        for _ in range(5):
+            asker.join(asker.clerk_role)
+            assert asker.granted("read:invoices") == {"read:invoices"}
+            asker.world.template.delete_organization(asker.organization)
+            assert asker.is_refused(headers={"Identity_Revision": asker.world.template.last_revision})
+            asker.organization = asker.world.template.organization()
+            assert asker.is_refused()
+
+    def test_a_scope_that_was_deleted_is_granted_by_no_organization_role(self, asker: Asker) -> None:
+        """L5: of the other source; nor is one of the same name that is made afterwards."""
+        world = asker.world
+        resource = world.management.resources.create("Passing", f"https://{asker.organization}.example.com/api")
+        scope = world.management.resources.create_scope(resource.id, "read:it")
+        asker.join(world.template.role(asker.kind, scope_ids=[scope.id]))
+        ask: dict[str, Any] = {"resource": resource.indicator}
+
+        granted = [asker("read:it", **ask).json()["scope"]]
+        world.management.resources.delete_scope(resource.id, scope.id)
+        headers = {"Identity_Revision": world.management.last_revision or ""}
+        granted.append(asker("read:it", headers=headers, **ask).json()["scope"])
+        world.management.resources.create_scope(resource.id, "read:it")
+        granted.append(asker("read:it", **ask).json()["scope"])
+        assert granted == ["read:it", "", ""]
+
+    def test_a_renamed_permission_has_its_new_name_only(self, asker: Asker) -> None:
+        world = asker.world
+        old, new = (f"{each}:{asker.organization}" for each in ("old", "new"))
+        permission = world.template.permission(old)
+        asker.join(world.template.role(asker.kind, permission_ids=[permission]))
+        assert asker(f"{old} {new}").json()["scope"] == old
+        world.template.rename_permission(permission, new)
+        headers = {"Identity_Revision": world.template.last_revision}
+
+        assert asker(f"{old} {new}", headers=headers).json()["scope"] == new
+
+    def test_tokens_that_were_issued_stay_as_they_are(self, asker: Asker) -> None:
+        """The interface, limit 5: existing organization tokens stay valid until they expire."""
+        world = asker.world
+        asker.join(asker.clerk_role)
+        token = asker(world.permission("read:invoices")).json()["access_token"]
+        world.template.remove_member(asker.organization, asker.member, kind=asker.kind)
+
+        claims = world.claims(token, world.organization_audience(asker.organization))
+        assert claims["scope"] == world.permission("read:invoices")
+
+
+class TestTheAwaitedRevision:
+    """``Identity-Revision`` with the source ``template``, on every request."""
+
+    def test_one_that_is_there_changes_nothing(self, asker: Asker) -> None:
+        asker.join()
+        assert {"management", "template"} <= set(re.split(r"[:, ]+", asker.world.template.last_revision))
+
+        for revision in ("template:0", asker.world.template.last_revision):
+            assert outcome(asker(headers={"Identity_Revision": revision})) == (200, None)
+
+    def test_one_that_does_not_come_is_503_and_nothing_is_spent(self, world: World) -> None:
+        headers = {"Identity_Revision": "template:999999999"}
+        organization: dict[str, Any] = {"organization_id": world.organization, "resource": None}
+        subject_token = world.subject_token()
+        answers = [
+            world.exchange(subject_token, headers=headers, **organization),
+            world.exchange(subject_token, headers=headers),
+            world.client_credentials(headers=headers, **organization),
+            world.client_credentials(headers=headers),
+        ]
+
+        assert [outcome(answer) for answer in answers] == [(503, "temporarily_unavailable")] * 4
+        assert [answer.headers["Retry-After"] for answer in answers] == ["1"] * 4
+        assert world.is_usable(subject_token)
+
+    def test_who_may_not_ask_does_not_wait(self, world: World) -> None:
+        """Waits begin after authentication and validation."""
+        headers = {"Identity_Revision": "template:999999999"}
+        unknown = world.client_credentials(
+            organization_id=world.organization, resource="https://unknown.example.com", headers=headers
+        )
+        wrong_grant = world.client_credentials(grant_type="x", organization_id=world.organization, headers=headers)
+
+        assert [outcome(unknown), outcome(wrong_grant)] == [(400, "invalid_target"), (400, "unsupported_grant_type")]
+
+
+class TestForPeople:
+    """By refresh token, or with the code: what a person consented to, as a member."""
+
+    SCOPE = "openid offline_access urn:service:scope:organizations"
+
+    def sign_in(self, world: World, **changes: Any) -> SignIn:
+        permissions = " ".join(world.permission(name) for name in ("read:invoices", "write:invoices", "sign:invoices"))
+        return SignIn(world, **{"scope": self.SCOPE, "organization_permissions": permissions, **changes})
+
+    def test_an_organization_token(self, world: World) -> None:
+        """Consented ∩ held through organization roles; the fixed lifetime; of the same family."""
+        sign_in = self.sign_in(world)
+        tokens = sign_in.tokens()
+        refreshed = sign_in.refreshed(tokens["refresh_token"], organization_id=world.organization)
+        claims = world.claims(refreshed["access_token"], world.organization_audience())
+        scope = f"{world.permission('read:invoices')} {world.permission('write:invoices')}"
+
+        assert (refreshed["scope"], claims["scope"], refreshed["expires_in"]) == (scope, scope, 3600)
+        assert (claims["sub"], claims["exp"] - claims["iat"]) == (world.customer, 3600)
+        assert claims["jti"].startswith(f"{sign_in.authorization_id}.")
+        assert "organization_id" not in claims
+
+    def test_with_the_code_at_once(self, world: World) -> None:
+        tokens = self.sign_in(world).tokens(organization_id=world.organization)
+
+        assert world.claims(tokens["access_token"], world.organization_audience())["sub"] == world.customer
+
+    def test_a_resource_within_an_organization(self, world: World) -> None:
+        """API permissions of organization roles only: the customer's API role counts nothing there."""
+        sign_in = self.sign_in(world, resource_scopes={world.resource: "read:things write:things"})
+        tokens = sign_in.tokens()
+        refreshed = sign_in.refreshed(
+            tokens["refresh_token"], organization_id=world.organization, resource=world.resource
+        )
+        claims = world.claims(refreshed["access_token"], world.resource)
+
+        assert (claims["scope"], claims["organization_id"]) == ("write:things", world.organization)
+        assert refreshed["expires_in"] == world.resource_ttl_s
+
+    def test_what_was_not_consented_to_is_not_in_it(self, world: World) -> None:
+        """The interface, limit 5: a permission reaches tokens once the client lists it and the user consents."""
+        sign_in = self.sign_in(world, organization_permissions=world.permission("read:invoices"))
+        refreshed = sign_in.refreshed(sign_in.tokens()["refresh_token"], organization_id=world.organization)
+
+        assert refreshed["scope"] == world.permission("read:invoices")
+
+    def test_a_change_of_roles_is_in_the_next_token(self, world: World) -> None:
+        organization, person = world.template.organization(), world.user()
+        reader, writer = world.organization_role("read:invoices"), world.organization_role("write:invoices")
+        world.template.member(organization, person, reader)
+        sign_in = self.sign_in(world, user_id=person)
+        first = sign_in.refreshed(sign_in.tokens()["refresh_token"], organization_id=organization)
+        world.template.member(organization, person, writer)
+        answer = world.stack.token_request(
+            {
+                "grant_type": "refresh_token",
+                "refresh_token": first["refresh_token"],
+                "organization_id": organization,
+            },
+            auth=sign_in.client.basic,
+            Identity_Revision=world.template.last_revision,
+        )
+
+        assert [first["scope"], answer.json()["scope"]] == [
+            world.permission("read:invoices"),
+            world.permission("write:invoices"),
+        ]
+
+    @pytest.mark.parametrize("resource", [True, False])
+    def test_who_is_no_member_is_denied_and_may_go_on(self, world: World, resource: bool) -> None:
+        """L1, L5: whether there is such an organization or not; the refresh token stays as it was."""
+        sign_in = self.sign_in(world)
+        refresh_token = sign_in.tokens()["refresh_token"]
+        changes = {"resource": world.resource} if resource else {}
+        for organization_id in (world.other_organization, "o12345678901", "*", "a.b", "x" * 10_000):
+            answer = sign_in.refresh(refresh_token, organization_id=organization_id, **changes)
+            assert (answer.status_code, answer.json()) == (403, NO_MEMBER["exchange"])
+        assert outcome(sign_in.refresh(refresh_token)) == (200, None)
+
+    def test_a_third_party_gets_the_organizations_that_were_picked(self, world: World) -> None:
+        """The issue, 3: and is not told whether the person is a member of another one."""
+        second = world.template.organization()
+        world.template.member(second, world.customer, world.clerk_roles["user"])
+        sign_in = self.sign_in(world, client=world.third_party, organizations=frozenset({second}))
+        refresh_token = sign_in.tokens()["refresh_token"]
+        refused = sign_in.refresh(refresh_token, organization_id=world.organization)
+
+        assert (refused.status_code, refused.json()) == (403, NO_MEMBER["exchange"])
+        assert outcome(sign_in.refresh(refresh_token, organization_id=second)) == (200, None)
+
+    def test_without_the_scope_there_is_none(self, world: World) -> None:
+        sign_in = self.sign_in(world, scope="openid offline_access")
+        answer = sign_in.refresh(sign_in.tokens()["refresh_token"], organization_id=world.organization)
+
+        assert outcome(answer) == (403, "insufficient_scope")

@@ -1,0 +1,298 @@
+"""The authorization code grant at the token endpoint (RFC 6749 section 4.1.3, OpenID Connect Core section 3.1.3)."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.support.authorizing import REDIRECT_URI, Stores, in_stores
+from tests.support.signing_in import NOT_ACCEPTABLE, SignIn
+from tests.support.world import Client, World, error_body, outcome
+
+REFUSED = error_body("invalid_grant", NOT_ACCEPTABLE)
+
+
+def is_revoked(world: World, token_id: str) -> bool:
+    async def ask(stores: Stores) -> bool:
+        return await stores.revocations.is_revoked(token_id)
+
+    return in_stores(world.stack.token_settings, ask)
+
+
+def test_a_code_gives_tokens(world: World) -> None:
+    """Section 4.1.4: a userinfo token, an ID token and a refresh token; not to be stored (section 5.1)."""
+    sign_in = SignIn(world)
+    answer = sign_in.redeem()
+    tokens = answer.json()
+
+    assert answer.status_code == 200
+    assert {name: tokens[name] for name in ("token_type", "expires_in", "scope")} == {
+        "token_type": "Bearer",
+        "expires_in": 3600,
+        "scope": "email openid phone profile roles",
+    }
+    assert set(tokens) == {"access_token", "refresh_token", "id_token", "token_type", "expires_in", "scope"}
+    assert (answer.headers["Cache-Control"], answer.headers["Pragma"]) == ("no-store", "no-cache")
+    claims = world.claims(tokens["access_token"], f"{world.stack.issuer}/me")
+    assert (claims["sub"], claims["client_id"], claims["scope"]) == (world.customer, sign_in.client.id, tokens["scope"])
+    assert "gty" not in claims
+    authorization_id, dot, random = claims["jti"].partition(".")
+    assert (authorization_id, dot, len(random)) == (sign_in.authorization_id, ".", 32)
+
+
+@pytest.mark.parametrize("name", ["traditional", "spa", "native", "third_party"])
+def test_every_kind_of_client_with_a_person_in_front_of_it_gets_them(world: World, name: str) -> None:
+    client: Client = getattr(world, name)
+
+    assert outcome(SignIn(world, client).redeem()) == (200, None)
+
+
+def test_a_machine_gets_none(world: World) -> None:
+    answer = SignIn(world, world.machine).redeem()
+
+    assert answer.json() == error_body("unauthorized_client", "nobody signs in to a machine-to-machine application")
+
+
+@pytest.mark.parametrize("missing", ["code", "redirect_uri", "code_verifier"])
+def test_what_is_missing_is_named_and_spends_nothing(world: World, missing: str) -> None:
+    sign_in = SignIn(world)
+
+    assert sign_in.redeem(**{missing: None}).json() == error_body("invalid_request", f"{missing} is required")
+    assert outcome(sign_in.redeem()) == (200, None)
+
+
+@pytest.mark.parametrize(
+    ("resource", "description"),
+    [
+        ("https://unknown.example.com", "the resource is not known"),
+        (["https://a.example.com", "https://b.example.com"], "a token is bound to one resource"),
+    ],
+)
+def test_a_target_that_cannot_be_spends_nothing(world: World, resource: str, description: str) -> None:
+    """The contract's order: what can be judged without the code is judged before it."""
+    sign_in = SignIn(world)
+
+    assert sign_in.redeem(resource=resource).json() == error_body("invalid_target", description)
+    assert outcome(sign_in.redeem()) == (200, None)
+
+
+def test_a_resource_makes_the_access_token_one_for_it(world: World) -> None:
+    """Consented ∩ held: the customer holds two of the three; OIDC scopes are not a resource's."""
+    sign_in = SignIn(world)
+    tokens = sign_in.tokens(resource=world.resource)
+    claims = world.claims(tokens["access_token"], world.resource)
+
+    assert (tokens["scope"], claims["scope"]) == ("read:things write:things",) * 2
+    assert (tokens["expires_in"], claims["exp"] - claims["iat"]) == (world.resource_ttl_s,) * 2
+    assert sign_in.id_token_claims(tokens["id_token"])["sub"] == world.customer
+
+
+def test_a_resource_that_was_not_asked_for_at_sign_in_is_refused(world: World) -> None:
+    """RFC 8707 section 2.2; the same scope name of another resource was not consented to either."""
+    answer = SignIn(world).redeem(resource=world.other_resource)
+
+    assert answer.json() == error_body("invalid_target", "the resource was not named when the person signed in")
+
+
+def test_scopes_that_were_not_consented_to_are_not_given_although_they_are_held(world: World) -> None:
+    sign_in = SignIn(world, resource_scopes={world.resource: "read:things"})
+
+    assert sign_in.tokens(resource=world.resource)["scope"] == "read:things"
+
+
+def test_a_permission_that_is_taken_away_between_sign_in_and_redemption_is_not_given(world: World) -> None:
+    role = world.role("read:things")
+    user = world.user(role)
+    sign_in = SignIn(world, user_id=user)
+    world.management.roles.delete(role)
+    tokens = world.stack.token_request(
+        {
+            "grant_type": "authorization_code",
+            "code": sign_in.code,
+            "redirect_uri": REDIRECT_URI,
+            "code_verifier": sign_in.verifier.secret,
+            "resource": world.resource,
+        },
+        auth=sign_in.client.basic,
+        Identity_Revision=world.management.last_revision or "",
+    ).json()
+
+    assert tokens["scope"] == ""
+
+
+def test_without_openid_there_is_no_id_token_and_without_offline_access_no_refresh_token(world: World) -> None:
+    """OpenID Connect Core section 3.1.2.1, section 11."""
+    assert set(SignIn(world, scope="openid").tokens()) == {
+        "access_token",
+        "id_token",
+        "token_type",
+        "expires_in",
+        "scope",
+    }
+    assert set(SignIn(world, scope="offline_access").tokens()) == {
+        "access_token",
+        "refresh_token",
+        "token_type",
+        "expires_in",
+        "scope",
+    }
+
+
+def test_an_application_may_always_get_a_refresh_token(world: World) -> None:
+    application = world.management.applications.create(
+        name="Always", type="SPA", custom_client_metadata={"alwaysIssueRefreshToken": True}
+    )
+
+    assert "refresh_token" in SignIn(world, Client(application.id), scope="openid").tokens()
+
+
+def test_an_organization_needs_its_scope(world: World) -> None:
+    answer = SignIn(world).redeem(organization_id="o12345678901")
+
+    assert (answer.status_code, answer.json()) == (
+        403,
+        error_body("insufficient_scope", "this needs the scope urn:service:scope:organizations"),
+    )
+
+
+# attacks
+
+
+def test_a_second_use_is_refused_and_revokes_what_the_first_gave(world: World) -> None:
+    """Section 4.1.2: MUST deny, SHOULD revoke all tokens previously issued based on that code."""
+    sign_in = SignIn(world)
+    tokens = sign_in.tokens(resource=world.resource)
+    refreshed = sign_in.refreshed(tokens["refresh_token"])
+    second = sign_in.redeem()
+
+    assert (second.status_code, second.json()) == (400, REFUSED)
+    for token in (tokens["refresh_token"], refreshed["refresh_token"]):
+        assert sign_in.refresh(token).json() == REFUSED
+    jti = world.claims(tokens["access_token"], world.resource)["jti"]
+    assert is_revoked(world, jti)
+
+
+def test_uses_at_once_never_leave_anything_alive(world: World) -> None:
+    """L11: one is the first, the others end what it gave, whichever comes first."""
+    for _ in range(5):
+        sign_in = SignIn(world)
+        with ThreadPoolExecutor(8) as clients:
+            answers = list(clients.map(lambda _, sign_in=sign_in: sign_in.redeem(), range(8)))  # type: ignore[misc]
+        given = [answer.json() for answer in answers if answer.status_code == 200]
+        assert len(given) <= 1
+        assert {outcome(answer) for answer in answers} <= {(200, None), (400, "invalid_grant")}
+        for tokens in given:
+            assert outcome(sign_in.refresh(tokens["refresh_token"])) == (400, "invalid_grant")
+            assert is_revoked(world, f"{sign_in.authorization_id}.x")
+
+
+@pytest.mark.parametrize("thief", ["spa", "third_party", "native"])
+def test_another_clients_code_is_unknown_and_stays_good(world: World, thief: str) -> None:
+    """Code injection; and who got hold of a code cannot end what it stands for either."""
+    sign_in = SignIn(world)
+
+    assert sign_in.redeem(client=getattr(world, thief)).json() == REFUSED
+    assert outcome(sign_in.redeem()) == (200, None)
+    assert sign_in.redeem(client=getattr(world, thief)).json() == REFUSED
+
+
+@pytest.mark.parametrize(
+    "redirect_uri",
+    [
+        REDIRECT_URI + "/",
+        REDIRECT_URI + "?x=1",
+        REDIRECT_URI.upper(),
+        REDIRECT_URI.replace("app.", "evil."),
+        "https://app.example.com:443/callback",
+    ],
+)
+def test_another_redirect_uri_is_refused_and_spends_the_code(world: World, redirect_uri: str) -> None:
+    """Section 4.1.3: identical values; compared byte for byte."""
+    sign_in = SignIn(world)
+
+    assert sign_in.redeem(redirect_uri=redirect_uri).json() == REFUSED
+    assert sign_in.redeem().json() == REFUSED
+
+
+@pytest.mark.parametrize("token", ["subject", "refresh", "access", "secret", "cod_" + "a" * 43, "cod_", "x" * 40_000])
+def test_nothing_else_passes_for_a_code(world: World, token: str) -> None:
+    """L4."""
+    sign_in = SignIn(world)
+    tokens = sign_in.tokens()
+    others = {
+        "subject": world.subject_token(),
+        "refresh": tokens["refresh_token"],
+        "access": tokens["access_token"],
+        "secret": sign_in.client.secret,
+    }
+
+    assert sign_in.redeem(code=others.get(token, token)).json() == REFUSED
+    assert world.is_usable(others["subject"] or "")
+
+
+def test_a_code_passes_for_nothing_else(world: World) -> None:
+    """L4: neither as a subject token nor as a refresh token; it stays good."""
+    sign_in = SignIn(world)
+
+    assert outcome(world.exchange(sign_in.code)) == (400, "invalid_request")
+    assert outcome(sign_in.refresh(sign_in.code)) == (400, "invalid_grant")
+    assert outcome(sign_in.redeem()) == (200, None)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"grant_type=authorization_code&code=a%00b&redirect_uri=x&code_verifier=y",
+        b"grant_type=authorization_code&code=a&code=a&redirect_uri=x&code_verifier=y",
+        b"grant_type=authorization_code&code=a&redirect_uri=x&redirect_uri=x&code_verifier=y",
+        b"grant_type=authorization_code&code=\xff&redirect_uri=x&code_verifier=y",
+        b"grant_type=authorization_code&code=" + b"a" * 70_000,
+    ],
+)
+def test_what_is_malformed_repeated_or_huge_is_an_invalid_request(world: World, body: bytes) -> None:
+    """L2, D-L4."""
+    answer = world.stack.http.post(
+        "/oidc/token",
+        content=body,
+        auth=world.traditional.basic,
+        headers={"Content-Type": "application/x-www-form-urlencoded"},
+    )
+
+    assert outcome(answer) == (400, "invalid_request")
+
+
+# liveness (L1)
+
+
+def test_a_person_who_is_suspended_or_gone_gets_nothing(world: World) -> None:
+    """L1: everything that was signed in before is over; the code is spent."""
+    for change in ("suspend", "delete", "set_password"):
+        user = world.management.users.create(name="Passing", password="correct horse 1").id
+        sign_in = SignIn(world, user_id=user)
+        if change == "set_password":
+            world.management.users.set_password(user, "correct horse 2")
+        else:
+            getattr(world.management.users, change)(user)
+        assert sign_in.redeem().json() == REFUSED, change
+        assert sign_in.redeem().json() == REFUSED, change
+
+
+def test_a_secret_that_is_wrong_or_missing_is_refused_before_the_code(world: World) -> None:
+    """CVE-2023-0091: client first; it spends nothing."""
+    sign_in = SignIn(world)
+    wrong = Client(sign_in.client.id, "wrong")
+    public = Client(sign_in.client.id)
+
+    assert [outcome(sign_in.redeem(client=client)) for client in (wrong, public)] == [(401, "invalid_client")] * 2
+    assert outcome(sign_in.redeem()) == (200, None)
+
+
+def test_who_has_just_been_let_in_again_is_not_refused_for_what_is_over(world: World) -> None:
+    """A code carries the revision of the sign-in: the directory may be behind who judged the password."""
+    users = world.management.users
+    user = users.create(name="Back").id
+    for _ in range(10):
+        users.suspend(user)
+        users.suspend(user, suspended=False)
+        assert outcome(SignIn(world, user_id=user).redeem()) == (200, None)

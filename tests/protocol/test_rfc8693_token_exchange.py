@@ -1,0 +1,655 @@
+"""RFC 8693, OAuth 2.0 Token Exchange: impersonation with a one-time subject token, with and without an actor."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from identity_common.identifiers import new_id, new_secret
+from identity_common.oauth import GRANT_TOKEN_EXCHANGE, OIDC_SCOPES, TOKEN_TYPE_ACCESS_TOKEN
+from identity_common.wire.subject_tokens import SubjectTokenRecord, subject_token_key
+from tests.support.world import MANAGEMENT_API, NOT_ACCEPTABLE, Client, World, basic, error_body, outcome
+
+REFUSED = error_body("invalid_request", NOT_ACCEPTABLE)
+JWT_TYPE = "urn:ietf:params:oauth:token-type:jwt"
+
+
+def refused_token(answer: httpx.Response) -> bool:
+    """Tell whether a subject or actor token was refused; any other answer but a success is a failure of the test."""
+    if answer.status_code == 200:
+        return False
+    assert (answer.status_code, answer.json()) == (400, REFUSED)
+    return True
+
+
+def last_revision(world: World) -> dict[str, str]:
+    """Return the header that names the last write."""
+    assert world.management.last_revision is not None
+    return {"Identity_Revision": world.management.last_revision}
+
+
+class TestResponse:
+    """Section 2.2.1: what is issued."""
+
+    def test_the_answer_is_that_of_the_interface(self, world: World) -> None:
+        """Section 2.2.1: ``issued_token_type`` and ``token_type``; no refresh token, whatever is asked for."""
+        answer = world.exchange(world.subject_token(), scope="write:things read:things offline_access openid")
+
+        assert answer.status_code == 200
+        body = answer.json()
+        access_token = body.pop("access_token")
+        assert body == {
+            "issued_token_type": TOKEN_TYPE_ACCESS_TOKEN,
+            "token_type": "Bearer",
+            "expires_in": world.resource_ttl_s,
+            "scope": "read:things write:things",
+        }
+        assert (answer.headers["Cache-Control"], answer.headers["Pragma"]) == ("no-store", "no-cache")
+        assert world.claims(access_token, world.resource)["sub"] == world.customer
+
+    def test_the_token_represents_the_subject_and_says_how_it_was_got(self, world: World) -> None:
+        """Sections 1.1 and 4.1: impersonation has no ``act``; ``gty`` names the grant."""
+        before = int(time.time())
+        answer = world.exchange(world.subject_token())
+        claims = world.claims(answer.json()["access_token"], world.resource)
+
+        issued_at = claims.pop("iat")
+        assert before <= issued_at <= int(time.time())
+        assert len(claims.pop("jti")) == 32
+        assert claims == {
+            "iss": world.stack.issuer,
+            "sub": world.customer,
+            "aud": world.resource,
+            "client_id": world.traditional.id,
+            "exp": issued_at + world.resource_ttl_s,
+            "scope": "read:things",
+            "gty": GRANT_TOKEN_EXCHANGE,
+        }
+
+    @pytest.mark.parametrize("name", ["traditional", "spa", "native"])
+    def test_every_first_party_application_that_may_exchanges(self, world: World, name: str) -> None:
+        client: Client = getattr(world, name)
+        answer = world.exchange(world.subject_token(), client=client)
+
+        assert outcome(answer) == (200, None)
+        assert world.claims(answer.json()["access_token"], world.resource)["client_id"] == client.id
+
+    def test_the_subject_token_type_may_be_the_namespaces_own(self, world: World) -> None:
+        answer = world.exchange(world.subject_token(), subject_token_type="urn:service:token-type:impersonation_token")
+
+        assert (answer.status_code, answer.json()["issued_token_type"]) == (200, TOKEN_TYPE_ACCESS_TOKEN)
+
+    def test_the_requested_token_type_may_be_named_if_it_is_an_access_token(self, world: World) -> None:
+        answer = world.exchange(world.subject_token(), requested_token_type=TOKEN_TYPE_ACCESS_TOKEN)
+
+        assert answer.json()["issued_token_type"] == TOKEN_TYPE_ACCESS_TOKEN
+
+
+class TestScopes:
+    """Section 2.1 ``scope``; RFC 6749 section 3.3: granted is what was asked for and is held by the subject."""
+
+    @pytest.mark.parametrize(
+        ("requested", "granted"),
+        [
+            (None, ""),
+            ("read:things", "read:things"),
+            ("write:things read:things", "read:things write:things"),
+            ("read:things read:things", "read:things"),
+            ("purge:things", ""),
+            ("read:things purge:things", "read:things"),
+            ("read:things unknown:things", "read:things"),
+            ("READ:THINGS", ""),
+            ("read:thing", ""),
+            ("read:things\twrite:things", ""),
+            ("*", ""),
+            ("all", ""),
+            (" ".join(sorted(OIDC_SCOPES)), ""),
+            ("openid profile read:things", "read:things"),
+            ("urn:service:scope:organizations", ""),
+        ],
+    )
+    def test_what_is_granted_never_widens(self, world: World, requested: str | None, granted: str) -> None:
+        """L1: not the client's nor the actor's permissions count, but the subject's; unknown ones are dropped."""
+        answer = world.exchange(world.subject_token(), scope=requested)
+
+        assert (answer.status_code, answer.json()["scope"]) == (200, granted)
+        assert world.claims(answer.json()["access_token"], world.resource)["scope"] == granted
+
+    def test_a_subject_without_roles_gets_a_token_without_scopes(self, world: World) -> None:
+        answer = world.exchange(world.subject_token(world.agent), scope="read:things")
+
+        assert (answer.status_code, answer.json()["scope"]) == (200, "")
+
+    def test_a_scope_of_the_same_name_on_another_resource_is_another_scope(self, world: World) -> None:
+        """L5: a scope counts together with its resource."""
+        answer = world.exchange(world.subject_token(), resource=world.other_resource, scope="read:things")
+
+        assert (answer.status_code, answer.json()["scope"], answer.json()["expires_in"]) == (200, "", 3600)
+        assert world.claims(answer.json()["access_token"], world.other_resource)["aud"] == world.other_resource
+
+    def test_permissions_are_the_union_over_the_roles_at_this_moment(self, world: World) -> None:
+        reader, purger = world.role("read:things"), world.role("purge:things")
+        user = world.user(reader, purger)
+        wish = "read:things write:things purge:things"
+
+        granted = [world.exchange(world.subject_token(user), scope=wish).json()["scope"]]
+        world.management.users.remove_role(user, reader)
+        granted.append(world.exchange(world.subject_token(user), scope=wish).json()["scope"])
+        world.management.roles.assign_scopes(purger, [world.scope_ids["write:things"]])
+        granted.append(world.exchange(world.subject_token(user), scope=wish).json()["scope"])
+        world.management.roles.delete(purger)
+        granted.append(world.exchange(world.subject_token(user), scope=wish).json()["scope"])
+        assert granted == ["purge:things read:things", "purge:things", "purge:things write:things", ""]
+
+    def test_very_many_requested_scopes_are_all_judged(self, world: World) -> None:
+        """L8: the last one counts, as far as the form's size reaches."""
+        scope = " ".join(f"s{number}" for number in range(2**12)) + " read:things"
+
+        assert world.exchange(world.subject_token(), scope=scope).json()["scope"] == "read:things"
+
+
+class TestUserinfoTokens:
+    """Neither ``resource`` nor ``organization_id``: with ``openid`` a userinfo token."""
+
+    def test_with_openid_a_userinfo_token_is_issued(self, world: World) -> None:
+        answer = world.exchange(
+            world.subject_token(), resource=None, scope="openid profile email offline_access read:things unknown"
+        )
+
+        assert answer.status_code == 200
+        body = answer.json()
+        claims = world.claims(body.pop("access_token"), f"{world.stack.issuer}/me")
+        assert body == {
+            "issued_token_type": TOKEN_TYPE_ACCESS_TOKEN,
+            "token_type": "Bearer",
+            "expires_in": 3600,
+            "scope": "email openid profile",
+        }
+        assert (claims["sub"], claims["scope"], claims["gty"], claims["exp"] - claims["iat"]) == (
+            world.customer,
+            "email openid profile",
+            GRANT_TOKEN_EXCHANGE,
+            3600,
+        )
+
+    @pytest.mark.parametrize("scope", [None, "", "profile", "openid2", "read:openid", "OPENID", "xopenid openidx"])
+    def test_without_openid_there_is_no_target(self, world: World, scope: str | None) -> None:
+        """D-L2: ``openid`` is compared as a scope token and not looked for in the text."""
+        subject_token = world.subject_token()
+        answer = world.exchange(subject_token, resource=None, scope=scope)
+
+        assert (answer.status_code, answer.json()) == (
+            400,
+            error_body("invalid_target", "name a resource, or ask for the scope openid"),
+        )
+        assert world.is_usable(subject_token)
+
+    def test_a_userinfo_token_cannot_be_asked_for_by_its_audience(self, world: World) -> None:
+        """L4: the audience of userinfo tokens is no resource."""
+        answer = world.exchange(world.subject_token(), resource=f"{world.stack.issuer}/me", scope="openid")
+
+        assert outcome(answer) == (400, "invalid_target")
+
+
+class TestActor:
+    """Section 4.1: ``act`` names the current actor outermost; prior ones are nested."""
+
+    def test_the_actor_is_named(self, world: World) -> None:
+        answer = world.with_actor(world.userinfo_token())
+
+        assert outcome(answer) == (200, None)
+        claims = world.claims(answer.json()["access_token"], world.resource)
+        assert (claims["sub"], claims["act"]) == (world.customer, {"sub": world.agent})
+
+    def test_the_actors_permissions_are_not_the_subjects(self, world: World) -> None:
+        """L1: neither added nor taken away."""
+        other = world.user(world.role("purge:things"))
+        answer = world.with_actor(world.userinfo_token(other), scope="read:things purge:things")
+
+        assert answer.json()["scope"] == "read:things"
+
+    def test_an_actor_token_can_be_used_again(self, world: World) -> None:
+        actor_token = world.userinfo_token()
+
+        assert [outcome(world.with_actor(actor_token)) for _ in range(3)] == [(200, None)] * 3
+
+    def test_actors_nest_four_deep_and_not_deeper(self, world: World) -> None:
+        """Section 4.1, D-L2, L8: the chain is kept whole, or refused; every actor in it is alive."""
+        people = [world.user() for _ in range(5)]
+        chain: dict[str, Any] | None = None
+        for person in people:
+            token = world.forger.access_token(
+                sub=person, aud=f"{world.stack.issuer}/me", client_id=world.traditional.id, scope="openid", act=chain
+            )
+            chain = {"sub": person, "act": chain} if chain else {"sub": person}
+            if person != people[-1]:
+                answer = world.with_actor(token)
+                assert world.claims(answer.json()["access_token"], world.resource)["act"] == chain
+
+        subject_token = world.subject_token()
+        fifth = world.exchange(subject_token, actor_token=token, actor_token_type=TOKEN_TYPE_ACCESS_TOKEN)
+        assert (fifth.status_code, fifth.json()) == (400, REFUSED)
+        assert world.is_usable(subject_token)
+
+    def test_a_token_that_was_got_by_exchange_is_no_actor_token(self, world: World) -> None:
+        """D-L2: who impersonates somebody cannot go on to act in that person's name."""
+        exchanged = world.exchanged_userinfo_token()
+        claims = world.claims(exchanged, f"{world.stack.issuer}/me")
+        control = world.forger.access_token(**{name: claims[name] for name in ("sub", "aud", "client_id", "scope")})
+
+        assert [refused_token(world.with_actor(token)) for token in (exchanged, control)] == [True, False]
+
+    def test_an_actor_behind_the_actor_must_be_alive_too(self, world: World) -> None:
+        """L1: everybody whom the token names."""
+        prior = world.user()
+        token = world.forger.access_token(
+            sub=world.agent,
+            aud=f"{world.stack.issuer}/me",
+            client_id=world.traditional.id,
+            scope="openid",
+            act={"sub": prior},
+        )
+        assert outcome(world.with_actor(token)) == (200, None)
+        world.management.users.suspend(prior)
+
+        assert refused_token(world.with_actor(token, headers=last_revision(world)))
+
+    def test_an_actor_may_be_the_subject(self, world: World) -> None:
+        answer = world.exchange(
+            world.subject_token(world.agent),
+            actor_token=world.userinfo_token(),
+            actor_token_type=TOKEN_TYPE_ACCESS_TOKEN,
+        )
+
+        assert world.claims(answer.json()["access_token"], world.resource)["act"] == {"sub": world.agent}
+
+    @pytest.mark.parametrize(
+        ("changes", "description"),
+        [
+            ({"actor_token": "x"}, "actor_token and actor_token_type belong together"),
+            ({"actor_token_type": TOKEN_TYPE_ACCESS_TOKEN}, "actor_token and actor_token_type belong together"),
+            (
+                {"actor_token": "", "actor_token_type": TOKEN_TYPE_ACCESS_TOKEN},
+                "actor_token and actor_token_type belong together",
+            ),
+            (
+                {"actor_token": "x", "actor_token_type": ""},
+                "actor_token and actor_token_type belong together",
+            ),
+            ({"actor_token": "x", "actor_token_type": JWT_TYPE}, "this actor_token_type is not supported"),
+            (
+                {"actor_token": "x", "actor_token_type": "urn:service:token-type:impersonation_token"},
+                "this actor_token_type is not supported",
+            ),
+        ],
+    )
+    def test_actor_token_and_its_type_belong_together(
+        self, world: World, changes: dict[str, str], description: str
+    ) -> None:
+        """L2. Section 2.1: ``actor_token_type`` is required with, and MUST NOT be there without, the actor token."""
+        subject_token = world.subject_token()
+        answer = world.exchange(subject_token, **changes)
+
+        assert (answer.status_code, answer.json()) == (400, error_body("invalid_request", description))
+        assert world.is_usable(subject_token)
+
+    def test_an_actor_whose_account_ended_is_no_actor(self, world: World) -> None:
+        """L1: suspended, deleted, or with a password changed since: the same check as for the subject."""
+        ended = []
+        for end in (
+            world.management.users.suspend,
+            world.management.users.delete,
+            lambda user: world.management.users.set_password(user, new_secret()),
+        ):
+            actor = world.user()
+            token = world.userinfo_token(actor)
+            assert outcome(world.with_actor(token)) == (200, None)
+            end(actor)
+            ended.append(world.with_actor(token, headers=last_revision(world)))
+
+        assert [refused_token(answer) for answer in ended] == [True, True, True]
+
+    def test_the_end_of_a_suspension_revives_no_actor_token(self, world: World) -> None:
+        """L7."""
+        actor = world.user()
+        token = world.userinfo_token(actor)
+        world.management.users.suspend(actor)
+        world.management.users.suspend(actor, suspended=False)
+
+        assert refused_token(world.with_actor(token, headers=last_revision(world)))
+        assert outcome(world.with_actor(world.userinfo_token(actor))) == (200, None)
+
+    @pytest.mark.parametrize("first", ["set_password", "suspend"])
+    @pytest.mark.parametrize("second", ["set_password", "suspend"])
+    def test_of_two_changes_within_a_second_the_second_ends_what_was_issued_in_between(
+        self, world: World, first: str, second: str
+    ) -> None:
+        """L7: an access token is dated in whole seconds, so that it may seem to be younger than the second change."""
+        users = world.management.users
+
+        def change(how: str) -> None:
+            if how == "set_password":
+                users.set_password(actor, new_secret())
+            else:
+                users.suspend(actor)
+                users.suspend(actor, suspended=False)
+
+        for _ in range(3):
+            actor = world.user()
+            change(first)
+            between = world.userinfo_token(actor)
+            change(second)
+            after = world.userinfo_token(actor)
+            answers = [world.with_actor(token, headers=last_revision(world)) for token in (between, after)]
+            assert [refused_token(answer) for answer in answers] == [True, False]
+
+    def test_the_application_of_the_actor_token_must_be_there_and_first_party(self, world: World) -> None:
+        """L1, D-L3: a token of an application that is gone, or somebody else's, opens nothing."""
+        client = world.client("Traditional")
+        token = world.userinfo_token(client=client)
+        assert outcome(world.with_actor(token)) == (200, None)
+        world.management.applications.delete(client.id)
+
+        assert refused_token(world.with_actor(token, headers=last_revision(world)))
+        audience = f"{world.stack.issuer}/me"
+        claims = {"sub": world.agent, "aud": audience, "scope": "openid"}
+        good = world.forger.access_token(**claims, client_id=world.traditional.id)
+        foreign = world.forger.access_token(**claims, client_id=world.third_party.id)
+        assert [refused_token(world.with_actor(token)) for token in (good, foreign)] == [False, True]
+
+    @pytest.mark.parametrize("scope", ["", "profile", "openid2", "xopenid", "OPENID", "open id", None])
+    def test_an_actor_token_needs_openid(self, world: World, scope: str | None) -> None:
+        """D-L2: compared as a scope token."""
+        claims = {"sub": world.agent, "aud": f"{world.stack.issuer}/me", "client_id": world.traditional.id}
+        answers = [
+            world.with_actor(world.forger.access_token(**claims, scope=each)) for each in ("openid email", scope)
+        ]
+
+        assert [refused_token(answer) for answer in answers] == [False, True]
+
+
+class TestSubjectToken:
+    """Section 2.2.2: one that is not acceptable is ``invalid_request``, with one description for every reason."""
+
+    def test_it_is_spent_at_most_once(self, world: World) -> None:
+        """L11, D-L1."""
+        subject_token = world.subject_token()
+
+        answers = [world.exchange(subject_token) for _ in range(3)]
+        assert [refused_token(answer) for answer in answers] == [False, True, True]
+
+    def test_unknown_expired_and_spent_are_indistinguishable(self, world: World) -> None:
+        """L14: status, body and every header but date and request id are the same."""
+        spent = world.subject_token()
+        assert outcome(world.exchange(spent)) == (200, None)
+        expired = _stored(world, expires_at=int(time.time() * 1000) - 1)
+        expired_and_asked_twice = _stored(world, expires_at=int(time.time() * 1000) - 1)
+        world.exchange(expired_and_asked_twice)
+        candidates = {
+            "spent": spent,
+            "expired": expired,
+            "expired before": expired_and_asked_twice,
+            "unknown": f"sub_{new_secret()}",
+            "of another form": "sub_x",
+            "without its prefix": spent.removeprefix("sub_"),
+            "an access token": world.userinfo_token(),
+            "with a space": f"{spent} ",
+            "in another case": world.subject_token().swapcase(),
+            "very long": "sub_" + "x" * 60_000,
+            "not ASCII": "sub_\u00e9\u4e2d\U0001f511" * 3,
+        }
+        seen = {name: world.exchange(candidate) for name, candidate in candidates.items()}
+
+        plain = {
+            name: (
+                answer.status_code,
+                answer.content,
+                tuple((k, v) for k, v in answer.headers.items() if k not in {"date", "x-request-id"}),
+            )
+            for name, answer in seen.items()
+        }
+        assert len(set(plain.values())) == 1
+        assert seen["spent"].json() == REFUSED
+        assert seen["spent"].status_code == 400
+
+    def test_the_store_holds_no_token(self, world: World) -> None:
+        """Its hash only: whoever reads Redis can exchange nothing."""
+        subject_token = world.subject_token()
+        keys = [key.decode() for key in world.redis.scan_iter("identity:default:subject-token:*")]
+        record = world.redis.get(subject_token_key("default", subject_token)) or b""
+
+        assert subject_token_key("default", subject_token) in keys
+        assert not [key for key in keys if subject_token.removeprefix("sub_") in key]
+        assert subject_token.removeprefix("sub_") not in record.decode()
+
+    @pytest.mark.parametrize("end", ["suspend", "delete", "set_password"])
+    def test_a_subject_whose_account_ended_is_refused_and_the_token_is_spent(self, world: World, end: str) -> None:
+        """L1 (CVE-2025-14559): the very next exchange with the revision of the write."""
+        user = world.user(world.keeper_role)
+        subject_token = world.subject_token(user)
+        arguments = (new_secret(),) if end == "set_password" else ()
+        getattr(world.management.users, end)(user, *arguments)
+
+        assert refused_token(world.exchange(subject_token, headers=last_revision(world)))
+        assert not world.is_usable(subject_token)
+
+    def test_the_end_of_a_suspension_revives_no_old_token(self, world: World) -> None:
+        """L7: only what is minted afterwards counts."""
+        user = world.user(world.keeper_role)
+        old = world.subject_token(user)
+        world.management.users.suspend(user)
+        world.management.users.suspend(user, suspended=False)
+        new = world.subject_token(user)
+
+        assert [refused_token(world.exchange(token)) for token in (old, new)] == [True, False]
+
+    def test_after_a_password_change_a_new_token_counts_at_once(self, world: World) -> None:
+        """L7: strict before the change, and no false refusal after it, whatever the fraction of the second."""
+        user = world.user(world.keeper_role)
+        for _ in range(10):
+            old = world.subject_token(user)
+            world.management.users.set_password(user, new_secret())
+            new = world.subject_token(user)
+            assert [refused_token(world.exchange(token)) for token in (old, new)] == [True, False]
+
+    def test_the_tokens_that_an_application_asked_for_end_with_it(self, world: World) -> None:
+        """L1: client and issuer of a subject token are both live when it is exchanged."""
+        minter = world.minter()
+        before, after = (minter.subject_tokens.create(world.customer).token for _ in range(2))
+        assert not refused_token(world.exchange(before))
+        world.management.applications.delete(minter._client_id)
+
+        assert refused_token(world.exchange(after, headers=last_revision(world)))
+
+    def test_it_waits_for_the_revision_at_which_it_was_minted(self, world: World) -> None:
+        """A token that is from a future which the directory has not seen is not judged by the past."""
+        token = _stored(world, expires_at=int(time.time() * 1000) + 60_000, revision=10**9)
+        answer = world.exchange(token)
+
+        assert outcome(answer) == (503, "temporarily_unavailable")
+        assert answer.headers["Retry-After"] == "1"
+
+
+def _stored(world: World, *, expires_at: int, revision: int = 0) -> str:
+    """Store a record as management-service would have, at another time; return its token."""
+    token = f"sub_{new_secret()}"
+    record = SubjectTokenRecord(
+        id=new_id(),
+        user_id=world.customer,
+        issued_to=world.stack.credentials.management_api.client_id,
+        issued_at=int(time.time() * 1000) - 1000,
+        expires_at=expires_at,
+        revision=revision,
+    )
+    world.redis.set(subject_token_key("default", token), msgspec.json.encode(record), px=60_000)
+    return token
+
+
+class TestWhatLeavesTheTokenUsable:
+    """What can be decided without the subject is decided before: the token stays good for the right request."""
+
+    REASONS: tuple[tuple[str, dict[str, Any], tuple[int, str]], ...] = (
+        ("a repeated parameter", {"scope": ["a", "b"]}, (400, "invalid_request")),
+        ("a NUL character", {"scope": "a\0"}, (400, "invalid_request")),
+        ("another content type", {"headers": {"Content_Type": "text/plain"}}, (415, "invalid_request")),
+        ("a malformed revision", {"headers": {"Identity_Revision": "management"}}, (400, "invalid_request")),
+        ("an empty revision", {"headers": {"Identity_Revision": ""}}, (400, "invalid_request")),
+        ("an unknown source", {"headers": {"Identity_Revision": "other:1"}}, (400, "invalid_request")),
+        (
+            "a known and an unknown source",
+            {"headers": {"Identity_Revision": "management:1, other:1"}},
+            (400, "invalid_request"),
+        ),
+        ("two methods of authentication", {"client_secret": "x"}, (400, "invalid_request")),
+        ("another client id", {"client_id": "other"}, (400, "invalid_request")),
+        (
+            "no such grant",
+            {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer"},
+            (400, "unsupported_grant_type"),
+        ),
+        ("no grant", {"grant_type": None}, (400, "invalid_request")),
+        ("the password grant", {"grant_type": "password"}, (400, "unsupported_grant_type")),
+        ("another grant", {"grant_type": "client_credentials"}, (400, "unauthorized_client")),
+        ("no subject token type", {"subject_token_type": None}, (400, "invalid_request")),
+        ("another subject token type", {"subject_token_type": JWT_TYPE}, (400, "invalid_request")),
+        (
+            "another namespace",
+            {"subject_token_type": "urn:other:token-type:impersonation_token"},
+            (400, "invalid_request"),
+        ),
+        ("another requested type", {"requested_token_type": JWT_TYPE}, (400, "invalid_request")),
+        (
+            "a refresh token",
+            {"requested_token_type": "urn:ietf:params:oauth:token-type:refresh_token"},
+            (400, "invalid_request"),
+        ),
+        ("no target", {"resource": None}, (400, "invalid_target")),
+        ("an unknown target", {"resource": "https://unknown.example.com"}, (400, "invalid_target")),
+        ("the Management API", {"resource": MANAGEMENT_API, "scope": "all"}, (400, "invalid_target")),
+        ("an audience", {"audience": "https://things.example.com"}, (400, "invalid_target")),
+        ("an organization twice", {"organization_id": ["a", "b"]}, (400, "invalid_request")),
+        (
+            "an unknown target in an organization",
+            {"organization_id": "o12345678901", "resource": "https://unknown.example.com"},
+            (400, "invalid_target"),
+        ),
+        (
+            "the Management API in an organization",
+            {"organization_id": "o12345678901", "resource": MANAGEMENT_API, "scope": "all"},
+            (400, "invalid_target"),
+        ),
+        ("half an actor", {"actor_token": "x"}, (400, "invalid_request")),
+        (
+            "a bad actor token",
+            {"actor_token": "x", "actor_token_type": TOKEN_TYPE_ACCESS_TOKEN},
+            (400, "invalid_request"),
+        ),
+    )
+
+    @pytest.mark.parametrize(("changes", "expected"), [each[1:] for each in REASONS], ids=[each[0] for each in REASONS])
+    def test_a_refusal_for_another_reason(
+        self, world: World, changes: dict[str, Any], expected: tuple[int, str]
+    ) -> None:
+        subject_token = world.subject_token()
+
+        assert outcome(world.exchange(subject_token, **changes)) == expected
+        assert outcome(world.exchange(subject_token)) == (200, None)
+
+    @pytest.mark.parametrize(
+        ("client", "expected"),
+        [
+            ("machine", (400, "unauthorized_client")),
+            ("traditional_without_exchange", (400, "unauthorized_client")),
+            ("spa_without_exchange", (400, "unauthorized_client")),
+            ("third_party", (400, "unauthorized_client")),
+        ],
+    )
+    def test_a_client_that_may_not_exchange(self, world: World, client: str, expected: tuple[int, str]) -> None:
+        """L1 (CVE-2022-1245): the client must be first-party, of a type with people, and allowed to."""
+        subject_token = world.subject_token()
+        answer = world.exchange(subject_token, client=getattr(world, client))
+
+        assert outcome(answer) == expected
+        assert answer.json() == error_body("unauthorized_client", "this application may not exchange tokens")
+        assert outcome(world.exchange(subject_token)) == (200, None)
+
+    @pytest.mark.parametrize("secret", ["", "wrong", None])
+    def test_a_client_that_does_not_authenticate(self, world: World, secret: str | None) -> None:
+        subject_token = world.subject_token()
+        client_id = world.traditional.id
+        headers = {} if secret is None else {"Authorization": basic(client_id, secret)}
+        answer = world.stack.token_request(world.exchange_form(subject_token, client_id=client_id), **headers)
+
+        assert outcome(answer) == (401, "invalid_client")
+        assert outcome(world.exchange(subject_token)) == (200, None)
+
+    def test_a_second_resource(self, world: World) -> None:
+        subject_token = world.subject_token()
+        answer = world.exchange(subject_token, resource=[world.resource, world.other_resource])
+
+        assert outcome(answer) == (400, "invalid_target")
+        assert outcome(world.exchange(subject_token)) == (200, None)
+
+    def test_a_revision_that_does_not_come(self, world: World) -> None:
+        """The contract: 503 with ``Retry-After`` after a bounded wait, and nothing is spent."""
+        subject_token = world.subject_token()
+        answer = world.exchange(subject_token, headers={"Identity_Revision": "management:999999999"})
+
+        assert outcome(answer) == (503, "temporarily_unavailable")
+        assert answer.headers["Retry-After"] == "1"
+        assert outcome(world.exchange(subject_token)) == (200, None)
+
+    def test_an_actor_who_is_suspended(self, world: World) -> None:
+        actor = world.user()
+        actor_token = world.userinfo_token(actor)
+        world.management.users.suspend(actor)
+        subject_token = world.subject_token()
+        answer = world.exchange(
+            subject_token,
+            actor_token=actor_token,
+            actor_token_type=TOKEN_TYPE_ACCESS_TOKEN,
+            headers=last_revision(world),
+        )
+
+        assert refused_token(answer)
+        assert outcome(world.exchange(subject_token)) == (200, None)
+
+    def test_a_revision_that_is_there_changes_nothing(self, world: World) -> None:
+        for revision in ("management:0", world.management.last_revision or ""):
+            answer = world.exchange(world.subject_token(), headers={"Identity_Revision": revision})
+            assert outcome(answer) == (200, None)
+
+
+@pytest.mark.parametrize("what", ["application", "resource", "exchange switched off", "third-party"])
+def test_what_is_gone_or_forbidden_is_so_for_the_very_next_exchange(world: World, what: str) -> None:
+    """L1, L7: with the revision that the write returned."""
+    management = world.management
+    client = world.client("Traditional")
+    resource = management.resources.create("Short-lived", f"https://{client.id}.example.com/api")
+    token = world.subject_token()
+    endings: dict[str, tuple[Callable[[], object], tuple[int, str]]] = {
+        "application": (lambda: management.applications.delete(client.id), (401, "invalid_client")),
+        "resource": (lambda: management.resources.delete(resource.id), (400, "invalid_target")),
+        "exchange switched off": (
+            lambda: management.applications.update(client.id, custom_client_metadata={"allowTokenExchange": False}),
+            (400, "unauthorized_client"),
+        ),
+        "third-party": (
+            lambda: management.applications.update(
+                client.id, is_third_party=True, custom_client_metadata={"allowTokenExchange": False}
+            ),
+            (400, "unauthorized_client"),
+        ),
+    }
+    end, expected = endings[what]
+    assert outcome(world.exchange(world.subject_token(), client=client, resource=resource.indicator)) == (200, None)
+    end()
+    answer = world.exchange(token, client=client, resource=resource.indicator, headers=last_revision(world))
+
+    assert outcome(answer) == expected
+    assert world.is_usable(token)

@@ -1,0 +1,118 @@
+"""RFC 8707, Resource Indicators for OAuth 2.0: a token is bound to exactly one resource."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from identity_common.identifiers import new_id
+from tests.support.world import MANAGEMENT_API, World, error_body, outcome
+
+GRANTS = ("client credentials", "token exchange")
+
+
+@pytest.fixture(params=GRANTS)
+def grant(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+def ask(world: World, grant: str, **changes: Any) -> httpx.Response:
+    if grant == "client credentials":
+        return world.client_credentials(**changes)
+    return world.exchange(world.subject_token(), **changes)
+
+
+def test_the_token_is_for_the_resource_and_lives_as_long_as_it_says(world: World, grant: str) -> None:
+    """Section 2.2: the audience is restricted to the requested resource."""
+    for resource, lifetime in ((world.resource, world.resource_ttl_s), (world.other_resource, 3600)):
+        answer = ask(world, grant, resource=resource)
+        claims = world.claims(answer.json()["access_token"], resource)
+        assert (claims["aud"], claims["exp"] - claims["iat"], answer.json()["expires_in"]) == (
+            resource,
+            lifetime,
+            lifetime,
+        )
+
+
+def test_an_unknown_resource_is_an_invalid_target(world: World, grant: str) -> None:
+    """Section 2: a resource that is invalid, missing, unknown or malformed is ``invalid_target``."""
+    variants = [
+        "https://unknown.example.com",
+        world.resource + "/",
+        world.resource + "#",
+        world.resource + "?",
+        world.resource.upper(),
+        world.resource.replace("https", "http"),
+        world.resource.replace("/api", "/%61pi"),
+        world.resource.replace("://", "://user@"),
+        f" {world.resource}",
+        world.resource[:-1],
+        "not a uri",
+        "*",
+        "x" * 2**15,
+        "https://\u00e9.example",
+    ]
+    for resource in variants:
+        answer = ask(world, grant, resource=resource)
+        assert (answer.status_code, answer.json()) == (400, error_body("invalid_target", "the resource is not known"))
+
+
+def test_a_second_resource_is_refused_even_if_it_is_the_same(world: World, grant: str) -> None:
+    """L2. Section 2: several may be asked for; none is dropped silently, so more than one is refused."""
+    for second in (world.other_resource, world.resource, "https://unknown.example.com"):
+        answer = ask(world, grant, resource=[world.resource, second])
+        assert (answer.status_code, answer.json()) == (
+            400,
+            error_body("invalid_target", "a token is bound to one resource"),
+        )
+
+
+def test_an_empty_resource_is_an_absent_one(world: World, grant: str) -> None:
+    """RFC 6749 section 3.2: beside another one it changes nothing, alone there is no target."""
+    assert outcome(ask(world, grant, resource=[world.resource, ""])) == (200, None)
+    assert outcome(ask(world, grant, resource="")) == (400, "invalid_target")
+
+
+def test_an_audience_is_refused(world: World, grant: str) -> None:
+    """L2 (CVE-2026-9704): RFC 8693 section 2.1 ``audience`` would change the target if it were ignored."""
+    for audience in (world.resource, world.other_resource, "x"):
+        answer = ask(world, grant, audience=audience)
+        assert (answer.status_code, answer.json()) == (
+            400,
+            error_body("invalid_target", "audience is not supported; name a resource"),
+        )
+    assert outcome(ask(world, grant, audience="x", resource=None, scope="openid")) == (400, "invalid_target")
+
+
+def test_the_management_api_is_no_target_of_an_exchange(world: World) -> None:
+    """L4: nobody manages the service in somebody else's name."""
+    subject_token = world.subject_token()
+    answer = world.exchange(subject_token, resource=MANAGEMENT_API, scope="all")
+
+    assert (answer.status_code, answer.json()) == (
+        400,
+        error_body("invalid_target", "no token for the Management API can be got by exchange"),
+    )
+    assert world.is_usable(subject_token)
+
+
+def test_reserved_names_are_no_target(world: World, grant: str) -> None:
+    """The contract: the URN of organizations, the issuer and what lies under it are never a target."""
+    for resource in (
+        "urn:service:resource:organizations",
+        "urn:service:organization:o12345678901",
+        world.stack.issuer,
+        f"{world.stack.issuer}/me",
+    ):
+        assert outcome(ask(world, grant, resource=resource)) == (400, "invalid_target")
+
+
+def test_a_resource_is_known_in_the_request_after_its_creation(world: World, grant: str) -> None:
+    """The contract: what is unknown is looked up once more, so that create, then use works without a header."""
+    for _ in range(5):
+        made = world.management.resources.create("New", f"https://{new_id()}.example.com/api")
+        assert outcome(ask(world, grant, resource=made.indicator)) == (200, None)
+        world.management.resources.delete(made.id)

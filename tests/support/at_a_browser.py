@@ -1,0 +1,107 @@
+"""A person at a browser, without one: cookies, forms and redirects over HTTP."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from html import unescape
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import httpx
+
+from tests.support.authorizing import REDIRECT_URI, Verifier
+from tests.support.world import Client, World
+
+PASSWORD = "correct horse battery staple"
+
+
+class Form(HTMLParser):
+    """The first form of a page: where it goes and what it says."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.action = ""
+        self.values: dict[str, str] = {}
+        self._done = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = {name: value or "" for name, value in attrs}
+        if tag == "form" and not self.action:
+            self.action = named["action"]
+        elif tag == "input" and self.action and not self._done and named.get("type") != "checkbox":
+            self.values[named["name"]] = named.get("value", "")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._done |= tag == "form"
+
+
+class Person:
+    """Somebody with a user name and a password, and a browser with cookies of its own."""
+
+    def __init__(self, world: World, user_id: str | None = None) -> None:
+        self.world = world
+        self.username = f"person_{secrets.token_hex(5)}"
+        created = world.management.users.create(username=self.username, password=PASSWORD, name="Ada Lovelace")
+        self.user_id = created.id
+        world.stack.recorder.keep(PASSWORD, "password")
+        self.browser = self.new_browser()
+
+    def new_browser(self) -> httpx.Client:
+        return httpx.Client(base_url=self.world.stack.base_url, timeout=30)
+
+    def authorize(self, client: Client, *, verifier: Verifier | None = None, **changes: Any) -> httpx.Response:
+        """Send a good authorization request with these changes; None leaves a parameter out."""
+        parameters = {
+            "client_id": client.id,
+            "redirect_uri": REDIRECT_URI,
+            "response_type": "code",
+            "scope": "openid profile offline_access read:things",
+            "resource": self.world.resource,
+            "state": "s-1",
+            "nonce": "n-1",
+            "code_challenge": (verifier or Verifier()).challenge,
+            "code_challenge_method": "S256",
+            **changes,
+        }
+        given = {name: value for name, value in parameters.items() if value is not None}
+        return self.browser.get("/oidc/auth", params=given)
+
+    def follow(self, answer: httpx.Response) -> httpx.Response:
+        """Follow a redirect to one of our pages."""
+        assert answer.status_code == 303, answer.text
+        return self.browser.get(answer.headers["Location"])
+
+    def send(self, page: httpx.Response, **values: Any) -> httpx.Response:
+        """Send the form of a page with these values."""
+        form = Form(page.text)
+        return self.browser.post(form.action, data={**form.values, **values})
+
+    def sign_in(self, page: httpx.Response, *, password: str = PASSWORD) -> httpx.Response:
+        """Fill in the sign-in page."""
+        return self.send(page, identifier=self.username, password=password)
+
+    def code(self, client: Client, **changes: Any) -> tuple[str, Verifier]:
+        """Sign in and return the code."""
+        verifier = Verifier()
+        answer = self.authorize(client, verifier=verifier, **changes)
+        if "/sign-in" in answer.headers["Location"]:
+            answer = self.sign_in(self.follow(answer))
+        return callback(answer)["code"], verifier
+
+
+def callback(answer: httpx.Response, redirect_uri: str = REDIRECT_URI) -> dict[str, str]:
+    """Return the parameters that came back to the client."""
+    assert answer.status_code == 303, answer.text
+    location = answer.headers["Location"]
+    assert location.startswith(redirect_uri), location
+    return dict(parse_qsl(urlsplit(location).query))
+
+
+def heading(answer: httpx.Response) -> str:
+    """Return the heading of a page."""
+    match = re.search(r"<h1>(.*?)</h1>", answer.text, re.DOTALL)
+    assert match is not None, answer.text
+    return unescape(match[1])

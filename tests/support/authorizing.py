@@ -1,0 +1,128 @@
+"""What the pages leave in the stores when somebody has signed in and consented, put there with the stores' own code."""
+
+import asyncio
+import base64
+import hashlib
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import msgspec
+from redis.asyncio import Redis
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from identity_common.clock import now_ms
+from identity_common.database import create_database_engine
+from identity_common.identifiers import new_id
+from identity_common.redis_commands import RedisCommands, connect_redis
+from token_service.authorizations import Authorization, Authorizations, Code, Codes, Consented, RefreshTokens
+from token_service.revocations import Revocations
+from token_service.settings import Settings
+
+R = TypeVar("R")
+
+REDIRECT_URI = "https://app.example.com/callback"
+
+
+class Stores(msgspec.Struct, frozen=True):
+    """The stores of one replica."""
+
+    engine: AsyncEngine
+    redis: Redis  # type: ignore[type-arg]
+    codes: Codes
+    authorizations: Authorizations
+    refresh_tokens: RefreshTokens
+    revocations: Revocations
+
+
+@asynccontextmanager
+async def opened(
+    *,
+    database_url: str,
+    redis_url: str,
+    tenant_id: str = "default",
+    clock: Callable[[], int] = now_ms,
+    grace_s: float = 10,
+    redis_replicas: int = 0,
+) -> AsyncIterator[Stores]:
+    """Open the stores; nothing runs in the background."""
+    engine = create_database_engine(database_url, service="tests", pool_size=8)
+    redis = connect_redis(redis_url)
+    commands = RedisCommands(redis)
+    revocations = Revocations(engine, redis, commands, tenant_id=tenant_id, replicas=redis_replicas, clock=clock)
+    authorizations = Authorizations(engine, revocations, tenant_id=tenant_id, clock=clock)
+    try:
+        yield Stores(
+            engine,
+            redis,
+            Codes(commands, tenant_id=tenant_id),
+            authorizations,
+            RefreshTokens(engine, authorizations, tenant_id=tenant_id, grace_s=grace_s, clock=clock),
+            revocations,
+        )
+    finally:
+        await redis.aclose()
+        await engine.dispose()
+
+
+class Verifier:
+    """A code verifier of PKCE and its challenge."""
+
+    def __init__(self) -> None:
+        self.secret = secrets.token_urlsafe(32)
+        digest = hashlib.sha256(self.secret.encode()).digest()
+        self.challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def code_for(
+    user_id: str,
+    application_id: str,
+    verifier: Verifier,
+    *,
+    consented: Consented,
+    auth_time: int | None = None,
+    session_id: str | None = None,
+    nonce: str | None = None,
+    redirect_uri: str = REDIRECT_URI,
+    revision: int = 0,
+) -> Code:
+    """Return what a code would stand for."""
+    authorization = Authorization(
+        id=new_id(),
+        user_id=user_id,
+        application_id=application_id,
+        session_id=session_id,
+        auth_time=now_ms() if auth_time is None else auth_time,
+        consented=consented,
+    )
+    return Code(
+        authorization=authorization,
+        redirect_uri=redirect_uri,
+        code_challenge=verifier.challenge,
+        nonce=nonce,
+        revision=revision,
+    )
+
+
+def in_stores(settings: Settings, use: Callable[[Stores], Awaitable[R]]) -> R:
+    """Do something with the stores that a running token-service has; callable with or without an event loop."""
+
+    async def run() -> R:
+        async with opened(
+            database_url=settings.database_url, redis_url=settings.redis_url, tenant_id=settings.tenant_id
+        ) as stores:
+            return await use(stores)
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: asyncio.run(run())).result()
+
+
+def issued(settings: Settings, code: Code) -> str:
+    """Return a code that may be redeemed."""
+
+    async def issue(stores: Stores) -> Any:
+        return await stores.codes.issue(code)
+
+    return str(in_stores(settings, issue))

@@ -1,0 +1,98 @@
+"""A member of an organization with a role, and reading over HTTP what it may do."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+import asyncpg
+import httpx
+import pytest
+
+from tests.support.management_api import unique
+from tests.support.organizations import USERS, Kind, Organization, member_of_kind
+from tests.support.template_api import Template
+
+
+def organization_audience(organization_id: str) -> str:
+    return f"urn:service:organization:{organization_id}"
+
+
+class ReadingMember:
+    """A member with one role that grants one permission.
+
+    Attributes:
+        id: Of the user or application.
+        organization: Where it is a member.
+        role: The role's id.
+        permission: The permission.
+        path: Where its permissions are read.
+    """
+
+    def __init__(self, template: Template, organization: Organization, member_id: str) -> None:
+        self.template = template
+        self.organization = organization
+        self.id = member_id
+        self.role: str
+        self.permission: Any
+        self.path = f"{organization.path}/{member_id}/scopes"
+
+    @classmethod
+    async def new(cls, template: Template, kind: Kind = USERS, organization: Organization | None = None) -> Self:
+        member_id = await member_of_kind(template, kind)
+        organization = organization or await Organization.new(template, kind)
+        await organization.add(member_id)
+        made = cls(template, organization, member_id)
+        made.permission = await template.permission()
+        role = await template.role(type=kind.role_type, organizationScopeIds=[made.permission["id"]])
+        made.role = role["id"]
+        assert (await organization.assign([member_id], [made.role])).status_code == 201
+        return made
+
+    def token(self, **changed: Any) -> str:
+        """Return the member's organization token, good unless something is changed."""
+        is_user = self.organization.kind is USERS
+        claims = {
+            "client_id": self.template.management.credentials.client_id if is_user else self.id,
+            "subject": self.id,
+            "audience": organization_audience(self.organization.id),
+            "scope": "",
+            **changed,
+        }
+        return self.template.management.issuer.access_token(**claims)
+
+    async def read(self, token: str | None = None, path: str | None = None, **headers: str) -> httpx.Response:
+        """Ask what the member may do, with its organization token if no other is given."""
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        async with self.template.client_with(token or self.token()) as client:
+            return await client.get(path or self.path, headers=names)
+
+    async def names(self) -> list[str]:
+        """Return the names of what the member may do."""
+        answer = await self.read()
+        assert answer.status_code == 200, answer.text
+        return [permission["name"] for permission in answer.json()]
+
+    async def grant(self, *permission_ids: str) -> httpx.Response:
+        """Let the member's role grant these permissions too."""
+        body = {"organizationScopeIds": permission_ids}
+        return await self.template.client.post(f"/api/organization-roles/{self.role}/scopes", json=body)
+
+
+@contextmanager
+def fetches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Collect what is asked meanwhile of what members may do; workers in the background fetch other things."""
+    sent: list[str] = []
+    fetch = asyncpg.Connection.fetch
+
+    async def remembering(self: Any, query: str, *args: Any, **kwargs: Any) -> Any:
+        if "member_roles AS held" in query:
+            sent.append(query)
+        return await fetch(self, query, *args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncpg.Connection, "fetch", remembering)
+        yield sent
+
+
+def new_name() -> str:
+    return unique("permission")

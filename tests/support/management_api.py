@@ -1,0 +1,219 @@
+"""management-service's app in this process, over real servers, with a tenant and an issuer of its own."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Self
+
+import asyncpg
+import httpx
+import msgspec
+import nats
+import redis
+import redis.asyncio
+from litestar import Litestar
+from nats.js import JetStreamContext
+
+from all_in_one.provision import ServerAddresses
+from identity_common.wire.events import STREAM_INTERNAL
+from identity_common.wire.revocations import CopyPosition, position_key
+from identity_sdk.event_types import CloudEvent
+from management_service.app import bootstrap, create_app, migrate
+from management_service.bootstrap import Credentials
+from management_service.settings import Settings
+from tests.support.issuer import Issuer
+from tests.support.patience import PATIENCE_S
+
+AUDIENCE = "https://default.service.internal/api"
+_CONNECTIONS = 10
+
+
+def settings_for(addresses: ServerAddresses, issuer: Issuer, **changed: Any) -> Settings:
+    """Return settings with a new tenant: nothing of what other tests made is seen, and nothing was ever revoked."""
+    settings = Settings(
+        **{
+            "base_url": issuer.base_url,
+            "environment": "development",
+            "tenant_id": f"t{secrets.token_hex(6)}",
+            "database_url": addresses.management_database_url,
+            "redis_url": addresses.management_redis_url,
+            "nats_url": addresses.management_nats_url,
+            **changed,
+        }
+    )
+    with redis.Redis.from_url(addresses.admin_redis_url) as administrator:  # as token-service does at its start
+        administrator.set(position_key(settings.tenant_id), CopyPosition(is_whole=True).format(), nx=True)
+    return settings
+
+
+def client_of(app: Litestar, token: str | None) -> httpx.AsyncClient:
+    """Return a client bound to an app; without a token if there is none."""
+    return httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=app),  # type: ignore[arg-type]
+        base_url="http://management.test",
+        headers={"Authorization": f"Bearer {token}"} if token else {},
+        timeout=30,
+    )
+
+
+@asynccontextmanager
+async def running(app: Litestar) -> AsyncIterator[None]:
+    """Run an app's lifespan, in a task of its own as a server does; the body runs once the app is ready."""
+    stop = asyncio.Event()
+
+    async def live() -> None:
+        async with app.lifespan():
+            await stop.wait()
+
+    life = asyncio.create_task(live())
+    try:
+        async with client_of(app, None) as client, asyncio.timeout(PATIENCE_S):
+            while (await client.get("/health/ready")).status_code != 200:  # noqa: ASYNC110 - seen from outside only
+                await asyncio.sleep(0.02)
+        yield
+    finally:
+        stop.set()
+        await life
+
+
+class Management:
+    """A running Management API and everything a test may want to see behind it.
+
+    Attributes:
+        client: Holds a valid token with the scope ``all``.
+        credentials: Of the application that the token was issued to.
+    """
+
+    def __init__(self, addresses: ServerAddresses, issuer: Issuer) -> None:
+        self.addresses = addresses
+        self.issuer = issuer
+        self.settings = settings_for(addresses, issuer)
+        self.tenant_id = self.settings.tenant_id
+        self.app: Litestar
+        self.client: httpx.AsyncClient
+        self.credentials: Credentials
+        self.database: asyncpg.Connection
+        self.redis: redis.asyncio.Redis
+        self._jetstream: JetStreamContext
+        self._started = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(migrate, self.settings)
+        self.credentials = await asyncio.to_thread(bootstrap, self.settings)
+        self.app = create_app(self.settings)
+        await self._started.enter_async_context(running(self.app))
+        self.client = await self._started.enter_async_context(client_of(self.app, self.token()))
+        url = self.settings.database_url.replace("+asyncpg", "")
+        self.database = await asyncpg.connect(url)
+        self._started.push_async_callback(self.database.close)
+        self.redis = redis.asyncio.Redis.from_url(self.addresses.admin_redis_url)
+        self._started.push_async_callback(self.redis.aclose)
+        bus = await nats.connect(self.settings.nats_url, inbox_prefix="_INBOX_management")
+        self._started.push_async_callback(bus.close)
+        self._jetstream = bus.jetstream()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._started.aclose()
+
+    def token(self, **changed: Any) -> str:
+        """Return an access token: good for everything unless something is changed."""
+        claims = {"client_id": self.credentials.client_id, "audience": AUDIENCE, "scope": "all", **changed}
+        return self.issuer.access_token(**claims)
+
+    def client_with(self, token: str | None) -> httpx.AsyncClient:
+        """Return another client of the same app."""
+        return client_of(self.app, token)
+
+    async def everything_is_out(self, tenant_id: str | None = None) -> None:
+        """Wait until the relay has published and forgotten all there is; a write waits for that a moment only."""
+        query = "SELECT count(*) FROM outbox WHERE tenant_id = $1"
+        async with asyncio.timeout(PATIENCE_S):
+            while await self.database.fetchval(query, tenant_id or self.tenant_id):  # noqa: ASYNC110 - seen from outside only
+                await asyncio.sleep(0.01)
+
+    async def event(self, *subject: str) -> CloudEvent | None:
+        """Return the last event of an aggregate; none if there never was one."""
+        await self.everything_is_out()
+        name = ".".join(("identity-internal", self.tenant_id, *subject))
+        try:
+            message = await self._jetstream.get_last_msg(STREAM_INTERNAL, name, direct=True)
+        except nats.js.errors.NotFoundError:
+            return None
+        return msgspec.json.decode(message.data or b"", type=CloudEvent)
+
+    async def event_data(self, *subject: str) -> Any:
+        """Return what the last event of an aggregate says; none if there never was one."""
+        event = await self.event(*subject)
+        return None if event is None else msgspec.json.decode(event.data)
+
+    async def revision(self) -> int:
+        """Return how many changes have been counted."""
+        query = "SELECT revision FROM source_revision WHERE tenant_id = $1"
+        return int(await self.database.fetchval(query, self.tenant_id))
+
+    async def created(self, path: str, **body: Any) -> Any:
+        """Create something and return what was answered."""
+        answer = await self.client.post(f"/api/{path}", json=body)
+        assert answer.status_code in {200, 201}, answer.text
+        return answer.json() if answer.content else None
+
+    async def machine(self) -> str:
+        """Create a machine-to-machine application and return its id."""
+        return str((await self.created("applications", name="Machine", type="MachineToMachine"))["id"])
+
+
+async def at_once(*requests: Awaitable[httpx.Response]) -> list[httpx.Response]:
+    """Carry out requests at once, but no more than there are connections to the database.
+
+    Whoever waits for a connection is told after two seconds to come back later: a crowd would be told so on a machine
+    that is busy with something else.
+    """
+    turn = asyncio.Semaphore(_CONNECTIONS)
+
+    async def carry_out(request: Awaitable[httpx.Response]) -> httpx.Response:
+        async with turn:
+            return await request
+
+    return await asyncio.gather(*map(carry_out, requests))
+
+
+def unique(prefix: str) -> str:
+    """Return a name that nothing else has."""
+    return f"{prefix}-{secrets.token_hex(6)}"
+
+
+def revision_of(answer: httpx.Response, source: str = "management") -> int:
+    """Return the revision that a write has answered with."""
+    found, _, revision = answer.headers["Identity-Revision"].partition(":")
+    assert found == source
+    return int(revision)
+
+
+def refusal(answer: httpx.Response) -> tuple[int, str]:
+    """Return the status and the code of a refusal."""
+    body = answer.json()
+    assert body["message"]
+    assert body.keys() <= {"code", "message", "data", "details"}
+    return answer.status_code, body["code"]
+
+
+def issues(answer: httpx.Response) -> set[str]:
+    """Return the paths that a refusal names."""
+    assert refusal(answer) == (400, "guard.invalid_input"), answer.text
+    return {issue["path"] for issue in answer.json()["data"]["issues"]}
+
+
+__all__ = [
+    "AUDIENCE",
+    "Management",
+    "at_once",
+    "client_of",
+    "issues",
+    "refusal",
+    "revision_of",
+    "running",
+    "settings_for",
+    "unique",
+]

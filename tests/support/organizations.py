@@ -1,0 +1,109 @@
+"""Organizations, the template, and members of both kinds, for tests of template-service."""
+
+import asyncio
+from typing import Any, NamedTuple
+
+import httpx
+import msgspec
+
+from identity_sdk.event_types import MemberState, MemberType, OrganizationRoleType
+from tests.support.template_api import Template
+
+
+class Kind(NamedTuple):
+    """What differs between members that are users and members that are applications.
+
+    Attributes:
+        path: Of the members below an organization.
+        ids: The member of bodies that names them.
+        member_type: As events say.
+        role_type: Of the organization roles that such a member may hold.
+    """
+
+    path: str
+    ids: str
+    member_type: MemberType
+    role_type: OrganizationRoleType
+
+
+USERS = Kind("users", "userIds", "user", "User")
+APPLICATIONS = Kind("applications", "applicationIds", "application", "MachineToMachine")
+KINDS = (USERS, APPLICATIONS)
+
+
+async def member_of_kind(template: Template, kind: Kind, **members: Any) -> str:
+    """Create a user or a machine-to-machine application in the other service and return its id."""
+    if kind is APPLICATIONS:
+        members = {"name": "Machine", "type": "MachineToMachine", **members}
+    return str((await template.management.created(kind.path, **members))["id"])
+
+
+async def organization_role(template: Template, kind: Kind, **members: Any) -> str:
+    """Create an organization role for members of a kind and return its id."""
+    return str((await template.role(type=kind.role_type, **members))["id"])
+
+
+class Organization:
+    """The members of one kind of an organization, over HTTP."""
+
+    def __init__(self, template: Template, organization_id: str, kind: Kind) -> None:
+        self.id = organization_id
+        self.kind = kind
+        self.path = f"/api/organizations/{organization_id}/{kind.path}"
+        self._template = template
+        self._client = template.client
+
+    @classmethod
+    async def new(cls, template: Template, kind: Kind, *member_ids: str) -> "Organization":
+        """Create an organization with these members."""
+        made = cls(template, (await template.organization())["id"], kind)
+        if member_ids:
+            assert (await made.add(*member_ids)).status_code == 201
+        return made
+
+    async def delete(self) -> httpx.Response:
+        """Delete the organization itself."""
+        return await self._client.delete(f"/api/organizations/{self.id}")
+
+    async def add(self, *member_ids: str) -> httpx.Response:
+        return await self._client.post(self.path, json={self.kind.ids: member_ids})
+
+    async def replace(self, *member_ids: str) -> httpx.Response:
+        return await self._client.put(self.path, json={self.kind.ids: member_ids})
+
+    async def remove(self, member_id: str) -> httpx.Response:
+        return await self._client.delete(f"{self.path}/{member_id}")
+
+    async def assign(self, member_ids: list[str], role_ids: list[str]) -> httpx.Response:
+        body = {self.kind.ids: member_ids, "organizationRoleIds": role_ids}
+        return await self._client.post(f"{self.path}/roles", json=body)
+
+    async def members(self, **params: Any) -> dict[str, list[str]]:
+        """Return the names of the roles of each member that is listed."""
+        answer = await self._client.get(self.path, params={"page_size": 100, **params})
+        assert answer.status_code == 200, answer.text
+        return {member["id"]: [role["name"] for role in member["organizationRoles"]] for member in answer.json()}
+
+    async def event(self, member_id: str) -> MemberState | None:
+        """Return what was last said of a member."""
+        event = await self._template.event("member", self.id, member_id)
+        return None if event is None else msgspec.json.decode(event.data, type=MemberState)
+
+    async def says(self, member_id: str, state: MemberState) -> None:
+        """Wait until this is what was last said of a member: what another service's change entails takes a moment."""
+        async with asyncio.timeout(10):
+            while await self.event(member_id) != state:  # noqa: ASYNC110 - seen from outside
+                await asyncio.sleep(0.01)
+
+    def said(self, member_id: str, *role_ids: str) -> MemberState:
+        """Return what is said of a member with these roles."""
+        return MemberState(
+            organization_id=self.id,
+            member_id=member_id,
+            member_type=self.kind.member_type,
+            role_ids=tuple(sorted(role_ids)),
+        )
+
+    def removed(self, member_id: str) -> MemberState:
+        """Return what is said of somebody who is no member any more."""
+        return msgspec.structs.replace(self.said(member_id), deleted=True)

@@ -1,0 +1,141 @@
+"""Remembers what was secret in a test run and what was said in it, so that the one can be looked for in the other.
+
+An ASGI middleware around the running stack: every test that speaks HTTP feeds it without knowing.
+"""
+
+import base64
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_MINTED: Final = {
+    "access_token": "access token",
+    "refresh_token": "refresh token",
+    "id_token": "ID token",
+    "subjectToken": "subject token",
+    "value": "client secret",
+}
+_SHORTEST: Final = 12
+_MOST_OF_A_BODY: Final = 256 * 1024
+_WORD: Final = re.compile(r"[0-9A-Za-z_-]{12,}")
+
+
+class Recorder:
+    """What was minted or presented, and the answers that may hold none of it.
+
+    Attributes:
+        secrets: Every secret with what kind it is of.
+        answers: How many answers were seen, by status.
+    """
+
+    def __init__(self) -> None:
+        self.secrets: dict[str, str] = {}
+        self.answers: Counter[int] = Counter()
+        self._words: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
+        self._said: list[str] = []
+
+    def keep(self, secret: str, kind: str) -> None:
+        """Take note of a secret; of a JWT its signature is looked for, which no other text contains."""
+        if len(secret) < _SHORTEST or secret in self.secrets:
+            return
+        self.secrets[secret] = kind
+        telling = secret.rpartition(".")[2] if secret.startswith("eyJ") else secret
+        (self._words if _WORD.fullmatch(telling) else self._texts)[telling] = kind
+
+    def keep_password_of(self, *urls: str) -> None:
+        """Take note of the passwords in connection strings."""
+        for url in urls:
+            self.keep(urlsplit(url).password or "", f"password of {urlsplit(url).scheme}")
+
+    def found(self, texts: Iterable[str]) -> list[str]:
+        """Return a line for every secret that stands in one of the texts: its kind, and what is around it."""
+        lines = []
+        for text in texts:
+            for match in _WORD.finditer(text):
+                kind = self._words.get(match[0])
+                if kind is not None:
+                    lines.append(f"{kind}: {text[max(0, match.start() - 60) : match.end()]}")
+            lines += [f"{kind}: {text[:200]}" for secret, kind in self._texts.items() if secret in text]
+        return lines
+
+    @property
+    def said(self) -> Iterable[str]:
+        """Headers and body of every answer; of one that minted something, the headers alone."""
+        return tuple(self._said)
+
+    def around(self, app: AsgiApp) -> AsgiApp:
+        """Return the app with everything that passes recorded."""
+
+        async def recorded(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+            request, answer = bytearray(), bytearray()
+            status, headers = 0, ""
+
+            async def receive_and_keep() -> Message:
+                message = await receive()
+                if len(request) < _MOST_OF_A_BODY:
+                    request.extend(message.get("body", b""))
+                return message
+
+            async def keep_and_send(message: Message) -> None:
+                nonlocal status, headers
+                if message["type"] == "http.response.start":
+                    status = message["status"]
+                    headers = "\n".join(f"{name!r}: {value!r}" for name, value in message["headers"])
+                else:
+                    answer.extend(message.get("body", b""))
+                await send(message)
+
+            await app(scope, receive_and_keep, keep_and_send)
+            self._take(scope, bytes(request), status, headers, bytes(answer))
+
+        return recorded
+
+    def _take(self, scope: Scope, request: bytes, status: int, headers: str, answer: bytes) -> None:
+        self.answers[status] += 1
+        self._said.append(headers)
+        accepted = status not in {400, 401}
+        for name, value in scope["headers"]:
+            if name == b"authorization" and accepted:
+                self._keep_credentials(value.decode("latin-1"))
+        if accepted:
+            password = _members(request).get("password")
+            if isinstance(password, str):
+                self.keep(password, "password")
+        minted = {name: value for name, value in _members(answer).items() if name in _MINTED and isinstance(value, str)}
+        for name, value in minted.items():
+            self.keep(value, _MINTED[name])
+        if not minted:
+            self._said.append(answer.decode("utf-8", "replace"))
+
+    def _keep_credentials(self, header: str) -> None:
+        scheme, _, credentials = header.partition(" ")
+        if scheme.lower() == "bearer":
+            self.keep(credentials, "bearer token")
+        elif scheme.lower() == "basic":
+            self.keep(credentials.rstrip("="), "basic credentials")
+            with contextlib.suppress(ValueError):
+                pair = base64.b64decode(credentials + "===").decode("utf-8", "replace")
+                self.keep(pair.partition(":")[2], "client secret")
+
+
+def _members(body: bytes) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}

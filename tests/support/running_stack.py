@@ -1,0 +1,138 @@
+"""The whole system in this process: the all-in-one app, served from a thread, with what the seed makes."""
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import uvicorn
+
+from all_in_one.credentials import Credentials
+from all_in_one.dispatcher import Dispatcher
+from all_in_one.provision import ServerAddresses
+from all_in_one.stack import Stack
+from identity_sdk import ManagementClient, TokenResponse, exchange_subject_token
+from tests.support.processes import free_port
+from tests.support.recorder import Recorder
+
+
+class RunningStack:
+    """The stack on one address, for tests that speak HTTP to it.
+
+    Attributes:
+        base_url: Where it answers.
+        addresses: Of the servers behind it.
+        http: A client with that address; connections are kept.
+        recorder: Sees every request and answer.
+        credentials: What the seed made.
+        management: A Management API client with the scope ``all``.
+    """
+
+    def __init__(
+        self,
+        addresses: ServerAddresses,
+        directory: Path,
+        recorder: Recorder | None = None,
+        *,
+        tenant_id: str = "default",
+        **token_settings: Any,
+    ) -> None:
+        self.addresses = addresses
+        port = free_port()
+        self.base_url = f"http://127.0.0.1:{port}"
+        self.issuer = f"{self.base_url}/oidc"
+        self.http = httpx.Client(base_url=self.base_url, timeout=30)
+        self.recorder = recorder or Recorder()
+        self._stack = Stack(addresses, base_url=self.base_url, directory=directory)
+        for service in ("management", "token", "template"):
+            settings = msgspec.structs.replace(getattr(self._stack, service), tenant_id=tenant_id)
+            setattr(self._stack, service, settings)
+        self._stack.token = msgspec.structs.replace(self._stack.token, **token_settings)
+        self._port = port
+        self._app: Dispatcher
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+        self.credentials: Credentials
+        self.management: ManagementClient
+
+    def start(self) -> None:
+        self._stack.migrate()
+        self._app = self._stack.app()
+        config = uvicorn.Config(
+            self.recorder.around(self._app),
+            port=self._port,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            ws="none",
+            lifespan="on",
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._server.serve()), daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            self._thread.join(0.01)
+            assert self._thread.is_alive(), "the stack did not start"
+        self._stack.wait_until_ready()
+        self.credentials = self._stack.seed()
+        access = self.credentials.management_api
+        self.management = ManagementClient(
+            self.base_url, client_id=access.client_id, client_secret=access.client_secret
+        )
+
+    def stop(self) -> None:
+        self.management.close()
+        self.http.close()
+        assert self._server is not None
+        assert self._thread is not None
+        self._server.should_exit = True
+        self._thread.join(20)
+
+    @property
+    def token_settings(self) -> Any:
+        """The settings that token-service runs with."""
+        return self._stack.token
+
+    @property
+    def apps(self) -> Mapping[str, Any]:
+        """The app of each service, for what is not routed at the edge."""
+        return self._app._apps
+
+    @property
+    def traditional(self) -> tuple[str, str]:
+        """Client id and secret of the Traditional application."""
+        return self.credentials.traditional.client_id, self.credentials.traditional.client_secret
+
+    def subject_token(self, user_id: str | None = None) -> str:
+        """Return a new subject token, for the demo's customer if nobody else is named."""
+        return self.management.subject_tokens.create(user_id or self.credentials.demo.users[1].id).token
+
+    def exchange(self, subject_token: str, **parameters: str | None) -> TokenResponse:
+        """Exchange a subject token as the Traditional application."""
+        client_id, client_secret = self.traditional
+        return exchange_subject_token(
+            self.base_url,
+            client_id=client_id,
+            client_secret=client_secret,
+            subject_token=subject_token,
+            http=self.http,
+            **parameters,  # type: ignore[arg-type]
+        )
+
+    def token_request(
+        self,
+        form: Mapping[str, str | list[str] | None],
+        *,
+        auth: tuple[str, str] | None = None,
+        **headers: str,
+    ) -> httpx.Response:
+        """Send a form to the token endpoint, whatever is in it; parameters that are None are left out."""
+        return self.http.post(
+            "/oidc/token",
+            data={name: value for name, value in form.items() if value is not None},
+            auth=auth,
+            headers={name.replace("_", "-"): value for name, value in headers.items()},
+        )

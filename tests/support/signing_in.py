@@ -1,0 +1,147 @@
+"""Somebody has signed in to a client and consented: the code, its redemption, and what is refreshed from it."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import asyncpg
+import httpx
+import jwt
+
+from identity_common.clock import now_ms
+from identity_common.revisions import parse_revisions
+from tests.support.authorizing import REDIRECT_URI, Stores, Verifier, code_for, in_stores, issued
+from tests.support.world import Client, Form, World
+from token_service.authorizations import Code, Consented
+
+EVERYTHING = "openid offline_access profile email phone roles"
+NOT_ACCEPTABLE = "the code or refresh token is not acceptable"
+
+
+class SignIn:
+    """One sign-in of a user at a client, up to its code.
+
+    Attributes:
+        code: To be redeemed.
+        stands_for: What lies behind it.
+        verifier: Of PKCE.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        client: Client | None = None,
+        user_id: str | None = None,
+        *,
+        scope: str = EVERYTHING,
+        resource_scopes: dict[str, str] | None = None,
+        organization_permissions: str = "",
+        organizations: frozenset[str] | None = None,
+        **changes: Any,
+    ) -> None:
+        self.world = world
+        self.client = client or world.traditional
+        self.user_id = user_id or world.customer
+        self.verifier = Verifier()
+        if resource_scopes is None:
+            resource_scopes = {world.resource: "read:things write:things purge:things"}
+        consented = Consented(
+            scopes=frozenset(scope.split()),
+            resource_scopes={indicator: frozenset(names.split()) for indicator, names in resource_scopes.items()},
+            organization_permissions=frozenset(organization_permissions.split()),
+            organizations=organizations,
+        )
+        as_of = parse_revisions([world.management.last_revision or "management:0"])
+        self.stands_for: Code = code_for(
+            self.user_id,
+            self.client.id,
+            self.verifier,
+            **{
+                "consented": consented,
+                "revision": as_of.get("management", 0),
+                "auth_time": max(now_ms(), tokens_valid_after(world, self.user_id)),
+                **changes,
+            },
+        )
+        self.code = issued(world.stack.token_settings, self.stands_for)
+        world.stack.recorder.keep(self.code, "code")
+
+    @property
+    def authorization_id(self) -> str:
+        return self.stands_for.authorization.id
+
+    def redeem(self, *, client: Client | None = None, **changes: str | list[str] | None) -> httpx.Response:
+        """Redeem the code with these changes to a good request."""
+        form: Form = {
+            "grant_type": "authorization_code",
+            "code": self.code,
+            "redirect_uri": REDIRECT_URI,
+            "code_verifier": self.verifier.secret,
+            **changes,
+        }
+        return ask(self.world, client or self.client, form)
+
+    def tokens(self, **changes: str | list[str] | None) -> dict[str, Any]:
+        """Redeem the code and return the whole answer."""
+        answer = self.redeem(**changes)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def refresh(
+        self, refresh_token: str, *, client: Client | None = None, **changes: str | list[str] | None
+    ) -> httpx.Response:
+        """Present a refresh token."""
+        form: Form = {"grant_type": "refresh_token", "refresh_token": refresh_token, **changes}
+        return ask(self.world, client or self.client, form)
+
+    def refreshed(self, refresh_token: str, **changes: str | list[str] | None) -> dict[str, Any]:
+        """Present a refresh token and return the whole answer."""
+        answer = self.refresh(refresh_token, **changes)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def end(self) -> None:
+        """End the authorization, as removing the consent does."""
+
+        async def withdraw(stores: Stores) -> None:
+            await stores.authorizations.withdraw_consent(self.user_id, self.client.id)
+
+        in_stores(self.world.stack.token_settings, withdraw)
+
+    def id_token_claims(self, id_token: str) -> dict[str, Any]:
+        """Return the claims of an ID token that a library which is not ours has verified."""
+        header = jwt.get_unverified_header(id_token)
+        assert header["typ"] == "JWT"
+        return jwt.decode(
+            id_token,
+            self.world._keys[header["kid"]],
+            algorithms=["ES256"],
+            audience=self.client.id,
+            issuer=self.world.stack.issuer,
+            leeway=2,
+            options={"require": ["iss", "sub", "aud", "exp", "iat"]},
+        )
+
+
+def tokens_valid_after(world: World, user_id: str) -> int:
+    """Return what a sign-in may not lie before, as whoever checks the password knows it."""
+
+    async def read() -> int:
+        connection = await asyncpg.connect(world.stack.addresses.management_database_url.replace("+asyncpg", ""))
+        try:
+            return int(await connection.fetchval("SELECT tokens_valid_after FROM users WHERE id = $1", user_id) or 0)
+        finally:
+            await connection.close()
+
+    with ThreadPoolExecutor(1) as thread:  # this one may have an event loop
+        return thread.submit(asyncio.run, read()).result()
+
+
+def ask(world: World, client: Client, form: Form) -> httpx.Response:
+    """Send a form to the token endpoint as a client."""
+    if client.secret is None:
+        form.setdefault("client_id", client.id)
+        return world.stack.token_request(form)
+    return world.stack.token_request(form, auth=client.basic)

@@ -1,0 +1,63 @@
+"""A wire to a server that a test can cut and mend: as far as its users see, the server is gone and comes back."""
+
+import asyncio
+from typing import Self
+from urllib.parse import urlsplit
+
+
+class TcpProxy:
+    """Forwards connections to a server while it is not cut."""
+
+    def __init__(self, url: str) -> None:
+        self._target = urlsplit(url)
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._port = 0
+        self._is_cut = False
+
+    @property
+    def url(self) -> str:
+        """The same URL with the proxy's address."""
+        credentials, _, _ = self._target.netloc.rpartition("@")
+        return self._target._replace(netloc=f"{credentials}@127.0.0.1:{self._port}").geturl()
+
+    async def __aenter__(self) -> Self:
+        await self.mend()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.cut()
+
+    async def mend(self) -> None:
+        """Accept connections, always on the same port."""
+        self._is_cut = False
+        self._server = await asyncio.start_server(self._forward, "127.0.0.1", self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def cut(self) -> None:
+        """Accept none, and end those that there are without a goodbye."""
+        self._is_cut = True
+        if self._server is not None:
+            self._server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = await asyncio.open_connection(self._target.hostname, self._target.port)
+        self._writers |= {writer, there[1]}
+        if self._is_cut:  # meanwhile
+            await self.cut()
+        await asyncio.gather(self._pump(reader, there[1]), self._pump(there[0], writer))
+        self._writers -= {writer, there[1]}
+
+    @staticmethod
+    async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.close()

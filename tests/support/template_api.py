@@ -1,0 +1,150 @@
+"""A running template-service beside a running Management API, and what is behind it."""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from typing import Any, Self
+
+import asyncpg
+import httpx
+import msgspec
+import nats
+import nats.js.errors
+from litestar import Litestar
+from nats.js import JetStreamContext
+
+from identity_common.wire.events import STREAM_EVENTS
+from identity_sdk.event_types import CloudEvent
+from template_service.app import create_app, migrate
+from template_service.settings import Settings
+from tests.support.management_api import Management, client_of, revision_of, running, unique
+
+
+class Template:
+    """A running template-service of the tenant of a running Management API, and everything a test may want to see.
+
+    Attributes:
+        management: The other service, whose users, applications and scopes this one knows from the bus.
+        client: Holds a valid token with the scope ``all``.
+    """
+
+    def __init__(self, management: Management, **changed: Any) -> None:
+        self.management = management
+        self.tenant_id = management.tenant_id
+        self.settings = Settings(
+            **{
+                "base_url": management.settings.base_url,
+                "environment": "development",
+                "tenant_id": management.tenant_id,
+                "database_url": management.addresses.template_database_url,
+                "redis_url": management.addresses.template_redis_url,
+                "nats_url": management.addresses.template_nats_url,
+                **changed,
+            }
+        )
+        self.app: Litestar
+        self.client: httpx.AsyncClient
+        self.database: asyncpg.Connection
+        self._jetstream: JetStreamContext
+        self._started = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(migrate, self.settings)
+        self.app = create_app(self.settings)
+        await self._started.enter_async_context(running(self.app))
+        self.client = await self._started.enter_async_context(client_of(self.app, self.management.token()))
+        self.database = await asyncpg.connect(
+            self.settings.database_url.replace("+asyncpg", ""), server_settings={"application_name": "tests"}
+        )
+        self._started.push_async_callback(self.database.close)
+        bus = await nats.connect(self.settings.nats_url, inbox_prefix="_INBOX_template")
+        self._started.push_async_callback(bus.close)
+        self._jetstream = bus.jetstream()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._started.aclose()
+
+    def client_with(self, token: str | None) -> httpx.AsyncClient:
+        """Return another client of the same app."""
+        return client_of(self.app, token)
+
+    async def event(self, *subject: str) -> CloudEvent | None:
+        """Return the last event of an aggregate; none if there never was one."""
+        name = ".".join(("identity", self.tenant_id, *subject))
+        try:
+            message = await self._jetstream.get_last_msg(STREAM_EVENTS, name, direct=True)
+        except nats.js.errors.NotFoundError:
+            return None
+        return msgspec.json.decode(message.data or b"", type=CloudEvent)
+
+    async def event_data(self, *subject: str) -> Any:
+        """Return what the last event of an aggregate says; none if there never was one."""
+        event = await self.event(*subject)
+        return None if event is None else msgspec.json.decode(event.data)
+
+    async def revision(self) -> int:
+        """Return how many changes have been counted."""
+        query = "SELECT revision FROM source_revision WHERE tenant_id = $1"
+        return int(await self.database.fetchval(query, self.tenant_id))
+
+    async def created(self, path: str, **body: Any) -> Any:
+        """Create something and return what was answered."""
+        answer = await self.client.post(f"/api/{path}", json=body)
+        assert answer.status_code in {200, 201}, answer.text
+        return answer.json() if answer.content else None
+
+    async def permission(self, name: str | None = None) -> Any:
+        """Create an organization permission."""
+        return await self.created("organization-scopes", name=name or unique("permission"))
+
+    async def role(self, **members: Any) -> Any:
+        """Create an organization role."""
+        return await self.created("organization-roles", **{"name": unique("role"), **members})
+
+    async def organization(self, **members: Any) -> Any:
+        """Create an organization."""
+        return await self.created("organizations", **{"name": unique("organization"), **members})
+
+    async def resource(self, *scope_names: str) -> Any:
+        """Create an API resource with scopes, in the other service; they stand in ``scopes``."""
+        name = unique("api")
+        made = await self.management.created("resources", name=name, indicator=f"https://{name}.example.com")
+        path = f"resources/{made['id']}/scopes"
+        return made | {"scopes": [await self.management.created(path, name=scope) for scope in scope_names]}
+
+    async def join(self, organization_id: str, *member_ids: str, role_ids: Iterable[str] = ()) -> None:
+        """Let users be members of an organization with these roles, by SQL: nobody is told."""
+        await self.database.execute(
+            "INSERT INTO members (tenant_id, organization_id, member_id, member_type, joined_at) "
+            "SELECT $1, $2, unnest($3::text[]), 'user', 0",
+            self.tenant_id,
+            organization_id,
+            member_ids,
+        )
+        await self.database.execute(
+            "INSERT INTO member_roles (tenant_id, organization_id, member_id, role_id) "
+            "SELECT $1, $2, member_id, role_id FROM unnest($3::text[]) AS member_id, unnest($4::text[]) AS role_id",
+            self.tenant_id,
+            organization_id,
+            member_ids,
+            list(role_ids),
+        )
+
+    async def version(self, table: str, of: str) -> int:
+        """Return the version of a permission or role."""
+        query = f"SELECT version FROM {table} WHERE tenant_id = $1 AND id = $2"
+        return int(await self.database.fetchval(query, self.tenant_id, of))
+
+    async def caught_up(self) -> None:
+        """Wait until everything that management-service has answered so far is known here."""
+        query = "SELECT revision FROM directory_position WHERE tenant_id = $1"
+        wanted = await self.management.revision()
+        async with asyncio.timeout(10):
+            while await self.database.fetchval(query, self.tenant_id) < wanted:  # noqa: ASYNC110 - seen from outside
+                await asyncio.sleep(0.01)
+
+
+def revision(answer: httpx.Response) -> int:
+    """Return the revision that a write of template-service has answered with."""
+    return revision_of(answer, "template")

@@ -1,0 +1,270 @@
+"""What the protocol is tested with: a client of every kind, a resource, people; and a good exchange to spoil."""
+
+import base64
+import secrets
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, get_args
+
+import httpx
+import jwt
+import redis
+
+from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
+from identity_common.wire.subject_tokens import subject_token_key
+from identity_sdk import ManagementClient
+from identity_sdk.event_types import MemberType
+from tests.support.forger import Forger
+from tests.support.organization_template import OrganizationTemplate
+from tests.support.running_stack import RunningStack
+
+MANAGEMENT_API = "https://default.service.internal/api"
+NOT_ACCEPTABLE = "the subject token or the actor token is not acceptable"
+
+Form = dict[str, str | list[str] | None]
+
+
+class Client:
+    """An application and, unless it is public, one live secret."""
+
+    def __init__(self, client_id: str, secret: str | None = None) -> None:
+        self.id = client_id
+        self.secret = secret
+
+    @property
+    def basic(self) -> tuple[str, str]:
+        assert self.secret is not None
+        return self.id, self.secret
+
+    def __repr__(self) -> str:
+        return f"Client({self.id!r})"
+
+
+def error_body(error: str, description: str) -> dict[str, str]:
+    """Return the whole body of a refusal."""
+    return {"error": error, "error_description": description, "code": f"oidc.{error}", "message": description}
+
+
+def outcome(answer: httpx.Response) -> tuple[int, str | None]:
+    """Return the status and the error, none for a success."""
+    return answer.status_code, answer.json().get("error")
+
+
+class World:
+    """A small world on the running stack, made through the Management API.
+
+    Attributes:
+        resource: Indicator of an API with the scopes ``read:things``, ``write:things`` and ``purge:things``.
+        resource_ttl_s: Lifetime of its tokens.
+        other_resource: Indicator of another one, with a scope ``read:things`` of its own.
+        customer: A user who holds ``read:things`` and ``write:things`` of the resource.
+        agent: A user who holds nothing.
+        permission_ids: By name, the organization permissions ``read:invoices``, ``write:invoices``, ``sign:invoices``,
+            each with a suffix of this world's own: see ``permission``.
+        clerk_roles: For members of each kind, an organization role with the first two of them, ``write:things`` and
+            ``purge:things``.
+        organization: One in which the customer and the machine are clerks.
+        other_organization: One in which nobody is anything.
+    """
+
+    def __init__(self, stack: RunningStack) -> None:
+        self.stack = stack
+        self.management: ManagementClient = stack.management
+        self.redis = redis.Redis.from_url(stack.addresses.admin_redis_url)
+        name = secrets.token_hex(4)
+        self.resource, self.resource_ttl_s = f"https://things-{name}.example.com/api", 1234
+        self.other_resource = f"https://other-{name}.example.com/api"
+        things = self.management.resources.create("Things", self.resource, self.resource_ttl_s)
+        other = self.management.resources.create("Other things", self.other_resource)
+        self.scope_ids = {
+            scope: self.management.resources.create_scope(things.id, scope).id
+            for scope in ("read:things", "write:things", "purge:things")
+        }
+        self.management.resources.create_scope(other.id, "read:things")
+        self._role_name = f"role {name}"
+        self.keeper_role = self.role("read:things", "write:things")
+        self.machine_role = self.role("read:things", kind="MachineToMachine")
+        self.customer = self.user(self.keeper_role)
+        self.agent = self.user()
+        self.traditional = self.client("Traditional")
+        self.spa = self.client("SPA")
+        self.native = self.client("Native")
+        self.traditional_without_exchange = self.client("Traditional", exchange=False)
+        self.spa_without_exchange = self.client("SPA", exchange=False)
+        self.third_party = self.client("Traditional", exchange=False, third_party=True)
+        self.machine = self.client("MachineToMachine", exchange=False)
+        self.management.applications.assign_roles(self.machine.id, [self.machine_role])
+        self.machine_without_roles = self.client("MachineToMachine", exchange=False)
+        self.template = OrganizationTemplate(self.management)
+        self._suffix = name
+        self.permission_ids = {
+            name: self.template.permission(name)
+            for name in map(self.permission, ("read:invoices", "write:invoices", "sign:invoices"))
+        }
+        kinds: tuple[MemberType, ...] = get_args(MemberType)
+        self.clerk_roles = {
+            kind: self.organization_role(
+                "read:invoices", "write:invoices", scopes=("write:things", "purge:things"), kind=kind
+            )
+            for kind in kinds
+        }
+        self.organization = self.template.organization()
+        self.other_organization = self.template.organization()
+        self.template.member(self.organization, self.customer, self.clerk_roles["user"])
+        self.template.member(self.organization, self.machine.id, self.clerk_roles["application"], kind="application")
+
+    @cached_property
+    def forger(self) -> Forger:
+        return Forger(self.stack.token_settings)
+
+    def close(self) -> None:
+        self.redis.close()
+
+    # what there is
+
+    def role(self, *scopes: str, kind: str = "User") -> str:
+        """Create an API role with these scopes of the resource."""
+        name = f"{self._role_name} {secrets.token_hex(4)}"
+        ids = [self.scope_ids[scope] for scope in scopes]
+        return self.management.roles.create(name, "for tests", kind, ids).id  # type: ignore[arg-type]
+
+    def permission(self, name: str) -> str:
+        """Return the whole name of an organization permission of this world: there is one template for everybody."""
+        return f"{name}:{self._suffix}"
+
+    def organization_role(self, *permissions: str, scopes: Sequence[str] = (), kind: MemberType = "user") -> str:
+        """Create an organization role with these permissions and scopes of the resource."""
+        return self.template.role(kind, **self.organization_role_contents(*permissions, scopes=scopes))
+
+    def organization_role_contents(self, *permissions: str, scopes: Sequence[str] = ()) -> dict[str, list[str]]:
+        """Return the ids of what an organization role shall grant."""
+        return {
+            "permission_ids": [self.permission_ids[self.permission(name)] for name in permissions],
+            "scope_ids": [self.scope_ids[scope] for scope in scopes],
+        }
+
+    def organization_audience(self, organization_id: str | None = None) -> str:
+        """Return what the tokens of an organization are for."""
+        return f"urn:service:organization:{organization_id or self.organization}"
+
+    def user(self, *role_ids: str) -> str:
+        """Create a user with these roles."""
+        user_id = self.management.users.create(name="Somebody").id
+        if role_ids:
+            self.management.users.assign_roles(user_id, role_ids)
+        return user_id
+
+    def client(self, kind: str, *, exchange: bool = True, third_party: bool = False) -> Client:
+        """Create an application, with a secret unless its kind is public."""
+        application = self.management.applications.create(
+            name=f"{kind} {secrets.token_hex(4)}",
+            type=kind,  # type: ignore[arg-type]
+            custom_client_metadata={"allowTokenExchange": True} if exchange else None,
+            is_third_party=third_party,
+        )
+        if kind in {"SPA", "Native"}:
+            return Client(application.id)
+        return Client(application.id, self.management.applications.create_secret(application.id, "first").value)
+
+    def minter(self) -> ManagementClient:
+        """Return a client of the Management API with an application of its own that may mint subject tokens."""
+        api = next(each for each in self.management.resources.list() if each.indicator == MANAGEMENT_API)
+        scope = next(each for each in self.management.resources.scopes(api.id) if each.name == "subject-tokens")
+        role = self.management.roles.create(
+            f"{self._role_name} {secrets.token_hex(4)}", "may mint", "MachineToMachine", [scope.id]
+        )
+        machine = self.client("MachineToMachine", exchange=False)
+        self.management.applications.assign_roles(machine.id, [role.id])
+        return ManagementClient(
+            self.stack.base_url,
+            client_id=machine.id,
+            client_secret=machine.secret or "",
+            scope="subject-tokens",
+            http=self.stack.http,
+        )
+
+    # what is asked for
+
+    def subject_token(self, user_id: str | None = None) -> str:
+        """Return a new subject token, for the customer if nobody else is named."""
+        return self.stack.subject_token(user_id or self.customer)
+
+    def is_usable(self, subject_token: str) -> bool:
+        """Tell whether a subject token still lies in the store; asking spends nothing."""
+        return bool(self.redis.exists(subject_token_key("default", subject_token)))
+
+    def exchange_form(self, subject_token: str, /, **changes: str | list[str] | None) -> Form:
+        """Return the form of a good exchange with these changes."""
+        return {
+            "grant_type": GRANT_TOKEN_EXCHANGE,
+            "subject_token": subject_token,
+            "subject_token_type": TOKEN_TYPE_ACCESS_TOKEN,
+            "resource": self.resource,
+            "scope": "read:things",
+            **changes,
+        }
+
+    def exchange(
+        self,
+        subject_token: str,
+        /,
+        *,
+        client: Client | None = None,
+        headers: Mapping[str, str] | None = None,
+        **changes: str | list[str] | None,
+    ) -> httpx.Response:
+        """Exchange a subject token as a client, the Traditional one if no other is named."""
+        client = client or self.traditional
+        form = self.exchange_form(subject_token, **changes)
+        if client.secret is None:
+            form.setdefault("client_id", client.id)
+        return self.stack.token_request(form, auth=client.basic if client.secret else None, **(headers or {}))
+
+    def client_credentials(
+        self, client: Client | None = None, *, headers: Mapping[str, str] | None = None, **changes: Any
+    ) -> httpx.Response:
+        """Ask for a token for a machine-to-machine client."""
+        form = {"grant_type": "client_credentials", "resource": self.resource, "scope": "read:things", **changes}
+        return self.stack.token_request(form, auth=(client or self.machine).basic, **(headers or {}))
+
+    def userinfo_token(self, user_id: str | None = None, *, scope: str = "openid", client: Client | None = None) -> str:
+        """Return a userinfo token of a sign-in, of the agent if nobody else is named: what an actor token is."""
+        from tests.support.signing_in import SignIn  # it knows this module
+
+        return str(SignIn(self, client, user_id or self.agent, scope=scope).tokens()["access_token"])
+
+    def exchanged_userinfo_token(self, user_id: str | None = None, *, scope: str = "openid", **changes: Any) -> str:
+        """Return a userinfo token that was got by exchange, for the agent if nobody else is named."""
+        answer = self.exchange(self.subject_token(user_id or self.agent), resource=None, scope=scope, **changes)
+        assert answer.status_code == 200, answer.text
+        return str(answer.json()["access_token"])
+
+    def with_actor(self, actor_token: str, **changes: Any) -> httpx.Response:
+        """Exchange a new subject token with an actor token."""
+        return self.exchange(
+            self.subject_token(), actor_token=actor_token, actor_token_type=TOKEN_TYPE_ACCESS_TOKEN, **changes
+        )
+
+    # what is answered
+
+    @cached_property
+    def _keys(self) -> dict[str, Any]:
+        keys = self.stack.http.get("/oidc/jwks").json()["keys"]
+        return {key["kid"]: jwt.PyJWK(key).key for key in keys}
+
+    def claims(self, access_token: str, audience: str) -> dict[str, Any]:
+        """Return the claims of an access token that a library which is not ours has verified."""
+        key = self._keys[jwt.get_unverified_header(access_token)["kid"]]
+        return jwt.decode(
+            access_token,
+            key,
+            algorithms=["ES256"],
+            audience=audience,
+            issuer=self.stack.issuer,
+            leeway=2,
+        )
+
+
+def basic(client_id: str, secret: str) -> str:
+    """Return the value of an Authorization header."""
+    return "Basic " + base64.b64encode(f"{client_id}:{secret}".encode()).decode()

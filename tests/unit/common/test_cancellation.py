@@ -1,0 +1,63 @@
+"""A service that is told to stop stops: nothing that waits may lose the cancellation."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+PACKAGES = (
+    "identity_common",
+    "identity_sdk",
+    "token_service",
+    "management_service",
+    "template_service",
+    "all_in_one",
+)
+
+
+def sources(package: str) -> list[Path]:
+    found = importlib.util.find_spec(package)
+    assert found is not None
+    assert found.origin is not None
+    return sorted(Path(found.origin).parent.rglob("*.py"))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_nobody_waits_with_wait_for(package: str) -> None:
+    """``asyncio.wait_for`` of Python 3.11 swallows a cancellation that comes in the turn in which what it waits for
+    happens; a loop around it then goes on for ever, and the service never ends. ``asyncio.timeout`` does not.
+    """
+    calls = [
+        f"{path.name}:{node.lineno}"
+        for path in sources(package)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+        and node.attr == "wait_for"
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "asyncio"
+    ]
+
+    assert sources(package)
+    assert calls == []
+
+
+async def test_a_loop_with_a_timeout_ends_when_it_is_cancelled_in_the_turn_of_its_event() -> None:
+    """The control: what is used instead keeps its promise."""
+    event = asyncio.Event()
+
+    async def run() -> None:
+        while True:
+            event.clear()
+            async with asyncio.timeout(60):
+                await event.wait()
+
+    task = asyncio.create_task(run())
+    await asyncio.sleep(0)
+    event.set()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

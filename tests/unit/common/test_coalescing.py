@@ -1,0 +1,61 @@
+"""Questions of one turn of the event loop are answered together, each with its own answer."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from identity_common.coalescing import Coalescer
+
+
+class Oracle:
+    """Doubles numbers, and remembers what it was asked at once."""
+
+    def __init__(self) -> None:
+        self.asked: list[Sequence[int]] = []
+
+    async def __call__(self, questions: Sequence[int]) -> Sequence[int]:
+        self.asked.append(questions)
+        await asyncio.sleep(0)
+        if 13 in questions:
+            raise LookupError
+        return [2 * question for question in questions]
+
+
+async def test_what_is_asked_in_one_turn_is_answered_at_once_in_order() -> None:
+    oracle = Oracle()
+    together: Coalescer[int, int] = Coalescer(oracle)
+    assert await asyncio.gather(*(together.ask(number) for number in range(5))) == [0, 2, 4, 6, 8]
+    assert await together.ask(7) == 14
+    assert oracle.asked == [[0, 1, 2, 3, 4], [7]]
+
+
+async def test_a_failure_is_everybody_s_and_the_next_turn_starts_afresh() -> None:
+    together: Coalescer[int, int] = Coalescer(Oracle())
+    answers = await asyncio.gather(*(together.ask(number) for number in (1, 13)), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [LookupError, LookupError]
+    assert await together.ask(1) == 2
+
+
+async def test_who_goes_away_takes_nobody_along() -> None:
+    together: Coalescer[int, int] = Coalescer(Oracle())
+    leaving, staying = (asyncio.create_task(together.ask(number)) for number in (1, 2))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    assert await staying == 4
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+
+
+async def test_what_is_asked_while_enough_is_under_way_is_collected() -> None:
+    oracle = Oracle()
+    together: Coalescer[int, int] = Coalescer(oracle, at_once=1, together=3)
+    first = asyncio.create_task(together.ask(0))
+    await asyncio.sleep(0)  # it has asked
+    await asyncio.sleep(0)  # and is being answered
+    assert await asyncio.gather(*(together.ask(number) for number in range(1, 6))) == [2, 4, 6, 8, 10]
+    assert await first == 0
+    assert oracle.asked == [[0], [1, 2, 3], [4, 5]]
+    with pytest.raises(LookupError):
+        await together.ask(13)
+    assert await together.ask(7) == 14

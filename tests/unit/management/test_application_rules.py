@@ -1,0 +1,105 @@
+"""Where an application may send people, and what its secrets may be called."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from management_service.applications.rules import SecretCreation, is_origin, is_redirect_uri, secret_problems
+
+EVERYWHERE = [
+    "https://example.com",
+    "https://example.com/cb",
+    "https://example.com:8443/cb?a=b",
+    "https://[2001:db8::1]/cb",
+    "http://localhost/cb",
+    "http://localhost:3000/cb",
+    "http://127.0.0.1:1/cb",
+    "http://127.9.9.9/cb",
+    "http://[::1]:3000/cb",
+]
+NATIVE_ONLY = ["com.example.app:/cb", "com.example.app://cb", "io.x-y.z:cb"]
+NOWHERE = [
+    "",
+    "example.com/cb",
+    "/cb",
+    "https:///cb",
+    "https://example.com/cb#",
+    "https://example.com/cb#f",
+    "https://*.example.com/cb",
+    "https://example.com/*",
+    "https://user@example.com/cb",
+    "https://user:pass@example.com/cb",
+    "https://@example.com/cb",
+    "http://example.com/cb",
+    "http://localhost.example.com/cb",
+    "http://127.0.0.1.example.com/cb",
+    "http://0.0.0.0/cb",
+    "http://10.0.0.1/cb",
+    "https://example.com:port/cb",
+    "https://example.com/a b",
+    "https://exämple.com/cb",
+    "https://example.com\\@evil.example/cb",
+    "javascript:alert(1)",
+    "data:text/html,x",
+    "file:///etc/passwd",
+    "myapp://cb",
+    "ftp://example.com",
+    "https://[::1",
+    "https://example.com/\n",
+]
+
+
+@pytest.mark.parametrize("application_type", ["Native", "SPA", "Traditional", "MachineToMachine"])
+@pytest.mark.parametrize("uri", EVERYWHERE)
+def test_https_and_http_on_loopback_are_redirect_uris_of_every_application(uri: str, application_type: str) -> None:
+    assert is_redirect_uri(uri, application_type)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("uri", NATIVE_ONLY)
+def test_private_use_schemes_with_a_dot_are_for_native_applications(uri: str) -> None:
+    """RFC 8252 section 7.1."""
+    assert is_redirect_uri(uri, "Native")
+    assert not is_redirect_uri(uri, "SPA")
+    assert not is_redirect_uri(uri, "Traditional")
+
+
+@pytest.mark.parametrize("uri", NOWHERE)
+def test_nothing_else_is_a_redirect_uri(uri: str) -> None:
+    assert not is_redirect_uri(uri, "Native")
+    assert not is_redirect_uri(uri, "Traditional")
+
+
+@pytest.mark.parametrize("origin", ["https://example.com", "https://example.com:8443", "http://localhost:3000"])
+def test_what_is_an_origin(origin: str) -> None:
+    assert is_origin(origin)
+
+
+@pytest.mark.parametrize(
+    "origin", ["", "null", "*", "example.com", "https://example.com/", "https://example.com?x", "https://a@b.example",
+               "https://*.example.com", "ftp://example.com", "https://", "https://example.com:x"]
+)  # fmt: skip
+def test_what_is_no_origin(origin: str) -> None:
+    assert not is_origin(origin)
+
+
+@given(st.text())
+def test_no_text_is_too_strange_to_be_judged(text: str) -> None:
+    is_redirect_uri(text, "Native")
+    is_redirect_uri(f"https://{text}", "Native")
+    is_origin(f"https://{text}")
+
+
+@pytest.mark.parametrize("name", ["first", "2026-11", "with space", "ü", "..."])
+def test_what_a_secret_may_be_called(name: str) -> None:
+    assert list(secret_problems(SecretCreation(name=name), now=0)) == []
+
+
+@pytest.mark.parametrize("name", ["a/b", ".", "..", "tab\t", "\x7f"])
+def test_what_a_secret_may_not_be_called(name: str) -> None:
+    assert [path for path, _ in secret_problems(SecretCreation(name=name), now=0)] == ["name"]
+
+
+@pytest.mark.parametrize(("expires_at", "wrong"), [(999, True), (1000, True), (1001, False), (None, False)])
+def test_a_secret_expires_in_the_future_or_never(expires_at: int | None, *, wrong: bool) -> None:
+    found = [path for path, _ in secret_problems(SecretCreation(name="n", expires_at=expires_at), now=1000)]
+    assert found == (["expiresAt"] if wrong else [])

@@ -1,0 +1,61 @@
+"""Indicators of resources."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from management_service.resources.rules import is_resource_indicator
+
+ISSUER = "https://id.example.com/oidc"
+
+
+def is_indicator(text: str) -> bool:
+    return is_resource_indicator(text, urn_namespace="service", issuer=ISSUER)
+
+
+@pytest.mark.parametrize(
+    "indicator",
+    [
+        "https://api.example.com",
+        "https://api.example.com/v1?tenant=a",
+        "http://localhost:3000/api",
+        "urn:example:api",
+        "api://orders",
+        "https://id.example.com/oidcs",
+        "https://id.example.com/api",
+    ],
+)
+def test_what_may_indicate_a_resource(indicator: str) -> None:
+    """RFC 8707 section 2."""
+    assert is_indicator(indicator)
+
+
+@pytest.mark.parametrize(
+    "indicator",
+    [
+        "",
+        "orders",
+        "/orders",
+        "//api.example.com",
+        "https://api.example.com#x",
+        "https://api.example.com/#",
+        "https:",
+        "https://",
+        "https://api example.com",
+        "https://[::1",
+        "urn:service:organization:1",
+        "URN:service:x",
+        "urn:Service:x",
+        ISSUER,
+        f"{ISSUER}/me",
+        f"{ISSUER}?a=b",
+    ],
+)
+def test_what_may_not_indicate_a_resource(indicator: str) -> None:
+    assert not is_indicator(indicator)
+
+
+@given(st.text())
+def test_no_text_is_too_strange_to_be_judged(text: str) -> None:
+    is_indicator(text)
+    is_indicator(f"https://{text}")

@@ -1,0 +1,77 @@
+"""What a user's members may be, and when two of them are the same."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from identity_common.search import identity_key, search_key, search_term
+from management_service.users.rules import UserCreation, UserUpdate, canonical, phone_key, problems
+
+
+@given(st.text())
+def test_a_key_is_the_key_of_itself(text: str) -> None:
+    assert identity_key(identity_key(text)) == identity_key(text)
+
+
+@given(st.text())
+def test_composition_and_case_make_no_other_key(text: str) -> None:
+    for form in ("NFC", "NFD"):
+        assert identity_key(unicodedata.normalize(form, text)) == identity_key(text)
+    assert identity_key(text.casefold()) == identity_key(text)
+    assert identity_key(canonical(text)) == identity_key(text)
+
+
+@given(st.text())
+def test_case_makes_no_other_key_for_anything_that_python_can_turn_back(text: str) -> None:
+    if text.upper().casefold() == text.casefold():
+        assert identity_key(text.upper()) == identity_key(text)
+
+
+@given(st.text(min_size=1), st.text(), st.text())
+def test_a_part_is_found_in_what_is_searched(middle: str, before: str, after: str) -> None:
+    whole = before + middle + after
+    if unicodedata.normalize("NFD", whole) == "".join(
+        unicodedata.normalize("NFD", part) for part in (before, middle, after)
+    ) and identity_key(whole) == identity_key(before) + identity_key(middle) + identity_key(after):
+        assert search_term(middle) in search_key(None, whole)
+
+
+@pytest.mark.parametrize("username", ["alice", "Alice-1", "a.b_c", "żółw", "李", "o'neill", "x" * 128, "🙂"])
+def test_what_may_be_a_username(username: str) -> None:
+    assert list(problems(UserCreation(username=username))) == []
+    assert list(problems(UserUpdate(username=username))) == []
+
+
+@pytest.mark.parametrize("username", ["a b", "a@b", " a", "a\n", "a\u200b", "a\u00a0b", "\ud800", "a\x7f", "\ue000"])
+def test_what_may_not_be_a_username(username: str) -> None:
+    assert [path for path, _ in problems(UserCreation(username=username))] == ["username"]
+
+
+@pytest.mark.parametrize("email", ["a@b.c", "a+b@example.co.uk", "ü@exämple.com", '"q"@b.c'])
+def test_what_may_be_an_email_address(email: str) -> None:
+    assert list(problems(UserCreation(primary_email=email))) == []
+
+
+@pytest.mark.parametrize(
+    "email", ["", "a", "a@", "@b.c", "a@b", "a@b.", "a@.c", "a@b..c", "a@b@c.d", "a b@c.d", "a@b.c\n"]
+)
+def test_what_may_not_be_an_email_address(email: str) -> None:
+    assert [path for path, _ in problems(UserCreation(primary_email=email))] == ["primaryEmail"]
+
+
+@pytest.mark.parametrize("phone", ["110", "+4915112345678", "4915112345678"])
+def test_what_may_be_a_telephone_number(phone: str) -> None:
+    assert list(problems(UserCreation(primary_phone=phone))) == []
+    assert phone_key(phone).isdigit()
+
+
+@pytest.mark.parametrize("phone", ["", "+", "11", "0151/123", "++49", "49 151", "٠١٢٣", "1" * 33])
+def test_what_may_not_be_a_telephone_number(phone: str) -> None:
+    assert [path for path, _ in problems(UserCreation(primary_phone=phone))] == ["primaryPhone"]
+
+
+@given(st.text())
+def test_no_text_is_too_strange_to_be_judged(text: str) -> None:
+    list(problems(UserCreation(username=text, primary_email=text, primary_phone=text)))

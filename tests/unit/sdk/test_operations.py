@@ -1,0 +1,987 @@
+"""What each operation sends, and what it makes of the answer: one row each, for both clients."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from identity_sdk import (
+    Application,
+    ApplicationSecret,
+    AsyncManagementClient,
+    HeldPermissions,
+    ManagementClient,
+    NotFound,
+    Organization,
+    OrganizationApplication,
+    OrganizationMembership,
+    OrganizationPermission,
+    OrganizationRole,
+    OrganizationRoleReference,
+    OrganizationTemplate,
+    OrganizationUser,
+    Resource,
+    ResourceReference,
+    ResourceScope,
+    Role,
+    Scope,
+    SubjectToken,
+    TemplatePermission,
+    TemplateReport,
+    TemplateRole,
+    TemplateScope,
+    User,
+)
+from identity_sdk.event_types import GrantedPermission
+from identity_sdk.models import MemberEffect, Reach, TemplateChange, TemplateChanges, TextChange
+from tests.unit.sdk.service import PASSWORD, SUBJECT_TOKEN, Service
+
+USER_JSON = {
+    "tenantId": "default",
+    "id": "u1",
+    "username": "ada",
+    "primaryEmail": "ada@example.com",
+    "primaryPhone": None,
+    "name": "Ada",
+    "avatar": None,
+    "customData": {"plan": "gold"},
+    "profile": {},
+    "isSuspended": False,
+    "createdAt": 1,
+    "updatedAt": 2,
+    "addedLater": True,
+}
+USER = User(
+    tenant_id="default",
+    id="u1",
+    username="ada",
+    primary_email="ada@example.com",
+    name="Ada",
+    custom_data={"plan": "gold"},
+    created_at=1,
+    updated_at=2,
+)
+APPLICATION_JSON = {
+    "tenantId": "default",
+    "id": "a1",
+    "name": "Shop",
+    "type": "Traditional",
+    "oidcClientMetadata": {"redirectUris": ["https://shop.example/cb"], "postLogoutRedirectUris": []},
+    "customClientMetadata": {"allowTokenExchange": True},
+    "isThirdParty": False,
+}
+APPLICATION = Application(
+    tenant_id="default",
+    id="a1",
+    name="Shop",
+    type="Traditional",
+    oidc_client_metadata={"redirectUris": ["https://shop.example/cb"], "postLogoutRedirectUris": []},
+    custom_client_metadata={"allowTokenExchange": True},
+)
+SECRET_JSON = {"applicationId": "a1", "name": "first", "value": "the-secret", "expiresAt": 5, "createdAt": 1}
+SECRET = ApplicationSecret(application_id="a1", name="first", value="the-secret", expires_at=5, created_at=1)
+RESOURCE_JSON = {"id": "r1", "name": "Shop", "indicator": "https://api.example.com", "accessTokenTtl": 600}
+RESOURCE = Resource(id="r1", name="Shop", indicator="https://api.example.com", access_token_ttl=600)
+SCOPE_JSON = {"id": "s1", "resourceId": "r1", "name": "read:things", "description": "Read"}
+SCOPE = Scope(id="s1", resource_id="r1", name="read:things", description="Read")
+ROLE_JSON = {"id": "ro1", "name": "Support", "description": "d", "type": "User", "isDefault": False}
+ROLE = Role(id="ro1", name="Support", description="d")
+TEMPLATE_JSON = {
+    "permissions": [{"name": "read:members", "description": "Read"}],
+    "roles": [
+        {
+            "name": "Editor",
+            "description": None,
+            "type": "MachineToMachine",
+            "permissions": ["read:members"],
+            "scopes": [{"resource": "https://api.example.com", "name": "read:things"}],
+        }
+    ],
+}
+TEMPLATE = OrganizationTemplate(
+    permissions=[TemplatePermission(name="read:members", description="Read")],
+    roles=[
+        TemplateRole(
+            name="Editor",
+            type="MachineToMachine",
+            permissions=["read:members"],
+            scopes=[TemplateScope(resource="https://api.example.com", name="read:things")],
+        )
+    ],
+)
+REPORT_JSON = {
+    "permissions": {
+        "created": ["a"],
+        "updated": [{"name": "b", "description": {"before": None, "after": "d"}}],
+        "deleted": ["c"],
+    },
+    "roles": {
+        "created": [],
+        "updated": [
+            {
+                "name": "Editor",
+                "type": {"before": "User", "after": "MachineToMachine"},
+                "added": [{"name": "read:things", "resource": "https://api.example.com"}],
+                "removed": [{"name": "c"}],
+            }
+        ],
+        "deleted": [],
+    },
+    "members": [
+        {
+            "name": "read:things",
+            "resource": "https://api.example.com",
+            "gaining": {"members": 3, "organizations": 2},
+            "losing": {"members": 0, "organizations": 0},
+        }
+    ],
+}
+REPORT = TemplateReport(
+    permissions=TemplateChanges(
+        created=["a"],
+        updated=[TemplateChange(name="b", description=TextChange(before=None, after="d"))],
+        deleted=["c"],
+    ),
+    roles=TemplateChanges(
+        updated=[
+            TemplateChange(
+                name="Editor",
+                type=TextChange(before="User", after="MachineToMachine"),
+                added=[GrantedPermission("read:things", "https://api.example.com")],
+                removed=[GrantedPermission("c")],
+            )
+        ]
+    ),
+    members=[
+        MemberEffect(
+            name="read:things",
+            resource="https://api.example.com",
+            gaining=Reach(members=3, organizations=2),
+            losing=Reach(members=0, organizations=0),
+        )
+    ],
+)
+PERMISSION_JSON = {"tenantId": "default", "id": "p1", "name": "read:members", "description": None}
+PERMISSION = OrganizationPermission(tenant_id="default", id="p1", name="read:members")
+ORGANIZATION_ROLE_JSON = {"id": "or1", "name": "Editor", "description": "d", "type": "MachineToMachine"}
+ORGANIZATION_ROLE = OrganizationRole(id="or1", name="Editor", description="d", type="MachineToMachine")
+LISTED_ROLE_JSON = {
+    **ORGANIZATION_ROLE_JSON,
+    "scopes": [{"id": "p1", "name": "read:members"}],
+    "resourceScopes": [{"id": "s1", "name": "read:things", "resource": {"id": "r1", "name": "Shop"}}],
+}
+RESOURCE_SCOPE = ResourceScope(id="s1", name="read:things", resource=ResourceReference(id="r1", name="Shop"))
+LISTED_ROLE = OrganizationRole(
+    id="or1",
+    name="Editor",
+    description="d",
+    type="MachineToMachine",
+    scopes=[OrganizationPermission(id="p1", name="read:members")],
+    resource_scopes=[RESOURCE_SCOPE],
+)
+RESOURCE_SCOPE_JSON = {"id": "s1", "name": "read:things", "resourceId": "r1", "resource": {"id": "r1", "name": "Shop"}}
+ORGANIZATION_JSON = {
+    "id": "o1",
+    "name": "Acme",
+    "description": None,
+    "customData": {"plan": "gold"},
+    "isMfaRequired": True,
+    "color": {"primaryColor": "#fff"},
+    "branding": {},
+    "customCss": "a {}",
+    "createdAt": 1,
+}
+ORGANIZATION = Organization(
+    id="o1",
+    name="Acme",
+    custom_data={"plan": "gold"},
+    is_mfa_required=True,
+    color={"primaryColor": "#fff"},
+    custom_css="a {}",
+    created_at=1,
+)
+ETAG = 'W/"0123"'
+HELD_JSON = {"organizationRoles": [{"id": "or1", "name": "Editor"}]}
+HELD = [OrganizationRoleReference(id="or1", name="Editor")]
+MEMBER_USER_JSON = {**USER_JSON, **HELD_JSON}
+MEMBER_USER = OrganizationUser(**msgspec.structs.asdict(USER), organization_roles=HELD)
+MEMBER_APPLICATION_JSON = {"id": "a1", "name": "Batch", "type": "MachineToMachine", "isThirdParty": False, **HELD_JSON}
+MEMBER_APPLICATION = OrganizationApplication(id="a1", name="Batch", type="MachineToMachine", organization_roles=HELD)
+MEMBERSHIP_JSON = {**ORGANIZATION_JSON, **HELD_JSON}
+MEMBERSHIP = OrganizationMembership(**msgspec.structs.asdict(ORGANIZATION), organization_roles=HELD)
+
+Call = Callable[[Any], Any]
+
+OPERATIONS: list[tuple[Call, str, str, Any, Any, Any]] = [
+    # call, method, path, body sent, answer, result
+    (lambda c: c.users.create(), "POST", "/api/users", {}, USER_JSON, USER),
+    (
+        lambda c: c.users.create(
+            username="ada",
+            password=PASSWORD,
+            name="Ada",
+            primary_email="ada@example.com",
+            primary_phone="123",
+            avatar="https://example.com/a.png",
+            custom_data={"plan": "gold"},
+            profile={"nickname": "A"},
+        ),
+        "POST",
+        "/api/users",
+        {
+            "username": "ada",
+            "password": PASSWORD,
+            "name": "Ada",
+            "primaryEmail": "ada@example.com",
+            "primaryPhone": "123",
+            "avatar": "https://example.com/a.png",
+            "customData": {"plan": "gold"},
+            "profile": {"nickname": "A"},
+        },
+        USER_JSON,
+        USER,
+    ),
+    (lambda c: c.users.list(), "GET", "/api/users", None, [USER_JSON], [USER]),
+    (
+        lambda c: c.users.update("u1", name="Ada", primary_email=None, custom_data={"plan": "gold"}),
+        "PATCH",
+        "/api/users/u1",
+        {"name": "Ada", "primaryEmail": None, "customData": {"plan": "gold"}},
+        USER_JSON,
+        USER,
+    ),
+    (
+        lambda c: c.users.update("u1", username="ada", primary_phone="123", avatar=None, profile={}),
+        "PATCH",
+        "/api/users/u1",
+        {"username": "ada", "primaryPhone": "123", "avatar": None, "profile": {}},
+        USER_JSON,
+        USER,
+    ),
+    (lambda c: c.users.get("u1"), "GET", "/api/users/u1", None, USER_JSON, USER),
+    (lambda c: c.users.delete("u1"), "DELETE", "/api/users/u1", None, None, None),
+    (lambda c: c.users.suspend("u1"), "PATCH", "/api/users/u1/is-suspended", {"isSuspended": True}, USER_JSON, None),
+    (
+        lambda c: c.users.suspend("u1", suspended=False),
+        "PATCH",
+        "/api/users/u1/is-suspended",
+        {"isSuspended": False},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.users.set_password("u1", PASSWORD),
+        "PATCH",
+        "/api/users/u1/password",
+        {"password": PASSWORD},
+        None,
+        None,
+    ),
+    (lambda c: c.users.roles("u1"), "GET", "/api/users/u1/roles", None, [ROLE_JSON], [ROLE]),
+    (lambda c: c.users.assign_roles("u1", ["ro1"]), "POST", "/api/users/u1/roles", {"roleIds": ["ro1"]}, None, None),
+    (lambda c: c.users.replace_roles("u1", iter([])), "PUT", "/api/users/u1/roles", {"roleIds": []}, None, None),
+    (lambda c: c.users.remove_role("u1", "ro1"), "DELETE", "/api/users/u1/roles/ro1", None, None, None),
+    (
+        lambda c: c.applications.create(
+            name="Shop",
+            type="Traditional",
+            description="d",
+            oidc_client_metadata={"redirectUris": []},
+            custom_client_metadata={"allowTokenExchange": True},
+            is_third_party=False,
+            custom_data={"team": "x"},
+        ),
+        "POST",
+        "/api/applications",
+        {
+            "name": "Shop",
+            "type": "Traditional",
+            "description": "d",
+            "oidcClientMetadata": {"redirectUris": []},
+            "customClientMetadata": {"allowTokenExchange": True},
+            "isThirdParty": False,
+            "customData": {"team": "x"},
+        },
+        APPLICATION_JSON,
+        APPLICATION,
+    ),
+    (lambda c: c.applications.get("a1"), "GET", "/api/applications/a1", None, APPLICATION_JSON, APPLICATION),
+    (lambda c: c.applications.list(), "GET", "/api/applications", None, [APPLICATION_JSON], [APPLICATION]),
+    (
+        lambda c: c.applications.update("a1", name="Shop", description=None),
+        "PATCH",
+        "/api/applications/a1",
+        {"name": "Shop", "description": None},
+        APPLICATION_JSON,
+        APPLICATION,
+    ),
+    (lambda c: c.applications.update("a1"), "PATCH", "/api/applications/a1", {}, APPLICATION_JSON, APPLICATION),
+    (lambda c: c.applications.delete("a1"), "DELETE", "/api/applications/a1", None, None, None),
+    (lambda c: c.applications.secrets("a1"), "GET", "/api/applications/a1/secrets", None, [SECRET_JSON], [SECRET]),
+    (
+        lambda c: c.applications.create_secret("a1", "first", expires_at=5),
+        "POST",
+        "/api/applications/a1/secrets",
+        {"name": "first", "expiresAt": 5},
+        SECRET_JSON,
+        SECRET,
+    ),
+    (
+        lambda c: c.applications.create_secret("a1", "first"),
+        "POST",
+        "/api/applications/a1/secrets",
+        {"name": "first"},
+        SECRET_JSON,
+        SECRET,
+    ),
+    (
+        lambda c: c.applications.delete_secret("a1", "my first"),
+        "DELETE",
+        "/api/applications/a1/secrets/my%20first",
+        None,
+        None,
+        None,
+    ),
+    (lambda c: c.applications.roles("a1"), "GET", "/api/applications/a1/roles", None, [], []),
+    (
+        lambda c: c.applications.assign_roles("a1", ("ro1", "ro2")),
+        "POST",
+        "/api/applications/a1/roles",
+        {"roleIds": ["ro1", "ro2"]},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.applications.replace_roles("a1", {"ro1"}),
+        "PUT",
+        "/api/applications/a1/roles",
+        {"roleIds": ["ro1"]},
+        None,
+        None,
+    ),
+    (lambda c: c.applications.remove_role("a1", "ro1"), "DELETE", "/api/applications/a1/roles/ro1", None, None, None),
+    (
+        lambda c: c.resources.create("Shop", "https://api.example.com", access_token_ttl=600),
+        "POST",
+        "/api/resources",
+        {"name": "Shop", "indicator": "https://api.example.com", "accessTokenTtl": 600},
+        RESOURCE_JSON,
+        RESOURCE,
+    ),
+    (lambda c: c.resources.get("r1"), "GET", "/api/resources/r1", None, RESOURCE_JSON, RESOURCE),
+    (lambda c: c.resources.list(), "GET", "/api/resources", None, [RESOURCE_JSON], [RESOURCE]),
+    (
+        lambda c: c.resources.update("r1", name="Shop", access_token_ttl=None),
+        "PATCH",
+        "/api/resources/r1",
+        {"name": "Shop", "accessTokenTtl": None},
+        RESOURCE_JSON,
+        RESOURCE,
+    ),
+    (lambda c: c.resources.delete("r1"), "DELETE", "/api/resources/r1", None, None, None),
+    (lambda c: c.resources.scopes("r1"), "GET", "/api/resources/r1/scopes", None, [SCOPE_JSON], [SCOPE]),
+    (
+        lambda c: c.resources.create_scope("r1", "read:things", description="Read"),
+        "POST",
+        "/api/resources/r1/scopes",
+        {"name": "read:things", "description": "Read"},
+        SCOPE_JSON,
+        SCOPE,
+    ),
+    (lambda c: c.resources.delete_scope("r1", "s1"), "DELETE", "/api/resources/r1/scopes/s1", None, None, None),
+    (
+        lambda c: c.roles.create("Support", "d"),
+        "POST",
+        "/api/roles",
+        {"name": "Support", "description": "d", "type": "User"},
+        ROLE_JSON,
+        ROLE,
+    ),
+    (
+        lambda c: c.roles.create("Support", "", type="MachineToMachine", scope_ids=["s1"], is_default=False),
+        "POST",
+        "/api/roles",
+        {
+            "name": "Support",
+            "description": "",
+            "type": "MachineToMachine",
+            "scopeIds": ["s1"],
+            "isDefault": False,
+        },
+        ROLE_JSON,
+        ROLE,
+    ),
+    (lambda c: c.roles.get("ro1"), "GET", "/api/roles/ro1", None, ROLE_JSON, ROLE),
+    (lambda c: c.roles.list(), "GET", "/api/roles", None, [ROLE_JSON], [ROLE]),
+    (lambda c: c.roles.delete("ro1"), "DELETE", "/api/roles/ro1", None, None, None),
+    (lambda c: c.roles.scopes("ro1"), "GET", "/api/roles/ro1/scopes", None, [SCOPE_JSON], [SCOPE]),
+    (lambda c: c.roles.assign_scopes("ro1", ["s1"]), "POST", "/api/roles/ro1/scopes", {"scopeIds": ["s1"]}, None, None),
+    (lambda c: c.roles.remove_scope("ro1", "s1"), "DELETE", "/api/roles/ro1/scopes/s1", None, None, None),
+    (lambda c: c.roles.users("ro1"), "GET", "/api/roles/ro1/users", None, [USER_JSON], [USER]),
+    (lambda c: c.roles.assign_users("ro1", ["u1"]), "POST", "/api/roles/ro1/users", {"userIds": ["u1"]}, None, None),
+    (lambda c: c.roles.remove_user("ro1", "u1"), "DELETE", "/api/roles/ro1/users/u1", None, None, None),
+    (
+        lambda c: c.roles.applications("ro1"),
+        "GET",
+        "/api/roles/ro1/applications",
+        None,
+        [APPLICATION_JSON],
+        [APPLICATION],
+    ),
+    (
+        lambda c: c.roles.remove_application("ro1", "a1"),
+        "DELETE",
+        "/api/roles/ro1/applications/a1",
+        None,
+        None,
+        None,
+    ),
+    (
+        lambda c: c.roles.assign_applications("ro1", ["a1"]),
+        "POST",
+        "/api/roles/ro1/applications",
+        {"applicationIds": ["a1"]},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.organization_permissions.create("read:members", "Read"),
+        "POST",
+        "/api/organization-scopes",
+        {"name": "read:members", "description": "Read"},
+        PERMISSION_JSON,
+        PERMISSION,
+    ),
+    (
+        lambda c: c.organization_permissions.get("p1"),
+        "GET",
+        "/api/organization-scopes/p1",
+        None,
+        PERMISSION_JSON,
+        PERMISSION,
+    ),
+    (
+        lambda c: c.organization_permissions.list(),
+        "GET",
+        "/api/organization-scopes",
+        None,
+        [PERMISSION_JSON],
+        [PERMISSION],
+    ),
+    (
+        lambda c: c.organization_permissions.update("p1", name="read:members", description=None),
+        "PATCH",
+        "/api/organization-scopes/p1",
+        {"name": "read:members", "description": None},
+        PERMISSION_JSON,
+        PERMISSION,
+    ),
+    (
+        lambda c: c.organization_permissions.delete("p1"),
+        "DELETE",
+        "/api/organization-scopes/p1",
+        None,
+        None,
+        None,
+    ),
+    (
+        lambda c: c.organization_roles.create("Editor"),
+        "POST",
+        "/api/organization-roles",
+        {"name": "Editor", "type": "User"},
+        ORGANIZATION_ROLE_JSON,
+        ORGANIZATION_ROLE,
+    ),
+    (
+        lambda c: c.organization_roles.create(
+            "Editor", "d", "MachineToMachine", permission_ids=["p1"], resource_scope_ids=iter(["s1"])
+        ),
+        "POST",
+        "/api/organization-roles",
+        {
+            "name": "Editor",
+            "description": "d",
+            "type": "MachineToMachine",
+            "organizationScopeIds": ["p1"],
+            "resourceScopeIds": ["s1"],
+        },
+        ORGANIZATION_ROLE_JSON,
+        ORGANIZATION_ROLE,
+    ),
+    (
+        lambda c: c.organization_roles.get("or1"),
+        "GET",
+        "/api/organization-roles/or1",
+        None,
+        ORGANIZATION_ROLE_JSON,
+        ORGANIZATION_ROLE,
+    ),
+    (
+        lambda c: c.organization_roles.list(),
+        "GET",
+        "/api/organization-roles",
+        None,
+        [LISTED_ROLE_JSON],
+        [LISTED_ROLE],
+    ),
+    (
+        lambda c: c.organization_roles.update("or1", name="Editor", description=None, type="User"),
+        "PATCH",
+        "/api/organization-roles/or1",
+        {"name": "Editor", "description": None, "type": "User"},
+        ORGANIZATION_ROLE_JSON,
+        ORGANIZATION_ROLE,
+    ),
+    (lambda c: c.organization_roles.delete("or1"), "DELETE", "/api/organization-roles/or1", None, None, None),
+    (
+        lambda c: c.organization_roles.permissions("or1"),
+        "GET",
+        "/api/organization-roles/or1/scopes",
+        None,
+        [PERMISSION_JSON],
+        [PERMISSION],
+    ),
+    (
+        lambda c: c.organization_roles.assign_permissions("or1", {"p1"}),
+        "POST",
+        "/api/organization-roles/or1/scopes",
+        {"organizationScopeIds": ["p1"]},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.organization_roles.replace_permissions("or1", iter([])),
+        "PUT",
+        "/api/organization-roles/or1/scopes",
+        {"organizationScopeIds": []},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.organization_roles.remove_permission("or1", "p1"),
+        "DELETE",
+        "/api/organization-roles/or1/scopes/p1",
+        None,
+        None,
+        None,
+    ),
+    (
+        lambda c: c.organization_roles.resource_scopes("or1"),
+        "GET",
+        "/api/organization-roles/or1/resource-scopes",
+        None,
+        [RESOURCE_SCOPE_JSON],
+        [RESOURCE_SCOPE],
+    ),
+    (
+        lambda c: c.organization_roles.assign_resource_scopes("or1", ["s1"]),
+        "POST",
+        "/api/organization-roles/or1/resource-scopes",
+        {"scopeIds": ["s1"]},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.organization_roles.replace_resource_scopes("or1", ("s1", "s2")),
+        "PUT",
+        "/api/organization-roles/or1/resource-scopes",
+        {"scopeIds": ["s1", "s2"]},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.organization_roles.remove_resource_scope("or1", "s1"),
+        "DELETE",
+        "/api/organization-roles/or1/resource-scopes/s1",
+        None,
+        None,
+        None,
+    ),
+    (
+        lambda c: c.organization_template.get(),
+        "GET",
+        "/api/organization-template",
+        None,
+        TEMPLATE_JSON,
+        TEMPLATE,
+    ),
+    (
+        lambda c: c.organization_template.put(TEMPLATE),
+        "PUT",
+        "/api/organization-template",
+        TEMPLATE_JSON,
+        REPORT_JSON,
+        REPORT,
+    ),
+    (
+        lambda c: c.organizations.create("Acme"),
+        "POST",
+        "/api/organizations",
+        {"name": "Acme"},
+        ORGANIZATION_JSON,
+        ORGANIZATION,
+    ),
+    (
+        lambda c: c.organizations.create(
+            "Acme",
+            "d",
+            custom_data={"plan": "gold"},
+            is_mfa_required=True,
+            color={},
+            branding={},
+            custom_css="a {}",
+        ),
+        "POST",
+        "/api/organizations",
+        {
+            "name": "Acme",
+            "description": "d",
+            "customData": {"plan": "gold"},
+            "isMfaRequired": True,
+            "color": {},
+            "branding": {},
+            "customCss": "a {}",
+        },
+        ORGANIZATION_JSON,
+        ORGANIZATION,
+    ),
+    (lambda c: c.organizations.get("o1"), "GET", "/api/organizations/o1", None, ORGANIZATION_JSON, ORGANIZATION),
+    (lambda c: c.organizations.list(), "GET", "/api/organizations", None, [ORGANIZATION_JSON], [ORGANIZATION]),
+    (
+        lambda c: c.organizations.update("o1", name="Acme", custom_data=None, is_mfa_required=False, custom_css=None),
+        "PATCH",
+        "/api/organizations/o1",
+        {"name": "Acme", "customData": None, "isMfaRequired": False, "customCss": None},
+        ORGANIZATION_JSON,
+        ORGANIZATION,
+    ),
+    (
+        lambda c: c.organizations.update("o1", description=None, color={}, branding=None),
+        "PATCH",
+        "/api/organizations/o1",
+        {"description": None, "color": {}, "branding": None},
+        ORGANIZATION_JSON,
+        ORGANIZATION,
+    ),
+    (lambda c: c.organizations.delete("o1"), "DELETE", "/api/organizations/o1", None, None, None),
+    (
+        lambda c: c.organizations.users("o1"),
+        "GET",
+        "/api/organizations/o1/users",
+        None,
+        [MEMBER_USER_JSON],
+        [MEMBER_USER],
+    ),
+    (
+        lambda c: c.organizations.add_users("o1", ["u1"]),
+        "POST",
+        "/api/organizations/o1/users",
+        {"userIds": ["u1"]},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.organizations.replace_users("o1", iter(["u1"])),
+        "PUT",
+        "/api/organizations/o1/users",
+        {"userIds": ["u1"]},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.organizations.remove_user("o1", "u1"),
+        "DELETE",
+        "/api/organizations/o1/users/u1",
+        None,
+        None,
+        None,
+    ),
+    (
+        lambda c: c.organizations.assign_roles_to_users("o1", ["u1"], {"or1"}),
+        "POST",
+        "/api/organizations/o1/users/roles",
+        {"userIds": ["u1"], "organizationRoleIds": ["or1"]},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.organizations.user_roles("o1", "u1"),
+        "GET",
+        "/api/organizations/o1/users/u1/roles",
+        None,
+        [ORGANIZATION_ROLE_JSON],
+        [ORGANIZATION_ROLE],
+    ),
+    (
+        lambda c: c.organizations.assign_user_roles("o1", "u1", ["or1"]),
+        "POST",
+        "/api/organizations/o1/users/u1/roles",
+        {"organizationRoleIds": ["or1"], "organizationRoleNames": []},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.organizations.replace_user_roles("o1", "u1", role_names=["Editor"]),
+        "PUT",
+        "/api/organizations/o1/users/u1/roles",
+        {"organizationRoleIds": [], "organizationRoleNames": ["Editor"]},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.organizations.remove_user_role("o1", "u1", "or1"),
+        "DELETE",
+        "/api/organizations/o1/users/u1/roles/or1",
+        None,
+        None,
+        None,
+    ),
+    (
+        lambda c: c.users.organizations("u1"),
+        "GET",
+        "/api/users/u1/organizations",
+        None,
+        [MEMBERSHIP_JSON],
+        [MEMBERSHIP],
+    ),
+    (
+        lambda c: c.organizations.applications("o1"),
+        "GET",
+        "/api/organizations/o1/applications",
+        None,
+        [MEMBER_APPLICATION_JSON],
+        [MEMBER_APPLICATION],
+    ),
+    (
+        lambda c: c.organizations.add_applications("o1", ["a1"]),
+        "POST",
+        "/api/organizations/o1/applications",
+        {"applicationIds": ["a1"]},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.organizations.replace_applications("o1", iter(["a1"])),
+        "PUT",
+        "/api/organizations/o1/applications",
+        {"applicationIds": ["a1"]},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.organizations.remove_application("o1", "a1"),
+        "DELETE",
+        "/api/organizations/o1/applications/a1",
+        None,
+        None,
+        None,
+    ),
+    (
+        lambda c: c.organizations.assign_roles_to_applications("o1", ["a1"], {"or1"}),
+        "POST",
+        "/api/organizations/o1/applications/roles",
+        {"applicationIds": ["a1"], "organizationRoleIds": ["or1"]},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.organizations.application_roles("o1", "a1"),
+        "GET",
+        "/api/organizations/o1/applications/a1/roles",
+        None,
+        [ORGANIZATION_ROLE_JSON],
+        [ORGANIZATION_ROLE],
+    ),
+    (
+        lambda c: c.organizations.assign_application_roles("o1", "a1", ["or1"]),
+        "POST",
+        "/api/organizations/o1/applications/a1/roles",
+        {"organizationRoleIds": ["or1"], "organizationRoleNames": []},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.organizations.replace_application_roles("o1", "a1", role_names=["Editor"]),
+        "PUT",
+        "/api/organizations/o1/applications/a1/roles",
+        {"organizationRoleIds": [], "organizationRoleNames": ["Editor"]},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.organizations.remove_application_role("o1", "a1", "or1"),
+        "DELETE",
+        "/api/organizations/o1/applications/a1/roles/or1",
+        None,
+        None,
+        None,
+    ),
+    (
+        lambda c: c.applications.organizations("a1"),
+        "GET",
+        "/api/applications/a1/organizations",
+        None,
+        [MEMBERSHIP_JSON],
+        [MEMBERSHIP],
+    ),
+    (
+        lambda c: c.organizations.user_permissions("o1", "u1"),
+        "GET",
+        "/api/organizations/o1/users/u1/scopes",
+        None,
+        json.dumps([PERMISSION_JSON]).encode(),
+        HeldPermissions(permissions=(PERMISSION,), etag=ETAG),
+    ),
+    (
+        lambda c: c.organizations.application_permissions("o1", "a1"),
+        "GET",
+        "/api/organizations/o1/applications/a1/scopes",
+        None,
+        b"[]",
+        HeldPermissions(permissions=(), etag=ETAG),
+    ),
+    (
+        lambda c: c.subject_tokens.create("u1"),
+        "POST",
+        "/api/subject-tokens",
+        {"userId": "u1"},
+        {"subjectToken": SUBJECT_TOKEN, "expiresIn": 600},
+        SubjectToken(token=SUBJECT_TOKEN, expires_in=600),
+    ),
+    (
+        lambda c: c.subject_tokens.create("u1", context={"ticketId": "T-1"}),
+        "POST",
+        "/api/subject-tokens",
+        {"userId": "u1", "context": {"ticketId": "T-1"}},
+        {"subjectToken": SUBJECT_TOKEN, "expiresIn": 600},
+        SubjectToken(token=SUBJECT_TOKEN, expires_in=600),
+    ),
+]
+
+
+IDS = [f"{row[1]} {row[2]}" for row in OPERATIONS]
+
+
+def carried_out(result: Any) -> Any:
+    """Return a result; what is to be gone through, as a list."""
+    return list(result) if hasattr(result, "__iter__") else result
+
+
+async def async_carried_out(result: Any) -> Any:
+    return [item async for item in result] if hasattr(result, "__aiter__") else await result
+
+
+def prepare(service: Service, method: str, path: str, answer: Any) -> None:
+    if isinstance(answer, list):
+        service.will_list(path, answer)
+    else:
+        status = 204 if answer is None else 200
+        service.will_answer(method, path.partition("?")[0], answer, status=status, headers={"ETag": ETAG})
+
+
+def assert_sent(service: Service, method: str, path: str, body: Any, answer: Any) -> None:
+    (sent,) = service.calls
+    assert (sent.method, sent.target) == (method, path + ("?page=1&page_size=100" if isinstance(answer, list) else ""))
+    assert (json.loads(sent.body) if sent.body else None) == body
+
+
+@pytest.mark.parametrize(("call", "method", "path", "body", "answer", "result"), OPERATIONS, ids=IDS)
+def test_an_operation_sends_one_request_and_reads_one_answer(
+    service: Service, client: ManagementClient, call: Call, method: str, path: str, body: Any, answer: Any, result: Any
+) -> None:
+    prepare(service, method, path, answer)
+    assert carried_out(call(client)) == result
+    assert_sent(service, method, path, body, answer)
+
+
+@pytest.mark.parametrize(("call", "method", "path", "body", "answer", "result"), OPERATIONS, ids=IDS)
+async def test_an_operation_of_the_client_for_tasks_sends_and_reads_the_same(
+    service: Service,
+    async_client: AsyncManagementClient,
+    call: Call,
+    method: str,
+    path: str,
+    body: Any,
+    answer: Any,
+    result: Any,
+) -> None:
+    prepare(service, method, path, answer)
+    assert await async_carried_out(call(async_client)) == result
+    assert_sent(service, method, path, body, answer)
+
+
+async def test_a_dry_run_is_a_parameter_and_a_document_may_be_decoded_json(
+    service: Service, client: ManagementClient, async_client: AsyncManagementClient
+) -> None:
+    service.will_answer("PUT", "/api/organization-template", REPORT_JSON)
+    assert client.organization_template.put(TEMPLATE_JSON, dry_run=True) == REPORT
+    assert await async_client.organization_template.put(TEMPLATE, dry_run=True) == REPORT
+    assert [call.target for call in service.calls] == ["/api/organization-template?dry-run=true"] * 2
+    assert [json.loads(call.body) for call in service.calls] == [TEMPLATE_JSON] * 2
+
+
+@pytest.mark.parametrize(("call", "method", "path"), [row[:3] for row in OPERATIONS], ids=IDS)
+async def test_no_operation_overlooks_a_refusal(
+    service: Service,
+    client: ManagementClient,
+    async_client: AsyncManagementClient,
+    call: Call,
+    method: str,
+    path: str,
+) -> None:
+    refusal = {"code": "entity.not_found", "message": "No."}
+    service.will_answer(method, path.partition("?")[0], refusal, status=404)
+    with pytest.raises(NotFound):
+        carried_out(call(client))
+    with pytest.raises(NotFound):
+        await async_carried_out(call(async_client))
+
+
+def offered(client: ManagementClient | AsyncManagementClient) -> dict[str, Any]:
+    """Return the operations of a client by the names under which they are called."""
+    return {
+        f"{group_name}.{name}": getattr(type(group), name)
+        for group_name, group in vars(client).items()
+        if not group_name.startswith("_")
+        for name in dir(group)
+        if not name.startswith("_") and name != "run"
+    }
+
+
+def test_every_operation_has_a_row_above_and_a_docstring(client: ManagementClient) -> None:
+    called: set[str] = set()
+
+    class Recorder:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __getattr__(self, attribute: str) -> Recorder:
+            return Recorder(f"{self.name}.{attribute}")
+
+        def __call__(self, *_: Any, **__: Any) -> None:
+            called.add(self.name.removeprefix("client."))
+
+    for row in OPERATIONS:
+        row[0](Recorder("client"))
+    assert called == set(offered(client))
+    assert all(operation.__doc__ for operation in offered(client).values())
+
+
+def test_both_clients_offer_the_same(client: ManagementClient, async_client: AsyncManagementClient) -> None:
+    assert offered(client) == offered(async_client)
+
+
+async def test_a_bound_operation_tells_its_parameters(
+    client: ManagementClient, async_client: AsyncManagementClient
+) -> None:
+    """For ``help`` and for editors."""
+    for users in (client.users, async_client.users):
+        assert users.create.__name__ == "create_user"
+        assert users.create.__doc__ is not None
+        assert list(inspect.signature(users.list).parameters) == ["search", "page_size"]
+    assert inspect.iscoroutinefunction(async_client.users.create)

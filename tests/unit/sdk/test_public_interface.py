@@ -1,0 +1,327 @@
+"""What users may rely on: names, the tree of errors, and that nothing shown or logged holds a secret."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import logging
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import identity_sdk
+import identity_sdk.events
+from identity_sdk import (
+    ApiError,
+    ApplicationSecret,
+    AsyncManagementClient,
+    Conflict,
+    Forbidden,
+    IdentityError,
+    InvalidInput,
+    ManagementClient,
+    NotFound,
+    OAuthError,
+    SubjectToken,
+    TokenInvalid,
+    TokenResponse,
+    Unauthenticated,
+    Unavailable,
+    async_client_credentials,
+    async_exchange_subject_token,
+    exchange_subject_token,
+)
+from identity_sdk._http import json_request
+from identity_sdk.token_endpoint import request_exchange
+from tests.unit.sdk.http_server import Answer
+from tests.unit.sdk.issuer import AUDIENCE, ISSUER, Clock, SigningKey, token
+from tests.unit.sdk.service import ACTOR_TOKEN, CLIENT_ID, CLIENT_SECRET, PASSWORD, SUBJECT_TOKEN, Service
+
+
+def test_the_public_names_are_these() -> None:
+    """A name that is gone breaks somebody; a name that is new must be meant."""
+    assert sorted(identity_sdk.__all__) == [
+        "Access",
+        "AccessToken",
+        "AccessTokenMiddleware",
+        "AccessTokenVerifier",
+        "ApiError",
+        "Application",
+        "ApplicationSecret",
+        "AsyncAccessTokenVerifier",
+        "AsyncIdentityClient",
+        "AsyncManagementClient",
+        "Conflict",
+        "Forbidden",
+        "HeldPermissions",
+        "IdentityClient",
+        "IdentityError",
+        "InvalidInput",
+        "ManagementClient",
+        "MemoryStorage",
+        "NotFound",
+        "OAuthError",
+        "Organization",
+        "OrganizationApplication",
+        "OrganizationMembership",
+        "OrganizationPermission",
+        "OrganizationRole",
+        "OrganizationRoleReference",
+        "OrganizationTemplate",
+        "OrganizationUser",
+        "Resource",
+        "ResourceReference",
+        "ResourceScope",
+        "Role",
+        "Scope",
+        "SignInRequired",
+        "Storage",
+        "SubjectToken",
+        "TemplatePermission",
+        "TemplateReport",
+        "TemplateRole",
+        "TemplateScope",
+        "TokenInvalid",
+        "TokenResponse",
+        "Unauthenticated",
+        "Unavailable",
+        "User",
+        "access_token_of",
+        "async_client_credentials",
+        "async_exchange_subject_token",
+        "client_credentials",
+        "exchange_subject_token",
+    ]
+    assert all(getattr(identity_sdk, name).__doc__ for name in identity_sdk.__all__)
+
+
+BLOCKING = ("AccessTokenVerifier", "IdentityClient", "ManagementClient", "client_credentials", "exchange_subject_token")
+
+
+def test_whatever_blocks_has_a_twin_for_tasks_whose_name_begins_with_async() -> None:
+    twins = {name for name in identity_sdk.__all__ if name.lower().startswith("async")}
+    assert twins == {f"Async{name}" if name[0].isupper() else f"async_{name}" for name in BLOCKING}
+
+
+@pytest.mark.parametrize("name", BLOCKING)
+def test_twins_take_the_same_arguments(name: str) -> None:
+    """All but ``http``, which is a client of the same kind."""
+    one = getattr(identity_sdk, name)
+    twin = getattr(identity_sdk, f"Async{name}" if name[0].isupper() else f"async_{name}")
+    assert str(inspect.signature(twin)).replace("httpx.AsyncClient", "httpx.Client") == str(inspect.signature(one))
+
+
+@pytest.mark.parametrize("name", ["AccessTokenVerifier", "ManagementClient"])
+def test_twins_have_the_same_attributes(name: str) -> None:
+    one, twin = (getattr(identity_sdk, kind) for kind in (name, f"Async{name}"))
+    assert [names(kind) for kind in (one, twin)] == [names(one)] * 2
+
+
+def names(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def test_the_errors_are_one_tree() -> None:
+    assert {kind: kind.__base__ for kind in (ApiError, OAuthError, Unavailable, TokenInvalid)} == dict.fromkeys(
+        (ApiError, OAuthError, Unavailable, TokenInvalid), IdentityError
+    )
+    assert {kind.__base__ for kind in (InvalidInput, Unauthenticated, Forbidden, NotFound, Conflict)} == {ApiError}
+    assert IdentityError.__base__ is Exception
+
+
+def test_the_library_imports_nothing_else_of_this_house_and_no_framework() -> None:
+    """What it needs is what its users must install."""
+    source = Path(identity_sdk.__file__).parent
+    imported = {
+        name.partition(".")[0]
+        for file in source.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    others = imported - sys.stdlib_module_names
+    assert others == {"identity_sdk", "cryptography", "httpx", "jwt", "msgspec", "nats"}
+
+
+def test_the_public_names_of_the_events_are_these() -> None:
+    assert sorted(identity_sdk.events.__all__) == [
+        "EventBus",
+        "EventsRefused",
+        "GrantedPermission",
+        "IdentityEvent",
+        "MemberPermissions",
+        "PermissionCache",
+        "PermissionChange",
+        "Since",
+        "identity_events",
+        "permission_changes",
+    ]
+    described = [name for name in identity_sdk.events.__all__ if name != "Since"]  # an alias has no place for it
+    assert all(getattr(identity_sdk.events, name).__doc__ for name in described)
+    assert identity_sdk.events.EventsRefused.__base__ is IdentityError
+
+
+def test_only_the_events_need_the_nats_library_and_say_so() -> None:
+    """It is an optional dependency."""
+    program = (
+        "import sys; sys.modules['nats'] = None; import identity_sdk; print('imported'); import identity_sdk.events"
+    )
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=30)
+    assert finished.stdout == b"imported\n"
+    last = finished.stderr.decode().splitlines()[-1]
+    assert last == 'ImportError: identity_sdk.events needs nats-py: pip install "identity-sdk[events]"'
+
+
+SECRETS = (CLIENT_SECRET, PASSWORD, SUBJECT_TOKEN, ACTOR_TOKEN, "access-token-1", "new-secret-value")
+
+
+def shown(*things: object) -> str:
+    return "\n".join(f"{thing} {thing!r}" for thing in things)
+
+
+async def test_nothing_that_holds_a_secret_shows_it(
+    service: Service, client: ManagementClient, async_client: AsyncManagementClient
+) -> None:
+    """L14."""
+    client.request("GET", "/api/status")
+    await async_client.request("GET", "/api/status")
+    token_request = next(
+        request_exchange(
+            client_id=CLIENT_ID, client_secret=CLIENT_SECRET, subject_token=SUBJECT_TOKEN, actor_token=ACTOR_TOKEN
+        )
+    )
+    issued = TokenResponse(access_token="access-token-1", token_type="Bearer", expires_in=1, scope="read:things")
+    text = shown(
+        client,
+        client.users,
+        client.users.list(search="access-token-1"),
+        client._token,
+        client._token._token,
+        client._token._token._held,
+        async_client,
+        async_client.users,
+        async_client._token,
+        token_request,
+        json_request("POST", "/api/users", {"password": PASSWORD}),
+        issued,
+        SubjectToken(token=SUBJECT_TOKEN, expires_in=600),
+        ApplicationSecret(name="first", value="new-secret-value"),
+    )
+
+    assert not [secret for secret in SECRETS if secret in text]
+    assert "read:things" in text
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(400, b'{"error":"invalid_request","error_description":"bad %s"}' % SUBJECT_TOKEN.encode()),
+        Answer(401, b'{"error":"invalid_client","error_description":"no %s"}' % CLIENT_SECRET.encode()),
+        Answer(400, b'{"error":"invalid_request","error_description":"no %s"}' % ACTOR_TOKEN.encode()),
+        Answer(200, b'{"access_token":"access-token-1"}'),
+        Answer(200, b'{"access_token":"access-token-1\\n","token_type":"Bearer","expires_in":1}'),
+        Answer(502, SUBJECT_TOKEN.encode()),
+        Answer(500, SUBJECT_TOKEN.encode()),
+    ],
+)
+async def test_no_error_of_the_token_endpoint_shows_a_secret(service: Service, answer: Answer) -> None:
+    """L14: not even when something in between echoes what was sent."""
+    service.token_answer = answer
+    arguments = {
+        "client_id": CLIENT_ID,
+        "client_secret": CLIENT_SECRET,
+        "subject_token": SUBJECT_TOKEN,
+        "actor_token": ACTOR_TOKEN,
+    }
+    with pytest.raises(IdentityError) as caught:
+        exchange_subject_token(service.url, **arguments)
+    with pytest.raises(IdentityError) as async_caught:
+        await async_exchange_subject_token(service.url, **arguments)
+    text = everything_about(caught.value) + everything_about(async_caught.value)
+    assert not [secret for secret in SECRETS if secret in text]
+
+
+@pytest.mark.parametrize(
+    ("operation", "answer"),
+    [
+        (lambda client: client.users.create(password=PASSWORD), Answer(400, b'{"code":"c","message":"m"}')),
+        (lambda client: client.users.create(password=PASSWORD), Answer(500, PASSWORD.encode())),
+        (lambda client: client.users.set_password("x", PASSWORD), Answer(503)),
+        (
+            lambda client: client.subject_tokens.create("x"),
+            Answer(201, b'{"subjectToken":["%s"]}' % SUBJECT_TOKEN.encode()),
+        ),
+        (
+            lambda client: client.applications.create_secret("x", "n"),
+            Answer(201, b'{"name":7,"value":"new-secret-value"}'),
+        ),
+    ],
+)
+async def test_no_error_of_the_management_api_shows_a_secret(
+    service: Service,
+    client: ManagementClient,
+    async_client: AsyncManagementClient,
+    operation: Callable[[Any], Any],
+    answer: Answer,
+) -> None:
+    """L14."""
+    issue = service.issue
+    service.answer = lambda request: issue() if request.path == "/oidc/token" else answer
+    with pytest.raises(IdentityError) as caught:
+        operation(client)
+    with pytest.raises(IdentityError) as async_caught:
+        await operation(async_client)
+    text = everything_about(caught.value) + everything_about(async_caught.value)
+    assert not [secret for secret in SECRETS if secret in text]
+
+
+async def test_no_secret_is_logged(service: Service, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """L14: neither by this library nor, at its most talkative, by the HTTP library below it."""
+    caplog.set_level(logging.DEBUG)
+    service.will_answer("POST", "/api/subject-tokens", {"subjectToken": SUBJECT_TOKEN, "expiresIn": 600})
+    service.will_answer("POST", "/api/users", {"id": "u1"})
+    with service.client(clock) as client:
+        client.users.create(username="ada", password=PASSWORD)
+        subject_token = client.subject_tokens.create("u1").token
+    exchange_subject_token(
+        service.url,
+        client_id=CLIENT_ID,
+        client_secret=CLIENT_SECRET,
+        subject_token=subject_token,
+        actor_token=ACTOR_TOKEN,
+    )
+    async with service.async_client(clock) as async_client:
+        await async_client.users.create(username="ada", password=PASSWORD)
+        subject_token = (await async_client.subject_tokens.create("u1")).token
+    await async_client_credentials(service.url, client_id=CLIENT_ID, client_secret=CLIENT_SECRET)
+    assert caplog.records
+    assert not [secret for secret in SECRETS if secret in caplog.text]
+
+
+def test_no_error_of_the_verifier_shows_the_token(caplog: pytest.LogCaptureFixture) -> None:
+    """L14."""
+    caplog.set_level(logging.DEBUG)
+    candidate = token(SigningKey("unknown"))
+    with Service() as gone:
+        pass
+    verifier = identity_sdk.AccessTokenVerifier(issuer=ISSUER, audience=AUDIENCE, jwks_url=f"{gone.url}/jwks")
+    with pytest.raises(Unavailable) as caught:
+        verifier.verify(candidate)
+    signature = candidate.rpartition(".")[2]
+    assert signature not in everything_about(caught.value)
+    assert signature not in caplog.text
+
+
+def everything_about(error: BaseException) -> str:
+    """Return what a log of this error could hold: text, repr, attributes, and the errors that it came from."""
+    return "\n".join(["".join(traceback.format_exception(error)), repr(error), repr(vars(error))])

@@ -1,0 +1,212 @@
+"""What the declared routes demand of a request: never less than was meant, and nothing of what was not declared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from identity_sdk import Access
+from identity_sdk._routes import Demand, Routes
+
+ROUTES = Routes(
+    {
+        "GET /": "root",
+        "GET /orders": "read:orders",
+        "POST /orders": "write:orders",
+        "GET /orders/{order_id}": "read:order",
+        "GET /orders/export": "export:orders",
+        "PATCH /orders/{order_id:int}/lines/{line}": "write:orders write:lines",
+        "GET /files/{name}": "read:files",
+        "GET /files/{rest:path}": "read:everything",
+        "GET /files/{name}/meta": "read:meta",
+        "GET /me": Access.ANY_TOKEN,
+        "GET /health": Access.PUBLIC,
+        "GET /docs/{rest:path}": Access.PUBLIC,
+        "M-SEARCH /things": "search",
+        "WEBSOCKET /feed": "read:feed",
+    }
+)
+
+
+def scopes(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "demanded"),
+    [
+        ("GET", "/", scopes("root")),
+        ("GET", "/orders", scopes("read:orders")),
+        ("GET", "/orders/", scopes("read:orders")),
+        ("HEAD", "/orders", scopes("read:orders")),
+        ("POST", "/orders", scopes("write:orders")),
+        ("GET", "/orders/17", scopes("read:order")),
+        ("GET", "/orders/17/", scopes("read:order")),
+        ("HEAD", "/orders/17", scopes("read:order")),
+        ("GET", "/orders/{order_id}", scopes("read:order")),
+        ("GET", "/orders/.17", scopes("read:order")),
+        ("GET", "/orders/...", scopes("read:order")),
+        ("GET", "/orders/a b\n", scopes("read:order")),
+        ("GET", "/orders/export", scopes("export:orders")),
+        ("PATCH", "/orders/17/lines/1", scopes("write:orders", "write:lines")),
+        ("GET", "/files/a", scopes("read:files")),
+        ("GET", "/files/a/b", scopes("read:everything")),
+        ("GET", "/files/a/b/c.txt", scopes("read:everything")),
+        ("GET", "/files/a/meta", scopes("read:meta")),
+        ("GET", "/me", scopes()),
+        ("GET", "/health", Access.PUBLIC),
+        ("GET", "/docs/a/b.css", Access.PUBLIC),
+        ("M-SEARCH", "/things", scopes("search")),
+        (None, "/feed", scopes("read:feed")),
+    ],
+)
+def test_a_request_finds_the_most_specific_route(method: str | None, path: str, demanded: Demand) -> None:
+    assert ROUTES.find(method, path) == demanded
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", ""),
+        ("GET", "*"),
+        ("GET", "//"),
+        ("GET", "/ORDERS"),
+        ("GET", "//orders"),
+        ("GET", "/orders//"),
+        ("GET", "/orders\n"),
+        ("GET", "/orders?x"),
+        ("GET", "orders"),
+        ("GET", "/orders/17/lines"),
+        ("DELETE", "/orders"),
+        ("get", "/orders"),
+        ("GET /orders", ""),
+        ("OPTIONS", "/orders"),
+        ("PATCH", "/orders/17/lines/1/2"),
+        ("HEAD", "/feed"),
+        ("GET", "/feed"),
+        ("WEBSOCKET", "/feed"),
+        ("websocket", "/feed"),
+        (None, "/orders"),
+        ("POST", "/health"),
+        (None, "/health"),
+    ],
+)
+def test_what_is_not_declared_is_not_found(method: str | None, path: str) -> None:
+    assert ROUTES.find(method, path) is None
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/docs",
+        "/docs/",
+        "/docs//",
+        "/docs//orders",
+        "/docs/..",
+        "/docs/../orders",
+        "/docs/../",
+        "/docs/./orders",
+        "/docs/a/../../orders",
+        "/docs/a/..",
+        "/docs/a//b",
+        "//docs/a",
+        "/./docs/a",
+        "/orders/../docs/a",
+    ],
+)
+def test_a_path_that_some_router_may_take_for_another_is_not_found(path: str) -> None:
+    """L12: two readings of one path would let the judged one differ from the served one."""
+    assert ROUTES.find("GET", path) is None
+
+
+@given(path=st.text(alphabet="/.ab{}*%\\\n", max_size=12))
+def test_a_public_prefix_opens_nothing_but_what_is_below_it(path: str) -> None:
+    """L12."""
+    routes = Routes({"GET /a/{rest:path}": Access.PUBLIC})
+    segments = path.removesuffix("/").split("/")
+    is_below = (
+        segments[:2] == ["", "a"]
+        and len(segments) > 2
+        and not any(segment in {"", ".", ".."} for segment in segments[2:])
+    )
+    assert (routes.find("GET", path) is Access.PUBLIC) == is_below
+
+
+def test_the_order_of_declaration_makes_no_difference() -> None:
+    declared: dict[str, str | Access] = {
+        "GET /{a}/{b}": "any",
+        "GET /{rest:path}": "rest",
+        "GET /x/{b}": "x",
+        "GET /{a}/y": "y",
+        "GET /x/y": "both",
+    }
+    for routes in (Routes(declared), Routes(dict(reversed(declared.items())))):
+        found = [routes.find("GET", path) for path in ("/x/y", "/x/1", "/1/y", "/1/2", "/1", "/1/2/3")]
+        assert found == [scopes(name) for name in ("both", "x", "y", "any", "rest", "rest")]
+
+
+@pytest.mark.parametrize(
+    ("path", "methods"), [("/orders", ["GET", "POST"]), ("/orders/17", ["GET"]), ("/feed", []), ("/nothing", [])]
+)
+def test_the_methods_of_a_path_are_known(path: str, methods: list[str]) -> None:
+    assert ROUTES.methods(path) == methods
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        "",
+        "/orders",
+        "GET",
+        "GET orders",
+        "get /orders",
+        "GET  /orders",
+        "GET,POST /orders",
+        "* /orders",
+        "HEAD /orders",
+        "GET /orders/",
+        "GET //orders",
+        "GET /orders//x",
+        "GET /orders/..",
+        "GET /orders/.",
+        "GET /orders?x=1",
+        "GET /a b",
+        "GET /a%20b",
+        "GET /orders/{}",
+        "GET /orders/{order id}",
+        "GET /orders/{id}.json",
+        "GET /orders/{id",
+        "GET /orders/*",
+        "GET /files/{rest:path}/meta",
+    ],
+)
+def test_a_route_that_means_nothing_is_refused_when_it_is_declared(route: str) -> None:
+    with pytest.raises(ValueError, match=r"GET|segment|slash"):
+        Routes({route: "x"})
+
+
+@pytest.mark.parametrize(
+    "demanded", ["", " ", "a  b", " a", "a ", "a\tb", 'a"b', "a\\b", "é", "a\nb", None, [], ["a"], frozenset("a"), True]
+)
+def test_a_demand_that_demands_nothing_is_refused_when_it_is_declared(demanded: Any) -> None:
+    """L9: an empty setting must not open a route, and nothing here can break out of a header."""
+    with pytest.raises(ValueError, match="scope tokens"):
+        Routes({"GET /orders": demanded})
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("GET /orders/{a}", "GET /orders/{b}"), ("GET /x/{a:int}", "GET /x/{a:str}"), ("GET /{a:path}", "GET /{b:path}")],
+)
+def test_routes_that_are_the_same_are_refused(first: str, second: str) -> None:
+    """L2: of two demands on one route, none is dropped silently."""
+    with pytest.raises(ValueError, match="declared twice"):
+        Routes({first: "a", second: "b"})
+
+
+def test_no_routes_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        Routes({})

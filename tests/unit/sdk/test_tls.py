@@ -1,0 +1,44 @@
+"""Connections of the library's own: they check who answers, and do not read the trusted certificates each time."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from identity_sdk import ManagementClient, Unavailable, exchange_subject_token
+from identity_sdk._tls import trusted
+
+
+def exchange(address: str) -> object:
+    return exchange_subject_token(address, client_id="c", client_secret="s", subject_token="sub_x", resource="r")
+
+
+def list_users(address: str) -> object:
+    with ManagementClient(address, client_id="c", client_secret="s") as client:
+        return list(client.users.list())
+
+
+def test_whoever_answers_is_checked() -> None:
+    context = trusted()
+
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert context.cert_store_stats()["x509_ca"] > 0
+
+
+@pytest.mark.parametrize("call", [exchange, list_users])
+def test_the_certificates_are_read_once_a_process(
+    call: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trusted()
+
+    def read_again(*_: object, **__: object) -> ssl.SSLContext:
+        raise AssertionError
+
+    monkeypatch.setattr(ssl, "create_default_context", read_again)
+    with pytest.raises(AssertionError):
+        httpx.Client()
+    with pytest.raises(Unavailable):
+        call("http://127.0.0.1:9")

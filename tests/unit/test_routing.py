@@ -1,0 +1,34 @@
+"""The routing table: exact, prefix and one-segment patterns; everything else is management-service's."""
+
+import pytest
+
+from identity_common.routing import service_for
+
+
+@pytest.mark.parametrize(
+    ("path", "service"),
+    [
+        ("/oidc/token", "token"),
+        ("/oidc", "token"),
+        ("/.well-known/oauth-authorization-server/oidc", "token"),
+        ("/sign-in", "token"),
+        ("/api/configs/oidc/private-keys", "token"),
+        ("/api/organizations", "template"),
+        ("/api/organizations/1/users/2/scopes", "template"),
+        ("/api/organization-scopes/x", "template"),
+        ("/api/users/u1/organizations", "template"),
+        ("/api/applications/a1/organizations", "template"),
+        ("/api/users/u1", "management"),
+        ("/api/users/u1/x/organizations", "management"),
+        ("/api/users//organizations", "management"),
+        ("/api/configs/jwt-customizer/access-token", "management"),
+        ("/api/organizationsx", "management"),
+        ("/oidcx", "management"),
+        ("/", "management"),
+        ("/health/ready", None),
+        ("/metrics", None),
+        ("/schema/openapi.json", None),
+    ],
+)
+def test_each_path_belongs_to_one_service(path: str, service: str | None) -> None:
+    assert service_for(path) == service

@@ -1,0 +1,99 @@
+"""The authorization request, parameter by parameter (RFC 6749 section 4.1.1, RFC 7636, OpenID Connect Core 3.1.2.1)."""
+
+from urllib.parse import urlencode
+
+import pytest
+
+from token_service.sign_in.request import BadRequest, Refusal, judge, parse_parameters, state_of
+
+GOOD = {
+    "client_id": "c1",
+    "redirect_uri": "https://app.example.com/callback",
+    "response_type": "code",
+    "scope": "openid profile",
+    "state": "s1",
+    "code_challenge": "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
+    "code_challenge_method": "S256",
+}
+
+
+def judged(**changed: str | list[str] | None) -> object:
+    parameters = {name: value for name, value in (GOOD | changed).items() if value is not None}
+    parsed = parse_parameters(urlencode(parameters, doseq=True).encode())
+    return judge(parsed, client_id="c1", redirect_uri=GOOD["redirect_uri"])
+
+
+def refusal(**changed: str | list[str] | None) -> str:
+    with pytest.raises(Refusal) as refused:
+        judged(**changed)
+    return refused.value.error
+
+
+def test_a_good_request_is_what_it_says() -> None:
+    request = judged(
+        resource=["https://a.example.com", "https://b.example.com", "https://a.example.com"],
+        prompt="login consent",
+        max_age="0",
+        nonce="n1",
+        login_hint="ada",
+    )
+    assert request == judge(
+        parse_parameters(
+            urlencode(
+                GOOD
+                | {
+                    "resource": ["https://a.example.com", "https://b.example.com"],
+                    "prompt": "consent login",
+                    "max_age": "0",
+                    "nonce": "n1",
+                    "login_hint": "ada",
+                },
+                doseq=True,
+            ).encode()
+        ),
+        client_id="c1",
+        redirect_uri=GOOD["redirect_uri"],
+    )
+    assert (request.scopes, request.resources, request.prompts, request.max_age_s) == (
+        frozenset({"openid", "profile"}),
+        ("https://a.example.com", "https://b.example.com"),
+        frozenset({"login", "consent"}),
+        0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({"response_type": None}, "invalid_request"),
+        ({"response_type": "token"}, "unsupported_response_type"),
+        ({"response_type": "code id_token"}, "unsupported_response_type"),
+        ({"response_mode": "fragment"}, "invalid_request"),
+        ({"code_challenge": None}, "invalid_request"),
+        ({"code_challenge": "short"}, "invalid_request"),
+        ({"code_challenge": "E" * 44}, "invalid_request"),
+        ({"code_challenge_method": None}, "invalid_request"),
+        ({"code_challenge_method": "plain"}, "invalid_request"),
+        ({"prompt": "none login"}, "invalid_request"),
+        ({"prompt": "create"}, "invalid_request"),
+        ({"max_age": "-1"}, "invalid_request"),
+        ({"max_age": "soon"}, "invalid_request"),
+        ({"request": "eyJ..."}, "request_not_supported"),
+        ({"request_uri": "https://evil.example.com/r"}, "request_uri_not_supported"),
+        ({"state": "s" * 5000}, "invalid_request"),
+        ({"scope": ["openid", "profile"]}, "invalid_request"),
+    ],
+)
+def test_what_is_wrong_is_refused_at_the_redirect_uri(changed: dict[str, str | list[str] | None], error: str) -> None:
+    assert refusal(**changed) == error
+
+
+@pytest.mark.parametrize("encoded", [b"state=%00", b"state=%ff", b"state=" + b"x" * 40_000, b"&".join([b"a=1"] * 65)])
+def test_what_cannot_be_read_goes_nowhere(encoded: bytes) -> None:
+    with pytest.raises(BadRequest):
+        parse_parameters(encoded)
+
+
+def test_a_state_that_came_twice_is_not_sent_back() -> None:
+    assert state_of(parse_parameters(b"state=a&state=b")) is None
+    assert state_of(parse_parameters(b"state=a")) == "a"

@@ -1,0 +1,410 @@
+"""The one path of a token request: its phases in their order, and what a change does that arrives in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from identity_common.bus.connection import Bus
+from identity_common.bus.stream_reader import Batch, StreamMessage
+from identity_common.database import create_database_engine
+from identity_common.oauth import OAuthError
+from identity_common.redis_commands import RedisCommands, connect_redis
+from identity_common.wire.events import (
+    ApplicationState,
+    ResourceState,
+    SecretState,
+    Watermark,
+    event_subject,
+    watermark_subject,
+)
+from identity_sdk.event_types import CloudEvent
+from identity_sdk.verification import KeySet
+from token_service.directory import Directory, LargeHalf, SmallHalf
+from token_service.directory.projection import ProjectionState
+from token_service.grants import Grants, TokenRequest, TokenResponse
+from token_service.grants.actor import ActorTokens
+from token_service.grants.client_authentication import ClientAuthenticator, ClientCredentials
+from token_service.grants.client_credentials import ClientCredentialsGrant
+from token_service.grants.form import parse_form
+from token_service.grants.targets import Targets
+from token_service.grants.token_exchange import TokenExchangeGrant
+from token_service.live_tokens import LiveTokens
+from token_service.revocations import Revocations
+from token_service.subject_tokens import SubjectTokens
+from token_service.tokens.issuer import Issuer
+from token_service.tokens.key_encryption import KeyEncryption
+from token_service.tokens.keys import JwkSet, KeyRing, SigningKeys
+from token_service.tokens.signing import SigningKey, generate_private_key, thumbprint
+
+NOBODY = "127.0.0.1:9"
+SECRET = "x" * 43
+CREDENTIALS = ClientCredentials("app", "client_secret_basic", hashlib.sha256(SECRET.encode()).hexdigest())
+
+
+class Known:
+    """A directory that has heard of one application; what it hears next is for the test to say."""
+
+    def __init__(self) -> None:
+        bus = Bus(f"nats://{NOBODY}", service="token")
+        self.redis = connect_redis(f"redis://{NOBODY}")
+        self.small = SmallHalf(bus, tenant_id="default")
+        self.large = LargeHalf(bus, RedisCommands(self.redis), tenant_id="default", max_age_s=900)
+        self.directory = Directory(
+            bus,
+            self.small,
+            self.large,
+            tenant_id="default",
+            max_age_s=900,
+            revision_wait_s=0.05,
+            catch_up_wait_s=0.05,
+        )
+        engine = create_database_engine(f"postgresql+asyncpg://{NOBODY}/x", service="token", pool_size=1)
+        self.keys = SigningKeys(
+            engine,
+            KeyEncryption([]),
+            tenant_id="default",
+            algorithm="ES256",
+            refresh_s=30,
+            longest_lifetime_s=lambda: 3600,
+        )
+        self.live_tokens = LiveTokens(
+            self.directory,
+            self.keys,
+            Revocations(engine, self.redis, RedisCommands(self.redis), tenant_id="default", replicas=0),
+            issuer="https://id.example.com/oidc",
+            urn_namespace="service",
+        )
+        self._sequence = 0
+
+    def has_keys(self) -> None:
+        key = generate_private_key("ES256")
+        signing_key = SigningKey(key, kid=thumbprint(key, "ES256"), algorithm="ES256")
+        jwks = msgspec.json.encode(JwkSet([signing_key.jwk]))
+        self.keys._ring = KeyRing(signing_key, jwks, KeySet.parse(jwks), ["ES256"])
+
+    def grants(self, *grants: Any) -> Grants:
+        return Grants(
+            self.directory, self.keys, ClientAuthenticator(self.directory), {each.grant_type: each for each in grants}
+        )
+
+    def hears(self, kind: str, ids: tuple[str, ...], revision: int, state: msgspec.Struct, *, verb: str) -> None:
+        watermark = kind == "revision"
+        subject = (
+            watermark_subject("management", "default")
+            if watermark
+            else event_subject("management", "default", kind, *ids)
+        )
+        event = CloudEvent(
+            id=f"default:management:{revision}",
+            source="/management",
+            type=f"{kind}.{verb}",
+            subject="/".join(ids),
+            time="2026-01-01T00:00:00.000Z",
+            tenantid="default",
+            revision=revision,
+            data=msgspec.Raw(msgspec.json.encode(state)),
+        )
+        self._sequence += 1
+        message = StreamMessage(subject, self._sequence, event)
+        self.small._take(Batch([message], caught_up=True))
+
+    def hears_of(self, application: ApplicationState, *, revision: int) -> None:
+        verb = "deleted" if application.deleted else "updated"
+        self.hears("application", (application.id,), revision, application, verb=verb)
+        self.has_heard_up_to(revision)
+
+    def has_heard_up_to(self, revision: int) -> None:
+        self.hears("revision", ("management",), revision, Watermark(revision), verb="published")
+        self.large.freshness.advance("management", revision)
+
+
+class ProbingGrant:
+    """Remembers what each phase knew; something may happen while it prepares."""
+
+    grant_type = "urn:example:probe"
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self.phases: list[tuple[str, int]] = []
+        self.meanwhile: list[Any] = []
+
+    async def prepare(self, request: TokenRequest, client: ApplicationState) -> int:
+        seen = self._known.small.freshness.seen("management")
+        self.phases.append(("prepare", seen))
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
+        await asyncio.sleep(0)
+        return seen
+
+    async def wait_for(self, awaited: Mapping[str, int]) -> None:
+        self.phases.append(("wait", self._known.small.freshness.seen("management")))
+        await self._known.directory.wait_for(awaited, self._known.small.freshness)
+
+    async def issue(self, prepared: int) -> TokenResponse:
+        self.phases.append(("issue", prepared))
+        return TokenResponse(access_token="t", token_type="Bearer", expires_in=1, scope="")
+
+
+@pytest_asyncio.fixture
+async def known() -> AsyncIterator[Known]:
+    known = Known()
+    application = ApplicationState(id="app", secrets=(SecretState(sha256=CREDENTIALS.secret_sha256 or ""),))
+    known.hears_of(application, revision=4)
+    known.has_keys()
+    yield known
+    await known.redis.aclose()
+
+
+@pytest.fixture
+def probe(known: Known) -> ProbingGrant:
+    return ProbingGrant(known)
+
+
+@pytest.fixture
+def grants(known: Known, probe: ProbingGrant) -> Grants:
+    return known.grants(probe)
+
+
+def request(form: bytes = b"grant_type=urn:example:probe", **awaited: int) -> TokenRequest:
+    return TokenRequest(form=parse_form(form), credentials=CREDENTIALS, awaited=awaited)
+
+
+async def test_without_a_revision_everything_happens_once(grants: Grants, probe: ProbingGrant) -> None:
+    await grants.issue(request())
+
+    assert probe.phases == [("prepare", 4), ("issue", 4)]
+
+
+async def test_a_revision_that_was_there_from_the_beginning_is_not_waited_for(
+    grants: Grants, probe: ProbingGrant
+) -> None:
+    await grants.issue(request(management=4))
+
+    assert probe.phases == [("prepare", 4), ("issue", 4)]
+
+
+async def test_what_was_judged_before_a_revision_arrived_is_judged_again(
+    known: Known, grants: Grants, probe: ProbingGrant
+) -> None:
+    """L7: the wait may be over before it begins; what was judged by the past does not count all the same."""
+    probe.meanwhile.append(lambda: known.has_heard_up_to(5))
+    await grants.issue(request(management=5))
+
+    assert probe.phases == [("prepare", 4), ("wait", 5), ("prepare", 5), ("issue", 5)]
+
+
+async def test_a_client_that_was_deleted_by_the_awaited_revision_is_refused(
+    known: Known, grants: Grants, probe: ProbingGrant
+) -> None:
+    """L1, L7: authentication is judged again like everything else."""
+    probe.meanwhile.append(lambda: known.hears_of(ApplicationState(id="app", deleted=True), revision=5))
+    with pytest.raises(OAuthError) as refused:
+        await grants.issue(request(management=5))
+
+    assert (refused.value.error, refused.value.status) == ("invalid_client", 401)
+    assert probe.phases == [("prepare", 4), ("wait", 5)]
+
+
+async def test_a_revision_that_does_not_come_is_refused_before_anything_is_issued(
+    grants: Grants, probe: ProbingGrant
+) -> None:
+    with pytest.raises(OAuthError) as refused:
+        await grants.issue(request(management=5))
+
+    assert (refused.value.error, refused.value.status, refused.value.retry_after_s) == (
+        "temporarily_unavailable",
+        503,
+        1,
+    )
+    assert probe.phases == [("prepare", 4), ("wait", 4)]
+
+
+async def test_a_revision_of_a_source_that_was_never_heard_is_awaited_too(grants: Grants, probe: ProbingGrant) -> None:
+    """L2: not taken for zero."""
+    with pytest.raises(OAuthError) as refused:
+        await grants.issue(request(management=4, template=0))
+
+    assert refused.value.error == "temporarily_unavailable"
+    assert probe.phases == [("prepare", 4), ("wait", 4)]
+
+
+async def test_an_unknown_grant_is_named_only_to_a_client_that_authenticated(grants: Grants) -> None:
+    wrong = msgspec.structs.replace(CREDENTIALS, secret_sha256="0" * 64)
+    form = parse_form(b"grant_type=nothing")
+    errors = []
+    for credentials in (wrong, CREDENTIALS):
+        with pytest.raises(OAuthError) as refused:
+            await grants.issue(TokenRequest(form=form, credentials=credentials, awaited={}))
+        errors.append(refused.value.error)
+
+    assert errors == ["invalid_client", "unsupported_grant_type"]
+
+
+async def test_a_directory_that_is_not_loaded_answers_nothing_at_all() -> None:
+    """The design: no grant by what is not known, and no refusal either."""
+    empty = Known()
+    probe = ProbingGrant(empty)
+    empty.has_keys()
+    with pytest.raises(OAuthError) as refused:
+        await empty.grants(probe).issue(request())
+
+    assert (refused.value.error, refused.value.status, refused.value.retry_after_s) == (
+        "temporarily_unavailable",
+        503,
+        1,
+    )
+    await empty.redis.aclose()
+
+
+async def test_without_a_key_to_sign_with_nothing_is_begun(known: Known, grants: Grants, probe: ProbingGrant) -> None:
+    """A database that is down at the start makes a clear 503, and costs nobody a subject token."""
+    known.keys._ring = None
+    with pytest.raises(OAuthError) as refused:
+        await grants.issue(request())
+
+    assert (refused.value.error, refused.value.status, refused.value.retry_after_s) == (
+        "temporarily_unavailable",
+        503,
+        1,
+    )
+    assert probe.phases == []
+
+
+async def test_people_cannot_be_judged_while_they_are_being_loaded(known: Known) -> None:
+    """The design: an incomplete large half is 503; readiness does not turn back when the records are lost."""
+    large = known.large
+
+    def state(*, complete: bool) -> ProjectionState:
+        seen = {"management": 4}
+        return ProjectionState(stream="s", sequence=1, complete=complete, heard_at=0, read=seen, revisions=seen)
+
+    seen = []
+    for each in (None, state(complete=False), state(complete=True), state(complete=False)):
+        if each is not None:
+            large.projection.take(each)
+        try:
+            known.directory.require_people()
+        except OAuthError as error:
+            seen.append((large.is_loaded, error.status))
+        else:
+            seen.append((large.is_loaded, 200))
+
+    assert seen == [(False, 503), (False, 503), (True, 200), (True, 503)]
+
+
+async def test_a_directory_that_has_heard_nothing_for_too_long_answers_nothing(known: Known, grants: Grants) -> None:
+    """The design: ``directory_max_age_s``, heartbeats included."""
+    known.directory._max_age_s = -1
+    with pytest.raises(OAuthError) as refused:
+        await grants.issue(request())
+
+    assert (refused.value.error, refused.value.description) == (
+        "temporarily_unavailable",
+        "the directory is out of date",
+    )
+
+
+async def test_while_redis_is_away_people_cannot_be_judged(known: Known) -> None:
+    """The design: a store that is down is 503, never a guess."""
+    with pytest.raises(OAuthError) as refused:
+        await known.directory.person("user", at_least={})
+
+    assert (refused.value.error, refused.value.status) == ("temporarily_unavailable", 503)
+
+
+class Organizations:
+    """Both grants over a directory of which nothing is heard of organizations; what else is known is loaded."""
+
+    ISSUER = "https://id.example.com/oidc"
+    RESOURCE = "https://api.example.com"
+
+    def __init__(self, known: Known) -> None:
+        known.hears("resource", ("r",), 5, ResourceState(id="r", indicator=self.RESOURCE), verb="updated")
+        secret = SecretState(sha256=CREDENTIALS.secret_sha256 or "")
+        web = ApplicationState(id="web", type="Traditional", allow_token_exchange=True, secrets=(secret,))
+        known.hears_of(web, revision=6)
+        seen = {"management": 6}
+        known.large.projection.take(
+            ProjectionState(stream="s", sequence=1, complete=True, heard_at=0, read=seen, revisions=seen)
+        )
+        issuer = Issuer(self.ISSUER, known.keys)
+        targets = Targets(
+            known.directory,
+            userinfo_audience=f"{self.ISSUER}/me",
+            urn_namespace="service",
+            management_api_resource="https://default.service.internal/api",
+        )
+        self._grants = known.grants(
+            ClientCredentialsGrant(known.directory, targets, issuer),
+            TokenExchangeGrant(
+                known.directory,
+                SubjectTokens(known.redis, RedisCommands(known.redis), tenant_id="default", replicas=0),
+                ActorTokens(
+                    known.directory, known.live_tokens, userinfo_audience=f"{self.ISSUER}/me", by_exchange=False
+                ),
+                targets,
+                issuer,
+                urn_namespace="service",
+            ),
+        )
+
+    async def answer(self, client_id: str, form: str) -> tuple[int, str]:
+        """Return the status, and why it was refused or what was issued."""
+        credentials = ClientCredentials(client_id, "client_secret_basic", CREDENTIALS.secret_sha256)
+        try:
+            issued = await self._grants.issue(
+                TokenRequest(form=parse_form(form.encode()), credentials=credentials, awaited={})
+            )
+        except OAuthError as error:
+            return error.status, error.description
+        claims = issued.access_token.split(".")[1]
+        return 200, msgspec.json.decode(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["aud"]
+
+
+async def test_while_nothing_was_heard_of_organizations_only_their_tokens_are_refused(known: Known) -> None:
+    """The design: temporarily_unavailable before anything is spent; everything else goes on."""
+    organizations = Organizations(known)
+    client = "grant_type=client_credentials"
+    exchange = (
+        "grant_type=urn:ietf:params:oauth:grant-type:token-exchange&subject_token=sub_x"
+        "&subject_token_type=urn:ietf:params:oauth:token-type:access_token"
+    )
+    answers = {
+        (client_id, more): await organizations.answer(client_id, f"{grant}{more}")
+        for client_id, grant in (("app", client), ("web", exchange))
+        for more in ("&organization_id=o", f"&organization_id=o&resource={organizations.RESOURCE}")
+    }
+
+    assert set(answers.values()) == {(503, "organizations are being loaded")}
+    assert await organizations.answer("app", f"{client}&resource={organizations.RESOURCE}") == (
+        200,
+        organizations.RESOURCE,
+    )
+    # It comes as far as the subject token, and there is no Redis to take it from.
+    assert await organizations.answer("web", f"{exchange}&resource={organizations.RESOURCE}") == (
+        503,
+        "subject tokens cannot be read right now",
+    )
+
+
+async def test_both_halves_must_have_heard_of_organizations(known: Known) -> None:
+    """The template in memory grants nothing to members that are not there yet, nor the other way round."""
+    seen = []
+    for half in (known.small, known.large):
+        half.freshness.advance("template", 0)
+        try:
+            known.directory.require_organizations()
+        except OAuthError as error:
+            seen.append(error.status)
+        else:
+            seen.append(200)
+
+    assert seen == [503, 200]

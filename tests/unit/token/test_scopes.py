@@ -1,0 +1,92 @@
+"""Scope rules: what is granted is never more than what was asked for, nor more than what is held."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from identity_common.oauth import OIDC_SCOPES
+from token_service.tokens.scopes import format_scope, grantable_scopes, parse_scope, userinfo_scopes
+
+# RFC 6749 section 3.3: scope-token = 1*( %x21 / %x23-5B / %x5D-7E )
+SCOPE_TOKENS = st.text(
+    st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters='"\\'), min_size=1, max_size=12
+)
+OURS = {"urn:acme:scope:organizations", "urn:acme:scope:organization_roles"}
+SPECIAL = sorted(OIDC_SCOPES | OURS | {"urn:service:scope:organizations"})
+SCOPES = st.frozensets(st.one_of(SCOPE_TOKENS, st.sampled_from(SPECIAL)), max_size=12)
+
+
+@given(requested=SCOPES, held=SCOPES)
+def test_a_grant_never_widens(requested: frozenset[str], held: frozenset[str]) -> None:
+    """L1: a subset of both, and all of what is in both."""
+    granted = grantable_scopes(requested=requested, held=held)
+
+    assert granted <= requested
+    assert granted <= held
+    assert granted == {scope for scope in requested if scope in held}
+
+
+@given(requested=SCOPES, held=SCOPES, more=SCOPES)
+def test_asking_for_more_takes_nothing_away_and_holding_more_gives_nothing_unasked(
+    requested: frozenset[str], held: frozenset[str], more: frozenset[str]
+) -> None:
+    granted = grantable_scopes(requested=requested, held=held)
+
+    assert granted <= grantable_scopes(requested=requested | more, held=held)
+    assert grantable_scopes(requested=requested, held=held | more) <= requested
+
+
+def test_a_userinfo_token_carries_scopes_about_people_only() -> None:
+    """L4: no permission of a resource, no URN of another namespace, and ``offline_access`` is no right."""
+    assert userinfo_scopes("acme") == (OIDC_SCOPES - {"offline_access"}) | OURS
+
+
+@given(scopes=SCOPES)
+def test_what_is_formatted_is_parsed_back(scopes: frozenset[str]) -> None:
+    assert parse_scope(format_scope(scopes)) == scopes
+
+
+@given(st.text())
+def test_any_text_is_a_set_of_tokens_without_spaces(text: str) -> None:
+    """L13: only the space separates; nothing is folded, trimmed or normalized."""
+    tokens = parse_scope(text)
+
+    assert tokens == {token for token in text.split(" ") if token}
+    assert parse_scope(format_scope(tokens)) == tokens
+
+
+@pytest.mark.parametrize(
+    ("scope", "tokens"),
+    [
+        (None, set()),
+        ("", set()),
+        (" ", set()),
+        ("a", {"a"}),
+        ("b a", {"a", "b"}),
+        ("a  a b", {"a", "b"}),
+        (" a ", {"a"}),
+        ("a A", {"a", "A"}),
+        ("a\tb", {"a\tb"}),
+        ("a\nopenid", {"a\nopenid"}),
+        ("read:openid openid2", {"read:openid", "openid2"}),
+    ],
+)
+def test_a_scope_parameter_is_a_set_of_case_sensitive_tokens(scope: str | None, tokens: set[str]) -> None:
+    """RFC 6749 section 3.3. D-L2: ``openid`` is a token and not a part of one."""
+    assert parse_scope(scope) == tokens
+
+
+@pytest.mark.parametrize("count", [2**8, 2**16, 2**16 + 1])
+def test_very_many_scopes_are_neither_cut_nor_counted_wrongly(count: int) -> None:
+    """L8."""
+    scopes = frozenset(f"s{number}" for number in range(count))
+
+    assert parse_scope(format_scope(scopes)) == scopes
+    assert grantable_scopes(requested=scopes, held=scopes - {"s0"}) == scopes - {"s0"}
+
+
+def test_a_scope_value_is_sorted() -> None:
+    assert format_scope({"b", "a", "B"}) == "B a b"
+    assert format_scope(()) == ""

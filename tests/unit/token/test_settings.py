@@ -1,0 +1,203 @@
+"""Settings: every wrong variable is named at once, and no value is shown."""
+
+from __future__ import annotations
+
+import base64
+import traceback
+
+import pytest
+
+from identity_common.settings import InvalidSettingsError
+from token_service.settings import Settings
+
+KEY = base64.b64encode(bytes(range(32))).decode()
+OTHER_KEY = base64.b64encode(bytes(range(32, 64))).decode()
+GOOD = {
+    "BASE_URL": "https://id.example.com",
+    "DATABASE_URL": "postgresql+asyncpg://token:hunter2@db:5432/token",
+    "NATS_URL": "nats://token:hunter2@nats:4222",
+    "REDIS_URL": "redis://token:hunter2@redis:6379/0",
+    "KEY_ENCRYPTION_KEYS": KEY,
+}
+
+
+def problems(**changes: str | None) -> list[str]:
+    """Return the lines of the refusal; a change to None takes a variable away."""
+    environment = {name: value for name, value in {**GOOD, **changes}.items() if value is not None}
+    with pytest.raises(InvalidSettingsError) as refused:
+        Settings.from_environment(environment)
+    shown = "".join(traceback.format_exception(refused.value))
+    assert not [value for value in environment.values() if len(value) > 3 and value in shown]
+    return str(refused.value).splitlines()
+
+
+def test_what_is_needed_is_enough() -> None:
+    settings = Settings.from_environment(GOOD)
+
+    assert settings == Settings(
+        base_url="https://id.example.com",
+        tenant_id="default",
+        environment="production",
+        urn_namespace="service",
+        management_api_resource="https://default.service.internal/api",
+        database_url=GOOD["DATABASE_URL"],
+        nats_url=GOOD["NATS_URL"],
+        jwks_url=None,
+        redis_url=GOOD["REDIS_URL"],
+        key_encryption_keys=(KEY,),
+        signing_algorithm="ES256",
+        directory_max_age_s=900,
+        revision_wait_s=2.0,
+        catch_up_wait_s=0.5,
+        redis_replicas=0,
+        signing_keys_refresh_s=30.0,
+    )
+    assert settings.issuer == "https://id.example.com/oidc"
+    assert settings.jwks_address == "https://id.example.com/oidc/jwks"
+
+
+def test_everything_can_be_set() -> None:
+    settings = Settings.from_environment(
+        {
+            **GOOD,
+            "SIGNING_ALGORITHM": "EdDSA",
+            "KEY_ENCRYPTION_KEYS": f"{KEY}, {OTHER_KEY}",
+            "DIRECTORY_MAX_AGE_S": "60",
+            "REVISION_WAIT_S": "0.25",
+            "REDIS_REPLICAS": "2",
+            "JWKS_URL": "http://token:8000/oidc/jwks",
+        }
+    )
+
+    assert settings.signing_algorithm == "EdDSA"
+    assert settings.key_encryption_keys == (KEY, OTHER_KEY)
+    assert (settings.directory_max_age_s, settings.revision_wait_s, settings.redis_replicas) == (60, 0.25, 2)
+    assert settings.jwks_address == "http://token:8000/oidc/jwks"
+
+
+def test_secrets_and_addresses_have_no_default() -> None:
+    """L9: nothing starts with a key or password that others know."""
+    with pytest.raises(InvalidSettingsError) as refused:
+        Settings.from_environment({})
+
+    assert sorted(str(refused.value).splitlines()) == [
+        "BASE_URL: must be set",
+        "DATABASE_URL: must be set",
+        "KEY_ENCRYPTION_KEYS: must be set",
+        "NATS_URL: must be set",
+        "REDIS_URL: must be set",
+    ]
+
+
+@pytest.mark.parametrize("variable", GOOD)
+def test_an_empty_variable_is_a_missing_one(variable: str) -> None:
+    assert problems(**{variable: ""}) == [f"{variable}: must be set"]
+
+
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    """What is missing, of the wrong type, and of the right type but wrong: one line each, no value in any."""
+    assert sorted(
+        problems(
+            BASE_URL="ftp://hunter2.example/",
+            DATABASE_URL="mysql://token:hunter2@db/token",
+            NATS_URL=None,
+            REDIS_URL="http://token:hunter2@redis",
+            KEY_ENCRYPTION_KEYS="hunter2-is-no-key",
+            SIGNING_ALGORITHM="HS256",
+            DIRECTORY_MAX_AGE_S="hunter2",
+            REVISION_WAIT_S="soon-hunter2",
+            ENVIRONMENT="staging-hunter2",
+        )
+    ) == [
+        "BASE_URL: must be an absolute http(s) address without a slash at the end",
+        "DATABASE_URL: must begin with postgresql+asyncpg://",
+        "DIRECTORY_MAX_AGE_S: not acceptable as int",
+        "ENVIRONMENT: not acceptable as one of development, production",
+        "KEY_ENCRYPTION_KEYS: must be base64 of 32 bytes, or several with commas between them",
+        "NATS_URL: must be set",
+        "REDIS_URL: must begin with redis:// or rediss://",
+        "REVISION_WAIT_S: not acceptable as float",
+        "SIGNING_ALGORITHM: must be ES256, EdDSA or RS256",
+    ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "hunter2hunter2",
+        base64.b64encode(b"x" * 16).decode(),
+        base64.b64encode(b"x" * 31).decode(),
+        base64.b64encode(b"x" * 33).decode(),
+        f"{KEY},",
+        f"{KEY},short",
+        f",{KEY}",
+        KEY[:-2],
+        f"{KEY}\n{KEY}",
+    ],
+)
+def test_a_key_encryption_key_has_256_bits_in_base64(value: str) -> None:
+    """L9."""
+    assert problems(KEY_ENCRYPTION_KEYS=value) == [
+        "KEY_ENCRYPTION_KEYS: must be base64 of 32 bytes, or several with commas between them"
+    ]
+
+
+@pytest.mark.parametrize("algorithm", ["none", "HS256", "es256", "RS512", "ES256K"])
+def test_only_the_three_asymmetric_algorithms_are_taken(algorithm: str) -> None:
+    """L3."""
+    assert problems(SIGNING_ALGORITHM=algorithm) == ["SIGNING_ALGORITHM: must be ES256, EdDSA or RS256"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "id.example.com",
+        "//id.example.com",
+        "https://",
+        "https:///path",
+        "https://id.example.com/",
+        "ftp://id.example.com",
+        "https://[",
+        "https://[::1",
+        "https://id.example.com?x=1",
+        "https://id.example.com#x",
+        "https://user:hunter2@id.example.com",
+    ],
+)
+def test_a_base_url_is_an_address_that_an_issuer_can_begin_with(address: str) -> None:
+    """RFC 8414 section 2: an issuer has no query and no fragment; what is handed out holds no credentials (L14)."""
+    assert problems(BASE_URL=address) == ["BASE_URL: must be an absolute http(s) address without a slash at the end"]
+
+
+def test_production_wants_https_but_for_loopback() -> None:
+    assert problems(BASE_URL="http://id.example.com") == ["BASE_URL: must be https in production"]
+    assert problems(BASE_URL="http://127.0.0.1.example.com") == ["BASE_URL: must be https in production"]
+    for address in ("http://127.0.0.1:3000", "http://localhost:3000", "http://[::1]:3000", "https://id.example.com/id"):
+        assert Settings.from_environment({**GOOD, "BASE_URL": address}).base_url == address
+    relaxed = {**GOOD, "BASE_URL": "http://id.example.com", "ENVIRONMENT": "development"}
+    assert Settings.from_environment(relaxed).environment == "development"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "least"),
+    [
+        ("DIRECTORY_MAX_AGE_S", "0", "must be a number of at least 1"),
+        ("DIRECTORY_MAX_AGE_S", "-1", "must be a number of at least 1"),
+        ("REVISION_WAIT_S", "-0.1", "must be a number of at least 0"),
+        ("REVISION_WAIT_S", "nan", "must be a number of at least 0"),
+        ("REVISION_WAIT_S", "inf", "must be a number of at least 0"),
+        ("CATCH_UP_WAIT_S", "-1", "must be a number of at least 0"),
+        ("REDIS_REPLICAS", "-1", "must be a number of at least 0"),
+        ("SIGNING_KEYS_REFRESH_S", "0", "must be a number of at least 1"),
+    ],
+)
+def test_numbers_have_bounds(variable: str, value: str, least: str) -> None:
+    """L8: a bound that is none would wait for ever, or ask without a pause."""
+    assert problems(**{variable: value}) == [f"{variable}: {least}"]
+
+
+def test_settings_show_no_value() -> None:
+    """L14: neither in a traceback nor in a log."""
+    settings = Settings.from_environment(GOOD)
+
+    assert repr(settings) == str(settings) == f"{settings}" == "Settings(…)"

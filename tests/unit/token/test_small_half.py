@@ -1,0 +1,259 @@
+"""The small half: lookups are those of the fold of all events, whatever came, changed, went and came again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from identity_common.bus.connection import Bus
+from identity_common.bus.stream_reader import Batch, StreamMessage
+from identity_common.wire.events import (
+    ApplicationState,
+    AssignmentState,
+    ResourceState,
+    RoleState,
+    ScopeState,
+    Watermark,
+    event_subject,
+    watermark_subject,
+)
+from identity_sdk.event_types import CloudEvent, OrganizationPermissionState, OrganizationRoleState
+from token_service.directory import SmallHalf
+
+IDS = st.sampled_from(["a", "b", "c"])
+NAMES = st.sampled_from(["read", "write"])
+SCOPE_IDS = st.lists(IDS, max_size=3, unique=True).map(tuple)
+STATES = st.one_of(
+    st.builds(ApplicationState, id=IDS, deleted=st.booleans(), name=NAMES),
+    st.builds(ResourceState, id=IDS, deleted=st.booleans(), indicator=st.sampled_from(["x", "y"])),
+    st.builds(ScopeState, id=IDS, deleted=st.booleans(), resource_id=IDS, name=NAMES),
+    st.builds(RoleState, id=IDS, deleted=st.booleans(), scope_ids=SCOPE_IDS),
+    st.builds(AssignmentState, id=IDS, holder_kind=st.just("application"), role_ids=SCOPE_IDS),
+    st.builds(OrganizationPermissionState, id=IDS, deleted=st.booleans(), name=NAMES),
+    st.builds(
+        OrganizationRoleState, id=IDS, deleted=st.booleans(), permission_ids=SCOPE_IDS, scope_ids=SCOPE_IDS, name=NAMES
+    ),
+)
+State = (
+    ApplicationState
+    | ResourceState
+    | ScopeState
+    | RoleState
+    | AssignmentState
+    | OrganizationPermissionState
+    | OrganizationRoleState
+)
+
+
+def subject_of(state: State) -> str:
+    ids: tuple[str, ...] = (state.id,)
+    if isinstance(state, OrganizationPermissionState):
+        return event_subject("template", "default", "permission", state.id)
+    if isinstance(state, OrganizationRoleState):
+        return event_subject("template", "default", "role", state.id)
+    if isinstance(state, ScopeState):
+        ids = ("r", state.id)
+    if isinstance(state, AssignmentState):
+        ids = ("application", state.id)
+    kind = type(state).__name__.removesuffix("State").lower()
+    return event_subject("management", "default", kind, *ids)
+
+
+def message(subject: str, sequence: int, state: msgspec.Struct, *, revision: int | None = None) -> StreamMessage:
+    """Return a message; of the revision that its place in the stream has, unless it is a repetition."""
+    revision = sequence if revision is None else revision
+    prefix, _, kind, *ids = subject.split(".")
+    source = "template" if prefix == "identity" else "management"
+    event = CloudEvent(
+        id=f"default:{source}:{revision}",
+        source=f"/{source}",
+        type=f"{kind}.{'deleted' if getattr(state, 'deleted', False) else 'updated'}",
+        subject="/".join(ids),
+        time="2026-01-01T00:00:00.000Z",
+        tenantid="default",
+        revision=revision,
+        data=msgspec.Raw(msgspec.json.encode(state)),
+    )
+    return StreamMessage(subject, sequence, event)
+
+
+def consistent(states: Sequence[State]) -> list[State]:
+    """Leave out what the services refuse: an indicator, a scope's name within its resource, or a permission's name."""
+    kept: list[State] = []
+    alive: dict[tuple[type, str], State] = {}
+    for state in states:
+        taken = {(type(each), *unique(each)) for key, each in alive.items() if key != (type(state), state.id)}
+        if not getattr(state, "deleted", False) and unique(state) and (type(state), *unique(state)) in taken:
+            continue
+        kept.append(state)
+        alive.pop((type(state), state.id), None)
+        if not getattr(state, "deleted", False):
+            alive[type(state), state.id] = state
+    return kept
+
+
+def unique(state: State) -> tuple[str, ...]:
+    if isinstance(state, ResourceState):
+        return (state.indicator,)
+    if isinstance(state, OrganizationPermissionState):
+        return (state.name,)
+    return (state.resource_id, state.name) if isinstance(state, ScopeState) else ()
+
+
+def filled(messages: Sequence[StreamMessage]) -> SmallHalf:
+    half = SmallHalf(Bus("nats://127.0.0.1:9", service="token"), tenant_id="default")
+    half._take(Batch(list(messages), caught_up=True))
+    return half
+
+
+def answers(half: SmallHalf) -> list[object]:
+    """Return everything that can be asked of it."""
+    resources = [half.resource(indicator) for indicator in ("x", "y")]
+    return [
+        *(half.application(each) for each in "abc"),
+        *resources,
+        *(
+            held(resource, roles, frozenset({"read", "write", "other"}))
+            for resource in resources
+            if resource is not None
+            for roles in ((), ("a",), ("b", "c"), half.application_roles("a"))
+            for held in (half.held_scopes, half.held_in_organization)
+        ),
+        *(
+            half.held_in_organization(None, roles, frozenset({"read", "write"}))
+            for roles in ((), ("a",), ("b", "c"), ("r",))
+        ),
+    ]
+
+
+def history_of(states: Sequence[State]) -> list[StreamMessage]:
+    return [message(subject_of(state), sequence, state) for sequence, state in enumerate(states, 1)]
+
+
+def compacted(history: Sequence[StreamMessage]) -> list[StreamMessage]:
+    """Return what the stream holds of a history: the last message of each subject."""
+    return sorted({each.subject: each for each in history}.values(), key=lambda each: each.sequence)
+
+
+@given(st.lists(STATES, max_size=40).map(consistent))
+def test_a_snapshot_gives_the_same_answers_as_the_whole_history(states: list[State]) -> None:
+    """The design: one event is enough to be right; the stream keeps the last one of each subject."""
+    history = history_of(states)
+
+    assert answers(filled(history)) == answers(filled(compacted(history)))
+
+
+@given(st.lists(STATES, min_size=20, max_size=40).map(consistent), st.integers(0, 20))
+@example(
+    [
+        OrganizationRoleState(id="r", permission_ids=("b",)),
+        OrganizationPermissionState(id="a", name="read"),
+        OrganizationPermissionState(id="a", name="other"),
+        OrganizationPermissionState(id="b", name="read"),
+        OrganizationPermissionState(id="a", name="write"),
+    ],
+    2,
+)
+def test_who_was_away_for_a_while_gives_the_same_answers(states: list[State], left_at: int) -> None:
+    """A name that went from one to another: the new owner may be heard of before the old one lets go of it."""
+    history = history_of(states)
+    missed = [each for each in compacted(history) if each.sequence > left_at]
+
+    assert answers(filled([*history[:left_at], *missed])) == answers(filled(history))
+
+
+@given(st.lists(STATES, min_size=10, max_size=20).map(consistent), st.integers(0, 10))
+@example([ApplicationState(id="a", name="read"), ApplicationState(id="a", name="write")], 0)
+def test_what_a_relay_repeats_changes_nothing(states: list[State], again_from: int) -> None:
+    """L7: a relay that dies before it forgets what is out repeats it from there on; nothing goes back to how it was."""
+    history = history_of(states)
+    for count in range(len(states) - again_from + 1):
+        repeated = [
+            message(each.subject, len(states) + number, states[again_from + number], revision=each.sequence)
+            for number, each in enumerate(history[again_from : again_from + count])
+        ]
+        assert answers(filled([*history, *repeated])) == answers(filled(history))
+
+
+@given(st.lists(STATES, max_size=40).map(consistent))
+def test_scopes_are_held_through_live_roles_scopes_and_resources_only(states: list[State]) -> None:
+    """L1, L5: computed anew from nothing but the last state of each aggregate."""
+    half = filled([message(subject_of(state), sequence, state) for sequence, state in enumerate(states, 1)])
+    last: dict[tuple[type, str], State] = {(type(state), state.id): state for state in states}
+    alive = [state for state in last.values() if not getattr(state, "deleted", False)]
+    roles = {state.id: state for state in alive if isinstance(state, RoleState)}
+    for resource in (state for state in alive if isinstance(state, ResourceState)):
+        for role_ids in (("a",), ("b", "c"), ("a", "b", "c", "unknown")):
+            granted = {scope for role_id in role_ids if role_id in roles for scope in roles[role_id].scope_ids}
+            expected = {
+                state.name
+                for state in alive
+                if isinstance(state, ScopeState) and state.resource_id == resource.id and state.id in granted
+            }
+            assert half.held_scopes(resource, role_ids, frozenset({"read", "write", "x"})) == expected
+            assert half.held_scopes(resource, role_ids, frozenset({"read"})) == expected & {"read"}
+        assert half.resource(resource.indicator) == resource
+
+
+@given(st.lists(STATES, max_size=40).map(consistent))
+def test_permissions_are_held_through_live_organization_roles_only(states: list[State]) -> None:
+    """L1, L5: computed anew from nothing but the last state of each aggregate; no API role grants any of it."""
+    half = filled(history_of(states))
+    last: dict[tuple[type, str], State] = {(type(state), state.id): state for state in states}
+    alive = [state for state in last.values() if not getattr(state, "deleted", False)]
+    roles = {state.id: state for state in alive if isinstance(state, OrganizationRoleState)}
+    for role_ids in (("a",), ("b", "c"), ("a", "b", "c", "unknown")):
+        held = [roles[role_id] for role_id in role_ids if role_id in roles]
+        permission_ids = {each for role in held for each in role.permission_ids}
+        scope_ids = {each for role in held for each in role.scope_ids}
+        assert half.held_in_organization(None, role_ids, frozenset({"read", "write", "x"})) == {
+            state.name
+            for state in alive
+            if isinstance(state, OrganizationPermissionState) and state.id in permission_ids
+        }
+        for resource in (state for state in alive if isinstance(state, ResourceState)):
+            assert half.held_in_organization(resource, role_ids, frozenset({"read", "write", "x"})) == {
+                state.name
+                for state in alive
+                if isinstance(state, ScopeState) and state.resource_id == resource.id and state.id in scope_ids
+            }
+
+
+def test_it_is_loaded_when_the_snapshot_is_read_to_its_end_with_managements_watermark() -> None:
+    watermark = message(watermark_subject("management", "default"), 2, Watermark(7))
+    application = message(event_subject("management", "default", "application", "a"), 1, ApplicationState(id="a"))
+    half = SmallHalf(Bus("nats://127.0.0.1:9", service="token"), tenant_id="default")
+    seen = []
+    for batch in (Batch([], caught_up=True), Batch([application], caught_up=False), Batch([watermark], caught_up=True)):
+        half._take(batch)
+        seen.append((half.is_loaded, half.freshness.seen("management")))
+
+    assert seen == [(False, -1), (False, -1), (True, 7)]
+    assert half.counts() == {
+        "application": 1,
+        "resource": 0,
+        "scope": 0,
+        "role": 0,
+        "organization-permission": 0,
+        "organization-role": 0,
+    }
+
+
+def test_a_watermark_counts_when_nothing_is_behind_it_any_more() -> None:
+    """L7: of an aggregate that has changed again the stream has the newer state only, behind the watermark."""
+    half = SmallHalf(Bus("nats://127.0.0.1:9", service="token"), tenant_id="default")
+    watermark = message(watermark_subject("template", "default"), 1, Watermark(7))
+    role = OrganizationRoleState(id="r", deleted=True)
+    seen = []
+    for batch in (
+        Batch([watermark], caught_up=False),
+        Batch([message(subject_of(role), 2, role)], caught_up=False),
+        Batch([], caught_up=True),
+    ):
+        half._take(batch)
+        seen.append(half.freshness.seen("template"))
+
+    assert seen == [-1, -1, 7]

@@ -1,0 +1,59 @@
+"""What a token is bound to, and who is a member: rules without a server."""
+
+from __future__ import annotations
+
+import pytest
+
+from identity_common.oauth import OAuthError
+from identity_common.wire.events import ResourceState
+from identity_sdk.event_types import MemberState, MemberType, OrganizationState
+from token_service.directory import Membership
+from token_service.grants.targets import Target, organization_roles
+from token_service.liveness import why_no_member
+
+RESOURCE = ResourceState(id="r", indicator="https://api.example.com")
+TARGETS = [
+    Target(audience="https://id.example.com/oidc/me", lifetime_s=3600),
+    Target(audience="https://api.example.com", lifetime_s=60, resource=RESOURCE),
+    Target(audience="urn:service:organization:o", lifetime_s=3600, organization_id="o"),
+    Target(audience="https://api.example.com", lifetime_s=60, resource=RESOURCE, organization_id="o"),
+]
+
+
+def membership(member_type: MemberType) -> Membership:
+    member = MemberState(organization_id="o", member_id="m", member_type=member_type, role_ids=("a", "b"))
+    return Membership(OrganizationState(id="o"), member)
+
+
+def test_only_a_token_for_a_resource_names_the_organization_in_a_claim() -> None:
+    """The contract: the token for the organization itself says it in ``aud``."""
+    assert [target.organization_claim for target in TARGETS] == [None, None, None, "o"]
+
+
+def test_whose_changes_decide_about_scopes() -> None:
+    """What is not held yet is looked up once more, of every source that could have granted it."""
+    assert [target.sources for target in TARGETS] == [(), ("management",), ("template",), ("management", "template")]
+
+
+@pytest.mark.parametrize("member_type", ["user", "application"])
+def test_the_roles_are_those_of_the_membership(member_type: MemberType) -> None:
+    assert organization_roles(membership(member_type), member_type) == ("a", "b")
+    assert why_no_member(membership(member_type), member_type) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "asked", "description"),
+    [
+        (None, "user", "the subject is not a member of this organization"),
+        (None, "application", "the application is not a member of this organization"),
+        (membership("application"), "user", "the subject is not a member of this organization"),
+        (membership("user"), "application", "the application is not a member of this organization"),
+    ],
+)
+def test_who_is_no_member_is_denied_access(found: Membership | None, asked: MemberType, description: str) -> None:
+    """L1: one function for every path; the answer does not say whether there is such an organization."""
+    with pytest.raises(OAuthError) as refused:
+        organization_roles(found, asked)
+
+    assert (refused.value.error, refused.value.status, refused.value.description) == ("access_denied", 403, description)
+    assert why_no_member(found, asked) is not None
