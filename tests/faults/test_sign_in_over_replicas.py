@@ -84,7 +84,9 @@ def client(
 ) -> Iterator[Client]:
     client = Client(deployment, impersonation, own_addresses)
     for replica in deployment.tokens:
-        eventually(lambda replica=replica: client.is_active("x", replica) is False)  # type: ignore[misc]
+        eventually(
+            lambda replica=replica: "access_token" in client.post("/oidc/token", replica, **client.sign_in()).json()
+        )  # type: ignore[misc]
     yield client
 
 
