@@ -23,11 +23,14 @@ class Asker:
         self._subject = password_check_subject(tenant_id)
 
     async def __call__(self, identifier: str, password: str) -> str | None:
+        return (await self.ask(identifier, password)).user_id
+
+    async def ask(self, identifier: str, password: str) -> PasswordAnswer:
         question = msgspec.json.encode(PasswordQuestion(identifier, password))
         message = await self._client.request(self._subject, question, timeout=5)
         answer = msgspec.json.decode(message.data, type=PasswordAnswer)
         assert not answer.busy
-        return answer.user_id
+        return answer
 
 
 @pytest_asyncio.fixture
@@ -53,6 +56,19 @@ async def test_a_person_is_known_by_user_name_e_mail_and_telephone_number(manage
 )
 async def test_nobody_is_nobody(ask: Asker, identifier: str) -> None:
     assert await ask(identifier, PASSWORD) is None
+
+
+async def test_the_answer_says_when_a_sign_in_counts_and_as_of_which_change(management: Management, ask: Asker) -> None:
+    name = unique("Ada").replace("-", "_")
+    user = await management.created("users", username=name, password=PASSWORD)
+    before = await ask.ask(name, PASSWORD)
+    assert before == PasswordAnswer(user_id=user["id"], revision=await management.revision())
+    await management.client.patch(f"/api/users/{user['id']}/password", json={"password": PASSWORD})
+    after = await ask.ask(name, PASSWORD)
+    assert after.revision == await management.revision() > before.revision
+    stored = "SELECT tokens_valid_after FROM users WHERE tenant_id = $1 AND id = $2"
+    assert after.tokens_valid_after == await management.database.fetchval(stored, management.tenant_id, user["id"]) > 0
+    assert await ask.ask(name, "wrong") == PasswordAnswer()
 
 
 async def test_without_a_password_there_is_no_sign_in(management: Management, ask: Asker) -> None:

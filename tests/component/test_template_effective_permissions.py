@@ -292,6 +292,15 @@ async def test_whatever_was_answered_to_a_write_is_read_at_once_and_with_its_rev
         assert permission not in (await member.read(Identity_Revision=revoked.headers["Identity-Revision"])).json()
 
 
+async def test_every_answer_says_which_revision_it_includes(template: Template, member: ReadingMember) -> None:
+    """So that a token which is asked for next carries no less."""
+    granted = await member.grant((await template.permission())["id"])
+    shown = await member.read()
+    unchanged = await member.read(If_None_Match=shown.headers["ETag"])
+    assert (shown.status_code, unchanged.status_code) == (200, 304)
+    assert revision(granted) <= revision(shown) <= revision(unchanged) <= await template.revision()
+
+
 async def test_a_revision_of_the_other_service_is_waited_for(template: Template) -> None:
     """What follows from a deletion there is seen by whoever names its revision."""
     management = template.management

@@ -51,14 +51,7 @@ def test_a_person_signs_in_and_the_client_gets_a_code_that_gives_tokens(
 
 def test_the_code_is_bound_to_the_challenge_and_says_who_signed_in(world: World, person: Person, spa: Client) -> None:
     code, verifier = person.code(spa)
-    form = {
-        "grant_type": "authorization_code",
-        "client_id": spa.id,
-        "code": code,
-        "redirect_uri": REDIRECT_URI,
-        "code_verifier": verifier.secret,
-    }
-    tokens = world.stack.token_request(form).json()
+    tokens = person.redeem(spa, code, verifier)
     claims = world.claims(tokens["access_token"], f"{world.stack.issuer}/me")
     assert claims["sub"] == person.user_id
     assert tokens["refresh_token"]
@@ -118,6 +111,22 @@ def test_a_suspended_person_cannot_sign_in_and_a_session_ends_with_the_suspensio
         answer = person.authorize(spa)
     refused = person.sign_in(person.follow(answer))
     assert "This account cannot sign in" in refused.text
+
+
+def test_whoever_has_a_new_password_signs_in_with_it_at_once(world: World, person: Person, spa: Client) -> None:
+    """Every change ends what was before it, to the next second: several in one lie ahead of the clock."""
+    for _ in range(5):
+        world.management.users.set_password(person.user_id, PASSWORD)
+    assert person.redeem(spa, *person.code(spa))["refresh_token"]
+
+
+def test_whoever_is_let_in_again_signs_in_at_once(world: World, spa: Client) -> None:
+    """What signs people in has seen what the password check knew."""
+    for _ in range(10):
+        person = Person(world)
+        world.management.users.suspend(person.user_id)
+        world.management.users.suspend(person.user_id, suspended=False)
+        assert person.redeem(spa, *person.code(spa))["refresh_token"]
 
 
 def test_cancelling_and_denying_tell_the_client(person: Person, spa: Client, partner: Client) -> None:

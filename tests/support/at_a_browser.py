@@ -91,6 +91,19 @@ class Person:
             answer = self.sign_in(self.follow(answer))
         return callback(answer)["code"], verifier
 
+    def redeem(self, client: Client, code: str, verifier: Verifier) -> dict[str, Any]:
+        """Redeem the code as the client, and return the whole answer."""
+        form = {
+            "grant_type": "authorization_code",
+            "client_id": client.id,
+            "code": code,
+            "redirect_uri": REDIRECT_URI,
+            "code_verifier": verifier.secret,
+        }
+        answer = self.world.stack.token_request(form)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
 
 def callback(answer: httpx.Response, redirect_uri: str = REDIRECT_URI) -> dict[str, str]:
     """Return the parameters that came back to the client."""

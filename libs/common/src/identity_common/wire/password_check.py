@@ -33,8 +33,12 @@ class PasswordAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         user_id: None when there is no such user, none with a password, or the password is another one: nobody can tell
             which, by the answer or by the time it takes.
+        tokens_valid_after: Milliseconds: whoever signs in signs in after it, whatever another machine's clock says.
+        revision: management-service's, as of the check: whoever judges this user by other records must have seen it.
         busy: Too many passwords are being checked: ask again later. Nothing was checked.
     """
 
     user_id: str | None = None
+    tokens_valid_after: int = 0
+    revision: int = 0
     busy: bool = False

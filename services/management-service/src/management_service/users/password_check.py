@@ -61,7 +61,7 @@ class PasswordChecks:
             renewed = await self._passwords.hash(question.password)
             async with self._engine.connect() as connection:
                 await store.renew_password_hash(connection, self._tenant_id, found, renewed)
-        return PasswordAnswer(user_id=found.id)
+        return PasswordAnswer(user_id=found.id, tokens_valid_after=found.tokens_valid_after, revision=found.revision)
 
     async def _subscribe(self) -> None:
         await self._bus.connected()

@@ -3,7 +3,20 @@
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import RowMapping, Select, Text, bindparam, delete, func, insert, literal_column, select, update
+from sqlalchemy import (
+    RowMapping,
+    Select,
+    Text,
+    bindparam,
+    column,
+    delete,
+    func,
+    insert,
+    literal_column,
+    select,
+    table,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.pagination import Page
@@ -41,10 +54,16 @@ _STORED: Final = tuple(field for field in User.__struct_fields__ if field != "ha
 
 
 class PasswordHash(msgspec.Struct, frozen=True):
-    """A user's password as stored; none when the user has no password."""
+    """A user's password as stored; none when the user has no password.
+
+    Attributes:
+        revision: The source's, as of the reading.
+    """
 
     id: str
     password_hash: str | None
+    tokens_valid_after: int
+    revision: int
 
     def __repr__(self) -> str:
         """Do not show the hash."""
@@ -56,7 +75,12 @@ COLUMNS: Final = (*(users.c[name] for name in _STORED), users.c.password_hash.is
 _BY_ID: Final = (users.c.tenant_id == bindparam("tenant"), users.c.id == bindparam("user"))
 _FIND: Final = select(*COLUMNS).where(*_BY_ID)
 _LOCK: Final = _FIND.with_for_update(key_share=True)
-_HASHES: Final = select(users.c.id, users.c.password_hash).where(users.c.tenant_id == bindparam("tenant"))
+_REVISION: Final = table("source_revision", column("tenant_id"), column("revision"))
+_HASHES: Final = (
+    select(users.c.id, users.c.password_hash, users.c.tokens_valid_after, _REVISION.c.revision)
+    .join_from(users, _REVISION, _REVISION.c.tenant_id == users.c.tenant_id)
+    .where(users.c.tenant_id == bindparam("tenant"))
+)
 _RENEW: Final = (
     update(users)
     .where(*_BY_ID, users.c.password_hash == bindparam("present"))
@@ -118,11 +142,11 @@ async def find_password_hash(connection: AsyncConnection, tenant_id: str, identi
     Only an e-mail address has an @; where a user name looks like somebody's number, it is the user name.
     """
     columns = (users.c.primary_email_key,) if "@" in identifier else (users.c.username_key, users.c.primary_phone_key)
-    for column in columns:
-        key = phone_key(identifier) if column is users.c.primary_phone_key else identity_key(identifier)
-        row = (await connection.execute(_HASHES.where(column == key), {"tenant": tenant_id})).one_or_none()
+    for stored in columns:
+        key = phone_key(identifier) if stored is users.c.primary_phone_key else identity_key(identifier)
+        row = (await connection.execute(_HASHES.where(stored == key), {"tenant": tenant_id})).one_or_none()
         if row is not None:
-            return PasswordHash(row.id, row.password_hash)
+            return PasswordHash(row.id, row.password_hash, row.tokens_valid_after, row.revision)
     return None
 
 

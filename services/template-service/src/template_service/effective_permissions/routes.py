@@ -10,14 +10,14 @@ from identity_common.api_errors import Issue, invalid_input
 from identity_common.openapi import RequestHeader, documented
 from identity_common.preferences import preferred_wait
 from identity_common.revisions import HEADER as REVISION_HEADER
-from identity_common.revisions import MalformedRevisionError, parse_revisions
+from identity_common.revisions import MalformedRevisionError, format_revisions, parse_revisions
 from template_service.effective_permissions.access import authenticated_reader, require_reader
 from template_service.effective_permissions.service import MAX_WAIT_S, Caller, Member, MemberPermissions, Wish
 from template_service.permissions.routes import OrganizationPermissionAnswer, organization_permission_answer
 
 _DOCUMENTED: Final = documented(
     refuses=(422,),
-    headers=("Vary", "Preference-Applied"),
+    headers=("Vary", "Preference-Applied", REVISION_HEADER),
     request_headers=(
         RequestHeader(
             "Prefer",
@@ -81,7 +81,8 @@ async def _answer(request: Request[Any, Any, Any], member: Member, permissions: 
 
     caller = Caller(request.auth, lambda: authenticated_reader(request), gone)
     answer = await permissions.read(member, caller, _wish(request))
-    headers = {"ETag": answer.etag, "Vary": "Prefer"}
+    revision = format_revisions({"template": answer.revision})
+    headers = {"ETag": answer.etag, "Vary": "Prefer", REVISION_HEADER: revision}
     if answer.waited_s is not None:
         headers["Preference-Applied"] = f"wait={answer.waited_s}"
     if answer.permissions is None:

@@ -73,11 +73,13 @@ class Answer(NamedTuple):
         etag: Of it; changes with the commit that changes it.
         permissions: By name; none when the caller knows them.
         waited_s: For how long the caller could have been made to wait; none where it could not.
+        revision: The source's, which this includes: a token asked for with it carries no less.
     """
 
     etag: str
     permissions: list[OrganizationPermission] | None
     waited_s: int | None
+    revision: int
 
 
 class MemberPermissions:
@@ -119,8 +121,9 @@ class MemberPermissions:
                 found, waited_s = (found, None) if changed is None else (changed, wait_s)
         etag = _etag(found)
         if _is_known(found, wish.condition):
-            return Answer(etag, None, waited_s)
-        return Answer(etag, await self._lists.ask((member.organization_id, member.member_id)), waited_s)
+            return Answer(etag, None, waited_s, found.revision)
+        listed = await self._lists.ask((member.organization_id, member.member_id))
+        return Answer(etag, listed, waited_s, found.revision)
 
     async def _wait_for_change(self, member: Member, caller: Caller, condition: bytes, wait_s: int) -> Glance | None:
         """Return what holds when it is something else than the caller knows, or the time is over.

@@ -182,23 +182,25 @@ class AuthorizationPages:
                 pending_id, pending, application, identifier, problem, status=429, headers={"Retry-After": str(wait_s)}
             )
         try:
-            user_id = await self._passwords.user_with(identifier, password)
+            known = await self._passwords.check(identifier, password)
         except PasswordsUnavailable:
             await self._throttle.forgive_one(identifier, browser.address)
             problem = "Signing in is not possible right now. Try again in a moment."
             return self._sign_in_page(
                 pending_id, pending, application, identifier, problem, status=503, headers={"Retry-After": "1"}
             )
-        if user_id is None:
+        if known.user_id is None:
             _log.info("sign-in.refused", reason="unknown user or wrong password", client_id=application.id)
             problem = "The name or the password is not right."
             return self._sign_in_page(pending_id, pending, application, identifier, problem)
         await self._throttle.forgive(identifier, browser.address)
         earlier = await self._sessions.find(browser.session_secret)
-        secret, session = await self._sessions.begin(user_id)
+        secret, session = await self._sessions.begin(
+            known.user_id, tokens_valid_after=known.tokens_valid_after, revision=known.revision
+        )
         if earlier is not None:
             await self._sessions.end(earlier)
-        _log.info("sign-in.succeeded", user_id=user_id, client_id=application.id)
+        _log.info("sign-in.succeeded", user_id=known.user_id, client_id=application.id)
         cookies = [self._cookies.set(SESSION, secret, max_age_s=SESSION_TTL_S)]
         who = await self._flow.signed_in(secret)
         if who is None:  # the right password of somebody who may not sign in

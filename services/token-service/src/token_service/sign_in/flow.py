@@ -167,7 +167,7 @@ class SignInFlow:
         session = await self._sessions.find(session_secret)
         if session is None:
             return None
-        person = await self._directory.person(session.user_id, at_least={})
+        person = await self._directory.person(session.user_id, at_least={"management": session.revision})
         if person is None or why_dead(person, issued_at_ms=session.signed_in_at) is not None:
             return None
         return SignedIn(session, person)
@@ -290,6 +290,7 @@ class SignInFlow:
             redirect_uri=request.redirect_uri,
             code_challenge=request.code_challenge,
             nonce=request.nonce,
+            revision=who.session.revision,
         )
         return Granted(await self._codes.issue(code))
 

@@ -27,8 +27,8 @@ class PasswordCheck:
         self._bus = bus
         self._subject = password_check_subject(tenant_id)
 
-    async def user_with(self, identifier: str, password: str) -> str | None:
-        """Return the id of the user whose name and password these are; none when there is no such user.
+    async def check(self, identifier: str, password: str) -> PasswordAnswer:
+        """Return whose name and password these are; an answer without a user when they are nobody's.
 
         Raises:
             PasswordsUnavailable: The question was not answered.
@@ -45,4 +45,4 @@ class PasswordCheck:
             raise PasswordsUnavailable from None
         if answer.busy:
             raise PasswordsUnavailable
-        return answer.user_id
+        return answer
