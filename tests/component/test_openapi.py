@@ -22,6 +22,7 @@ OPERATIONS = {
     for path, operations in DOCUMENT["paths"].items()
     for method, operation in operations.items()
 }
+ANSWERED_WHOLE = {"ListOrganizationUserScopes", "ListOrganizationApplicationScopes"}
 MANAGED = [name for name, (_, _, operation) in OPERATIONS.items() if "security" not in operation]
 
 
@@ -99,9 +100,9 @@ def test_every_operation_of_the_management_api_names_all_its_answers(name: str) 
     success = next(response for status, response in responses.items() if status.startswith("2"))
     assert ("ETag" in success["headers"]) is (method == "get")
     if path.startswith(("/api/users", "/api/applications", "/api/resources", "/api/roles", "/api/organization")):
-        assert ("Identity-Revision" in success["headers"]) is (method != "get")
+        assert ("Identity-Revision" in success["headers"]) is (method != "get" or name in ANSWERED_WHOLE)
     lists = "content" in success and success["content"]["application/json"]["schema"].get("type") == "array"
-    if lists and "configs" not in path and not name.endswith(("UserScopes", "ApplicationScopes")):  # answered whole
+    if lists and "configs" not in path and name not in ANSWERED_WHOLE:
         assert {"Total-Number", "Link"} <= success["headers"].keys()
         assert {"page", "page_size", "q", "search"} <= {found["name"] for found in operation["parameters"]}
 
