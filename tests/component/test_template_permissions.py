@@ -13,7 +13,7 @@ from tests.support.template_api import Template, revision
 PATH = "/api/organization-scopes"
 
 
-async def test_a_permission_is_shown_as_it_was_created_and_its_event_says_its_name(template: Template) -> None:
+async def test_a_permission_is_shown_as_it_was_created_and_its_event_says_the_same(template: Template) -> None:
     name = unique("read:members")
     answer = await template.client.post(PATH, json={"name": name, "description": "See who is in it"})
     permission = answer.json()
@@ -29,7 +29,8 @@ async def test_a_permission_is_shown_as_it_was_created_and_its_event_says_its_na
     event = await template.event("permission", permission["id"])
     assert event is not None
     assert (event.type, event.subject, event.revision) == ("permission.created", permission["id"], revision(answer))
-    assert await template.event_data("permission", permission["id"]) == {"id": permission["id"], "name": name}
+    described = {"id": permission["id"], "name": name, "description": "See who is in it"}
+    assert await template.event_data("permission", permission["id"]) == described
     assert (await template.permission())["description"] is None
 
 

@@ -228,7 +228,11 @@ async def test_changes_of_a_permission_at_once_lose_nothing(template: Template) 
         assert {answer.status_code for answer in answers} == {200}
         changed = {**permission, "name": name, "description": f"round {number}"}
         assert (await template.client.get(path)).json() == changed
-        assert await template.event_data("permission", permission["id"]) == {"id": permission["id"], "name": name}
+        assert await template.event_data("permission", permission["id"]) == {
+            "id": permission["id"],
+            "name": name,
+            "description": f"round {number}",
+        }
         assert (await template.version("permissions", permission["id"]), await template.revision()) == (3, before + 2)
 
 

@@ -22,6 +22,8 @@ from identity_common.wire.events import STREAM_EVENTS, STREAM_STATE
 from tests.support.recorder import Recorder
 from tests.support.running_stack import RunningStack
 
+_AT_ONCE = 200
+
 
 class Written:
     """What the running stack and the servers behind it have written so far.
@@ -97,9 +99,12 @@ async def _messages(url: str) -> list[str]:
                     break
         jetstream = bus.jetstream()
         state = (await jetstream.stream_info(STREAM_EVENTS)).state
-        for sequence in range(state.first_seq, state.last_seq + 1):
-            message = await jetstream.get_msg(STREAM_EVENTS, sequence, direct=True)
-            found.append(f"{message.subject} {message.headers} {(message.data or b'').decode(errors='replace')}")
+        for first in range(state.first_seq, state.last_seq + 1, _AT_ONCE):
+            some = range(first, min(first + _AT_ONCE, state.last_seq + 1))
+            messages = await asyncio.gather(
+                *(jetstream.get_msg(STREAM_EVENTS, sequence, direct=True) for sequence in some)
+            )
+            found += [f"{m.subject} {m.headers} {(m.data or b'').decode(errors='replace')}" for m in messages]
         return found
     finally:
         await bus.stop()
