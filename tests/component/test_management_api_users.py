@@ -1,5 +1,7 @@
 """``/api/users``: what is made, shown, changed and refused, and what the bus hears of it."""
 
+from typing import Any
+
 import httpx
 import pytest
 
@@ -20,6 +22,7 @@ async def test_a_user_without_any_member_is_complete(management: Management) -> 
         "avatar": None,
         "customData": {},
         "profile": {},
+        "isEmailVerified": False,
         "isSuspended": False,
         "hasPassword": False,
         "createdAt": user["createdAt"],
@@ -107,6 +110,28 @@ async def test_a_patch_keeps_what_is_absent_clears_what_is_null_and_changes_what
     }
     assert (await management.event_data("user", user["id"]))["name"] == "Caroline"
     assert (await management.client.get(f"/api/users/{user['id']}")).json() == changed
+
+
+async def test_an_administrator_vouches_for_an_e_mail_address_and_for_no_other(management: Management) -> None:
+    name = unique("verified")
+    user = await management.created("users", primaryEmail=f"{name}@example.com", isEmailVerified=True)
+    path = f"/api/users/{user['id']}"
+
+    async def after(**body: Any) -> bool:
+        changed = (await management.client.patch(path, json=body)).json()
+        stated = (await management.event_data("user", user["id"])).get("is_email_verified", False)
+        assert stated is changed["isEmailVerified"]
+        return bool(stated)
+
+    assert user["isEmailVerified"] is True
+    assert await after(name="Eve", primaryEmail=f"{name}@example.com") is True
+    assert await after(primaryEmail=f"{name}@example.org") is False
+    assert await after(isEmailVerified=True) is True
+    assert await after(primaryEmail=f"{name}@example.net", isEmailVerified=True) is True
+    assert await after(isEmailVerified=False) is False
+    assert await after(primaryEmail=None, isEmailVerified=True) is False, "there is no address to vouch for"
+    assert (await management.created("users", isEmailVerified=True))["isEmailVerified"] is False
+    assert issues(await management.client.patch(path, json={"isEmailVerified": None})) == {"isEmailVerified"}
 
 
 async def test_a_patch_that_changes_nothing_makes_no_event_and_answers_the_current_revision(

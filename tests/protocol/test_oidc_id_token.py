@@ -10,8 +10,12 @@ from typing import Any
 import jwt
 import pytest
 
+from tests.support.patience import eventually
 from tests.support.signing_in import SignIn
 from tests.support.world import MANAGEMENT_API, Client, World, outcome
+
+ORGANIZATIONS = "urn:service:scope:organizations"
+ORGANIZATION_ROLES = "urn:service:scope:organization_roles"
 
 
 @pytest.fixture
@@ -25,8 +29,8 @@ def person(world: World) -> str:
     ).id
 
 
-def claims_for(world: World, person: str, scope: str) -> dict[str, Any]:
-    sign_in = SignIn(world, user_id=person, scope=scope)
+def claims_for(world: World, person: str, scope: str, **changes: Any) -> dict[str, Any]:
+    sign_in = SignIn(world, user_id=person, scope=scope, **changes)
     return sign_in.id_token_claims(sign_in.tokens()["id_token"])
 
 
@@ -87,6 +91,36 @@ def test_the_claims_are_those_of_the_user(world: World, person: str) -> None:
     assert {name: claims[name] for name in expected} == expected
     assert abs(claims["created_at"] - time.time()) < 60
     assert claims["updated_at"] >= claims["created_at"]
+
+
+def test_an_address_is_verified_when_an_administrator_says_so(world: World, person: str) -> None:
+    world.management.users.update(person, is_email_verified=True)
+    assert claims_for(world, person, "openid email")["email_verified"] is True
+    world.management.users.update(person, primary_email=f"other{time.time_ns()}@example.com")
+    assert claims_for(world, person, "openid email")["email_verified"] is False
+
+
+def test_organizations_and_roles_in_them_are_said_to_whoever_may_know(world: World, person: str) -> None:
+    """The scopes of the contract; an application of somebody else hears of the organizations that were picked."""
+    template = world.template
+    role = world.organization_role("read:invoices")
+    name = world.management.organization_roles.get(role).name
+    first, second = template.organization(), template.organization()
+    template.member(first, person, role)
+    template.member(second, person)
+    template.member(template.organization(), world.customer, role)
+    scopes = f"openid {ORGANIZATIONS} {ORGANIZATION_ROLES}"
+    expected = {"organizations": sorted([first, second]), "organization_roles": [f"{first}:{name}"]}
+
+    def is_said() -> bool:
+        claims = claims_for(world, person, scopes)
+        return {name: claims[name] for name in expected} == expected
+
+    eventually(is_said)
+    assert "organization_roles" not in claims_for(world, person, f"openid {ORGANIZATIONS}")
+    assert "organizations" not in claims_for(world, person, f"openid {ORGANIZATION_ROLES}")
+    picked = claims_for(world, person, scopes, organizations=frozenset({second, "another"}))
+    assert (picked["organizations"], picked["organization_roles"]) == ([second], [])
 
 
 def test_what_is_not_known_is_not_there(world: World) -> None:

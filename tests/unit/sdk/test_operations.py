@@ -14,6 +14,7 @@ from identity_sdk import (
     Application,
     ApplicationSecret,
     AsyncManagementClient,
+    Consent,
     HeldPermissions,
     ManagementClient,
     NotFound,
@@ -26,6 +27,7 @@ from identity_sdk import (
     OrganizationTemplate,
     OrganizationUser,
     Resource,
+    ResourceConsent,
     ResourceReference,
     ResourceScope,
     Role,
@@ -247,6 +249,35 @@ OPERATIONS: list[tuple[Call, str, str, Any, Any, Any]] = [
         USER,
     ),
     (lambda c: c.users.list(), "GET", "/api/users", None, [USER_JSON], [USER]),
+    (
+        lambda c: c.users.consents("u1"),
+        "GET",
+        "/api/users/u1/consents",
+        None,
+        (  # answered whole: no list with pages
+            {
+                "tenantId": "default",
+                "applicationId": "a1",
+                "scopes": ["openid"],
+                "resources": [{"resource": "https://orders.example.com", "scopes": ["read:orders"]}],
+                "organizationPermissions": ["read:members"],
+                "organizationIds": ["o1"],
+                "consentedAt": 1,
+            },
+        ),
+        [
+            Consent(
+                tenant_id="default",
+                application_id="a1",
+                scopes=("openid",),
+                resources=(ResourceConsent(resource="https://orders.example.com", scopes=("read:orders",)),),
+                organization_permissions=("read:members",),
+                organization_ids=("o1",),
+                consented_at=1,
+            )
+        ],
+    ),
+    (lambda c: c.users.withdraw_consent("u1", "a1"), "DELETE", "/api/users/u1/consents/a1", None, None, None),
     (
         lambda c: c.users.update("u1", name="Ada", primary_email=None, custom_data={"plan": "gold"}),
         "PATCH",

@@ -16,6 +16,7 @@ ROUTES: Final[tuple[tuple[str, Service], ...]] = (
     ("/sign-in/*", "token"),
     ("/consent/*", "token"),
     ("/api/configs/oidc/*", "token"),
+    ("/api/users/{}/consents/*", "token"),
     ("/api/organization-scopes/*", "template"),
     ("/api/organization-roles/*", "template"),
     ("/api/organization-template/*", "template"),

@@ -115,6 +115,8 @@ class UserOperations:
     replace_roles = _Operation(_operations.replace_user_roles)
     remove_role = _Operation(_operations.remove_user_role)
     organizations = _List(_operations.list_user_organizations)
+    consents = _Operation(_operations.list_user_consents)
+    withdraw_consent = _Operation(_operations.withdraw_user_consent)
 
 
 class ApplicationOperations:

@@ -17,6 +17,7 @@ from identity_sdk._lists import MAX_PAGE_SIZE, ListRequest
 from identity_sdk.models import (
     Application,
     ApplicationSecret,
+    Consent,
     HeldPermissions,
     Organization,
     OrganizationApplication,
@@ -83,6 +84,7 @@ def create_user(
     primary_email: str | None = None,
     primary_phone: str | None = None,
     avatar: str | None = None,
+    is_email_verified: bool | None = None,
     custom_data: FreeForm | None = None,
     profile: FreeForm | None = None,
 ) -> Steps[User]:
@@ -99,6 +101,7 @@ def create_user(
         primaryEmail=primary_email,
         primaryPhone=primary_phone,
         avatar=avatar,
+        isEmailVerified=is_email_verified,
         customData=custom_data,
         profile=profile,
     )
@@ -132,6 +135,7 @@ def update_user(
     primary_email: str | UnsetType | None = UNSET,
     primary_phone: str | UnsetType | None = UNSET,
     avatar: str | UnsetType | None = UNSET,
+    is_email_verified: bool | UnsetType = UNSET,
     custom_data: FreeForm | UnsetType | None = UNSET,
     profile: FreeForm | UnsetType | None = UNSET,
 ) -> Steps[User]:
@@ -148,6 +152,7 @@ def update_user(
         primaryEmail=primary_email,
         primaryPhone=primary_phone,
         avatar=avatar,
+        isEmailVerified=is_email_verified,
         customData=custom_data,
         profile=profile,
     )
@@ -218,6 +223,24 @@ def remove_user_role(user_id: str, role_id: str) -> Steps[None]:
         NotFound: There is no such user, or they do not have the role.
     """
     return _carry_out("DELETE", api_path("users", user_id, "roles", role_id))
+
+
+def list_user_consents(user_id: str) -> Steps[list[Consent]]:
+    """Return what a user has agreed to, one consent for each application.
+
+    Raises:
+        NotFound: There is no such user.
+    """
+    return decode((yield json_request("GET", api_path("users", user_id, "consents"))), list[Consent])
+
+
+def withdraw_user_consent(user_id: str, application_id: str) -> Steps[None]:
+    """Withdraw what a user has agreed to for an application; what it got for the user counts no more.
+
+    Raises:
+        NotFound: The user has agreed to nothing for this application.
+    """
+    return _carry_out("DELETE", api_path("users", user_id, "consents", application_id))
 
 
 # Applications

@@ -17,6 +17,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     Attributes:
         id: Becomes ``sub`` of the user's tokens.
+        is_email_verified: An administrator vouches for the e-mail address.
         is_suspended: A suspended user gets no tokens, and nobody gets one in their name.
         has_password: Can sign in with one.
         custom_data: The integrator's own.
@@ -30,6 +31,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     primary_phone: str | None = None
     name: str | None = None
     avatar: str | None = None
+    is_email_verified: bool = False
     is_suspended: bool = False
     has_password: bool = False
     custom_data: dict[str, Any] = {}
@@ -39,6 +41,37 @@ class User(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     def __repr__(self) -> str:
         return f"User(id={self.id!r})"  # the rest is about a person and has no place in a log
+
+
+class ResourceConsent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What somebody agreed to for one API resource.
+
+    Attributes:
+        resource: Its indicator.
+        scopes: Names.
+    """
+
+    resource: str
+    scopes: tuple[str, ...] = ()
+
+
+class Consent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a user has agreed to for one application.
+
+    Attributes:
+        scopes: About the person.
+        organization_permissions: Names.
+        organization_ids: That were picked for an application of somebody else.
+        consented_at: The last time that something was added.
+    """
+
+    application_id: str
+    tenant_id: str = ""
+    scopes: tuple[str, ...] = ()
+    resources: tuple[ResourceConsent, ...] = ()
+    organization_permissions: tuple[str, ...] = ()
+    organization_ids: tuple[str, ...] = ()
+    consented_at: int = 0
 
 
 class Application(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

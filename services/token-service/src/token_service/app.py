@@ -9,7 +9,6 @@ from typing import Final, cast
 from litestar import Litestar
 from litestar.handlers import HTTPRouteHandler
 from prometheus_client import CollectorRegistry, Gauge
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common import migrations
 from identity_common.application import create_service_app
@@ -20,10 +19,12 @@ from identity_common.redis_commands import RedisCommands, connect_redis
 from token_service.authorizations import Authorizations, Codes, Consents, RefreshTokens
 from token_service.directory import Directory, LargeHalf, SmallHalf
 from token_service.endpoints.authorization import AuthorizationPages
+from token_service.endpoints.consents import ConsentController
 from token_service.endpoints.cors import Cors
 from token_service.endpoints.end_session import EndSession
 from token_service.endpoints.introspection import Introspector, introspection_endpoint
-from token_service.endpoints.keys import ManagementAccess, PrivateKeyController
+from token_service.endpoints.keys import PrivateKeyController
+from token_service.endpoints.management_access import ManagementAccess
 from token_service.endpoints.metadata import PATHS as METADATA_PATHS
 from token_service.endpoints.metadata import metadata_endpoints
 from token_service.endpoints.revocation import PATH as REVOCATION_PATH
@@ -94,6 +95,7 @@ def create_app(settings: Settings) -> Litestar:
         catch_up_wait_s=settings.catch_up_wait_s,
     )
     revocations = Revocations(engine, redis, commands, tenant_id=settings.tenant_id, replicas=settings.redis_replicas)
+    consents = Consents(engine, tenant_id=settings.tenant_id)
     authorizations = Authorizations(engine, revocations, tenant_id=settings.tenant_id)
     refresh_tokens = RefreshTokens(
         engine, authorizations, tenant_id=settings.tenant_id, grace_s=settings.refresh_token_grace_s
@@ -120,7 +122,7 @@ def create_app(settings: Settings) -> Litestar:
     introspector = Introspector(directory, keys, authenticator, live_tokens, refresh_tokens, issuer=settings.issuer)
     revoker = Revoker(directory, keys, authenticator, live_tokens, refresh_tokens, authorizations, revocations)
     _watch(registry, directory, bus)
-    pages = _pages(settings, directory, keys, bus, engine, commands, authorizations)
+    pages = _pages(settings, directory, keys, bus, commands, consents, authorizations)
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:
@@ -146,9 +148,10 @@ def create_app(settings: Settings) -> Litestar:
             token_endpoint(grants),
             introspection_endpoint(introspector),
             revocation_endpoint(revoker),
-            userinfo_endpoint(Userinfo(live_tokens, people, userinfo_audience=_userinfo_audience(settings))),
+            userinfo_endpoint(Userinfo(live_tokens, people, consents, userinfo_audience=_userinfo_audience(settings))),
             *pages,
             PrivateKeyController,
+            ConsentController,
             *metadata_endpoints(
                 issuer=settings.issuer,
                 urn_namespace=settings.urn_namespace,
@@ -157,6 +160,9 @@ def create_app(settings: Settings) -> Litestar:
             ),
         ],
         provide={
+            "authorizations": authorizations,
+            "consents": consents,
+            "directory": directory,
             "keys": keys,
             "tenant_id": settings.tenant_id,
             "management_access": ManagementAccess(
@@ -221,8 +227,8 @@ def _pages(
     directory: Directory,
     keys: SigningKeys,
     bus: Bus,
-    engine: AsyncEngine,
     commands: RedisCommands,
+    consents: Consents,
     authorizations: Authorizations,
 ) -> list[HTTPRouteHandler]:
     """Return everything that people see."""
@@ -233,7 +239,7 @@ def _pages(
         directory,
         sessions,
         pending,
-        Consents(engine, tenant_id=tenant_id),
+        consents,
         Codes(commands, tenant_id=tenant_id),
         urn_namespace=settings.urn_namespace,
     )

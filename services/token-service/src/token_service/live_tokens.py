@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from identity_common.wire.events import ApplicationState
 from identity_sdk.errors import TokenInvalid
 from identity_sdk.verification import AccessToken, Expectations, TokenChecker, read_token
 from token_service.directory import Directory, Person, Subject
@@ -31,10 +32,12 @@ class LiveToken(msgspec.Struct, frozen=True):
 
     Attributes:
         token: What it says.
+        client: To whom it was issued.
         person: Whom it speaks for; none when the client speaks for itself.
     """
 
     token: AccessToken
+    client: ApplicationState
     person: Person | None
 
 
@@ -76,8 +79,9 @@ class LiveTokens:
             self._people(actors, at_least or {}),
         )
         speaks_for_itself = token.subject == token.client_id
+        client = await self._directory.application(token.client_id)
         known = KnownOfToken(
-            client=await self._directory.application(token.client_id),
+            client=client,
             people=people if speaks_for_itself else [subject.person, *people],
             resource_exists=await self._resource_exists(token),
             organization_id=self._organization_id(token),
@@ -85,9 +89,9 @@ class LiveTokens:
             is_revoked=is_revoked,
         )
         reason = why_token_dead(token, known)
-        if reason is not None:
+        if reason is not None or client is None:
             raise TokenRefused(reason)
-        return LiveToken(token, None if speaks_for_itself else subject.person)
+        return LiveToken(token, client, None if speaks_for_itself else subject.person)
 
     def read(self, access_token: str, *, audience: str | None = None) -> AccessToken:
         """Return what a token says that we have signed and that has not expired; whether it still counts is not asked.

@@ -1,7 +1,12 @@
 """What may be said of a person: gathered from the directory, by the scopes that were granted."""
 
-from token_service.directory import Directory, Person
+from collections.abc import Sequence
+
+from msgspec import UNSET
+
+from token_service.directory import Directory, Membership, Person
 from token_service.tokens.identity import PersonClaims, person_claims
+from token_service.tokens.scopes import organization_roles_scope, organizations_scope
 
 
 class People:
@@ -9,12 +14,37 @@ class People:
 
     def __init__(self, directory: Directory, *, urn_namespace: str) -> None:
         self._directory = directory
-        self._urn_namespace = urn_namespace
+        self._organizations_scope = organizations_scope(urn_namespace)
+        self._organization_roles_scope = organization_roles_scope(urn_namespace)
 
-    async def claims(self, person: Person, scopes: frozenset[str]) -> PersonClaims:
+    async def claims(
+        self, person: Person, scopes: frozenset[str], *, picked: frozenset[str] | None = None
+    ) -> PersonClaims:
         """Return the claims that these scopes open.
+
+        Args:
+            person: Of whom.
+            scopes: That were granted.
+            picked: The organizations that the person has opened to the client; none for all of them.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
-        return person_claims(person.user, scopes, roles=self._directory.small.role_names(person.role_ids))
+        memberships: Sequence[Membership] = ()
+        if not scopes.isdisjoint({self._organizations_scope, self._organization_roles_scope}):
+            memberships = await self._directory.memberships_of(person.user.id)
+        shown = [each for each in memberships if picked is None or each.organization.id in picked]
+        small = self._directory.small
+        return person_claims(
+            person.user,
+            scopes,
+            roles=small.role_names(person.role_ids),
+            organizations=[each.organization.id for each in shown] if self._organizations_scope in scopes else UNSET,
+            organization_roles=[
+                f"{each.organization.id}:{name}"
+                for each in shown
+                for name in small.organization_role_names(each.member.role_ids)
+            ]
+            if self._organization_roles_scope in scopes
+            else UNSET,
+        )

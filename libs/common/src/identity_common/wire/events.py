@@ -64,6 +64,7 @@ class UserState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A user, as the claims function and the liveness check see one. Roles are an ``AssignmentState``.
 
     Attributes:
+        is_email_verified: An administrator vouches for the e-mail address.
         has_password: Shown by template-service, which answers users as members of organizations.
         is_suspended: A suspended user gets no token and speaks through none.
         tokens_valid_after: Milliseconds; whatever was issued before is dead (suspension, password change).
@@ -78,6 +79,7 @@ class UserState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     primary_phone: str | None = None
     name: str | None = None
     avatar: str | None = None
+    is_email_verified: bool = False
     has_password: bool = False
     is_suspended: bool = False
     tokens_valid_after: int = 0

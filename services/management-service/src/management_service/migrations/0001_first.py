@@ -20,6 +20,7 @@ CREATE = (
         primary_phone_key text COLLATE "C",
         name text COLLATE "C",
         avatar text,
+        is_email_verified boolean NOT NULL,
         password_hash text,
         is_suspended boolean NOT NULL,
         tokens_valid_after bigint NOT NULL,

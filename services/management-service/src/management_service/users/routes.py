@@ -26,6 +26,7 @@ class UserAnswer(Answer):
     avatar: str | None
     custom_data: FreeFormAnswer
     profile: FreeFormAnswer
+    is_email_verified: bool
     is_suspended: bool
     has_password: bool
     created_at: int

@@ -25,7 +25,11 @@ Password = Annotated[str, msgspec.Meta(min_length=MIN_PASSWORD_CHARACTERS, max_l
 
 
 class UserCreation(Body):
-    """A new user; every member is optional."""
+    """A new user; every member is optional.
+
+    Attributes:
+        is_email_verified: An administrator vouches for the e-mail address; ``email_verified`` of the user's ID tokens.
+    """
 
     username: Username | None = None
     primary_email: Email | None = None
@@ -33,18 +37,20 @@ class UserCreation(Body):
     password: Password | None = None
     name: PersonName | None = None
     avatar: Address | None = None
+    is_email_verified: bool = False
     custom_data: FreeForm | None = None
     profile: FreeForm | None = None
 
 
 class UserUpdate(Body):
-    """What shall change: an absent member is kept, null clears."""
+    """What shall change: an absent member is kept, null clears. Nobody has vouched for another e-mail address yet."""
 
     username: Username | UnsetType | None = UNSET
     primary_email: Email | UnsetType | None = UNSET
     primary_phone: Phone | UnsetType | None = UNSET
     name: PersonName | UnsetType | None = UNSET
     avatar: Address | UnsetType | None = UNSET
+    is_email_verified: bool | UnsetType = UNSET
     custom_data: FreeForm | UnsetType | None = UNSET
     profile: FreeForm | UnsetType | None = UNSET
 
@@ -99,6 +105,20 @@ def problems(wish: UserCreation | UserUpdate) -> Iterator[tuple[str, str]]:
         yield "primaryEmail", "must be an e-mail address"
     if isinstance(wish.primary_phone, str) and not _PHONE.fullmatch(wish.primary_phone):
         yield "primaryPhone", "must be a telephone number: digits, + before them is allowed"
+
+
+def is_email_verified(*, before: str | None, after: str | None, was_verified: bool, wish: bool | UnsetType) -> bool:
+    """Return whether an administrator vouches for a user's e-mail address after a change.
+
+    Args:
+        before: The address until now.
+        after: The address from now on.
+        was_verified: Whether somebody vouched for the address until now.
+        wish: What the change says of it, if anything.
+    """
+    if after is None:
+        return False
+    return (was_verified and after == before) if wish is UNSET else wish
 
 
 def _is_username(username: str) -> bool:

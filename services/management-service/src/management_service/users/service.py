@@ -35,6 +35,7 @@ def user_state(user: User) -> UserState:
         primary_phone=user.primary_phone,
         name=user.name,
         avatar=user.avatar,
+        is_email_verified=user.is_email_verified,
         has_password=user.has_password,
         is_suspended=user.is_suspended,
         tokens_valid_after=user.tokens_valid_after,
@@ -86,6 +87,7 @@ class Users:
             ApiError: 400, 413; 422 when a user name, e-mail address or telephone number is in use.
         """
         members = _checked(wish)
+        members["is_email_verified"] = wish.is_email_verified and wish.primary_email is not None
         password_hash = None if wish.password is None else await self._passwords.hash(wish.password)
         now = self._clock()
         user = User(
@@ -134,6 +136,12 @@ class Users:
         members = _checked(wish)
         async with self._changes.transaction() as transaction:
             user = await self._lock(transaction, user_id, otherwise="entity.not_exists")
+            members["is_email_verified"] = rules.is_email_verified(
+                before=user.primary_email,
+                after=members.get("primary_email", user.primary_email),
+                was_verified=user.is_email_verified,
+                wish=wish.is_email_verified,
+            )
             user = await self._store_change(transaction, user, members)
         return user, transaction.revision_header
 

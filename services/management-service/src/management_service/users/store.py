@@ -41,6 +41,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
     primary_phone: str | None = None
     name: str | None = None
     avatar: str | None = None
+    is_email_verified: bool = False
     has_password: bool = False
     is_suspended: bool = False
     tokens_valid_after: int = 0

@@ -18,6 +18,7 @@ users = Table(
     Column("primary_phone_key", Key),
     Column("name", Key),
     Column("avatar", Text),
+    Column("is_email_verified", Boolean, nullable=False),
     Column("password_hash", Text),
     Column("is_suspended", Boolean, nullable=False),
     Column("tokens_valid_after", BigInteger, nullable=False),

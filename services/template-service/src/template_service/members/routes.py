@@ -41,6 +41,7 @@ class UserMemberAnswer(Answer):
     avatar: str | None
     custom_data: FreeFormAnswer
     profile: FreeFormAnswer
+    is_email_verified: bool
     is_suspended: bool
     has_password: bool
     created_at: int

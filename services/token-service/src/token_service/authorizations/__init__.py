@@ -9,7 +9,7 @@ authorization ends (``token_service.revocations``).
 from token_service.authorizations.authorizations import Authorizations
 from token_service.authorizations.codes import Code, Codes
 from token_service.authorizations.consented import Authorization, Consented
-from token_service.authorizations.consents import Consents
+from token_service.authorizations.consents import Consent, Consents
 from token_service.authorizations.refresh_tokens import FoundRefreshToken, RefreshTokens
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Authorizations",
     "Code",
     "Codes",
+    "Consent",
     "Consented",
     "Consents",
     "FoundRefreshToken",

@@ -163,8 +163,8 @@ class Authorizations:
         else:
             await self._end_in_one(_END_OF_SESSION_AND_APPLICATION, session=session_id, application=application_id)
 
-    async def withdraw_consent(self, user_id: str, application_id: str) -> None:
-        """Forget what a user has agreed to for an application, and end its authorizations.
+    async def withdraw_consent(self, user_id: str, application_id: str) -> bool:
+        """Forget what a user has agreed to for an application, and end its authorizations; return whether it had any.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -172,9 +172,10 @@ class Authorizations:
         values = {"user": user_id, "application": application_id}
         with database_answers():
             async with self._engine.begin() as connection:
-                await connection.execute(_DELETE_CONSENTS, {"tenant": self._tenant_id, **values})
-                await self._end(connection, _END_OF_USER_AND_APPLICATION, **values)
+                forgotten = await connection.execute(_DELETE_CONSENTS, {"tenant": self._tenant_id, **values})
+                has_ended = await self._end(connection, _END_OF_USER_AND_APPLICATION, **values)
         await self._revocations.copy()
+        return has_ended or forgotten.rowcount > 0
 
     async def forget_what_is_over(self) -> None:
         """Delete expired refresh tokens, and authorizations of which nothing is left.
@@ -201,12 +202,13 @@ class Authorizations:
                 await self._end(connection, statement, **which)
         await self._revocations.copy()
 
-    async def _end(self, connection: AsyncConnection, statement: Any, **which: str) -> None:
+    async def _end(self, connection: AsyncConnection, statement: Any, **which: str) -> bool:
         values = {"tenant": self._tenant_id, "now": self._clock(), **which}
         ended: Sequence[Row[Any]] = (await connection.execute(statement, values)).all()
         if ended:
             _log.info("authorization.ended", authorizations=[row.id for row in ended])
         await self._revocations.record(connection, [Revocation(row.id, row.tokens_expire_at) for row in ended])
+        return bool(ended)
 
     def _values(self, authorization: Authorization) -> dict[str, Any]:
         return {

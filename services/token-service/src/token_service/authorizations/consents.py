@@ -1,8 +1,10 @@
 """Consents in PostgreSQL: a row for every name that a person agreed to, for each application."""
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Final, Literal
 
+import msgspec
 from sqlalchemy import bindparam, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -16,12 +18,29 @@ Kind = Literal["scope", "resource-scope", "organization-permission", "organizati
 Name = tuple[Kind, str, str]
 """Kind, indicator of the resource (empty for other kinds), name or id."""
 
+_OF_USER: Final = (
+    select(consents.c.application_id, consents.c.kind, consents.c.resource, consents.c.name, consents.c.consented_at)
+    .where(consents.c.tenant_id == bindparam("tenant"), consents.c.user_id == bindparam("user"))
+    .order_by(consents.c.application_id)
+)
 _FIND: Final = select(consents.c.kind, consents.c.resource, consents.c.name).where(
     consents.c.tenant_id == bindparam("tenant"),
     consents.c.user_id == bindparam("user"),
     consents.c.application_id == bindparam("application"),
 )
 _INSERT: Final = insert(consents).on_conflict_do_nothing()
+
+
+class Consent(msgspec.Struct, frozen=True):
+    """What a user has agreed to for one application.
+
+    Attributes:
+        consented_at: The last time that something was added, milliseconds.
+    """
+
+    application_id: str
+    consented: Consented
+    consented_at: int
 
 
 class Consents:
@@ -45,6 +64,22 @@ class Consents:
             async with self._engine.connect() as connection:
                 rows = (await connection.execute(_FIND, values)).all()
         return _consented((row.kind, row.resource, row.name) for row in rows)
+
+    async def of_user(self, user_id: str) -> list[Consent]:
+        """Return what a user has agreed to, by the id of the application.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        with database_answers():
+            async with self._engine.connect() as connection:
+                rows = (await connection.execute(_OF_USER, {"tenant": self._tenant_id, "user": user_id})).all()
+        found = []
+        for application_id, group in groupby(rows, lambda row: row.application_id):
+            its = list(group)
+            consented = _consented((row.kind, row.resource, row.name) for row in its)
+            found.append(Consent(application_id, consented, max(row.consented_at for row in its)))
+        return found
 
     async def add(self, user_id: str, application_id: str, consented: Consented) -> None:
         """Remember what a user has agreed to, in addition to what is remembered already.

@@ -9,7 +9,6 @@ from identity_common.bus.connection import Bus
 from identity_common.oauth import invalid_target, temporarily_unavailable
 from identity_common.revisions import Source
 from identity_common.wire.events import ApplicationState, ResourceState
-from identity_sdk.event_types import OrganizationState
 from token_service.directory.freshness import Freshness, highest
 from token_service.directory.large import LargeHalf, Membership, Person, Records, Subject
 from token_service.directory.second_look import SecondLook
@@ -143,13 +142,13 @@ class Directory:
         """
         return (await self.subject(user_id, at_least=at_least)).person
 
-    async def organizations_of(self, member_id: str) -> list[OrganizationState]:
-        """Return the organizations that a user belongs to, by name.
+    async def memberships_of(self, member_id: str) -> list[Membership]:
+        """Return what a user or application is a member of, by the names of the organizations.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
-        return await self.large.organizations_of(member_id)
+        return await self.large.memberships_of(member_id)
 
     async def subject(
         self,

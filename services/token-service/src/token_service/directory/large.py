@@ -212,8 +212,8 @@ class LargeHalf:
             raise temporarily_unavailable("the directory cannot be read right now") from None
         return records
 
-    async def organizations_of(self, member_id: str) -> list[OrganizationState]:
-        """Return the organizations that a user belongs to, by name.
+    async def memberships_of(self, member_id: str) -> list[Membership]:
+        """Return what a user or application is a member of, by the names of the organizations.
 
         Raises:
             OAuthError: ``temporarily_unavailable``: Redis does not answer, or the first load is not complete.
@@ -223,10 +223,14 @@ class LargeHalf:
         except StoreUnavailable as error:
             _log.warning("store.unavailable", store="redis", error=str(error))
             raise temporarily_unavailable("the directory cannot be read right now") from None
-        records = await self._read([self._state_key, *(self._organization_prefix + each.decode() for each in ids)])
+        organization_ids = [each.decode() for each in ids]
+        organizations = [self._organization_prefix + each for each in organization_ids]
+        members = [f"{self._member_prefix}{each}:{member_id}" for each in organization_ids]
+        records = await self._read([self._state_key, *organizations, *members])
         self._state_of(records)
-        found = [_decode_organization(data) for record in records[1:] if (data := _data(record))]
-        return sorted(found, key=lambda each: (each.name, each.id))
+        pairs = zip(records[1 : len(ids) + 1], records[len(ids) + 1 :], strict=True)
+        found = [membership for pair in pairs if (membership := _membership(*pair)) is not None]
+        return sorted(found, key=lambda each: (each.organization.name, each.organization.id))
 
     def _state_of(self, records: Records) -> ProjectionState:
         """Return the state beside the records, if they can be judged by at all."""

@@ -15,12 +15,14 @@ class OrganizationTemplate:
         permissions: Organization permissions, by name.
         role_permissions: The organization permissions of each role.
         role_scopes: The API permissions of each role.
+        role_names: The name of each role.
     """
 
     def __init__(self) -> None:
         self.permissions = Names[str]()
         self.role_permissions = RoleContents()
         self.role_scopes = RoleContents()
+        self.role_names: dict[str, str] = {}
 
     def put_permission(self, permission: OrganizationPermissionState) -> None:
         """Take note of the new state of an organization permission."""
@@ -34,9 +36,11 @@ class OrganizationTemplate:
         if role.deleted:
             self.role_permissions.remove(role.id)
             self.role_scopes.remove(role.id)
+            self.role_names.pop(role.id, None)
         else:
             self.role_permissions.put(role.id, role.permission_ids)
             self.role_scopes.put(role.id, role.scope_ids)
+            self.role_names[role.id] = role.name
 
     def held_permissions(self, role_ids: Iterable[str], among: frozenset[str]) -> frozenset[str]:
         """Return which of the named organization permissions these organization roles grant."""

@@ -112,6 +112,11 @@ class SmallHalf:
         """Return the names of those of these API roles that exist."""
         return [self._role_names[role_id] for role_id in role_ids if role_id in self._role_names]
 
+    def organization_role_names(self, role_ids: Iterable[str]) -> list[str]:
+        """Return the names of those of these organization roles that exist."""
+        names = self._template.role_names
+        return [names[role_id] for role_id in role_ids if role_id in names]
+
     def existing_scopes(self, resource: ResourceState, among: Iterable[str]) -> frozenset[str]:
         """Return which of the named scopes a resource has, whoever holds them."""
         return frozenset(name for name in among if self._scopes.id_of((resource.id, name)) is not None)

@@ -3,17 +3,12 @@
 import msgspec
 from litestar import Controller, delete, get, post
 from litestar.di import NamedDependency
-from litestar.handlers import BaseRouteHandler
 from litestar.params import FromPath
 
-from identity_common.api_errors import ApiError, missing_by_id, store_unavailable
+from identity_common.api_errors import ApiError, missing_by_id
 from identity_common.json_body import JsonRequest
-from identity_common.management_access import SCOPE_ALL, Connection, authenticate, unauthorized
-from identity_common.oauth import OAuthError
 from identity_common.openapi import documented
-from identity_sdk import AccessToken
-from token_service.directory import Directory
-from token_service.live_tokens import LiveTokens, TokenRefused
+from token_service.endpoints.management_access import require_management
 from token_service.tokens.keys import KeyStatus, NextKeyTooYoungError, SigningKeyInUseError, SigningKeys, StoredKey
 from token_service.tokens.signing import SigningAlgorithm
 
@@ -42,39 +37,6 @@ class Rotation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     """
 
     signing_key_algorithm: SigningAlgorithm | None = None
-
-
-class ManagementAccess:
-    """Judges who calls this service's part of ``/api``, with our own keys and the directory."""
-
-    def __init__(self, directory: Directory, live_tokens: LiveTokens, *, management_api_resource: str) -> None:
-        self._directory = directory
-        self._live_tokens = live_tokens
-        self._management_api_resource = management_api_resource
-
-    async def require(self, connection: Connection) -> None:
-        """Let a live caller with the scope ``all`` through.
-
-        Raises:
-            ApiError: 401, 403, 503.
-        """
-        await authenticate(connection, self._verify, one_of=frozenset({SCOPE_ALL}))
-
-    async def _verify(self, token: str) -> AccessToken:
-        try:
-            self._directory.require_current()
-            live = await self._live_tokens.verify(token, audience=self._management_api_resource)
-        except TokenRefused:
-            raise unauthorized() from None
-        except OAuthError:
-            raise store_unavailable() from None
-        return live.token
-
-
-async def require_management(connection: Connection, _: BaseRouteHandler) -> None:
-    """Guard: a live caller with the scope ``all``."""
-    access: ManagementAccess = connection.app.state.management_access
-    await access.require(connection)
 
 
 class PrivateKeyController(Controller):

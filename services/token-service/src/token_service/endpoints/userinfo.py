@@ -10,6 +10,7 @@ from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope, Send
 
 from identity_common.oauth import OAuthError, insufficient_scope, invalid_request
+from token_service.authorizations import Consents
 from token_service.endpoints.http import (
     HEADERS,
     encode,
@@ -37,9 +38,10 @@ class _NoCredentials(Exception):  # noqa: N818 - it is no error of the protocol 
 class Userinfo:
     """Says what a userinfo token opens."""
 
-    def __init__(self, live_tokens: LiveTokens, people: People, *, userinfo_audience: str) -> None:
+    def __init__(self, live_tokens: LiveTokens, people: People, consents: Consents, *, userinfo_audience: str) -> None:
         self._live_tokens = live_tokens
         self._people = people
+        self._consents = consents
         self._userinfo_audience = userinfo_audience
 
     async def about(self, access_token: str) -> PersonClaims:
@@ -56,7 +58,10 @@ class Userinfo:
             raise _invalid_token()
         if "openid" not in live.token.scopes:
             raise insufficient_scope("this needs the scope openid")
-        return await self._people.claims(live.person, live.token.scopes)
+        picked = None
+        if live.client.is_third_party:
+            picked = (await self._consents.find(live.person.user.id, live.client.id)).organizations
+        return await self._people.claims(live.person, live.token.scopes, picked=picked)
 
 
 def _invalid_token() -> OAuthError:

@@ -124,7 +124,7 @@ class UserTokens:
             person=person,
             target=target,
             scopes=grantable_scopes(requested=wanted, held=held),
-            claims=await self._claims(person, requested & consented.scopes),
+            claims=await self._claims(person, requested & consented.scopes, consented.organizations),
             tokens_expire_at=self._clock() + target.lifetime_s * 1000,
         )
 
@@ -203,8 +203,10 @@ class UserTokens:
             return person, person.role_ids
         return person, organization_roles(subject.membership, "user")
 
-    async def _claims(self, person: Person, scopes: frozenset[str]) -> PersonClaims | None:
-        return await self._people.claims(person, scopes) if "openid" in scopes else None
+    async def _claims(
+        self, person: Person, scopes: frozenset[str], picked: frozenset[str] | None
+    ) -> PersonClaims | None:
+        return await self._people.claims(person, scopes, picked=picked) if "openid" in scopes else None
 
 
 def _consented_for(consented: Consented, target: Target) -> frozenset[str]:

@@ -248,7 +248,7 @@ class SignInFlow:
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
-        return await self._directory.organizations_of(who.person.user.id)
+        return [each.organization for each in await self._directory.memberships_of(who.person.user.id)]
 
     async def pickable(self, step: NeedsConsent, application: ApplicationState) -> Sequence[OrganizationState] | None:
         """Return the organizations that a person may open to an application; none where there is nothing to pick.

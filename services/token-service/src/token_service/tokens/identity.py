@@ -13,7 +13,7 @@ class PersonClaims(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         sub: The user's id; always there.
-        email_verified: True for addresses that an administrator has marked so; none is, as yet.
+        email_verified: True for addresses that an administrator has marked so.
         created_at: Seconds since the epoch.
         updated_at: Seconds since the epoch.
         roles: Names of API roles, sorted.
@@ -85,12 +85,16 @@ def person_claims(
         created_at=user.created_at // 1000 if has_profile else UNSET,
         updated_at=user.updated_at // 1000 if has_profile else UNSET,
         email=_if(has_email, user.primary_email),
-        email_verified=False if has_email else UNSET,
+        email_verified=user.is_email_verified if has_email else UNSET,
         phone_number=_if("phone" in scopes, user.primary_phone),
         roles=sorted(roles) if "roles" in scopes else UNSET,
-        organizations=organizations,
-        organization_roles=organization_roles,
+        organizations=_sorted(organizations),
+        organization_roles=_sorted(organization_roles),
     )
+
+
+def _sorted(names: Sequence[str] | UnsetType) -> Sequence[str] | UnsetType:
+    return UNSET if isinstance(names, UnsetType) else sorted(names)
 
 
 def _if(granted: bool, value: str | None) -> str | UnsetType:
