@@ -10,9 +10,21 @@ import functools
 from collections.abc import AsyncIterable, Callable, Coroutine, Iterable
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
-from identity_sdk import _operations
 from identity_sdk._http import AsyncRun, Run, Steps
 from identity_sdk._lists import AsyncListing, Listing, ListRequest
+from identity_sdk._operations import (
+    applications,
+    organization_applications,
+    organization_permissions,
+    organization_roles,
+    organization_template,
+    organization_users,
+    organizations,
+    resources,
+    roles,
+    subject_tokens,
+    users,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -103,140 +115,140 @@ class _List(Generic[P, T]):
 class UserOperations:
     """``client.users``: people."""
 
-    create = _Operation(_operations.create_user)
-    get = _Operation(_operations.get_user)
-    list = _List(_operations.list_users)
-    update = _Operation(_operations.update_user)
-    delete = _Operation(_operations.delete_user)
-    suspend = _Operation(_operations.suspend_user)
-    set_password = _Operation(_operations.set_user_password)
-    roles = _List(_operations.list_user_roles)
-    assign_roles = _Operation(_operations.assign_user_roles)
-    replace_roles = _Operation(_operations.replace_user_roles)
-    remove_role = _Operation(_operations.remove_user_role)
-    organizations = _List(_operations.list_user_organizations)
-    consents = _Operation(_operations.list_user_consents)
-    withdraw_consent = _Operation(_operations.withdraw_user_consent)
+    create = _Operation(users.create_user)
+    get = _Operation(users.get_user)
+    list = _List(users.list_users)
+    update = _Operation(users.update_user)
+    delete = _Operation(users.delete_user)
+    suspend = _Operation(users.suspend_user)
+    set_password = _Operation(users.set_user_password)
+    roles = _List(users.list_user_roles)
+    assign_roles = _Operation(users.assign_user_roles)
+    replace_roles = _Operation(users.replace_user_roles)
+    remove_role = _Operation(users.remove_user_role)
+    organizations = _List(organization_users.list_user_organizations)
+    consents = _Operation(users.list_user_consents)
+    withdraw_consent = _Operation(users.withdraw_user_consent)
 
 
 class ApplicationOperations:
     """``client.applications``: clients of the token endpoint, with their secrets."""
 
-    create = _Operation(_operations.create_application)
-    get = _Operation(_operations.get_application)
-    list = _List(_operations.list_applications)
-    update = _Operation(_operations.update_application)
-    delete = _Operation(_operations.delete_application)
-    secrets = _List(_operations.list_application_secrets)
-    create_secret = _Operation(_operations.create_application_secret)
-    delete_secret = _Operation(_operations.delete_application_secret)
-    roles = _List(_operations.list_application_roles)
-    assign_roles = _Operation(_operations.assign_application_roles)
-    replace_roles = _Operation(_operations.replace_application_roles)
-    remove_role = _Operation(_operations.remove_application_role)
-    organizations = _List(_operations.list_application_organizations)
+    create = _Operation(applications.create_application)
+    get = _Operation(applications.get_application)
+    list = _List(applications.list_applications)
+    update = _Operation(applications.update_application)
+    delete = _Operation(applications.delete_application)
+    secrets = _List(applications.list_application_secrets)
+    create_secret = _Operation(applications.create_application_secret)
+    delete_secret = _Operation(applications.delete_application_secret)
+    roles = _List(applications.list_application_roles)
+    assign_roles = _Operation(applications.assign_application_roles)
+    replace_roles = _Operation(applications.replace_application_roles)
+    remove_role = _Operation(applications.remove_application_role)
+    organizations = _List(organization_applications.list_application_organizations)
 
 
 class ResourceOperations:
     """``client.resources``: APIs that tokens are issued for, with their scopes."""
 
-    create = _Operation(_operations.create_resource)
-    get = _Operation(_operations.get_resource)
-    list = _List(_operations.list_resources)
-    update = _Operation(_operations.update_resource)
-    delete = _Operation(_operations.delete_resource)
-    scopes = _List(_operations.list_resource_scopes)
-    create_scope = _Operation(_operations.create_scope)
-    delete_scope = _Operation(_operations.delete_scope)
+    create = _Operation(resources.create_resource)
+    get = _Operation(resources.get_resource)
+    list = _List(resources.list_resources)
+    update = _Operation(resources.update_resource)
+    delete = _Operation(resources.delete_resource)
+    scopes = _List(resources.list_resource_scopes)
+    create_scope = _Operation(resources.create_scope)
+    delete_scope = _Operation(resources.delete_scope)
 
 
 class RoleOperations:
     """``client.roles``: sets of scopes that are assigned to users or applications."""
 
-    create = _Operation(_operations.create_role)
-    get = _Operation(_operations.get_role)
-    list = _List(_operations.list_roles)
-    delete = _Operation(_operations.delete_role)
-    scopes = _List(_operations.list_role_scopes)
-    assign_scopes = _Operation(_operations.assign_role_scopes)
-    remove_scope = _Operation(_operations.remove_role_scope)
-    users = _List(_operations.list_role_users)
-    assign_users = _Operation(_operations.assign_role_users)
-    remove_user = _Operation(_operations.remove_role_user)
-    applications = _List(_operations.list_role_applications)
-    assign_applications = _Operation(_operations.assign_role_applications)
-    remove_application = _Operation(_operations.remove_role_application)
+    create = _Operation(roles.create_role)
+    get = _Operation(roles.get_role)
+    list = _List(roles.list_roles)
+    delete = _Operation(roles.delete_role)
+    scopes = _List(roles.list_role_scopes)
+    assign_scopes = _Operation(roles.assign_role_scopes)
+    remove_scope = _Operation(roles.remove_role_scope)
+    users = _List(roles.list_role_users)
+    assign_users = _Operation(roles.assign_role_users)
+    remove_user = _Operation(roles.remove_role_user)
+    applications = _List(roles.list_role_applications)
+    assign_applications = _Operation(roles.assign_role_applications)
+    remove_application = _Operation(roles.remove_role_application)
 
 
 class OrganizationPermissionOperations:
     """``client.organization_permissions``: permissions that all organizations share."""
 
-    create = _Operation(_operations.create_organization_permission)
-    get = _Operation(_operations.get_organization_permission)
-    list = _List(_operations.list_organization_permissions)
-    update = _Operation(_operations.update_organization_permission)
-    delete = _Operation(_operations.delete_organization_permission)
+    create = _Operation(organization_permissions.create_organization_permission)
+    get = _Operation(organization_permissions.get_organization_permission)
+    list = _List(organization_permissions.list_organization_permissions)
+    update = _Operation(organization_permissions.update_organization_permission)
+    delete = _Operation(organization_permissions.delete_organization_permission)
 
 
 class OrganizationRoleOperations:
     """``client.organization_roles``: roles that all organizations share, and what they grant."""
 
-    create = _Operation(_operations.create_organization_role)
-    get = _Operation(_operations.get_organization_role)
-    list = _List(_operations.list_organization_roles)
-    update = _Operation(_operations.update_organization_role)
-    delete = _Operation(_operations.delete_organization_role)
-    permissions = _List(_operations.list_organization_role_permissions)
-    assign_permissions = _Operation(_operations.assign_organization_role_permissions)
-    replace_permissions = _Operation(_operations.replace_organization_role_permissions)
-    remove_permission = _Operation(_operations.remove_organization_role_permission)
-    resource_scopes = _List(_operations.list_organization_role_resource_scopes)
-    assign_resource_scopes = _Operation(_operations.assign_organization_role_resource_scopes)
-    replace_resource_scopes = _Operation(_operations.replace_organization_role_resource_scopes)
-    remove_resource_scope = _Operation(_operations.remove_organization_role_resource_scope)
+    create = _Operation(organization_roles.create_organization_role)
+    get = _Operation(organization_roles.get_organization_role)
+    list = _List(organization_roles.list_organization_roles)
+    update = _Operation(organization_roles.update_organization_role)
+    delete = _Operation(organization_roles.delete_organization_role)
+    permissions = _List(organization_roles.list_organization_role_permissions)
+    assign_permissions = _Operation(organization_roles.assign_organization_role_permissions)
+    replace_permissions = _Operation(organization_roles.replace_organization_role_permissions)
+    remove_permission = _Operation(organization_roles.remove_organization_role_permission)
+    resource_scopes = _List(organization_roles.list_organization_role_resource_scopes)
+    assign_resource_scopes = _Operation(organization_roles.assign_organization_role_resource_scopes)
+    replace_resource_scopes = _Operation(organization_roles.replace_organization_role_resource_scopes)
+    remove_resource_scope = _Operation(organization_roles.remove_organization_role_resource_scope)
 
 
 class OrganizationTemplateOperations:
     """``client.organization_template``: permissions and roles that all organizations share, as one document."""
 
-    get = _Operation(_operations.get_organization_template)
-    put = _Operation(_operations.put_organization_template)
+    get = _Operation(organization_template.get_organization_template)
+    put = _Operation(organization_template.put_organization_template)
 
 
 class OrganizationOperations:
     """``client.organizations``: organizations, who belongs to them, and what their members may do."""
 
-    create = _Operation(_operations.create_organization)
-    get = _Operation(_operations.get_organization)
-    list = _List(_operations.list_organizations)
-    update = _Operation(_operations.update_organization)
-    delete = _Operation(_operations.delete_organization)
-    users = _List(_operations.list_organization_users)
-    add_users = _Operation(_operations.add_organization_users)
-    replace_users = _Operation(_operations.replace_organization_users)
-    remove_user = _Operation(_operations.remove_organization_user)
-    assign_roles_to_users = _Operation(_operations.assign_roles_to_organization_users)
-    user_roles = _List(_operations.list_organization_user_roles)
-    assign_user_roles = _Operation(_operations.assign_organization_user_roles)
-    replace_user_roles = _Operation(_operations.replace_organization_user_roles)
-    remove_user_role = _Operation(_operations.remove_organization_user_role)
-    user_permissions = _Operation(_operations.get_organization_user_permissions)
-    applications = _List(_operations.list_organization_applications)
-    add_applications = _Operation(_operations.add_organization_applications)
-    replace_applications = _Operation(_operations.replace_organization_applications)
-    remove_application = _Operation(_operations.remove_organization_application)
-    assign_roles_to_applications = _Operation(_operations.assign_roles_to_organization_applications)
-    application_roles = _List(_operations.list_organization_application_roles)
-    assign_application_roles = _Operation(_operations.assign_organization_application_roles)
-    replace_application_roles = _Operation(_operations.replace_organization_application_roles)
-    remove_application_role = _Operation(_operations.remove_organization_application_role)
-    application_permissions = _Operation(_operations.get_organization_application_permissions)
+    create = _Operation(organizations.create_organization)
+    get = _Operation(organizations.get_organization)
+    list = _List(organizations.list_organizations)
+    update = _Operation(organizations.update_organization)
+    delete = _Operation(organizations.delete_organization)
+    users = _List(organization_users.list_organization_users)
+    add_users = _Operation(organization_users.add_organization_users)
+    replace_users = _Operation(organization_users.replace_organization_users)
+    remove_user = _Operation(organization_users.remove_organization_user)
+    assign_roles_to_users = _Operation(organization_users.assign_roles_to_organization_users)
+    user_roles = _List(organization_users.list_organization_user_roles)
+    assign_user_roles = _Operation(organization_users.assign_organization_user_roles)
+    replace_user_roles = _Operation(organization_users.replace_organization_user_roles)
+    remove_user_role = _Operation(organization_users.remove_organization_user_role)
+    user_permissions = _Operation(organization_users.get_organization_user_permissions)
+    applications = _List(organization_applications.list_organization_applications)
+    add_applications = _Operation(organization_applications.add_organization_applications)
+    replace_applications = _Operation(organization_applications.replace_organization_applications)
+    remove_application = _Operation(organization_applications.remove_organization_application)
+    assign_roles_to_applications = _Operation(organization_applications.assign_roles_to_organization_applications)
+    application_roles = _List(organization_applications.list_organization_application_roles)
+    assign_application_roles = _Operation(organization_applications.assign_organization_application_roles)
+    replace_application_roles = _Operation(organization_applications.replace_organization_application_roles)
+    remove_application_role = _Operation(organization_applications.remove_organization_application_role)
+    application_permissions = _Operation(organization_applications.get_organization_application_permissions)
 
 
 class SubjectTokenOperations:
     """``client.subject_tokens``: the first step of impersonation."""
 
-    create = _Operation(_operations.create_subject_token)
+    create = _Operation(subject_tokens.create_subject_token)
 
 
 class Users(UserOperations, Group):

@@ -1,0 +1,22 @@
+"""Subject tokens."""
+
+from __future__ import annotations
+
+from identity_sdk._http import Steps, api_path, decode, json_request
+from identity_sdk._operations._common import FreeForm, given
+from identity_sdk.models import SubjectToken
+
+
+def create_subject_token(user_id: str, context: FreeForm | None = None) -> Steps[SubjectToken]:
+    """Get a one-time token that stands for a user; whether the caller's own user may do so is the caller's to decide.
+
+    Args:
+        user_id: Whom the access token will represent.
+        context: Kept with the token for the custom-claims function; at most 16 KiB of JSON.
+
+    Raises:
+        NotFound: There is no such user.
+        Conflict: ``user.suspended``.
+    """
+    body = given(userId=user_id, context=context)
+    return decode((yield json_request("POST", api_path("subject-tokens"), body)), SubjectToken)
