@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PACKAGES := libs/sdk libs/common services/token-service services/management-service services/template-service services/all-in-one
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help run demo test test-slow test-containers check lint types imports bench openapi lock clean
+.PHONY: help run demo test test-slow test-clients test-containers check lint types imports bench openapi lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -27,13 +27,16 @@ demo: $(INSTALLED) ## impersonation through the SDK, against a running `make run
 	@$(BIN)/python -m all_in_one.demo
 
 test: $(INSTALLED) ## the tests that are quick
-	@$(BIN)/python -m pytest -m 'not slow'
+	@$(BIN)/python -m pytest -m 'not slow and not clients'
 
 test-slow: $(INSTALLED) ## the races, the faults and the long runs
-	@$(BIN)/python -m pytest -m slow
+	@$(BIN)/python -m pytest -m 'slow and not clients'
+
+test-clients: $(INSTALLED) ## a browser, and clients written elsewhere (needs node, npm and chromium)
+	@$(BIN)/python -m pytest -m clients
 
 test-containers: $(INSTALLED) ## the quick tests against PostgreSQL, Redis and NATS in containers
-	@TESTCONTAINERS_RYUK_DISABLED=true $(BIN)/python -m pytest -m 'not slow' --containers
+	@TESTCONTAINERS_RYUK_DISABLED=true $(BIN)/python -m pytest -m 'not slow and not clients' --containers
 
 check: lint types imports test ## lint, types, import contracts, tests
 

@@ -1,0 +1,26 @@
+"""Debian's chromium, driven by Playwright, in front of the running stack."""
+
+import shutil
+from collections.abc import AsyncIterator
+
+import pytest
+from playwright.async_api import Browser, Page, async_playwright
+
+
+@pytest.fixture(scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    """A real browser; Playwright's own is not downloaded."""
+    chromium = shutil.which("chromium")
+    assert chromium is not None, "these tests need a browser: apt-get install chromium"
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium, chromium_sandbox=False)
+        yield browser
+        await browser.close()
+
+
+@pytest.fixture
+async def page(browser: Browser) -> AsyncIterator[Page]:
+    """One tab of somebody who has never been here."""
+    context = await browser.new_context()
+    yield await context.new_page()
+    await context.close()
