@@ -33,20 +33,12 @@ def identity_client(world: World, client_id: str, **changes: object) -> Identity
     )  # type: ignore[arg-type]
 
 
-def go(person: Person, url: str) -> str:
-    """Do what the browser does with a sign-in address; return where it comes back."""
-    answer = person.browser.get(url)
-    if "/sign-in" in answer.headers["Location"]:
-        answer = person.sign_in(person.follow(answer))
-    return answer.headers["Location"]
-
-
 def test_a_person_signs_in_gets_tokens_and_signs_out(world: World, person: Person, client_id: str) -> None:
     with identity_client(world, client_id) as client:
         assert not client.is_signed_in()
         with pytest.raises(SignInRequired):
             client.get_access_token()
-        claims = client.handle_callback(go(person, client.sign_in_url(REDIRECT_URI)))
+        claims = client.handle_callback(person.go(client.sign_in_url(REDIRECT_URI)))
         assert claims["sub"] == client.claims()["sub"] == person.user_id
         token = client.get_access_token(world.resource)
         assert world.claims(token, world.resource)["scope"] == "read:things"
@@ -58,12 +50,12 @@ def test_a_person_signs_in_gets_tokens_and_signs_out(world: World, person: Perso
         answer = person.browser.get(client.sign_out_url())
         assert answer.status_code == 200
         assert not client.is_signed_in()
-        assert "error=login_required" in go(person, client.sign_in_url(REDIRECT_URI, prompt="none"))
+        assert "error=login_required" in person.go(client.sign_in_url(REDIRECT_URI, prompt="none"))
 
 
 def test_an_answer_counts_once_and_only_where_it_was_asked_for(world: World, person: Person, client_id: str) -> None:
     one, other = (identity_client(world, client_id) for _ in range(2))
-    back = go(person, one.sign_in_url(REDIRECT_URI))
+    back = person.go(one.sign_in_url(REDIRECT_URI))
     for wrong in (back.replace("state=", "state=x"), back.replace("iss=http", "iss=https"), "https://x/?code=1"):
         with pytest.raises(SignInRequired):
             other.handle_callback(wrong)
@@ -72,7 +64,7 @@ def test_an_answer_counts_once_and_only_where_it_was_asked_for(world: World, per
     one.handle_callback(back)
     with pytest.raises(SignInRequired):
         one.handle_callback(back)
-    refused = go(person, one.sign_in_url(REDIRECT_URI, prompt="none login"))
+    refused = person.go(one.sign_in_url(REDIRECT_URI, prompt="none login"))
     with pytest.raises(SignInRequired) as error:
         one.handle_callback(refused)
     assert error.value.reason == "invalid_request"
@@ -80,7 +72,7 @@ def test_an_answer_counts_once_and_only_where_it_was_asked_for(world: World, per
 
 def test_many_threads_need_one_refresh(world: World, person: Person, client_id: str) -> None:
     with identity_client(world, client_id) as client:
-        client.handle_callback(go(person, client.sign_in_url(REDIRECT_URI)))
+        client.handle_callback(person.go(client.sign_in_url(REDIRECT_URI)))
         with ThreadPoolExecutor(16) as threads:
             tokens = set(threads.map(lambda _: client.get_access_token(world.resource), range(64)))
         assert len(tokens) == 1
@@ -89,7 +81,7 @@ def test_many_threads_need_one_refresh(world: World, person: Person, client_id: 
 def test_tokens_are_renewed_before_they_expire(world: World, person: Person, client_id: str) -> None:
     ahead = 0.0
     client = identity_client(world, client_id, clock=lambda: time.time() + ahead)
-    client.handle_callback(go(person, client.sign_in_url(REDIRECT_URI)))
+    client.handle_callback(person.go(client.sign_in_url(REDIRECT_URI)))
     token = client.get_access_token(world.resource)
     ahead = world.resource_ttl_s - 10
     assert client.get_access_token(world.resource) != token
@@ -97,7 +89,7 @@ def test_tokens_are_renewed_before_they_expire(world: World, person: Person, cli
 
 def test_somebody_who_was_suspended_must_sign_in_again(world: World, person: Person, client_id: str) -> None:
     client = identity_client(world, client_id)
-    client.handle_callback(go(person, client.sign_in_url(REDIRECT_URI)))
+    client.handle_callback(person.go(client.sign_in_url(REDIRECT_URI)))
     world.management.users.suspend(person.user_id)
     deadline = time.monotonic() + 10
     with pytest.raises(SignInRequired):
@@ -112,7 +104,7 @@ async def test_the_same_in_tasks_over_a_storage_of_ones_own(world: World, person
     async with AsyncIdentityClient(
         world.stack.base_url, client_id, scopes=["read:things"], resources=[world.resource], storage=storage
     ) as client:
-        await client.handle_callback(go(person, client.sign_in_url(REDIRECT_URI)))
+        await client.handle_callback(person.go(client.sign_in_url(REDIRECT_URI)))
         token = await client.get_access_token(world.resource)
     with identity_client(world, client_id, storage=storage) as again:
         assert again.get_access_token(world.resource) == token

@@ -131,8 +131,7 @@ def test_whoever_is_let_in_again_signs_in_at_once(world: World, spa: Client) -> 
 
 def test_cancelling_and_denying_tell_the_client(person: Person, spa: Client, partner: Client) -> None:
     page = person.follow(person.authorize(spa))
-    form = Form(page.text)
-    denied = callback(person.browser.post("/sign-in/cancel", data=form.values))
+    denied = callback(person.cancel(page))
     assert (denied["error"], denied["state"]) == ("access_denied", "s-1")
     consent = person.follow(person.sign_in(person.follow(person.authorize(partner))))
     assert callback(person.send(consent, decision="deny"))["error"] == "access_denied"

@@ -83,6 +83,17 @@ class Person:
         """Fill in the sign-in page."""
         return self.send(page, identifier=self.username, password=password)
 
+    def cancel(self, page: httpx.Response) -> httpx.Response:
+        """Leave the sign-in page by its other button."""
+        return self.browser.post("/sign-in/cancel", data=Form(page.text).values)
+
+    def go(self, url: str) -> str:
+        """Do what the browser does with a sign-in address; return where it comes back."""
+        answer = self.browser.get(url)
+        if "/sign-in" in answer.headers["Location"]:
+            answer = self.sign_in(self.follow(answer))
+        return answer.headers["Location"]
+
     def code(self, client: Client, **changes: Any) -> tuple[str, Verifier]:
         """Sign in and return the code."""
         verifier = Verifier()
