@@ -27,7 +27,6 @@ from tests.support.at_a_browser import Person
 from tests.support.authorizing import REDIRECT_URI
 from tests.support.world import Client, World
 
-GOODBYE = "https://app.example.com/goodbye"
 SCOPE = "openid profile email offline_access read:things write:things"
 
 
@@ -38,31 +37,12 @@ def metadata(world: World) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def application(world: World) -> Client:
-    """A web application with a secret."""
-    created = world.management.applications.create(
-        name="A web application",
-        type="Traditional",
-        oidc_client_metadata={"redirectUris": [REDIRECT_URI], "postLogoutRedirectUris": [GOODBYE]},
-        custom_client_metadata={"allowTokenExchange": True},
-    )
-    return Client(created.id, world.management.applications.create_secret(created.id, "first").value)
-
-
-@pytest.fixture(scope="module")
 def page_application(world: World) -> Client:
-    """One without a secret, in a page."""
+    """An application without a secret, in a page."""
     created = world.management.applications.create(
         name="A page", type="SPA", oidc_client_metadata={"redirectUris": [REDIRECT_URI]}
     )
     return Client(created.id)
-
-
-@pytest.fixture
-def person(world: World) -> Person:
-    person = Person(world)
-    world.management.users.assign_roles(person.user_id, [world.keeper_role])
-    return person
 
 
 def oauth_client(client: Client, metadata: dict[str, Any], **options: Any) -> AsyncOAuth2Client:
@@ -117,7 +97,8 @@ def test_discovery_is_what_the_specifications_ask_for(world: World, metadata: di
 class WebApplication:
     """A web application with Authlib's Starlette integration; the session lies in its memory."""
 
-    def __init__(self, world: World, client: Client) -> None:
+    def __init__(self, world: World, client: Client, goodbye: str) -> None:
+        self._goodbye = goodbye
         self.session: dict[str, Any] = {}
         self._oauth = OAuth()
         self._identity = self._oauth.register(
@@ -128,7 +109,7 @@ class WebApplication:
             client_kwargs={"scope": SCOPE, "code_challenge_method": "S256"},
         )
         routes = [
-            Route(f"/{view.__name__.removesuffix('_')}", view)
+            Route(f"/{view.__name__}", view)
             for view in (self.sign_in, self.callback, self.me, self.sign_out, self.goodbye)
         ]
         transport = httpx.ASGITransport(app=self._with_session(Starlette(routes=routes)))
@@ -155,14 +136,16 @@ class WebApplication:
 
     async def sign_out(self, request: Request) -> Response:
         id_token = request.session["token"]["id_token"]
-        return await self._identity.logout_redirect(request, GOODBYE, id_token)  # type: ignore[no-any-return]
+        return await self._identity.logout_redirect(request, self._goodbye, id_token)  # type: ignore[no-any-return]
 
     async def goodbye(self, request: Request) -> Response:
         return JSONResponse(await self._identity.validate_logout_response(request))
 
 
-async def test_a_web_application_signs_somebody_in_and_out(world: World, application: Client, person: Person) -> None:
-    app = WebApplication(world, application)
+async def test_a_web_application_signs_somebody_in_and_out(
+    world: World, application: Client, person: Person, goodbye: str
+) -> None:
+    app = WebApplication(world, application, goodbye)
     to_sign_in = await app.http.get("/sign_in")
     back = person.go(to_sign_in.headers["Location"])
     claims = (await app.http.get(back)).json()
@@ -173,12 +156,14 @@ async def test_a_web_application_signs_somebody_in_and_out(world: World, applica
     }
     to_sign_out = await app.http.get("/sign_out")
     gone = person.browser.get(to_sign_out.headers["Location"])
-    assert (await app.http.get(gone.headers["Location"])).json() == {"post_logout_redirect_uri": GOODBYE}
+    assert (await app.http.get(gone.headers["Location"])).json() == {"post_logout_redirect_uri": goodbye}
     assert "/sign-in" in person.browser.get((await app.http.get("/sign_in")).headers["Location"]).headers["Location"]
 
 
-async def test_a_web_application_hears_that_it_was_refused(world: World, application: Client, person: Person) -> None:
-    app = WebApplication(world, application)
+async def test_a_web_application_hears_that_it_was_refused(
+    world: World, application: Client, person: Person, goodbye: str
+) -> None:
+    app = WebApplication(world, application, goodbye)
     to_sign_in = await app.http.get("/sign_in")
     page = person.follow(person.browser.get(to_sign_in.headers["Location"]))
     refused = person.cancel(page)

@@ -1,0 +1,37 @@
+// What a walk is told, and how it speaks with whoever started it: one JSON object a line.
+import { webcrypto } from 'node:crypto';
+import { createInterface } from 'node:readline';
+
+globalThis.crypto ??= webcrypto; // Node 18 has it under another name
+
+export const {
+  ISSUER: issuer,
+  CLIENT_ID: clientId,
+  CLIENT_SECRET: clientSecret,
+  MACHINE_ID: machineId,
+  MACHINE_SECRET: machineSecret,
+  REDIRECT_URI: redirectUri,
+  GOODBYE: goodbye,
+  RESOURCE: resource,
+  SUBJECT_TOKEN: subjectToken,
+} = process.env;
+
+export const scope = 'openid profile email offline_access read:things write:things';
+export const accessTokenType = 'urn:ietf:params:oauth:token-type:access_token';
+export const tokenExchange = 'urn:ietf:params:oauth:grant-type:token-exchange';
+
+const lines = createInterface({ input: process.stdin });
+const answers = lines[Symbol.asyncIterator]();
+
+/** Send the person's browser to an address; return the address at which it comes back to the application. */
+export async function visit(url) {
+  console.log(JSON.stringify({ visit: url.href }));
+  const { value } = await answers.next();
+  return new URL(value);
+}
+
+/** End the walk: what was seen on the way. */
+export function seen(facts) {
+  console.log(JSON.stringify({ seen: facts }));
+  lines.close();
+}

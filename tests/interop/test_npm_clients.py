@@ -1,0 +1,68 @@
+"""Clients from npm, as they come: each walks through everything once (javascript/*.mjs), and a person goes with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.at_a_browser import Person
+from tests.support.authorizing import REDIRECT_URI
+from tests.support.npm import installed
+from tests.support.world import Client, World
+
+pytestmark = pytest.mark.clients
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return installed(Path(__file__).parent / "javascript", tmp_path_factory.mktemp("javascript"))
+
+
+def walk(program: Path, person: Person, **environment: str) -> dict[str, Any]:
+    """Run a program, go wherever it sends the browser, and return what it has seen."""
+    with subprocess.Popen(
+        ["node", program], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **environment}
+    ) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        for line in running.stdout:
+            message = json.loads(line)
+            if "seen" in message:
+                return dict(message["seen"])
+            print(person.go(message["visit"]), file=running.stdin, flush=True)
+    pytest.fail(f"{program.name} ended with {running.returncode} before it was through")
+
+
+@pytest.mark.parametrize("program", ["openid_client.mjs", "oauth4webapi.mjs"])
+def test_a_client_walks_through_everything(
+    world: World, programs: Path, application: Client, person: Person, goodbye: str, program: str
+) -> None:
+    seen = walk(
+        programs / program,
+        person,
+        ISSUER=world.stack.issuer,
+        CLIENT_ID=application.basic[0],
+        CLIENT_SECRET=application.basic[1],
+        MACHINE_ID=world.machine.basic[0],
+        MACHINE_SECRET=world.machine.basic[1],
+        REDIRECT_URI=REDIRECT_URI,
+        GOODBYE=goodbye,
+        RESOURCE=world.resource,
+        SUBJECT_TOKEN=world.subject_token(),
+    )
+    assert seen == {
+        "sub": person.user_id,
+        "name": "Ada Lovelace",
+        "refreshed": "read:things write:things",
+        "introspected": [True, person.user_id],
+        "impersonated": [world.customer, {"sub": person.user_id}],
+        "afterRevocation": {"active": False},
+        "refused": "invalid_grant",
+        "machine": [world.machine.id, "read:things"],
+        "goodbye": True,
+    }
