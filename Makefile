@@ -23,7 +23,7 @@ $(INSTALLED): requirements.lock pyproject.toml $(addsuffix /pyproject.toml,$(PAC
 run: $(INSTALLED) ## start the whole system on http://127.0.0.1:3000 (PORT= changes it)
 	@STOP_WITH_PARENT=$$PPID exec $(BIN)/python -m all_in_one --port $(PORT)
 
-demo: $(INSTALLED) ## impersonation through the SDK, against a running `make run`
+demo: $(INSTALLED) ## impersonation and the organization template through the SDK, against a running `make run`
 	@$(BIN)/python -m all_in_one.demo
 
 test: $(INSTALLED) ## the tests that are quick

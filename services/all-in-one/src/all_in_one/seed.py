@@ -60,6 +60,11 @@ def seed(
         )
 
 
+def redirect_uri(base_url: str) -> str:
+    """Return where sign-ins to the demo's applications come back to; no page is there, ``make demo`` stops before."""
+    return f"{base_url}/demo/callback"
+
+
 def _works(base_url: str, access: ManagementApi) -> bool:
     try:
         client_credentials(
@@ -123,7 +128,7 @@ def _role(management: ManagementClient, resource: Resource, name: str, scopes: t
 
 def _application(management: ManagementClient, base_url: str, name: str, kind: str) -> str:
     """Return the id of an application that may exchange tokens and redirects to this address."""
-    oidc = {"redirectUris": [f"{base_url}/demo/callback"], "postLogoutRedirectUris": [f"{base_url}/demo"]}
+    oidc = {"redirectUris": [redirect_uri(base_url)], "postLogoutRedirectUris": [f"{base_url}/demo"]}
     application = _first(management.applications.list(), lambda each: each.name == name and each.type == kind)
     if application is None:
         return management.applications.create(

@@ -28,7 +28,7 @@ Impersonation in three steps; paste the lines as they are, in another terminal, 
     -d "subject_token=$SUBJECT_TOKEN" -d subject_token_type=urn:ietf:params:oauth:token-type:access_token \\
     -d "resource=$DEMO_RESOURCE" --data-urlencode "scope=$DEMO_SCOPES" | python3 -m json.tool
 
-The same through the SDK, verified: make demo
+Through the SDK, with a sign-in and the organization template: make demo
 Ctrl-C stops everything; the data stays in {directory}.
 """
 

@@ -1,0 +1,1 @@
+"""``make demo``: what the system does, shown on the running stack through the SDK; see ``__main__``."""

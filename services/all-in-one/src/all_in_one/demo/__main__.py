@@ -1,0 +1,40 @@
+"""``python -m all_in_one.demo [--directory .local]``: two acts, on the stack that ``make run`` has started."""
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+
+import httpx
+
+from all_in_one.credentials import read_credentials
+from all_in_one.demo.impersonation import impersonation
+from all_in_one.demo.organization_template import organization_template
+from identity_sdk import IdentityError
+
+
+def main() -> int:
+    """Run the demo; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m all_in_one.demo")
+    parser.add_argument("--directory", type=Path, default=Path(".local"))
+    directory = parser.parse_args().directory
+    credentials = read_credentials(directory)
+    if credentials is None:
+        print(
+            f"error: there is no {directory}/credentials.json; start the stack first, in another terminal: make run",
+            file=sys.stderr,
+        )
+        return 1
+    try:
+        impersonation(credentials)
+        asyncio.run(organization_template(credentials))
+    except (IdentityError, httpx.HTTPError) as error:
+        print(f"error: {credentials.base_url}: {error}; is `make run` running?", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

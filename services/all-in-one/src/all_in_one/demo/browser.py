@@ -1,0 +1,63 @@
+"""A person at a browser, as far as signing in needs one: cookies, redirects and forms, over HTTP."""
+
+from html.parser import HTMLParser
+from typing import Final
+
+import httpx
+
+from all_in_one.credentials import DemoUser
+from identity_sdk import SignInRequired
+
+_MOST_REQUESTS: Final = 10
+_TIMEOUT_S: Final = 30
+
+
+def sign_in_as(user: DemoUser, sign_in_url: str, redirect_uri: str) -> str:
+    """Do what a person does whom an application sends to sign in; return where the browser is sent back to.
+
+    Fills in the page that asks for name and password, and agrees where it is asked.
+
+    Raises:
+        SignInRequired: The pages did not lead back to the application.
+    """
+    written = {"identifier": user.username, "password": user.password}
+    with httpx.Client(timeout=_TIMEOUT_S) as browser:
+        answer = browser.get(sign_in_url)
+        for _ in range(_MOST_REQUESTS):
+            if answer.has_redirect_location:
+                location = str(answer.url.join(answer.headers["Location"]))
+                if location.startswith(f"{redirect_uri}?"):
+                    return location
+                answer = browser.get(location)
+            elif answer.is_success:
+                form = _Form(answer.text)
+                values = {name: written.get(name, value) for name, value in form.values.items()}
+                answer = browser.post(answer.url.join(form.action), data=values)
+            else:
+                break
+    raise SignInRequired("not_led_back", f"the sign-in pages ended with status {answer.status_code}")
+
+
+class _Form(HTMLParser):
+    """The first form of a page: where it goes, and what is sent when its first button is pressed."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.action = ""
+        self.values: dict[str, str] = {}
+        self._is_inside = False
+        self._pressed = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Take note of the form and its fields."""
+        given = {name: value or "" for name, value in attrs}
+        if tag == "form" and not self.action:
+            self.action, self._is_inside = given["action"], True
+        elif self._is_inside and "name" in given and (tag == "input" or (tag == "button" and not self._pressed)):
+            self._pressed |= tag == "button"
+            self.values[given["name"]] = given.get("value", "")
+
+    def handle_endtag(self, tag: str) -> None:
+        """Leave the form."""
+        self._is_inside &= tag != "form"

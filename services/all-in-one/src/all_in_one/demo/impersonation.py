@@ -1,0 +1,86 @@
+"""Act one: a support agent acts as a customer, and the access token says so."""
+
+from all_in_one.credentials import Credentials
+from all_in_one.demo.browser import sign_in_as
+from all_in_one.demo.screen import act, show, show_claims, step
+from all_in_one.seed import redirect_uri
+from identity_sdk import (
+    AccessToken,
+    AccessTokenVerifier,
+    IdentityClient,
+    ManagementClient,
+    OAuthError,
+    exchange_subject_token,
+)
+
+
+def impersonation(credentials: Credentials) -> None:
+    """Go through the steps of impersonation.
+
+    Raises:
+        IdentityError: The stack did not do as expected, or did not answer.
+    """
+    agent, customer = credentials.demo.users
+    act(f"Act one: {agent.username} acts as {customer.username}")
+    step("The support agent signs in, with the authorization code flow. That gives the actor token.")
+    actor_token = _actor_token(credentials)
+
+    step("1. The application asks the integrator's backend, which checks that this agent may act as this customer.")
+    step("2. The backend asks the Management API for a one-time subject token for the customer.")
+    subject_token = _subject_token(credentials)
+
+    step("3. The application exchanges it for an access token that is bound to one resource.")
+    access_token = _exchange(credentials, subject_token, actor_token)
+    token = _verify(credentials, access_token)
+    show("verified", "against the published keys, as the API behind the resource does it")
+    show_claims(
+        token,
+        *("iss", "aud", "sub", "act", "scope", "client_id", "exp"),
+        notes={"sub": customer.username, "act": f"{agent.username}, who really acts", "aud": "good for nothing else"},
+    )
+
+    step("A second use of the subject token is refused.")
+    try:
+        _exchange(credentials, subject_token, actor_token)
+    except OAuthError as refusal:
+        show("refused", f"{refusal.status} {refusal.error}: {refusal.description}")
+
+
+def _actor_token(credentials: Credentials) -> str:
+    agent = credentials.demo.users[0]
+    application = credentials.traditional
+    back = redirect_uri(credentials.base_url)
+    with IdentityClient(credentials.base_url, application.client_id, application.client_secret) as client:
+        claims = client.handle_callback(sign_in_as(agent, client.sign_in_url(back), back))
+        show("signed in", f"{claims['name']} ({claims['sub']})")
+        return client.get_access_token()
+
+
+def _subject_token(credentials: Credentials) -> str:
+    agent, customer = credentials.demo.users
+    context = {"ticketId": "TCK-1042", "reason": "cannot see an order", "supportEngineerId": agent.id}
+    access = credentials.management_api
+    with ManagementClient(
+        credentials.base_url, client_id=access.client_id, client_secret=access.client_secret
+    ) as management:
+        subject_token = management.subject_tokens.create(customer.id, context)
+    show("context", ", ".join(f"{name} {value!r}" for name, value in context.items()))
+    show("expires in", f"{subject_token.expires_in} s, or with its first use")
+    return subject_token.token
+
+
+def _exchange(credentials: Credentials, subject_token: str, actor_token: str) -> str:
+    return exchange_subject_token(
+        credentials.base_url,
+        client_id=credentials.traditional.client_id,
+        client_secret=credentials.traditional.client_secret,
+        subject_token=subject_token,
+        actor_token=actor_token,
+        resource=credentials.demo.resource,
+        scope=credentials.demo.scopes,
+    ).access_token
+
+
+def _verify(credentials: Credentials, access_token: str) -> AccessToken:
+    verifier = AccessTokenVerifier(issuer=f"{credentials.base_url}/oidc", audience=credentials.demo.resource)
+    return verifier.verify(access_token)

@@ -1,0 +1,137 @@
+"""Act two: a permission is given and taken away; what tokens and subscribers see of it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterable, AsyncIterator
+from datetime import UTC, datetime
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+from all_in_one.credentials import Credentials
+from all_in_one.demo.browser import sign_in_as
+from all_in_one.demo.screen import act, show, show_claims, step
+from all_in_one.seed import redirect_uri
+from identity_sdk import AccessTokenVerifier, AsyncIdentityClient, AsyncManagementClient
+from identity_sdk.events import EventBus, PermissionChange, permission_changes
+
+_PERMISSION: Final = "approve:refunds"
+_ROLE: Final = "Demo refund clerk"
+_ORGANIZATION: Final = "Demo organization"
+_ORGANIZATIONS_SCOPE: Final = "urn:service:scope:organizations"
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_Found = TypeVar("_Found", bound=_Named)
+
+
+class _Made(msgspec.Struct, frozen=True):
+    """What the administrator works with, by id."""
+
+    permission: str
+    role: str
+    organization: str
+
+
+async def organization_template(credentials: Credentials) -> None:
+    """Give a permission and take it away again.
+
+    Raises:
+        IdentityError: The stack did not do as expected, or did not answer.
+    """
+    customer = credentials.demo.users[1]
+    began = datetime.now(UTC)
+    async with contextlib.AsyncExitStack() as entered:
+        management = await entered.enter_async_context(_management(credentials))
+        act(f"Act two: {customer.username} may approve refunds, and then no more")
+        step("1. An administrator defines a permission and a role, for all organizations, and assigns the role.")
+        made = await _make(management, customer.id)
+        show("permission", _PERMISSION)
+        show("role", f"{_ROLE}, which grants it")
+        show("assigned to", f"{customer.username}, as a member of {_ORGANIZATION}")
+
+        step(f"2. {customer.username.capitalize()} signs in; the application gets an organization token.")
+        client = await entered.enter_async_context(_signed_in(credentials))
+        tokens = client.watch_organization_scopes(made.organization)
+        _show_token(credentials, made.organization, await anext(tokens))
+
+        step("3. The administrator revokes the permission: the role does not grant it any more.")
+        await management.organization_roles.remove_permission(made.role, made.permission)
+
+        step("4. A subscriber of the bus, from another team, has heard of everything that happened here.")
+        bus = await entered.enter_async_context(_subscriber(credentials))
+        async for change in permission_changes(bus, organization_id=made.organization, since=began):
+            _show_change(change)
+            if _PERMISSION in (each.name for each in change.removed):
+                break
+
+        step("5. The application, which watches the permissions, has a new token without it.")
+        _show_token(credentials, made.organization, await anext(tokens))
+
+
+def _management(credentials: Credentials) -> AsyncManagementClient:
+    access = credentials.management_api
+    return AsyncManagementClient(credentials.base_url, client_id=access.client_id, client_secret=access.client_secret)
+
+
+def _subscriber(credentials: Credentials) -> EventBus:
+    return EventBus(credentials.nats.url, user=credentials.nats.user, password=credentials.nats.password)
+
+
+async def _make(management: AsyncManagementClient, user_id: str) -> _Made:
+    """Make the user a member with a role that grants the permission; what an earlier run has made is used again."""
+    permissions, roles, organizations = (
+        management.organization_permissions,
+        management.organization_roles,
+        management.organizations,
+    )
+    made = _Made(
+        permission=(await _named(_PERMISSION, permissions.list()) or await permissions.create(_PERMISSION)).id,
+        role=(await _named(_ROLE, roles.list()) or await roles.create(_ROLE)).id,
+        organization=(
+            await _named(_ORGANIZATION, organizations.list()) or await organizations.create(_ORGANIZATION)
+        ).id,
+    )
+    await roles.assign_permissions(made.role, [made.permission])
+    await organizations.add_users(made.organization, [user_id])
+    await organizations.assign_user_roles(made.organization, user_id, [made.role])
+    return made
+
+
+async def _named(name: str, those: AsyncIterable[_Found]) -> _Found | None:
+    async for each in those:
+        if each.name == name:
+            return each
+    return None
+
+
+@contextlib.asynccontextmanager
+async def _signed_in(credentials: Credentials) -> AsyncIterator[AsyncIdentityClient]:
+    """Sign the customer in to an application that asks for the permission."""
+    application = credentials.traditional
+    back = redirect_uri(credentials.base_url)
+    async with AsyncIdentityClient(
+        credentials.base_url,
+        application.client_id,
+        application.client_secret,
+        scopes=[_ORGANIZATIONS_SCOPE, _PERMISSION],
+    ) as client:
+        url = client.sign_in_url(back)
+        await client.handle_callback(await asyncio.to_thread(sign_in_as, credentials.demo.users[1], url, back))
+        yield client
+
+
+def _show_change(change: PermissionChange) -> None:
+    what = [f"+{each.name}" for each in change.added] + [f"-{each.name}" for each in change.removed]
+    show(f"version {change.version}", f"{', '.join(what)} ({change.cause})")
+
+
+def _show_token(credentials: Credentials, organization_id: str, token: str) -> None:
+    verifier = AccessTokenVerifier(
+        issuer=f"{credentials.base_url}/oidc", audience=f"urn:service:organization:{organization_id}"
+    )
+    show_claims(verifier.verify(token), "aud", "sub", "scope")

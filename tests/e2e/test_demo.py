@@ -1,0 +1,80 @@
+"""``make demo`` against the running stack: a process of its own, whose lines a person reads."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from identity_sdk import OrganizationRole
+from tests.support.running_stack import RunningStack
+
+TIMEOUT_S = 120
+
+
+def demo(directory: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "all_in_one.demo", "--directory", str(directory)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def shown(output: str, name: str) -> list[str]:
+    """Return what is shown under a name, without the remarks behind it."""
+    lines = (line.strip().partition("  ") for line in output.splitlines() if line.startswith("  "))
+    return [value.partition("   <- ")[0] for found, _, value in lines if found == name]
+
+
+def test_the_demo_shows_both_acts_and_can_be_run_again(stack: RunningStack, run_directory: Path) -> None:
+    agent, customer = stack.credentials.demo.users
+    for _ in range(2):
+        finished = demo(run_directory)
+        assert (finished.returncode, finished.stderr) == (0, "")
+        output = finished.stdout
+        assert shown(output, "signed in") == [f"Support agent ({agent.id})"]
+        assert shown(output, "iss") == [stack.issuer]
+        assert shown(output, "sub") == [customer.id] * 3
+        assert [json.loads(act) for act in shown(output, "act")] == [{"sub": agent.id}]
+        assert shown(output, "refused") == [
+            "400 invalid_request: the subject token or the actor token is not acceptable"
+        ]
+        assert shown(output, "scope") == ["read:orders write:orders", "approve:refunds", "(nothing)"]
+        heard = [line.split()[2:] for line in output.splitlines() if line.strip().startswith("version ")]
+        assert [change for change, _ in heard] == ["+approve:refunds", "-approve:refunds"]
+        assert stack.recorder.found([output]) == []
+
+
+def test_it_goes_on_where_an_earlier_run_broke_off(stack: RunningStack, run_directory: Path) -> None:
+    assert demo(run_directory).returncode == 0
+    role = the_role(stack)
+    permission = next(
+        each for each in stack.management.organization_permissions.list() if each.name == "approve:refunds"
+    )
+    stack.management.organization_roles.assign_permissions(role.id, [permission.id])
+    finished = demo(run_directory)
+    assert (finished.returncode, shown(finished.stdout, "scope")[1:]) == (0, ["approve:refunds", "(nothing)"])
+    assert the_role(stack).scopes == []
+
+
+def the_role(stack: RunningStack) -> OrganizationRole:
+    return next(each for each in stack.management.organization_roles.list() if each.name == "Demo refund clerk")
+
+
+def test_without_a_running_stack_it_says_so_in_one_line(
+    stack: RunningStack, run_directory: Path, tmp_path: Path
+) -> None:
+    finished = demo(tmp_path)
+    assert (finished.returncode, finished.stdout) == (1, "")
+    assert finished.stderr == (
+        f"error: there is no {tmp_path}/credentials.json; start the stack first, in another terminal: make run\n"
+    )
+
+    written = (run_directory / "credentials.json").read_text()
+    (tmp_path / "credentials.json").write_text(written.replace(stack.base_url, "http://127.0.0.1:9"))
+    finished = demo(tmp_path)
+    assert finished.returncode == 1
+    assert finished.stderr.startswith("error: http://127.0.0.1:9: ")
+    assert finished.stderr.endswith("is `make run` running?\n")
+    assert finished.stderr.count("\n") == 1
