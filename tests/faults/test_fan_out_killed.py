@@ -11,7 +11,8 @@ import pytest_asyncio
 from all_in_one.embedded import EmbeddedServers
 from all_in_one.provision import ServerAddresses
 from tests.support.processes import Deployment
-from tests.support.template_tables import TemplateTables, fold
+from tests.support.template_agreement import require_told
+from tests.support.template_tables import TemplateTables
 
 pytestmark = pytest.mark.slow
 
@@ -76,16 +77,7 @@ async def test_with_replicas_and_nats_killed_meanwhile_the_events_lead_to_what_t
     await killing
     await tables.settled(120)
 
-    told = [state for state in await tables.told() if state.organization_id in {organization, dissolved}]
-    held = {key: permissions for key, permissions in (await tables.held()).items() if key[0] == organization}
-    assert fold(told) == held
-    last = {(state.organization_id, state.member_id): state.version for state in told}
-    assert last == {key: version for key, version in (await tables.published_versions()).items() if key in last}
+    await require_told(tables)
     for table in ("members WHERE organization_id", "member_roles WHERE role_id"):
         gone = dissolved if table.startswith("members") else passing
         assert await tables.database.fetchval(f"SELECT count(*) FROM {table} = $1", gone) == 0
-
-    revisions = [event.revision for event in await tables.events(">") if event.type != "revision.published"]
-    assert revisions == sorted(set(revisions)), "out of order, or stored twice"
-    counted = await tables.database.fetchval("SELECT revision FROM source_revision WHERE tenant_id = 'default'")
-    assert revisions == list(range(1, counted + 1))

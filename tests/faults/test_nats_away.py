@@ -12,7 +12,7 @@ from tests.support.agreement import read_database, require_agreement
 from tests.support.impersonation import Impersonation
 from tests.support.patience import eventually
 from tests.support.processes import Deployment
-from tests.support.random_writes import Writer, make_roles, writing
+from tests.support.random_writes import UserWriter, make_roles, writing
 from tests.support.replicas import client_token, cycle_works, make_machine
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ async def test_two_minutes_without_nats_under_writes_lose_nothing_and_keep_the_o
     role_ids = make_roles(management, impersonation)
     machine = make_machine(management, impersonation)
     eventually(lambda: cycle_works(deployment, management, impersonation))  # every replica has heard of the machine
-    writers = [Writer(SEED + number, management, role_ids) for number in range(CLIENTS)]
+    writers = [UserWriter(SEED + number, management, role_ids) for number in range(CLIENTS)]
     with writing(writers, pause_s=PAUSE_S):
         await asyncio.sleep(AROUND_S)
         own_servers.nats.kill()

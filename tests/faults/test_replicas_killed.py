@@ -26,7 +26,7 @@ from tests.support.edge import KeysEdge
 from tests.support.impersonation import set_up
 from tests.support.patience import eventually
 from tests.support.processes import Deployment, ServiceProcess
-from tests.support.random_writes import Writer, make_roles, writing
+from tests.support.random_writes import UserWriter, make_roles, writing
 from tests.support.replicas import cycle_works
 
 pytestmark = pytest.mark.slow
@@ -220,7 +220,7 @@ class Load:
         self.impersonation = set_up(self.management)
         role_ids = make_roles(self.management, self.impersonation)
         self.writers = [
-            Writer(next(self._seeds), pairs.management_client(self._edge()), role_ids) for _ in range(WRITERS)
+            UserWriter(next(self._seeds), pairs.management_client(self._edge()), role_ids) for _ in range(WRITERS)
         ]
 
     @contextlib.contextmanager

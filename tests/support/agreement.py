@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import asyncpg
@@ -13,10 +13,11 @@ import redis
 from all_in_one.provision import ServerAddresses
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import StreamReader
+from identity_common.revisions import Source
 from identity_common.wire.events import STREAM_STATE, AssignmentState, UserState
 from identity_sdk import ManagementClient, Unavailable
 from tests.support.patience import PATIENCE_S, eventually, eventually_here
-from tests.support.random_writes import Writer
+from tests.support.random_writes import GONE, Acknowledged, Key, KnownUser, UserWriter
 from token_service.directory import SmallHalf
 from token_service.directory.projection import decode_state, state_key
 
@@ -32,20 +33,21 @@ class Database(msgspec.Struct):
 
 
 async def require_agreement(
-    addresses: ServerAddresses, management: ManagementClient, writers: Sequence[Writer]
+    addresses: ServerAddresses, management: ManagementClient, writers: Sequence[UserWriter]
 ) -> Database:
     """Wait until everything is out, compare everything with everything, and return what it is."""
-    eventually(lambda: _is_answered(management))
+    eventually(lambda: is_answered(management))
     await _require_everything_is_out(addresses)
     database = await read_database(addresses)
-    _require_acknowledged(writers, database)
+    for writer in writers:
+        require_acknowledged(writer.known, _things_of(database))
     await _require_order(addresses, database)
     _require_large_half_is(database, addresses)
     await _require_small_half_is(database, addresses)
     return database
 
 
-def _is_answered(management: ManagementClient) -> bool:
+def is_answered(management: ManagementClient) -> bool:
     """Write once more; when that write is answered, a service is there to send everything before it."""
     try:
         management.users.create(name="The last one")
@@ -89,20 +91,15 @@ async def read_database(addresses: ServerAddresses) -> Database:
         )
 
 
-def _require_acknowledged(writers: Sequence[Writer], database: Database) -> None:
-    """No acknowledged change is lost."""
-    for writer in writers:
-        for user_id, state in writer.users.items():
-            unsure, stored = writer.unsure[user_id], database.users.get(user_id)
-            if "there" in unsure:
-                continue
-            assert (stored is None) is (state is None)
-            if stored is not None and state is not None:
-                assert "suspended" in unsure or stored[0] == state[0]
-                assert "roles" in unsure or stored[2] == state[1]
-        for application_id, there in writer.applications.items():
-            if "there" not in writer.unsure[application_id]:
-                assert (application_id in database.applications) is there
+def _things_of(database: Database) -> dict[Key, Any]:
+    users = {("user", user_id): KnownUser(user[0], user[2]) for user_id, user in database.users.items()}
+    return {**users, **{("application", application_id): True for application_id in database.applications}}
+
+
+def require_acknowledged(known: Acknowledged, stored: Mapping[Key, Any]) -> None:
+    """No acknowledged change is lost: everything is as it may be."""
+    for key in known:
+        assert stored.get(key, GONE) in known.states(key), key
 
 
 async def _require_order(addresses: ServerAddresses, database: Database) -> None:
@@ -128,28 +125,31 @@ async def _require_order(addresses: ServerAddresses, database: Database) -> None
 
 def _require_large_half_is(database: Database, addresses: ServerAddresses) -> None:
     with redis.Redis.from_url(addresses.admin_redis_url) as administrator:
-        eventually(lambda: _seen(administrator) >= database.revision)
+        eventually(lambda: seen(administrator, "management") >= database.revision)
         projected = {}
-        for user_id, user in _records(administrator, "user", UserState):
+        for (user_id,), user in records(administrator, "user", UserState):
             roles = administrator.get(f"identity:default:assignment:user:{user_id}")
             role_ids = _decode(roles, AssignmentState).role_ids if roles else ()
             projected[user_id] = (user.is_suspended, user.tokens_valid_after, frozenset(role_ids))
     assert projected == database.users
 
 
-def _seen(administrator: "redis.Redis") -> int:
-    return decode_state(administrator.get(state_key("default"))).revisions.get("management", -1)
+def seen(administrator: "redis.Redis", source: Source) -> int:
+    """Return how far the large half has seen a source."""
+    return decode_state(administrator.get(state_key("default"))).revisions.get(source, -1)
 
 
-Record = TypeVar("Record", UserState, AssignmentState)
+Record = TypeVar("Record", bound=msgspec.Struct)
 
 
-def _records(administrator: "redis.Redis", kind: str, shape: type[Record]) -> Iterator[tuple[str, Record]]:
-    for key in administrator.scan_iter(f"identity:default:{kind}:*", count=1000):
+def records(administrator: "redis.Redis", kind: str, shape: type[Record]) -> Iterator[tuple[tuple[str, ...], Record]]:
+    """Yield ids and state of whatever of a kind the large half holds that is not gone."""
+    prefix = f"identity:default:{kind}:"
+    for key in administrator.scan_iter(f"{prefix}*", count=1000):
         record = administrator.get(key)
         assert record is not None
         if not record.endswith(b" "):  # a tombstone is a revision and nothing behind it
-            yield key.decode().rpartition(":")[2], _decode(record, shape)
+            yield tuple(key.decode().removeprefix(prefix).split(":")), _decode(record, shape)
 
 
 def _decode(record: bytes, shape: type[Record]) -> Record:
@@ -158,18 +158,24 @@ def _decode(record: bytes, shape: type[Record]) -> Record:
 
 async def _require_small_half_is(database: Database, addresses: ServerAddresses) -> None:
     """A replica that starts now holds exactly what the database holds."""
+    async with loaded_small_half(addresses, {"management": database.revision}) as half:
+        assert frozenset(half._applications) == database.applications
+        assert frozenset(half._role_scopes._contents) == database.roles
+        secrets = {(each.id, secret.sha256) for each in half._applications.values() for secret in each.secrets}
+        assert secrets == database.secrets
+
+
+@contextlib.asynccontextmanager
+async def loaded_small_half(addresses: ServerAddresses, revisions: Mapping[str, int]) -> AsyncIterator[SmallHalf]:
+    """Load the small half as a replica that starts now does, up to these revisions."""
     bus = Bus(addresses.token_nats_url, service="token")
     bus.start()
     half = SmallHalf(bus, tenant_id="default")
     half.start()
     try:
-        deadline = time.monotonic() + PATIENCE_S
-        assert await half.freshness.reach({"management": database.revision}, deadline=deadline)
+        assert await half.freshness.reach(revisions, deadline=time.monotonic() + PATIENCE_S)
         await eventually_here(lambda: half.is_loaded)
-        assert frozenset(half._applications) == database.applications
-        assert frozenset(half._role_scopes._contents) == database.roles
-        secrets = {(each.id, secret.sha256) for each in half._applications.values() for secret in each.secrets}
-        assert secrets == database.secrets
+        yield half
     finally:
         await half.stop()
         await bus.stop()

@@ -6,48 +6,70 @@ state is right, until a later write is answered. Whatever *was* answered must ho
 
 import random
 import time
+from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event
-from typing import Literal, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from identity_sdk import Conflict, ManagementClient, NotFound, Unavailable
 from tests.support.impersonation import Impersonation
 
 Answer = TypeVar("Answer")
-Aspect = Literal["there", "suspended", "roles"]
+Key = tuple[str, ...]
+"""What kind of thing, and its ids."""
+
+GONE: Final = None
+"""The state of what is not there: not yet, or not any more."""
 
 _PAUSE_WITHOUT_AN_ANSWER_S = 0.05
 
 
-def make_roles(management: ManagementClient, impersonation: Impersonation) -> list[str]:
-    """Make some roles that users may be given, and return their ids."""
-    scope_ids = [scope.id for scope in management.resources.scopes(impersonation.resource_id)]
-    return [management.roles.create(f"Role {number}", "random", "User", scope_ids).id for number in range(4)]
+class Acknowledged:
+    """What each thing may be by now: one state after a write that was answered, several after one that was not.
+
+    Each thing is written by one thread; all may look.
+    """
+
+    def __init__(self) -> None:
+        self._possible: defaultdict[str, dict[Key, frozenset[Any]]] = defaultdict(dict)
+
+    def __iter__(self) -> Iterator[Key]:
+        for kind in list(self._possible):
+            yield from list(self._possible[kind])
+
+    def states(self, key: Key) -> frozenset[Any]:
+        """Return every state that a thing may have."""
+        return self._possible[key[0]].get(key, frozenset({GONE}))
+
+    def put(self, key: Key, *states: Hashable) -> None:
+        """Take note of every state that a thing may have."""
+        self._possible[key[0]][key] = frozenset(states)
+
+    def may_be_gone(self, key: Key) -> bool:
+        return GONE in self.states(key)
+
+    def living(self, kind: str) -> list[Key]:
+        """Return what of a kind is there, or may be."""
+        return [key for key in list(self._possible[kind]) if self.states(key) != {GONE}]
 
 
-class Writer:
-    """One client: writes to users and applications of its own.
+class Writer(ABC):
+    """One client.
 
     Attributes:
-        users: Id → (is_suspended, role ids) as acknowledged; none once it is deleted.
-        applications: Id → whether it is there, as acknowledged.
-        unsure: Id → what of it a write without an answer may or may not have changed since.
+        known: What was acknowledged.
         written: How many writes were acknowledged.
         unanswered: How many were not.
     """
 
-    def __init__(self, seed: int, management: ManagementClient, role_ids: Sequence[str]) -> None:
-        self.users: dict[str, tuple[bool, frozenset[str]] | None] = {}
-        self.applications: dict[str, bool] = {}
-        self.unsure: defaultdict[str, set[Aspect]] = defaultdict(set)
+    def __init__(self, seed: int, known: Acknowledged) -> None:
+        self.known = known
         self.written = 0
         self.unanswered = 0
         self._random = random.Random(seed)
-        self._management = management
-        self._role_ids = role_ids
 
     def write(self, count: int) -> None:
         """Write until so many writes were acknowledged."""
@@ -59,11 +81,88 @@ class Writer:
         while not over.wait(pause_s):
             self._write_something()
 
+    @abstractmethod
     def _write_something(self) -> None:
-        living = [user_id for user_id, state in self.users.items() if state is not None]
-        operations: list[Callable[[str], None]] = [self._suspend, self._assign, self._replace, self._rename]
+        """Write once, or find nothing to do."""
+
+    def _create(self, kind: str, state: Hashable, call: Callable[[], str]) -> Key | None:
+        """Create something; return its key if that was acknowledged."""
+        made = self._try(call)
+        if made is None:
+            return None
+        self.known.put((kind, made), state)
+        return kind, made
+
+    def _change(
+        self,
+        key: Key,
+        change: Callable[[Any], Hashable],
+        call: Callable[[], object],
+        *,
+        naming: Collection[Key] = (),
+        adds: bool = False,
+    ) -> None:
+        """Change something.
+
+        Args:
+            key: What.
+            change: Returns the new state for the one before.
+            call: The write.
+            naming: What else the write names: it is refused when one of these is gone.
+            adds: Whether it may be written when it is not there.
+        """
+        before = self.known.states(key)
+        after = {change(state) for state in before if adds or state is not GONE}
+        self.known.put(key, *before, *after)
+        try:
+            done = self._try(lambda: (call(),))
+        except (NotFound, Conflict) as refusal:
+            gone = [each for each in naming if self.known.may_be_gone(each)]
+            assert gone or (GONE in before and not adds), f"{key}: an acknowledged state is gone: {refusal}"
+            # Of what only we can have deleted we know now that a deletion that nobody answered was carried out.
+            self.known.put(key, *(before if gone else (GONE,)))
+        else:
+            if done is not None:
+                self.known.put(key, *after)
+
+    def _try(self, call: Callable[[], Answer]) -> Answer | None:
+        """Write once; without an answer nobody knows what has become of it."""
+        try:
+            answer = call()
+        except Unavailable:
+            self.unanswered += 1
+            time.sleep(_PAUSE_WITHOUT_AN_ANSWER_S)
+            return None
+        self.written += 1
+        return answer
+
+
+class KnownUser(NamedTuple):
+    """What a user is.
+
+    Attributes:
+        is_suspended: Whether it is.
+        role_ids: Of the API roles.
+    """
+
+    is_suspended: bool = False
+    role_ids: frozenset[str] = frozenset()
+
+
+class UserWriter(Writer):
+    """Writes to users and applications of its own; of an application it is known whether it is there."""
+
+    def __init__(self, seed: int, management: ManagementClient, role_ids: Sequence[str]) -> None:
+        super().__init__(seed, Acknowledged())
+        self._management = management
+        self._role_ids = role_ids
+
+    def _write_something(self) -> None:
+        living = self.known.living("user")
+        operations: list[Callable[[Key], None]] = [self._suspend, self._assign, self._replace, self._rename]
         if len(living) < 5 or self._random.random() < 0.2:
-            self._create()
+            name = f"User {self._random.random()}"
+            self._create("user", KnownUser(), lambda: self._management.users.create(name=name).id)
         elif self._random.random() < 0.1:
             self._delete(self._random.choice(living))
         elif self._random.random() < 0.15:
@@ -71,90 +170,53 @@ class Writer:
         else:
             self._random.choice(operations)(self._random.choice(living))
 
-    def _create(self) -> None:
-        user = self._try(None, lambda: self._management.users.create(name=f"User {self._random.random()}"))
-        if user is not None:
-            self.users[user.id] = (False, frozenset())
-
-    def _suspend(self, user_id: str) -> None:
+    def _suspend(self, key: Key) -> None:
         suspended = self._random.random() < 0.5
-        if self._change(user_id, "suspended", lambda: self._management.users.suspend(user_id, suspended=suspended)):
-            self.users[user_id] = (suspended, self._roles(user_id))
-            self.unsure[user_id].discard("suspended")
+        self._change(
+            key,
+            lambda user: user._replace(is_suspended=suspended),
+            lambda: self._management.users.suspend(key[1], suspended=suspended),
+        )
 
-    def _assign(self, user_id: str) -> None:
+    def _assign(self, key: Key) -> None:
         role_id = self._random.choice(self._role_ids)
-        if self._change(user_id, "roles", lambda: self._management.users.assign_roles(user_id, [role_id])):
-            self.users[user_id] = (self._is_suspended(user_id), self._roles(user_id) | {role_id})
+        self._change(
+            key,
+            lambda user: user._replace(role_ids=user.role_ids | {role_id}),
+            lambda: self._management.users.assign_roles(key[1], [role_id]),
+        )
 
-    def _replace(self, user_id: str) -> None:
+    def _replace(self, key: Key) -> None:
         role_ids = frozenset(self._random.sample(self._role_ids, self._random.randrange(len(self._role_ids))))
-        if self._change(user_id, "roles", lambda: self._management.users.replace_roles(user_id, role_ids)):
-            self.users[user_id] = (self._is_suspended(user_id), role_ids)
-            self.unsure[user_id].discard("roles")
+        self._change(
+            key,
+            lambda user: user._replace(role_ids=role_ids),
+            lambda: self._management.users.replace_roles(key[1], role_ids),
+        )
 
-    def _rename(self, user_id: str) -> None:
+    def _rename(self, key: Key) -> None:
         name = f"Renamed {self._random.random()}"
-        self._change(user_id, None, lambda: self._management.users.update(user_id, name=name))
+        self._change(key, lambda user: user, lambda: self._management.users.update(key[1], name=name))
 
-    def _delete(self, user_id: str) -> None:
-        if self._change(user_id, "there", lambda: self._management.users.delete(user_id)):
-            self.users[user_id] = None
+    def _delete(self, key: Key) -> None:
+        self._change(key, lambda _: GONE, lambda: self._management.users.delete(key[1]))
 
     def _application(self) -> None:
-        living = [each for each, there in self.applications.items() if there]
+        applications = self._management.applications
+        living = self.known.living("application")
         if living and self._random.random() < 0.4:
-            application_id = self._random.choice(living)
-            if self._change(application_id, "there", lambda: self._management.applications.delete(application_id)):
-                self.applications[application_id] = False
+            key = self._random.choice(living)
+            self._change(key, lambda _: GONE, lambda: applications.delete(key[1]))
             return
-        made = self._try(None, lambda: self._management.applications.create(name="App", type="MachineToMachine"))
+        made = self._create("application", True, lambda: applications.create(name="App", type="MachineToMachine").id)
         if made is not None:
-            self.applications[made.id] = True
-            self._change(made.id, None, lambda: self._management.applications.create_secret(made.id, "first"))
+            self._change(made, lambda there: there, lambda: applications.create_secret(made[1], "first"))
 
-    def _is_suspended(self, user_id: str) -> bool:
-        state = self.users[user_id]
-        assert state is not None
-        return state[0]
 
-    def _roles(self, user_id: str) -> frozenset[str]:
-        state = self.users[user_id]
-        assert state is not None
-        return state[1]
-
-    def _change(self, changed: str, aspect: Aspect | None, call: Callable[[], object]) -> bool:
-        """Change something; return whether that was acknowledged."""
-        try:
-            done = self._try(changed if aspect else None, lambda: (call(),), aspect)
-        except (NotFound, Conflict):
-            assert "there" in self.unsure[changed], "an acknowledged state is gone"
-            self._forget(changed)
-            return False
-        if done is not None and aspect != "there":
-            self.unsure[changed].discard("there")  # it was changed: it is there
-        return done is not None
-
-    def _forget(self, gone: str) -> None:
-        """Take note that a deletion that nobody answered was carried out."""
-        self.unsure[gone].clear()
-        if gone in self.users:
-            self.users[gone] = None
-        else:
-            self.applications[gone] = False
-
-    def _try(self, changed: str | None, call: Callable[[], Answer], aspect: Aspect | None = None) -> Answer | None:
-        """Write once; without an answer nobody knows what has become of it."""
-        try:
-            answer = call()
-        except Unavailable:
-            self.unanswered += 1
-            if changed is not None and aspect is not None:
-                self.unsure[changed].add(aspect)
-            time.sleep(_PAUSE_WITHOUT_AN_ANSWER_S)
-            return None
-        self.written += 1
-        return answer
+def make_roles(management: ManagementClient, impersonation: Impersonation) -> list[str]:
+    """Make some roles that users may be given, and return their ids."""
+    scope_ids = [scope.id for scope in management.resources.scopes(impersonation.resource_id)]
+    return [management.roles.create(f"Role {number}", "random", "User", scope_ids).id for number in range(4)]
 
 
 @contextmanager
@@ -169,3 +231,9 @@ def writing(writers: Sequence[Writer], *, pause_s: float) -> Iterator[None]:
             over.set()
     for each in running:
         each.result()
+
+
+def write_all(writers: Sequence[Writer], count: int) -> None:
+    """Have all of them write at once, until so many writes were acknowledged."""
+    with ThreadPoolExecutor(len(writers)) as pool:
+        list(pool.map(lambda writer: writer.write(-(-count // len(writers))), writers))

@@ -35,6 +35,7 @@ from template_service.effective_permissions.requests import (
     request_role_fan_out,
 )
 from template_service.roles.events import record_roles
+from tests.support.patience import PATIENCE_S
 
 Key = tuple[str, str]
 """An organization and a member of it."""
@@ -281,15 +282,35 @@ class TemplateTables:
     async def settled(self, timeout_s: float = 20) -> None:
         """Wait until nobody has to be looked at any more and every event is out."""
         waiting = "SELECT EXISTS (SELECT FROM fan_outs WHERE tenant_id = $1)"
-        counted = "SELECT revision FROM source_revision WHERE tenant_id = $1"
         out = "SELECT NOT EXISTS (SELECT FROM outbox WHERE tenant_id = $1 AND revision = $2)"
         async with asyncio.timeout(timeout_s):
             while await self.database.fetchval(waiting, self.tenant_id):  # noqa: ASYNC110 - seen from outside
                 await asyncio.sleep(0.01)
-            revision = await self.database.fetchval(counted, self.tenant_id)
+            revision = await self.revision()
             # Forgotten in order, the last one last; looking for any row would step over all that are forgotten.
             while not await self.database.fetchval(out, self.tenant_id, revision):  # noqa: ASYNC110 - seen from outside
                 await asyncio.sleep(0.01)
+
+    async def caught_up(self, management: int) -> None:
+        """Wait until this revision of management-service has arrived."""
+        query = "SELECT revision FROM directory_position WHERE tenant_id = $1"
+        async with asyncio.timeout(PATIENCE_S):
+            while await self.database.fetchval(query, self.tenant_id) < management:  # noqa: ASYNC110 - seen from outside
+                await asyncio.sleep(0.01)
+
+    async def revision(self) -> int:
+        """Return how many changes have been counted."""
+        query = "SELECT revision FROM source_revision WHERE tenant_id = $1"
+        return int(await self.database.fetchval(query, self.tenant_id))
+
+    async def grantable(self) -> dict[str | None, frozenset[str]]:
+        """Return the names of all organization permissions, and those of the scopes of each resource."""
+        query = """SELECT NULL, array_agg(name) FROM permissions WHERE tenant_id = $1
+            UNION ALL SELECT indicator, array_agg(known_scopes.name) FROM known_scopes
+            JOIN known_resources ON known_resources.tenant_id = $1 AND known_resources.id = resource_id
+            WHERE known_scopes.tenant_id = $1 GROUP BY indicator"""
+        rows = await self.database.fetch(query, self.tenant_id)
+        return {indicator: frozenset(names or ()) for indicator, names in rows}
 
     async def held(self) -> dict[Key, tuple[GrantedPermission, ...]]:
         """Return what every member holds, by the database; nobody who holds nothing."""
@@ -324,9 +345,8 @@ class TemplateTables:
 
     async def _copied(self, jetstream: JetStreamContext) -> None:
         """Wait until the subscribers' copy of the stream has everything that is out."""
-        query = "SELECT revision FROM source_revision WHERE tenant_id = $1"
-        wanted = await self.database.fetchval(query, self.tenant_id)
-        async with asyncio.timeout(10):
+        wanted = await self.revision()
+        async with asyncio.timeout(PATIENCE_S):
             while await published_revision(jetstream, "template", self.tenant_id) < wanted:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 

@@ -1,0 +1,140 @@
+"""What must be one and the same after changes of the organization template and of members.
+
+What was acknowledged, the database, the directory of token-service, and the events folded from the first to the last.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+import redis
+
+from all_in_one.provision import ServerAddresses
+from identity_common.wire.events import ResourceState
+from identity_sdk.event_types import (
+    CloudEvent,
+    GrantedPermission,
+    MemberPermissionsState,
+    MemberState,
+    OrganizationState,
+    permission_order,
+)
+from tests.support.agreement import loaded_small_half, read_database, records, require_acknowledged, seen
+from tests.support.patience import eventually
+from tests.support.random_template_changes import KnownRole, needed_by_member
+from tests.support.random_writes import GONE, Acknowledged, Key
+from tests.support.template_tables import TemplateTables, fold
+from token_service.directory import SmallHalf
+
+_SETTLED_WITHIN_S = 120
+
+
+async def require_template_agreement(tables: TemplateTables, addresses: ServerAddresses, known: Acknowledged) -> None:
+    """Wait until everybody affected was told, then compare everything with everything."""
+    management = (await read_database(addresses)).revision
+    await tables.caught_up(management)
+    await tables.settled(_SETTLED_WITHIN_S)
+    things = await _things(tables)
+    require_acknowledged(_what_is_left(known, things), things)
+    await require_told(tables)
+    await _require_directory(tables, addresses, {"management": management, "template": await tables.revision()})
+
+
+async def require_told(tables: TemplateTables) -> None:
+    """The events lead to what the database holds, one revision and one version after the other."""
+    events = [event for event in await tables.events(">") if event.type != "revision.published"]
+    revisions = [event.revision for event in events]
+    assert revisions == sorted(set(revisions)), "out of order, or stored twice"
+    assert revisions == list(range(1, await tables.revision() + 1))
+    told = [_decode(event) for event in events if event.type.startswith("member-permissions.")]
+    assert fold(told) == await tables.held()
+    versions = {(state.organization_id, state.member_id): state.version for state in told}
+    assert versions == await tables.published_versions()
+
+
+def _decode(event: CloudEvent) -> MemberPermissionsState:
+    return msgspec.json.decode(event.data, type=MemberPermissionsState)
+
+
+async def _things(tables: TemplateTables) -> dict[Key, Any]:
+    """Return everything that the database holds, as it is known by those who write it."""
+    fetch = tables.database.fetch
+    things: dict[Key, Any] = {}
+    for kind, table in (("permission", "permissions"), ("organization", "organizations")):
+        things |= {(kind, id_): name for id_, name in await fetch(f"SELECT id, name FROM {table}")}
+    things |= {("user", id_): True for (id_,) in await fetch("SELECT id FROM known_users")}
+    roles = """SELECT id, name,
+        ARRAY(SELECT permission_id FROM role_permissions WHERE role_id = roles.id),
+        ARRAY(SELECT scope_id FROM role_scopes WHERE role_id = roles.id) FROM roles"""
+    for id_, name, permission_ids, scope_ids in await fetch(roles):
+        things["role", id_] = KnownRole(name, frozenset(permission_ids), frozenset(scope_ids))
+    for (organization_id, member_id), role_ids in (await _members(tables)).items():
+        things["member", organization_id, member_id] = frozenset(role_ids)
+    return things
+
+
+async def _members(tables: TemplateTables) -> dict[tuple[str, str], tuple[str, ...]]:
+    members = """SELECT organization_id, member_id, ARRAY(SELECT role_id FROM member_roles AS held
+        WHERE held.organization_id = members.organization_id AND held.member_id = members.member_id
+        ) FROM members"""
+    rows = await tables.database.fetch(members)
+    return {(organization_id, member_id): tuple(sorted(role_ids)) for organization_id, member_id, role_ids in rows}
+
+
+def _what_is_left(known: Acknowledged, things: Mapping[Key, Any]) -> Acknowledged:
+    """Return what was acknowledged without what has gone with something else."""
+    left = Acknowledged()
+    for key in known:
+        left.put(key, *(_left(key, state, things) for state in known.states(key)))
+    return left
+
+
+def _left(key: Key, state: Any, things: Mapping[Key, Any]) -> Any:
+    if key[0] == "role" and state is not GONE:
+        return state._replace(permission_ids=frozenset(_existing("permission", state.permission_ids, things)))
+    if key[0] == "member" and state is not GONE:
+        is_over = any(needed not in things for needed in needed_by_member(key))
+        return GONE if is_over else frozenset(_existing("role", state, things))
+    return state
+
+
+def _existing(kind: str, ids: Collection[str], things: Mapping[Key, Any]) -> list[str]:
+    return [each for each in ids if (kind, each) in things]
+
+
+async def _require_directory(tables: TemplateTables, addresses: ServerAddresses, revisions: Mapping[str, int]) -> None:
+    """The directory's halves hold the same members, and grant each of them what the database says."""
+    with redis.Redis.from_url(addresses.admin_redis_url) as administrator:
+        eventually(lambda: seen(administrator, "template") >= revisions["template"])
+        living = {
+            organization_id for (organization_id,), _ in records(administrator, "organization", OrganizationState)
+        }
+        members = {
+            ids: tuple(sorted(member.role_ids))
+            for ids, member in records(administrator, "member", MemberState)
+            if ids[0] in living
+        }
+    assert members == await _members(tables)
+    grantable = await tables.grantable()
+    async with loaded_small_half(addresses, revisions) as half:
+        held = {key: _held(half, role_ids, grantable) for key, role_ids in members.items()}
+    assert {key: permissions for key, permissions in held.items() if permissions} == await tables.held()
+
+
+def _held(
+    half: SmallHalf, role_ids: Collection[str], grantable: Mapping[str | None, frozenset[str]]
+) -> tuple[GrantedPermission, ...]:
+    held = {
+        GrantedPermission(name, indicator)
+        for indicator, names in grantable.items()
+        for name in half.held_in_organization(_resource(half, indicator), role_ids, names)
+    }
+    return tuple(sorted(held, key=permission_order))
+
+
+def _resource(half: SmallHalf, indicator: str | None) -> ResourceState | None:
+    if indicator is None:
+        return None
+    resource = half.resource(indicator)
+    assert resource is not None
+    return resource
