@@ -1,7 +1,7 @@
 """Whatever the OpenAPI document allows, and whatever it does not: every service answers as the document says.
 
-``FUZZ_EXAMPLES`` is the number of examples over all operations. Without it they are the same 10,000 every time, so that a
-failure is of the change at hand; with it, a search at random.
+``FUZZ_EXAMPLES`` is the number of examples over all operations: a search at random. Without it there are 10,000, the
+same every time, so that a failure is of the change at hand.
 """
 
 import json
