@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import secrets
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 import pytest
@@ -16,6 +18,7 @@ from all_in_one.embedded import EmbeddedServers
 from all_in_one.provision import ServerAddresses
 from identity_sdk import ManagementClient
 from tests.faults.test_stores_down import eventually, stopped
+from tests.support.at_a_browser import PASSWORD, Form
 from tests.support.authorizing import REDIRECT_URI, Verifier, code_for, issued
 from tests.support.impersonation import RESOURCE, Impersonation
 from tests.support.processes import Deployment, ServiceProcess
@@ -103,6 +106,71 @@ def test_each_step_may_be_taken_at_another_replica_and_one_be_killed_between_any
         refresh_token = answer.json()["refresh_token"]
         killed.start()
         killed.wait_until_ready()
+
+
+def test_each_page_may_come_from_another_replica_and_whichever_answered_last_be_killed(
+    deployment: Deployment, client: Client, management: ManagementClient
+) -> None:
+    name = f"walker_{secrets.token_hex(4)}"
+    management.users.create(username=name, password=PASSWORD)
+    partner = management.applications.create(
+        name="Partner", type="SPA", is_third_party=True, oidc_client_metadata={"redirectUris": [REDIRECT_URI]}
+    )
+    verifier = Verifier()
+    steps = Steps(deployment)
+    asked = {
+        "client_id": partner.id,
+        "redirect_uri": REDIRECT_URI,
+        "response_type": "code",
+        "scope": "openid offline_access",
+        "code_challenge": verifier.challenge,
+        "code_challenge_method": "S256",
+    }
+    sign_in = steps.get(steps.location("GET", "/oidc/auth", params=asked))
+    consent = steps.get(steps.send(sign_in, identifier=name, password=PASSWORD))
+    back = dict(parse_qsl(urlsplit(steps.send(consent, decision="allow")).query))
+    form = {"grant_type": "authorization_code", "client_id": partner.id, "redirect_uri": REDIRECT_URI}
+    tokens = steps.take("POST", "/oidc/token", data={**form, "code": back["code"], "code_verifier": verifier.secret})
+    assert tokens.status_code == 200, tokens.text
+    refresh = {"grant_type": "refresh_token", "client_id": partner.id, "refresh_token": tokens.json()["refresh_token"]}
+    assert steps.take("POST", "/oidc/token", data=refresh).status_code == 200
+    assert steps.taken == 7
+
+
+class Steps:
+    """A browser whose every request is answered by the next replica, after the one before has been killed."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._replicas = deployment.tokens
+        self._browser = httpx.Client(timeout=30)
+        self.taken = 0
+
+    def take(self, method: str, path: str, **content: Any) -> httpx.Response:
+        killed = self._replicas[(self.taken - 1) % len(self._replicas)]
+        replica = self._replicas[self.taken % len(self._replicas)]
+        self.taken += 1
+        killed.kill()
+        answer = self._browser.request(method, f"{replica.url}{path}", **content)
+        killed.start()
+        killed.wait_until_ready()
+        return answer
+
+    def location(self, method: str, path: str, **content: Any) -> str:
+        answer = self.take(method, path, **content)
+        assert answer.status_code == 303, answer.text
+        return answer.headers["Location"]
+
+    def get(self, location: str) -> httpx.Response:
+        """Follow a redirect to one of our pages."""
+        parts = urlsplit(location)
+        answer = self.take("GET", f"{parts.path}?{parts.query}")
+        assert answer.status_code == 200, answer.text
+        return answer
+
+    def send(self, page: httpx.Response, **values: str) -> str:
+        """Send the form of a page with these values; return where it leads."""
+        form = Form(page.text)
+        return self.location("POST", form.action, data={**form.values, **values})
 
 
 def test_of_many_redemptions_over_replicas_one_wins_and_what_it_got_is_revoked(
