@@ -1,0 +1,90 @@
+"""Organization tokens of one member, asked for at one replica or the other."""
+
+import asyncio
+from typing import Any
+
+import httpx
+
+from identity_common.revisions import HEADER
+from identity_sdk import ManagementClient, Unavailable
+from identity_sdk.event_types import MemberType
+from tests.support.impersonation import Impersonation
+from tests.support.organization_template import OrganizationTemplate
+
+
+class Asker:
+    """Asks for organization tokens of a member of its own, in an organization of its own.
+
+    Args:
+        kind: A user's tokens are got by exchange, an application's by client credentials.
+        name: Of the permission; nobody else's.
+        http: Sends the requests.
+        management: Makes everything, and mints the subject tokens.
+        impersonation: Whose application exchanges them.
+
+    Attributes:
+        role: An organization role that grants the permission, and that the member holds.
+        other_role: One that grants nothing.
+    """
+
+    def __init__(
+        self,
+        kind: MemberType,
+        name: str,
+        *,
+        http: httpx.AsyncClient,
+        management: ManagementClient,
+        impersonation: Impersonation,
+    ) -> None:
+        self.kind = kind
+        self.name = name
+        self.template = OrganizationTemplate(management)
+        self._http = http
+        self._management = management
+        self._impersonation = impersonation
+        self._auth: Any = impersonation.auth
+        if kind == "user":
+            self.member = management.users.create(name="Member").id
+        else:
+            self.member = management.applications.create(name="Member", type="MachineToMachine").id
+            self._auth = (self.member, management.applications.create_secret(self.member, "first").value or "")
+        self.organization = self.template.organization()
+        self.permission = self.template.permission(name)
+        self.role = self.template.role(kind, permission_ids=[self.permission])
+        self.other_role = self.template.role(kind)
+        self.hold(self.role)
+
+    def hold(self, role_id: str) -> None:
+        """Have the member hold this role alone; one that was removed is a member again."""
+        self.template.member(self.organization, self.member, role_id, kind=self.kind)
+
+    def remove(self) -> None:
+        """Have the member be none any more."""
+        self.template.remove_member(self.organization, self.member, kind=self.kind)
+
+    async def holds(self, url: str, *, revision: str | None = None) -> bool | None:
+        """Return whether a token carries the permission; none when the answer is to come back later.
+
+        Who is no member gets no token, and holds nothing.
+        """
+        try:
+            form = {"organization_id": self.organization, "scope": self.name, **await self._grant()}
+        except Unavailable:
+            return None
+        headers = {HEADER: revision} if revision else {}
+        answer = await self._http.post(f"{url}/oidc/token", data=form, auth=self._auth, headers=headers)
+        if answer.status_code == 503:
+            return None
+        if answer.status_code == 403:
+            assert answer.json()["error"] == "access_denied"
+            return False
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["scope"] in {self.name, ""}
+        return bool(answer.json()["scope"])
+
+    async def _grant(self) -> dict[str, str]:
+        if self.kind == "application":
+            return {"grant_type": "client_credentials"}
+        minted = await asyncio.to_thread(self._management.subject_tokens.create, self.member)
+        form = self._impersonation.form(minted.token)
+        return {name: value for name, value in form.items() if name not in {"resource", "scope"}}
