@@ -1,11 +1,16 @@
-"""With replicas of Redis: a take counts only once it has arrived wherever Redis may go on from."""
+"""Redis goes on from a replica: what was spent stays spent, what was revoked stays revoked."""
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+import itertools
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import get_args
 from urllib.parse import urlsplit
 
+import httpx
+import msgspec
 import pytest
+import pytest_asyncio
 import redis
 import redis.asyncio
 from msgspec import json
@@ -16,7 +21,13 @@ from identity_common.clock import now_ms
 from identity_common.oauth import OAuthError
 from identity_common.redis_commands import RedisCommands, connect_redis
 from identity_common.wire.subject_tokens import SubjectTokenRecord, subject_token_key
-from tests.support.patience import PATIENCE_S, eventually
+from identity_sdk import ManagementClient
+from identity_sdk.event_types import MemberType
+from tests.support.impersonation import set_up
+from tests.support.organization_tokens import Asker
+from tests.support.patience import PATIENCE_S, eventually, eventually_here
+from tests.support.processes import Deployment
+from tests.support.tcp_proxy import TcpProxy
 from token_service.subject_tokens import SubjectTokens
 
 pytestmark = pytest.mark.slow
@@ -83,4 +94,112 @@ async def test_a_token_that_was_taken_stays_taken_when_a_replica_is_promoted(
         administrator.replicaof("no", "one")
         assert administrator.get(subject_token_key("default", SUBJECT_TOKEN)) is None
     await client.aclose()
+    own_servers.valkey.start()
+
+
+def share_users(primary: "redis.Redis", copy: "redis.Redis") -> None:
+    """Let a copy know the services as the primary does; its administrator stays its own."""
+    for user in primary.acl_list():
+        _, name, *rules = user.split(" ")
+        if name != "default":
+            copy.execute_command("ACL SETUSER", name, "reset", *rules)
+
+
+def is_complete(primary: "redis.Redis", copy: "redis.Redis") -> bool:
+    return bool(copy.info("replication")["slave_repl_offset"] >= primary.info("replication")["master_repl_offset"])
+
+
+def make_askers(management: ManagementClient, http: httpx.AsyncClient, count: int) -> list[list[Asker]]:
+    """Return so many groups, with a user and an application each."""
+    impersonation = set_up(management)
+    return [
+        [
+            Asker(kind, f"sign:{number}:{kind}", http=http, management=management, impersonation=impersonation)
+            for kind in get_args(MemberType)
+        ]
+        for number in range(count)
+    ]
+
+
+async def said(askers: Sequence[Asker], urls: Sequence[str], *revisions: str | None) -> set[bool]:
+    """Return what every replica says of each of these, as soon as it does not say to come back later."""
+
+    async def answer(asker: Asker, url: str, revision: str | None) -> bool:
+        async with asyncio.timeout(PATIENCE_S):
+            while (holds := await asker.holds(url, revision=revision)) is None:  # noqa: ASYNC110 - seen from outside
+                await asyncio.sleep(0.05)
+        return holds
+
+    return set(await asyncio.gather(*itertools.starmap(answer, itertools.product(askers, urls, revisions))))
+
+
+@pytest_asyncio.fixture
+async def redis_of_the_services(own_addresses: ServerAddresses) -> AsyncIterator[TcpProxy]:
+    """Where the services find Redis, whichever it is."""
+    async with TcpProxy(own_addresses.admin_redis_url) as proxy:
+        yield proxy
+
+
+@pytest_asyncio.fixture
+async def services(
+    own_addresses: ServerAddresses, redis_of_the_services: TcpProxy, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Deployment]:
+    through = redis_of_the_services.through
+    addresses = msgspec.structs.replace(
+        own_addresses,
+        management_redis_url=through(own_addresses.management_redis_url),
+        token_redis_url=through(own_addresses.token_redis_url),
+        template_redis_url=through(own_addresses.template_redis_url),
+    )
+    deployment = Deployment(addresses, tmp_path_factory.mktemp("logs"), token_replicas=2)
+    try:
+        await asyncio.to_thread(deployment.start)
+        yield deployment
+    finally:
+        await asyncio.to_thread(deployment.stop)
+
+
+async def test_a_copy_that_is_some_seconds_old_grants_no_organization_permission_that_was_revoked(
+    own_servers: EmbeddedServers,
+    own_addresses: ServerAddresses,
+    replica: ServerAddresses,
+    redis_of_the_services: TcpProxy,
+    services: Deployment,
+) -> None:
+    """With the revision or without, by those who have heard of it; and by itself everything is as it was."""
+    urls = [process.url for process in services.tokens]
+    async with httpx.AsyncClient(timeout=30) as http:
+        with services.management_client() as management:
+            kept, edited, moved, removed, dissolved = await asyncio.to_thread(make_askers, management, http, 5)
+            revoked = [*edited, *moved, *removed, *dissolved]
+            template = kept[0].template
+            assert await said([*kept, *revoked], urls, template.last_revision) == {True}
+            with (
+                redis.Redis.from_url(own_addresses.admin_redis_url, decode_responses=True) as primary,
+                redis.Redis.from_url(replica.admin_redis_url, decode_responses=True) as copy,
+            ):
+                share_users(primary, copy)
+                await eventually_here(lambda: is_complete(primary, copy))
+                copy.replicaof("no", "one")  # what comes now it does not know
+
+            def revoke() -> None:
+                for each in edited:
+                    template.replace_contents(each.role)
+                for each in moved:
+                    each.hold(each.other_role)
+                for each in removed:
+                    each.remove()
+                for each in dissolved:
+                    template.delete_organization(each.organization)
+
+            await asyncio.to_thread(revoke)
+            assert await said(revoked, urls, template.last_revision) == {False}
+
+            own_servers.valkey.kill()
+            await redis_of_the_services.lead_to(replica.admin_redis_url)
+            assert await said(revoked, urls, None, template.last_revision) == {False}
+            assert await said(kept, urls, None, template.last_revision) == {True}
+
+            await asyncio.to_thread(lambda: [each.hold(each.role) for each in [*moved, *removed]])
+            assert await said([*kept, *moved, *removed], urls, template.last_revision) == {True}
     own_servers.valkey.start()

@@ -18,8 +18,19 @@ class TcpProxy:
     @property
     def url(self) -> str:
         """The same URL with the proxy's address."""
-        credentials, _, _ = self._target.netloc.rpartition("@")
-        return self._target._replace(netloc=f"{credentials}@127.0.0.1:{self._port}").geturl()
+        return self.through(self._target.geturl())
+
+    def through(self, url: str) -> str:
+        """Return a URL of the server, with whatever credentials, with the proxy's address."""
+        target = urlsplit(url)
+        credentials, _, _ = target.netloc.rpartition("@")
+        return target._replace(netloc=f"{credentials}@127.0.0.1:{self._port}").geturl()
+
+    async def lead_to(self, url: str) -> None:
+        """Lead to another server from now on, which whoever is connected finds when connecting again."""
+        await self.cut()
+        self._target = urlsplit(url)
+        await self.mend()
 
     async def __aenter__(self) -> Self:
         await self.mend()

@@ -36,6 +36,11 @@ class Freshness:
         """Return the highest revision seen; -1 before any watermark."""
         return self._seen[source].value
 
+    @property
+    def revisions(self) -> dict[str, int]:
+        """The highest revision seen of each source that was heard of."""
+        return {source: seen.value for source, seen in self._seen.items() if seen.value >= 0}
+
     def has_seen(self, revisions: Mapping[str, int]) -> bool:
         """Return whether everything up to these revisions has been applied."""
         return all(self._seen[source].value >= revision for source, revision in revisions.items())

@@ -18,7 +18,7 @@ from identity_common.oauth import temporarily_unavailable
 from identity_common.redis_commands import RedisCommands, StoreUnavailable
 from identity_common.wire.events import AssignmentState, UserState, event_subject
 from identity_sdk.event_types import MemberState, OrganizationState
-from token_service.directory.freshness import Freshness
+from token_service.directory.freshness import Freshness, highest
 from token_service.directory.projection import (
     Projection,
     ProjectionState,
@@ -194,10 +194,15 @@ class LargeHalf:
     async def _recent(
         self, keys: Sequence[str], at_least: Mapping[str, int], deadline: float, records: Records = ()
     ) -> Records:
-        """Return the records at these keys once they include the revisions; those at hand if they already do."""
+        """Return the records at these keys once they include the revisions; those at hand if they already do.
+
+        They must include whatever this replica has seen in them before: Redis may have failed over to a copy that does
+        not know yet what was revoked.
+        """
+        at_least = highest(at_least, self.freshness.revisions)
         records = records or await self._read(keys)
         while not self._state_of(records).has_seen(at_least):
-            # this replica may have heard of more than a copy that was just promoted holds: then look again, not wait
+            # of a copy that was just promoted this replica has seen more than it holds: then look again, not wait
             if not await self.freshness.reach(at_least, deadline=deadline) or time.monotonic() > deadline:
                 raise temporarily_unavailable("the awaited change has not arrived yet")
             await asyncio.sleep(_LOOK_AGAIN_S)
