@@ -1,10 +1,15 @@
 """Debian's chromium, driven by Playwright, in front of the running stack."""
 
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+from tests.support.application_site import ApplicationSite
+from tests.support.world import World
+
+expect.set_options(timeout=30_000)  # a busy machine is no failure
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +29,10 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
     context = await browser.new_context()
     yield await context.new_page()
     await context.close()
+
+
+@pytest.fixture(scope="session")
+def site(world: World) -> Iterator[ApplicationSite]:
+    """The site of an application, of another origin than ours."""
+    with ApplicationSite(world) as site:
+        yield site

@@ -2,16 +2,226 @@
 
 from __future__ import annotations
 
-import pytest
-from playwright.async_api import Page, expect
+import hashlib
+from urllib.parse import parse_qsl, urlsplit
 
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from identity_sdk import OAuthError, SignInRequired
+from tests.support.application_site import ORGANIZATIONS, ApplicationSite
+from tests.support.at_a_browser import PASSWORD
+from tests.support.visitor import Visitor
 from tests.support.world import World
 
 pytestmark = pytest.mark.clients
 
 
-async def test_the_error_page_opens(world: World, page: Page) -> None:
-    answer = await page.goto(f"{world.stack.base_url}/oidc/auth")
-    assert answer is not None
-    assert answer.status == 400
-    await expect(page.get_by_role("heading")).to_have_text("This did not work")
+@pytest.fixture
+def visitor(page: Page, site: ApplicationSite) -> Visitor:
+    return Visitor(page, site)
+
+
+async def test_somebody_signs_in_and_out(visitor: Visitor, site: ApplicationSite) -> None:
+    with site.client(site.ours, "read:orders") as client:
+        await visitor.open(client)
+        await visitor.sees("Sign in")
+        await visitor.sign_in()
+        await visitor.is_back()
+        assert client.handle_callback(visitor.page.url)["sub"] == visitor.person.user_id
+        await visitor.page.goto(client.sign_out_url(site.goodbye))
+        assert visitor.page.url == site.goodbye
+        await visitor.open(client)
+        await visitor.sees("Sign in")
+
+
+async def test_a_wrong_password_is_told_and_the_right_one_still_works(visitor: Visitor, site: ApplicationSite) -> None:
+    await visitor.open(site.client(site.ours))
+    await visitor.sign_in("not this one")
+    await expect(visitor.page.get_by_role("alert")).to_have_text("The name or the password is not right.")
+    name, password = (visitor.page.get_by_label(label) for label in ("User name, e-mail or phone", "Password"))
+    await expect(name).to_have_value(visitor.person.username)
+    await expect(password).to_have_value("")
+    await expect(password).to_be_focused()
+    await expect(password).to_have_accessible_description("The name or the password is not right.")
+    await password.fill(PASSWORD)
+    await visitor.press("Sign in")
+    assert (await visitor.is_back())["code"]
+
+
+async def test_somebody_who_cancels_is_back_without_a_code(visitor: Visitor, site: ApplicationSite) -> None:
+    await visitor.open(site.client(site.ours))
+    await visitor.press("Cancel and return to Order desk")
+    back = await visitor.is_back()
+    assert (back["error"], "code" in back) == ("access_denied", False)
+
+
+async def test_a_partner_asks_and_asks_again_for_what_is_new(visitor: Visitor, site: ApplicationSite) -> None:
+    page = visitor.page
+    client = site.client(site.partner, "read:orders")
+    await visitor.open(client)
+    await visitor.sign_in()
+    await visitor.sees("Allow access?")
+    await expect(page.get_by_role("listitem").filter(has_text="read:orders")).to_contain_text(
+        "See your orders and where they are"
+    )
+    await expect(page.get_by_text("new", exact=True)).to_have_count(0)
+    await visitor.press("Allow")
+    await visitor.is_back()
+    client.handle_callback(page.url)
+    await visitor.open(client)
+    await visitor.is_back()
+
+    more = site.client(site.partner, "read:orders", "write:orders")
+    await visitor.open(more)
+    await visitor.sees("Allow access?")
+    await expect(page.get_by_role("listitem").filter(has=page.get_by_text("new", exact=True))).to_contain_text(
+        ["write:orders"]
+    )
+    await visitor.press("Allow")
+    await visitor.is_back()
+    assert more.handle_callback(page.url)["sub"] == visitor.person.user_id
+
+
+async def test_a_partner_that_is_denied_gets_nothing_and_may_ask_again(visitor: Visitor, site: ApplicationSite) -> None:
+    client = site.client(site.partner, "read:orders")
+    await visitor.open(client)
+    await visitor.sign_in()
+    await visitor.press("Deny")
+    await visitor.is_back()
+    with pytest.raises(SignInRequired) as refused:
+        client.handle_callback(visitor.page.url)
+    assert refused.value.reason == "access_denied"
+    await visitor.open(client)
+    await visitor.sees("Allow access?")
+
+
+async def test_a_partner_gets_the_organizations_that_are_ticked(
+    world: World, visitor: Visitor, site: ApplicationSite
+) -> None:
+    chosen, other = (world.management.organizations.create(name).id for name in ("Harbour Lights", "Quiet Garden"))
+    for organization in (chosen, other):
+        world.management.organizations.add_users(organization, [visitor.person.user_id])
+    client = site.client(site.partner, ORGANIZATIONS, site.permission)
+    await visitor.open(client)
+    await visitor.sign_in()
+    await expect(visitor.page.get_by_role("group", name="In which organizations?")).to_be_visible()
+    await visitor.page.get_by_label("Harbour Lights").check()
+    await visitor.press("Allow")
+    await visitor.is_back()
+    client.handle_callback(visitor.page.url)
+    assert client.get_organization_token(chosen)
+    with pytest.raises(OAuthError) as refused:
+        client.get_organization_token(other)
+    assert refused.value.error == "access_denied"
+
+
+async def test_two_tabs_are_two_sign_ins(visitor: Visitor, site: ApplicationSite) -> None:
+    second = Visitor(await visitor.page.context.new_page(), site, visitor.person)
+    clients = [site.client(site.ours) for _ in range(2)]
+    for each, client in zip((visitor, second), clients, strict=True):
+        await each.open(client)
+    await second.sign_in()
+    await second.is_back()
+    await visitor.sign_in()
+    await visitor.is_back()
+    for each, client in zip((visitor, second), clients, strict=True):
+        assert client.handle_callback(each.page.url)["sub"] == visitor.person.user_id
+
+
+async def test_the_other_tab_goes_on_by_itself_when_it_is_loaded_again(visitor: Visitor, site: ApplicationSite) -> None:
+    second = Visitor(await visitor.page.context.new_page(), site, visitor.person)
+    for each in (visitor, second):
+        await each.open(site.client(site.ours))
+    await second.sign_in()
+    await second.is_back()
+    await visitor.page.reload()
+    assert (await visitor.is_back())["code"]
+
+
+async def test_the_way_back_ends_at_a_page_that_says_so(visitor: Visitor, site: ApplicationSite) -> None:
+    """The back button: no page comes out of a cache, and none gives a second code."""
+    await visitor.open(site.client(site.partner, "read:orders"))
+    await visitor.sign_in()
+    await visitor.press("Allow")
+    await visitor.is_back()
+    await visitor.page.go_back()
+    await visitor.sees("Start again")
+    await visitor.page.go_back()
+    await visitor.sees("Start again")
+
+
+async def test_a_page_that_was_left_open_too_long_says_so(
+    world: World, visitor: Visitor, site: ApplicationSite
+) -> None:
+    await visitor.open(site.client(site.ours))
+    request = dict(parse_qsl(urlsplit(visitor.page.url).query))["request"]
+    key = f"identity:default:pending-authorization:{hashlib.sha256(request.encode()).hexdigest()}"
+    assert world.redis.delete(key) == 1
+    await visitor.sign_in()
+    await visitor.sees("Start again")
+
+
+async def test_signing_out_is_asked_for_when_nobody_says_who_it_is(
+    world: World, visitor: Visitor, site: ApplicationSite
+) -> None:
+    client = site.client(site.ours)
+    await visitor.open(client)
+    await visitor.sign_in()
+    await visitor.is_back()
+    await visitor.page.goto(f"{world.stack.issuer}/session/end?client_id={site.ours}")
+    await visitor.sees("Sign out?")
+    await visitor.press("Sign out")
+    await visitor.sees("You are signed out")
+    await visitor.open(client)
+    await visitor.sees("Sign in")
+
+
+async def test_everything_works_without_scripts(browser: Browser, world: World, site: ApplicationSite) -> None:
+    context = await browser.new_context(java_script_enabled=False)
+    visitor = Visitor(await context.new_page(), site)
+    client = site.client(site.partner, "read:orders")
+    await visitor.open(client)
+    await visitor.sign_in("not this one")
+    await expect(visitor.page.get_by_role("alert")).to_be_visible()
+    await visitor.sign_in()
+    await visitor.press("Allow")
+    await visitor.is_back()
+    assert client.handle_callback(visitor.page.url)["sub"] == visitor.person.user_id
+    await visitor.page.goto(f"{world.stack.issuer}/session/end")
+    await visitor.press("Sign out")
+    await visitor.sees("You are signed out")
+    await context.close()
+
+
+async def test_everything_works_with_the_keyboard(world: World, visitor: Visitor, site: ApplicationSite) -> None:
+    organization = world.management.organizations.create("Harbour Lights").id
+    world.management.organizations.add_users(organization, [visitor.person.user_id])
+    client = site.client(site.partner, "read:orders", ORGANIZATIONS, site.permission)
+    keyboard = visitor.page.keyboard
+    await visitor.open(client)
+    await expect(visitor.page.get_by_label("User name, e-mail or phone")).to_be_focused()
+    await keyboard.type(visitor.person.username)
+    await keyboard.press("Tab")
+    await keyboard.type(PASSWORD)
+    await keyboard.press("Enter")
+    await visitor.sees("Allow access?")
+    await keyboard.press("Tab")
+    await expect(visitor.page.get_by_label("Harbour Lights")).to_be_focused()
+    await keyboard.press("Space")
+    await keyboard.press("Tab")
+    await expect(visitor.page.get_by_role("button", name="Allow")).to_be_focused()
+    await keyboard.press("Enter")
+    await visitor.is_back()
+    client.handle_callback(visitor.page.url)
+    assert client.get_organization_token(organization)
+
+
+async def test_no_site_can_show_a_page_in_a_frame(visitor: Visitor, site: ApplicationSite) -> None:
+    """Clickjacking: the browser keeps the page out of the frame, for what the headers say."""
+    address = site.client(site.ours).sign_in_url(site.redirect_uri)
+    site.pages["/frame"] = f'<!doctype html><title>A frame</title><iframe src="{address}"></iframe>'
+    async with visitor.page.expect_event("requestfailed") as blocked:
+        await visitor.page.goto(f"{site.origin}/frame")
+    request = await blocked.value
+    assert (urlsplit(request.url).path, request.failure) == ("/sign-in", "net::ERR_BLOCKED_BY_RESPONSE")

@@ -22,7 +22,8 @@ _ABOUT_PEOPLE: Final = {
     ":scope:organizations": "See the organizations that you belong to, and act in them",
     ":scope:organization_roles": "See your roles in your organizations",
 }
-"""What a scope of OpenID Connect or of ours lets an application do; ours by how their URN ends."""
+"""What a scope of OpenID Connect or of ours lets an application do, in this order; ours by how their URN ends."""
+_ORDER: Final = list(_ABOUT_PEOPLE.values())
 
 
 def consent_page(
@@ -66,29 +67,37 @@ def consent_page(
 
 def _groups(wanted: Consented, known: Consented, descriptions: Descriptions) -> list[Group]:
     is_first_time = not known.everything()
-    groups = [
-        Group("About you", [Item(_words(name), is_new=name not in known.scopes) for name in sorted(wanted.scopes)])
-    ]
+    people = [Item(_words(name), is_new=name not in known.scopes) for name in wanted.scopes]
+    groups = [Group("About you", sorted(people, key=lambda item: _ORDER.index(item.text)))]
     for indicator, names in wanted.resource_scopes.items():
         before = known.resource_scopes.get(indicator, frozenset())
-        items = [Item(name, descriptions.scopes.get((indicator, name)), name not in before) for name in sorted(names)]
+        items = [
+            _permission(name, descriptions.scopes.get((indicator, name)), is_new=name not in before)
+            for name in sorted(names)
+        ]
         items = items or [Item("Know that it is you", is_new=indicator not in known.resource_scopes)]
         groups.append(Group(descriptions.resources.get(indicator, indicator), items))
     permissions = [
-        Item(name, descriptions.permissions.get(name), name not in known.organization_permissions)
+        _permission(name, descriptions.permissions.get(name), is_new=name not in known.organization_permissions)
         for name in sorted(wanted.organization_permissions)
     ]
     groups.append(Group("In your organizations", permissions))
     if is_first_time:  # then everything is new, and saying so says nothing
-        groups = [Group(group.title, [Item(item.text, item.detail) for item in group.items]) for group in groups]
+        groups = [Group(group.title, [Item(item.text, item.name) for item in group.items]) for group in groups]
     return [group for group in groups if group.items]
 
 
+def _permission(name: str, description: str | None, *, is_new: bool) -> Item:
+    """Return a permission in the administrator's words, its name beside them; by its name where there are none."""
+    return Item(description, name, is_new) if description else Item(name, is_new=is_new)
+
+
 def _words(scope: str) -> str:
+    """Return a scope of OpenID Connect or of ours in words."""
     for ending, words in _ABOUT_PEOPLE.items():
         if scope == ending or (ending.startswith(":") and scope.endswith(ending)):
             return words
-    return scope
+    raise LookupError(scope)
 
 
 def _name_of(user: UserState) -> str:

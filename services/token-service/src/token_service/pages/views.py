@@ -23,10 +23,16 @@ _STYLESHEET: Final = f"{STYLE_PATH}?{hashlib.sha256(STYLE).hexdigest()[:12]}"
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One line of what is asked for."""
+    """One line of what is asked for.
+
+    Attributes:
+        text: In words.
+        name: Of the permission, where the words are not its name.
+        is_new: Whether it is more than was agreed to before.
+    """
 
     text: str
-    detail: str | None = None
+    name: str | None = None
     is_new: bool = False
 
 

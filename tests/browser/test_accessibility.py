@@ -1,0 +1,141 @@
+"""Every page, on a phone and on a desktop, light and dark: axe-core finds nothing, and nothing sticks out.
+
+Each page is photographed into the directory of the test run, for people to look at (``--basetemp`` names it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from playwright.async_api import Page, ViewportSize
+
+from tests.support.application_site import ORGANIZATIONS, ApplicationSite
+from tests.support.npm import installed
+from tests.support.visitor import Visitor
+
+pytestmark = pytest.mark.clients
+
+PHONE, DESKTOP = ViewportSize(width=320, height=640), ViewportSize(width=1280, height=800)
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The checker, as a script."""
+    packages = installed(Path(__file__).parent / "javascript", tmp_path_factory.mktemp("axe"))
+    return (packages / "node_modules/axe-core/axe.min.js").read_text()
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("photographs")
+
+
+@pytest.fixture
+def visitor(page: Page, site: ApplicationSite) -> Visitor:
+    return Visitor(page, site)
+
+
+async def sign_in(visitor: Visitor) -> None:
+    await visitor.open(visitor.site.client(visitor.site.ours))
+    await visitor.sees("Sign in")
+
+
+async def sign_in_again(visitor: Visitor) -> None:
+    await sign_in(visitor)
+    await visitor.sign_in("not this one")
+    await visitor.page.get_by_role("alert").wait_for()
+
+
+async def too_many_attempts(visitor: Visitor) -> None:
+    await sign_in(visitor)
+    for _ in range(11):
+        await visitor.sign_in("not this one")
+    await visitor.page.get_by_text("Too many attempts").wait_for()
+
+
+async def consent(visitor: Visitor) -> None:
+    site = visitor.site
+    for name in ("Harbour Lights", "Quiet Garden Landscaping and Maintenance Cooperative"):
+        organization = site.world.management.organizations.create(name).id
+        site.world.management.organizations.add_users(organization, [visitor.person.user_id])
+    await visitor.open(
+        site.client(site.partner, "email", "read:orders", "write:orders", ORGANIZATIONS, site.permission)
+    )
+    await visitor.sign_in()
+    await visitor.sees("Allow access?")
+
+
+async def consent_to_more(visitor: Visitor) -> None:
+    site = visitor.site
+    await visitor.open(site.client(site.partner, "read:orders"))
+    await visitor.sign_in()
+    await visitor.press("Allow")
+    await visitor.is_back()
+    await visitor.open(site.client(site.partner, "read:orders", "write:orders"))
+    await visitor.sees("Allow access?")
+
+
+async def bad_request(visitor: Visitor) -> None:
+    await visitor.page.goto(f"{visitor.site.world.stack.issuer}/auth?client_id=nobody")
+    await visitor.sees("This did not work")
+
+
+async def expired(visitor: Visitor) -> None:
+    await visitor.page.goto(f"{visitor.site.world.stack.base_url}/sign-in?request=gone")
+    await visitor.sees("Start again")
+
+
+async def sign_out(visitor: Visitor) -> None:
+    await sign_in(visitor)
+    await visitor.sign_in()
+    await visitor.is_back()
+    await visitor.page.goto(f"{visitor.site.world.stack.issuer}/session/end?client_id={visitor.site.ours}")
+    await visitor.sees("Sign out?")
+
+
+async def signed_out(visitor: Visitor) -> None:
+    await sign_out(visitor)
+    await visitor.press("Sign out")
+    await visitor.sees("You are signed out")
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        sign_in,
+        sign_in_again,
+        too_many_attempts,
+        consent,
+        consent_to_more,
+        bad_request,
+        expired,
+        sign_out,
+        signed_out,
+    ],
+)
+async def test_a_page_is_good_for_everybody(
+    visitor: Visitor, axe: str, photographs: Path, way: Callable[[Visitor], Awaitable[None]]
+) -> None:
+    page = visitor.page
+    await way(visitor)
+    await page.evaluate(axe)
+    for size, scheme in product((PHONE, DESKTOP), SCHEMES):
+        await page.set_viewport_size(size)
+        await page.emulate_media(color_scheme=scheme)
+        await page.screenshot(path=photographs / f"{way.__name__}-{size['width']}-{scheme}.png", full_page=True)
+        found: list[dict[str, Any]] = (await page.evaluate("axe.run()"))["violations"]
+        wrong = [(each["id"], each["help"], [node["html"] for node in each["nodes"]]) for each in found]
+        assert (size, scheme, wrong) == (size, scheme, [])
+        assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+async def test_the_checker_finds_what_is_wrong(page: Page, axe: str) -> None:
+    await page.set_content("<!doctype html><title>x</title><main><input></main>")
+    await page.evaluate(axe)
+    violations = (await page.evaluate("axe.run()"))["violations"]
+    assert {"html-has-lang", "label"} <= {violation["id"] for violation in violations}
