@@ -225,3 +225,19 @@ async def test_no_site_can_show_a_page_in_a_frame(visitor: Visitor, site: Applic
         await visitor.page.goto(f"{site.origin}/frame")
     request = await blocked.value
     assert (urlsplit(request.url).path, request.failure) == ("/sign-in", "net::ERR_BLOCKED_BY_RESPONSE")
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:41999/cb", "http://[::1]:41999/cb", "com.example.app:/cb"])
+async def test_the_browser_lets_a_native_application_have_its_answer(
+    world: World, visitor: Visitor, site: ApplicationSite, address: str
+) -> None:
+    """Chromium holds the redirect after the form against ``form-action``; nobody listens there, but it is asked for."""
+    native = world.management.applications.create(
+        name="A native application", type="Native", oidc_client_metadata={"redirectUris": [address]}
+    )
+    with site.client(native.id) as client:
+        await visitor.page.goto(client.sign_in_url(address))
+        async with visitor.page.expect_request(lambda request: request.url.startswith(address)) as sent:
+            await visitor.sign_in()
+        answer = await sent.value
+        assert client.handle_callback(answer.url)["sub"] == visitor.person.user_id

@@ -39,6 +39,10 @@ NOWHERE = [
     "https://example.com/a b",
     "https://exämple.com/cb",
     "https://example.com\\@evil.example/cb",
+    "https://example.com;script-src/cb",
+    "https://example.com,evil.example/cb",
+    "https://example.com'/cb",
+    "https://example.com%2eevil.example/cb",
     "javascript:alert(1)",
     "data:text/html,x",
     "file:///etc/passwd",
@@ -76,7 +80,7 @@ def test_what_is_an_origin(origin: str) -> None:
 
 @pytest.mark.parametrize(
     "origin", ["", "null", "*", "example.com", "https://example.com/", "https://example.com?x", "https://a@b.example",
-               "https://*.example.com", "ftp://example.com", "https://", "https://example.com:x"]
+               "https://*.example.com", "https://a;b.example", "ftp://example.com", "https://", "https://example.com:x"]
 )  # fmt: skip
 def test_what_is_no_origin(origin: str) -> None:
     assert not is_origin(origin)

@@ -50,4 +50,6 @@ def test_parameters_are_added_to_what_the_uri_has() -> None:
 
 def test_the_policy_names_the_origin_of_the_redirect() -> None:
     assert form_action_source("https://a.example.com:8443/cb?x") == "https://a.example.com:8443"
+    assert form_action_source("https://A.example.com:/cb") == "https://a.example.com"
     assert form_action_source("com.example.app:/cb") == "com.example.app:"
+    assert form_action_source("http://[::1]:7/cb") == "http:"

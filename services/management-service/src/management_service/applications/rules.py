@@ -15,6 +15,7 @@ from identity_common.wire.events import ApplicationType
 MAX_SECRETS: Final = 100
 
 _URI_CHARACTERS: Final = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()+,;=%]+")  # RFC 3986, without the wildcard *
+_HOST: Final = re.compile(r"[a-z0-9._:-]+")  # a name or an address: nothing that means something in a header
 _PRIVATE_USE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+-]*(?:\.[A-Za-z0-9+-]+)+")
 
 Uri = Annotated[str, msgspec.Meta(max_length=2048)]
@@ -97,9 +98,9 @@ def is_redirect_uri(uri: str, application_type: ApplicationType) -> bool:
     if parts.username is not None or parts.password is not None:
         return False
     if parts.scheme == "https":
-        return bool(host)
+        return _is_host(host)
     if parts.scheme == "http":
-        return bool(host) and _is_loopback(host or "")
+        return host is not None and _is_loopback(host)
     return application_type == "Native" and _PRIVATE_USE.fullmatch(parts.scheme) is not None
 
 
@@ -118,10 +119,14 @@ def is_origin(origin: str) -> bool:
         return False
     return (
         parts.scheme in {"http", "https"}
-        and bool(host)
+        and _is_host(host)
         and origin == f"{parts.scheme}://{parts.netloc}"
         and "@" not in parts.netloc
     )
+
+
+def _is_host(host: str | None) -> bool:
+    return host is not None and _HOST.fullmatch(host) is not None
 
 
 def _is_loopback(host: str) -> bool:

@@ -40,6 +40,11 @@ def with_parameters(redirect_uri: str, parameters: dict[str, str]) -> str:
 
 
 def form_action_source(redirect_uri: str) -> str:
-    """Return what ``form-action`` of a content security policy must allow for a redirect to this URI."""
+    """Return what ``form-action`` of a content security policy must allow for a redirect to this URI.
+
+    The policy has no words for an IPv6 address, nor for a private-use scheme's host: there it is the scheme.
+    """
     parts = urlsplit(redirect_uri)
-    return f"{parts.scheme}://{parts.netloc}" if parts.scheme in {"http", "https"} else f"{parts.scheme}:"
+    if parts.scheme not in {"http", "https"} or "[" in parts.netloc:
+        return f"{parts.scheme}:"
+    return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port is not None else "")
