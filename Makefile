@@ -1,12 +1,13 @@
 # Everything a developer does; `make help` lists it. Needs Python 3.11 or newer and make, nothing else.
 PYTHON ?= python3
 PORT ?= 3000
+DESK_PORT ?= 3100
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := libs/sdk libs/common services/token-service services/management-service services/template-service services/all-in-one
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help run demo test test-slow test-clients test-containers check lint types imports bench openapi lock clean
+.PHONY: help run demo example test test-slow test-clients test-containers check lint types imports bench openapi lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -25,6 +26,9 @@ run: $(INSTALLED) ## start the whole system on http://127.0.0.1:3000 (PORT= chan
 
 demo: $(INSTALLED) ## impersonation and the organization template through the SDK, against a running `make run`
 	@$(BIN)/python -m all_in_one.demo
+
+example: $(INSTALLED) ## a support desk on http://127.0.0.1:3100 (DESK_PORT= changes it), beside a running `make run`
+	@exec $(BIN)/python examples/support-desk --port $(DESK_PORT)
 
 test: $(INSTALLED) ## the tests that are quick
 	@$(BIN)/python -m pytest -m 'not slow and not clients'

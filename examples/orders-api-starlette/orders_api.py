@@ -1,4 +1,4 @@
-"""An Orders API in Starlette that takes this identity service's access tokens; see README.md."""  # noqa: INP001
+"""An Orders API in Starlette that takes this identity service's access tokens; see README.md."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Logs every change of a member's permissions, a JSON object a line; see README.md."""  # noqa: INP001
+"""Logs every change of a member's permissions, a JSON object a line; see README.md."""
 
 import asyncio
 import contextlib

@@ -29,6 +29,7 @@ Impersonation in three steps; paste the lines as they are, in another terminal, 
     -d "resource=$DEMO_RESOURCE" --data-urlencode "scope=$DEMO_SCOPES" | python3 -m json.tool
 
 Through the SDK, with a sign-in and the organization template: make demo
+In a browser, as a support agent: make example
 Ctrl-C stops everything; the data stays in {directory}.
 """
 

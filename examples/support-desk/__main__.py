@@ -1,0 +1,142 @@
+"""``python examples/support-desk [--port 3100] [--directory .local]``: the example beside a running stack."""
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import msgspec
+import uvicorn
+
+from identity_sdk import AsyncManagementClient, IdentityError, ManagementClient
+from support_desk import app, backend, orders_api
+from support_desk.desk import Application, Desk
+from support_desk.setup import Registration, register
+
+_GRACEFUL_SHUTDOWN_S: Final = 3
+
+
+class ManagementApi(msgspec.Struct, frozen=True):
+    """The machine-to-machine application that may call the Management API."""
+
+    client_id: str
+    client_secret: str
+
+
+class User(msgspec.Struct, frozen=True):
+    """Somebody who can sign in."""
+
+    id: str
+    username: str
+
+
+class Demo(msgspec.Struct, frozen=True):
+    """The Orders API's resource indicator, and people: the support agent first."""
+
+    resource: str
+    users: list[User]
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """What the example reads of ``credentials.json``."""
+
+    base_url: str
+    management_api: ManagementApi
+    demo: Demo
+
+
+def main() -> int:
+    """Run until SIGINT or SIGTERM; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python examples/support-desk")
+    parser.add_argument("--port", type=int, default=3100)
+    parser.add_argument("--directory", type=Path, default=Path(".local"))
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does
+    try:
+        return run(options.port, options.directory / "credentials.json")
+    except KeyboardInterrupt:
+        return 0
+
+
+def run(port: int, file: Path) -> int:
+    """Register and serve; return the exit status.
+
+    Args:
+        port: On 127.0.0.1, for browsers and for the three programs among each other.
+        file: The credentials that the stack has written.
+    """
+    try:
+        credentials = msgspec.json.decode(file.read_bytes(), type=Credentials)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return _error(f"there is no {file}; start the stack first, in another terminal: make run")
+    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+            listener.listen()
+        except OSError:
+            return _error(f"port {port} is in use; choose another: make example DESK_PORT={port + 1}")
+        desk_url = f"http://127.0.0.1:{port}"
+        try:
+            with ManagementClient(credentials.base_url, **msgspec.structs.asdict(credentials.management_api)) as made:
+                registration = register(made, desk_url=desk_url, agent_id=credentials.demo.users[0].id)
+        except IdentityError as error:
+            return _error(f"{credentials.base_url}: {error}; is `make run` running?")
+        agent, customer = credentials.demo.users
+        print(
+            f"\nready: {desk_url}\n\n"
+            f"Sign in as {agent.username}, who may act as customers; or as {customer.username}, who may not.\n"
+            f"Their passwords are in {file}. Ctrl-C stops it.\n",
+            flush=True,
+        )
+        asyncio.run(serve(listener, credentials, registration, desk_url))
+    return 0
+
+
+async def serve(listener: socket.socket, credentials: Credentials, registration: Registration, desk_url: str) -> None:
+    """Serve the three programs on one address: the backend below ``/api``, the Orders API below ``/orders``."""
+    issuer = f"{credentials.base_url}/oidc"
+    async with (
+        AsyncManagementClient(credentials.base_url, **msgspec.structs.asdict(credentials.management_api)) as management,
+        httpx.AsyncClient(timeout=10) as http,
+    ):
+        application = Application(
+            endpoint=credentials.base_url,
+            client_id=registration.client_id,
+            client_secret=registration.client_secret,
+            backend_url=desk_url,
+            orders_url=desk_url,
+            orders_resource=credentials.demo.resource,
+        )
+        programs = {
+            "api": backend.create_app(management, issuer=issuer, customer_role=registration.customer_role),
+            "orders": orders_api.create_app(issuer=issuer, audience=credentials.demo.resource),
+        }
+        web = app.create_app(Desk(application, http), desk_url=desk_url, identity_url=credentials.base_url)
+
+        async def by_path(scope: Any, receive: Any, send: Any) -> None:
+            await programs.get(scope["path"].split("/")[1], web)(scope, receive, send)
+
+        config = uvicorn.Config(
+            by_path,
+            lifespan="off",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_GRACEFUL_SHUTDOWN_S,
+        )
+        await uvicorn.Server(config).serve(sockets=[listener])
+
+
+def _error(text: str) -> int:
+    print(f"error: {text}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

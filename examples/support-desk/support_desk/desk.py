@@ -1,0 +1,176 @@
+"""What an agent does at the desk: see the customers, act as one of them, and stop."""
+
+import contextlib
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from identity_sdk import AsyncAccessTokenVerifier, AsyncIdentityClient, async_exchange_subject_token
+from support_desk import backend, orders_api
+from support_desk.backend import Customer
+from support_desk.orders_api import Answer, Order
+from support_desk.sessions import Impersonation, Session
+
+_SCOPES: Final = (orders_api.READ, orders_api.WRITE)
+_T = TypeVar("_T")
+
+
+class Refused(Exception):  # noqa: N818 - the name reads as the answer
+    """Somebody has said no; the text is for the agent.
+
+    Attributes:
+        status: HTTP status of the refusal.
+    """
+
+    def __init__(self, message: str, *, status: int) -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class Application(msgspec.Struct, frozen=True, kw_only=True):
+    """This application at the identity service, and who it speaks to.
+
+    Attributes:
+        endpoint: Base address of the identity service.
+        client_id: Of a Traditional application that may exchange tokens.
+        client_secret: One of its secrets.
+        backend_url: Where the integrator's backend is.
+        orders_url: Where the Orders API is.
+        orders_resource: The resource indicator of the Orders API.
+    """
+
+    endpoint: str
+    client_id: str
+    client_secret: str
+    backend_url: str
+    orders_url: str
+    orders_resource: str
+
+    def __repr__(self) -> str:
+        return f"Application({self.client_id!r})"
+
+
+class _SubjectToken(msgspec.Struct, frozen=True, rename="camel"):
+    subject_token: str
+
+
+class Desk:
+    """Acts in the name of the agent of a session."""
+
+    def __init__(self, application: Application, http: httpx.AsyncClient) -> None:
+        self._application = application
+        self._http = http
+        self._verifier = AsyncAccessTokenVerifier(
+            issuer=f"{application.endpoint}/oidc", audience=application.orders_resource
+        )
+
+    def new_client(self) -> AsyncIdentityClient:
+        """Return a client for one agent, who is still to sign in."""
+        return AsyncIdentityClient(
+            self._application.endpoint,
+            self._application.client_id,
+            self._application.client_secret,
+            scopes=[backend.READ, backend.IMPERSONATE],
+            resources=[backend.AUDIENCE],
+            http=self._http,
+        )
+
+    async def customers(self, session: Session) -> list[Customer]:
+        """Return the customers.
+
+        Raises:
+            Refused: The agent may not see them.
+        """
+        bearer = await session.client.get_access_token(backend.AUDIENCE)
+        answer = await self._send("GET", f"{self._application.backend_url}/api/customers", bearer)
+        return _decode(answer, list[Customer], refusal="Your account may not look after customers.")
+
+    async def impersonate(self, session: Session, customer: Customer, *, reason: str, ticket_id: str) -> None:
+        """Let the agent act as a customer from now on: the three steps of impersonation.
+
+        Raises:
+            Refused: The backend does not allow it.
+            OAuthError: The token endpoint does not.
+        """
+        own = await session.client.get_access_token(backend.AUDIENCE)
+        actor_token = await session.client.get_access_token()
+        answer = await self._send(
+            "POST",
+            f"{self._application.backend_url}/api/request-impersonation",
+            own,
+            json={"userId": customer.id, "reason": reason, "ticketId": ticket_id},
+        )
+        subject_token = _decode(answer, _SubjectToken, refusal="Your account may not act as customers.").subject_token
+        issued = await async_exchange_subject_token(
+            self._application.endpoint,
+            client_id=self._application.client_id,
+            client_secret=self._application.client_secret,
+            subject_token=subject_token,
+            actor_token=actor_token,
+            resource=self._application.orders_resource,
+            scope=_SCOPES,
+            http=self._http,
+        )
+        token = await self._verifier.verify(issued.access_token)
+        await self.stop(session)  # one customer at a time
+        session.impersonation = Impersonation(customer, reason, ticket_id, issued.access_token, token)
+
+    async def orders(self, session: Session, impersonation: Impersonation) -> Answer:
+        """Return what the Orders API says in the customer's name.
+
+        Raises:
+            Refused: The token has expired.
+        """
+        answer = await self._send("GET", f"{self._application.orders_url}/orders", impersonation.bearer)
+        return self._of_customer(session, answer, Answer)
+
+    async def cancel_order(self, session: Session, impersonation: Impersonation, number: str) -> None:
+        """Cancel an order in the customer's name.
+
+        Raises:
+            Refused: The token has expired, or does not allow it; there is no such order.
+        """
+        url = f"{self._application.orders_url}/orders/{quote(number, safe='')}/cancellation"
+        self._of_customer(session, await self._send("POST", url, impersonation.bearer), Order)
+
+    async def stop(self, session: Session) -> None:
+        """Act as nobody else any more, and tell the service that the token is not needed (RFC 7009)."""
+        impersonation, session.impersonation = session.impersonation, None
+        if impersonation is not None:
+            application = self._application
+            with contextlib.suppress(httpx.HTTPError):  # then it ends by itself, soon
+                await self._http.post(
+                    f"{application.endpoint}/oidc/token/revocation",
+                    data={"token": impersonation.bearer},
+                    auth=(application.client_id, application.client_secret),
+                )
+
+    def _of_customer(self, session: Session, answer: httpx.Response, type_: type[_T]) -> _T:
+        if answer.status_code == httpx.codes.UNAUTHORIZED:  # there is no refresh token: it all begins anew
+            session.impersonation = None
+            raise Refused("The token for this customer has expired. To go on, act as the customer again.", status=403)
+        return _decode(answer, type_, refusal="The customer's own rights do not allow this.")
+
+    async def _send(self, method: str, url: str, bearer: str, *, json: object = None) -> httpx.Response:
+        return await self._http.request(method, url, headers={"Authorization": f"Bearer {bearer}"}, json=json)
+
+
+def _decode(answer: httpx.Response, type_: type[_T], *, refusal: str) -> _T:
+    """Return what a success says.
+
+    Args:
+        answer: Of one of our own programs.
+        type_: What it says.
+        refusal: For the agent, where the access token lacks a scope.
+
+    Raises:
+        Refused: It is none.
+    """
+    if answer.is_success:
+        return msgspec.json.decode(answer.content, type=type_)
+    error = msgspec.json.decode(answer.content, type=dict[str, Any])
+    if error.get("error") == "insufficient_scope":
+        raise Refused(refusal, status=answer.status_code)
+    raise Refused(str(error.get("error_description", error.get("detail", ""))), status=answer.status_code)

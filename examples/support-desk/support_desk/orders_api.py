@@ -1,0 +1,78 @@
+"""The Orders API: knows tokens and orders, and nothing of support desks.
+
+Everything about tokens is the ``AccessTokenMiddleware`` around it. ``sub`` says whose orders these are; ``act``, if
+there is one, who really acts, which is written down with every change.
+"""
+
+from collections import defaultdict
+from typing import Any, Final
+
+import msgspec
+from litestar import Litestar, Request, get, post
+from litestar.exceptions import NotFoundException
+from litestar.params import FromPath
+
+from identity_sdk import Access, AccessTokenMiddleware, AsyncAccessTokenVerifier, access_token_of
+
+READ: Final = "read:orders"
+WRITE: Final = "write:orders"
+ROUTES: Final[dict[str, str | Access]] = {
+    "GET /orders": READ,
+    "POST /orders/{number}/cancellation": WRITE,
+}
+
+
+class Order(msgspec.Struct, frozen=True):
+    """One order.
+
+    Attributes:
+        cancelled_by: Who really did it; None while it is under way.
+    """
+
+    number: str
+    item: str
+    cancelled_by: str | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The orders of a customer, and who asks.
+
+    Attributes:
+        sub: The customer.
+        act: Who really acts, if it is somebody else.
+    """
+
+    sub: str
+    act: dict[str, Any] | None
+    orders: list[Order]
+
+
+def _samples() -> dict[str, Order]:
+    items = {"1001": "Espresso machine", "1002": "Coffee beans, 2 kg", "1003": "Descaler"}
+    return {number: Order(number, item) for number, item in items.items()}
+
+
+def create_app(*, issuer: str, audience: str) -> AccessTokenMiddleware:
+    """Return the API behind the verifier."""
+    orders: dict[str, dict[str, Order]] = defaultdict(_samples)  # by subject; a real API asks its database
+
+    @get("/orders")
+    async def list_orders(request: Request[Any, Any, Any]) -> Answer:
+        token = access_token_of(request.scope)
+        return Answer(token.subject, token.actor, list(orders[token.subject].values()))
+
+    @post("/orders/{number:str}/cancellation")
+    async def cancel_order(request: Request[Any, Any, Any], number: FromPath[str]) -> Order:
+        token = access_token_of(request.scope)
+        order = orders[token.subject].get(number)
+        if order is None:
+            raise NotFoundException("There is no such order.")
+        by = token.actor["sub"] if token.actor else token.subject
+        orders[token.subject][number] = cancelled = Order(number, order.item, order.cancelled_by or by)
+        return cancelled
+
+    return AccessTokenMiddleware(
+        Litestar([list_orders, cancel_order], openapi_config=None, logging_config=None),
+        verifier=AsyncAccessTokenVerifier(issuer=issuer, audience=audience),
+        routes=ROUTES,
+    )

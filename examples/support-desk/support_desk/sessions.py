@@ -1,0 +1,107 @@
+"""Sessions of browsers, in the memory of this process; a real application keeps them in Redis.
+
+The cookie is a random id and says nothing. It is another one after a sign-in, so that nobody can have set it before.
+"""
+
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from litestar import Request
+from litestar.datastructures import Cookie
+
+from identity_sdk import AccessToken, AsyncIdentityClient
+from support_desk.backend import Customer
+
+_COOKIE: Final = "support-desk"
+_IDLE_S: Final = 30 * 60
+_MOST: Final = 1000
+
+
+class Impersonation(msgspec.Struct, frozen=True):
+    """An agent acts as a customer.
+
+    Attributes:
+        bearer: The access token, to be sent.
+        token: What it says, verified.
+    """
+
+    customer: Customer
+    reason: str
+    ticket_id: str
+    bearer: str
+    token: AccessToken
+
+    def __repr__(self) -> str:
+        return f"Impersonation({self.customer.id!r})"
+
+
+class Session:
+    """One browser.
+
+    Attributes:
+        client: Signs the agent in and holds the agent's own tokens.
+        csrf_token: Stands in every form of this session.
+        impersonation: None while the agent acts as nobody else.
+    """
+
+    def __init__(self, client: AsyncIdentityClient) -> None:
+        self.client = client
+        self.csrf_token = secrets.token_urlsafe(32)
+        self.impersonation: Impersonation | None = None
+        self.used_at = time.monotonic()
+
+
+class Sessions:
+    """All of them; the longest unused goes when there are too many.
+
+    Args:
+        new_client: Makes the client of one browser.
+        secure: Whether the cookie is for https only.
+    """
+
+    def __init__(self, new_client: Callable[[], AsyncIdentityClient], *, secure: bool) -> None:
+        self._new_client = new_client
+        self._secure = secure
+        self._sessions: dict[str, Session] = {}
+
+    def find(self, request: Request[Any, Any, Any]) -> Session | None:
+        """Return the session of a request, signed in or not; None if there is none, or not any more."""
+        session_id = request.cookies.get(_COOKIE, "")
+        session = self._sessions.pop(session_id, None)
+        if session is None or time.monotonic() - session.used_at > _IDLE_S:
+            return None
+        session.used_at = time.monotonic()
+        self._sessions[session_id] = session  # at the end: the first is the longest unused
+        return session
+
+    def signed_in(self, request: Request[Any, Any, Any]) -> Session | None:
+        """Return the session of a request if somebody is signed in."""
+        session = self.find(request)
+        return session if session is not None and session.client.is_signed_in() else None
+
+    def begin(self, client: AsyncIdentityClient | None = None) -> tuple[Session, Cookie]:
+        """Return a new session and its cookie, for a client that there is already or for a new one."""
+        while len(self._sessions) >= _MOST:
+            del self._sessions[next(iter(self._sessions))]
+        session_id = secrets.token_urlsafe(32)
+        session = self._sessions[session_id] = Session(client or self._new_client())
+        return session, self._cookie(session_id)
+
+    def end(self, request: Request[Any, Any, Any]) -> Cookie:
+        """Forget the session of a request; return the cookie that removes its cookie."""
+        self._sessions.pop(request.cookies.get(_COOKIE, ""), None)
+        return self._cookie("", max_age_s=0)
+
+    def _cookie(self, value: str, *, max_age_s: int | None = None) -> Cookie:
+        return Cookie(
+            key=_COOKIE,
+            value=value,
+            max_age=max_age_s,
+            path="/",
+            secure=self._secure,
+            httponly=True,
+            samesite="lax",
+        )

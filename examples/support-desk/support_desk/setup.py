@@ -1,0 +1,106 @@
+"""What the example needs at the identity service, made through the Management API; idempotent.
+
+A person would do the same once, by hand. The secret is another one after every start, so that none has to be kept; each
+address has its own, so that several desks can run.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from identity_sdk import Application, Conflict, ManagementClient
+from support_desk import backend
+
+_NAME: Final = "Support desk"
+_ENGINEERS: Final = "Support engineer"
+_CUSTOMERS: Final = "Demo customer"
+_SCOPES: Final = {backend.READ: "See the customers", backend.IMPERSONATE: "Act as a customer, with a reason"}
+_SAMPLES: Final = {"ines.castro": "Ines Castro", "mei.tanaka": "Mei Tanaka", "noah.okafor": "Noah Okafor"}
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_Found = TypeVar("_Found", bound=_Named)
+
+
+class Registration(msgspec.Struct, frozen=True):
+    """The application, and the API role that makes a user a customer."""
+
+    client_id: str
+    client_secret: str
+    customer_role: str
+
+    def __repr__(self) -> str:
+        return f"Registration({self.client_id!r})"
+
+
+def register(management: ManagementClient, *, desk_url: str, agent_id: str) -> Registration:
+    """Make what is missing: the application, the backend as a resource, the roles, some customers. Blocking.
+
+    Args:
+        management: May do all of it.
+        desk_url: Where browsers find the desk.
+        agent_id: Who becomes a support engineer.
+
+    Raises:
+        IdentityError: The service refused, or did not answer.
+    """
+    application = _application(management, desk_url)
+    address = urlsplit(desk_url).netloc
+    if any(secret.name == address for secret in management.applications.secrets(application.id)):
+        management.applications.delete_secret(application.id, address)
+    secret = management.applications.create_secret(application.id, address)
+    management.users.assign_roles(agent_id, [_engineers(management)])
+    customers = _named(
+        _CUSTOMERS, management.roles.list(), lambda: management.roles.create(_CUSTOMERS, "Can be acted for", "User")
+    ).id
+    for username, name in _SAMPLES.items():
+        try:
+            user_id = management.users.create(username=username, name=name, primary_email=f"{username}@example.com").id
+        except Conflict:
+            continue  # an earlier start has made it
+        management.users.assign_roles(user_id, [customers])
+    return Registration(application.id, secret.value or "", customers)
+
+
+def _application(management: ManagementClient, desk_url: str) -> Application:
+    """Return the application, which comes back to this address too."""
+    found = _named(
+        _NAME,
+        management.applications.list(),
+        lambda: management.applications.create(
+            name=_NAME, type="Traditional", custom_client_metadata={"allowTokenExchange": True}
+        ),
+    )
+    back, signed_out = (found.oidc_client_metadata.get(name, []) for name in ("redirectUris", "postLogoutRedirectUris"))
+    if f"{desk_url}/callback" in back:
+        return found
+    oidc = {"redirectUris": [*back, f"{desk_url}/callback"], "postLogoutRedirectUris": [*signed_out, f"{desk_url}/"]}
+    return management.applications.update(found.id, oidc_client_metadata=oidc)
+
+
+def _engineers(management: ManagementClient) -> str:
+    """Return the API role that may act as customers, with what it grants."""
+    resource = next((each for each in management.resources.list() if each.indicator == backend.AUDIENCE), None)
+    if resource is None:
+        resource = management.resources.create("Support backend", backend.AUDIENCE)
+    scopes = {scope.name: scope.id for scope in management.resources.scopes(resource.id)}
+    for name, description in _SCOPES.items():
+        if name not in scopes:
+            scopes[name] = management.resources.create_scope(resource.id, name, description).id
+    role = _named(
+        _ENGINEERS,
+        management.roles.list(),
+        lambda: management.roles.create(_ENGINEERS, "May act as customers", "User"),
+    )
+    management.roles.assign_scopes(role.id, list(scopes.values()))
+    return role.id
+
+
+def _named(name: str, those: Iterable[_Found], create: Callable[[], _Found]) -> _Found:
+    return next((each for each in those if each.name == name), None) or create()

@@ -1,0 +1,316 @@
+"""The example support desk over HTTP: who may act as whom, and what its pages and forms let through."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+
+import httpx
+import pytest
+
+from all_in_one.credentials import DemoUser
+from all_in_one.demo.browser import sign_in_as
+from all_in_one.seed import redirect_uri
+from identity_sdk import IdentityClient, OAuthError
+from tests.support.running_stack import RunningStack
+from tests.support.support_desk import BACKEND, CUSTOMERS, ENGINEERS, RunningDesk, command, role, user
+
+WHY = {"reason": "cannot see an order", "ticketId": "T-1"}
+
+
+@pytest.fixture(scope="module")
+def desk(stack: RunningStack, run_directory: Path) -> Iterator[RunningDesk]:
+    desk = RunningDesk(run_directory)
+    yield desk
+    assert desk.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def agents_token(desk: RunningDesk, stack: RunningStack) -> str:
+    """The support agent's own access token for the backend."""
+    return bearer(stack, stack.credentials.demo.users[0])
+
+
+class Visitor:
+    """Somebody at a browser, in front of the desk."""
+
+    def __init__(self, desk: RunningDesk) -> None:
+        self.desk = desk
+        self.browser = httpx.Client(base_url=desk.url, timeout=30)
+
+    def sign_in(self, who: DemoUser) -> httpx.Response:
+        """Sign in; return the page that this leads to."""
+        sent = self.browser.get("/sign-in")
+        back = sign_in_as(who, sent.headers["Location"], f"{self.desk.url}/callback")
+        return self.follow(self.browser.get(back))
+
+    def follow(self, answer: httpx.Response) -> httpx.Response:
+        assert answer.status_code == 303, answer.text
+        return self.browser.get(answer.headers["Location"])
+
+    def send(self, page: httpx.Response, action: str, **fields: str) -> httpx.Response:
+        """Send the form of a page that goes there."""
+        assert f'action="{action}"' in page.text
+        token = re.search(r'name="csrf_token" value="([^"]+)"', page.text)
+        assert token is not None
+        return self.browser.post(action, data={"csrf_token": token[1], **fields})
+
+    def act_as(self, customer_id: str, **fields: str) -> httpx.Response:
+        page = self.browser.get(f"/customers/{customer_id}")
+        return self.send(page, f"/customers/{customer_id}/impersonation", **fields)
+
+
+@pytest.fixture
+def agent(desk: RunningDesk, stack: RunningStack) -> Visitor:
+    """The support agent of the demo, signed in."""
+    visitor = Visitor(desk)
+    assert "<h1>Customers</h1>" in visitor.sign_in(stack.credentials.demo.users[0]).text
+    return visitor
+
+
+def bearer(stack: RunningStack, who: DemoUser) -> str:
+    """Return an access token for the backend, as somebody gets it who signs in to an application."""
+    back = redirect_uri(stack.base_url)
+    with IdentityClient(
+        stack.base_url,
+        stack.credentials.spa.client_id,
+        scopes=["read:customers", "impersonate:customers"],
+        resources=[BACKEND],
+    ) as client:
+        client.handle_callback(sign_in_as(who, client.sign_in_url(back), back))
+        return client.get_access_token(BACKEND)
+
+
+def request_impersonation(desk: RunningDesk, token: str, **body: object) -> httpx.Response:
+    return httpx.post(
+        f"{desk.url}/api/request-impersonation", json=body, headers={"Authorization": f"Bearer {token}"}, timeout=30
+    )
+
+
+def values(page: httpx.Response) -> dict[str, str]:
+    """Return what a page says of the token: the words of each line."""
+    found = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page.text, re.DOTALL)
+    plain = [[" ".join(unescape(re.sub(r"<[^>]+>", "", part)).split()) for part in pair] for pair in found]
+    return {name.partition(" ")[0]: value for name, value in plain}
+
+
+def test_an_agent_acts_as_a_customer_and_stops(agent: Visitor, stack: RunningStack) -> None:
+    me, customer = stack.credentials.demo.users
+    own = values(agent.browser.get("/"))
+    assert (own["sub"], own["act"]) == (me.id, "nobody else: this is your own")
+
+    page = agent.follow(agent.act_as(customer.id, reason="cannot see an order", ticket="T-1042"))
+    assert "You act as <strong>Customer</strong>" in page.text
+    assert "T-1042: cannot see an order" in page.text
+    held = values(page)
+    assert (held["sub"], json.loads(held["act"])) == (customer.id, {"sub": me.id})
+    assert held["aud"] == stack.credentials.demo.resource
+    assert held["scope"] == "read:orders write:orders"
+    assert held["the"].endswith(f"{me.id} for {customer.id}")
+
+    cancelled = agent.follow(agent.send(page, "/customer/orders/1002/cancellation"))
+    assert f"cancelled by <code>{me.id}</code>" in cancelled.text
+    assert agent.follow(agent.browser.get("/")).url.path == "/customer"
+
+    assert "<h1>Customers</h1>" in agent.follow(agent.send(cancelled, "/stop")).text
+    assert agent.browser.get("/customer").headers["Location"] == "/"
+
+
+def test_the_backend_gives_a_subject_token_that_is_good_for_one_use(
+    desk: RunningDesk, stack: RunningStack, agents_token: str
+) -> None:
+    customer = stack.credentials.demo.users[1]
+    answer = request_impersonation(desk, agents_token, userId=customer.id, **WHY)
+    assert (answer.status_code, answer.json().keys()) == (200, {"subjectToken", "expiresIn"})
+    assert answer.headers["Cache-Control"] == "no-store"
+    subject_token = answer.json()["subjectToken"]
+    stack.recorder.keep(subject_token, "subject token")
+    stack.exchange(subject_token, resource=stack.credentials.demo.resource)
+    with pytest.raises(OAuthError) as refused:
+        stack.exchange(subject_token, resource=stack.credentials.demo.resource)
+    assert (refused.value.status, refused.value.error) == (400, "invalid_request")
+
+
+def test_the_backend_refuses_who_may_not_act_as_customers(desk: RunningDesk, stack: RunningStack) -> None:
+    me, customer = stack.credentials.demo.users
+    refused = request_impersonation(desk, bearer(stack, customer), userId=customer.id, **WHY)
+    assert (refused.status_code, refused.json()["error"]) == (403, "insufficient_scope")
+
+    exchanged = stack.exchange(stack.subject_token(me.id), resource=BACKEND, scope="impersonate:customers")
+    refused = request_impersonation(desk, exchanged.access_token, userId=customer.id, **WHY)
+    assert (refused.status_code, refused.json()) == (
+        403,
+        {
+            "error": "access_denied",
+            "error_description": "Who acts as somebody else cannot go on to act as a third person.",
+        },
+    )
+    orders = stack.exchange(stack.subject_token(me.id), resource=stack.credentials.demo.resource, scope="read:orders")
+    assert request_impersonation(desk, orders.access_token, userId=customer.id, **WHY).status_code == 401
+    assert httpx.post(f"{desk.url}/api/request-impersonation", json=WHY, timeout=30).status_code == 401
+
+
+def test_nobody_but_customers_can_be_acted_for(desk: RunningDesk, stack: RunningStack, agents_token: str) -> None:
+    me = stack.credentials.demo.users[0]
+    name = f"gone_{secrets.token_hex(4)}"
+    suspended = user(stack, name, "Suspended", role(stack, CUSTOMERS).id)
+    stack.management.users.suspend(suspended.id)
+    for user_id, why in (
+        (me.id, "Only customers can be acted for."),
+        ("../users", "Only customers can be acted for."),
+        (suspended.id, "This customer is suspended: nobody can act for them."),
+    ):
+        refused = request_impersonation(desk, agents_token, userId=user_id, **WHY)
+        assert (refused.status_code, refused.json()) == (403, {"error": "access_denied", "error_description": why})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"userId": "u", "ticketId": "T-1"},
+        {"userId": "u", "reason": "", "ticketId": "T-1"},
+        {"userId": "u", "reason": " \n", "ticketId": "T-1"},
+        {"userId": "u", "reason": "why", "ticketId": " "},
+        {"userId": "u", "reason": 7, "ticketId": "T-1"},
+        {"userId": "u", "reason": "y" * 501, "ticketId": "T-1"},
+        {"userId": "u", "reason": "why", "ticketId": "T-1", "more": True},
+    ],
+)
+def test_without_a_reason_and_a_ticket_there_is_no_subject_token(
+    desk: RunningDesk, agents_token: str, body: dict[str, object]
+) -> None:
+    refused = request_impersonation(desk, agents_token, **body)
+    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_request")
+
+
+def test_the_form_comes_back_with_what_is_wrong(agent: Visitor, stack: RunningStack) -> None:
+    customer = stack.credentials.demo.users[1]
+    page = agent.act_as(customer.id, reason="  ", ticket='T-"7"')
+    assert page.status_code == 400
+    assert "A user, a reason and a ticket are needed." in page.text
+    assert 'value="T-&#34;7&#34;"' in page.text
+    assert agent.browser.get("/customer").headers["Location"] == "/"
+
+
+def test_who_may_only_look_is_told_so(desk: RunningDesk, stack: RunningStack) -> None:
+    resource = next(each for each in stack.management.resources.list() if each.indicator == BACKEND)
+    read = next(each for each in stack.management.resources.scopes(resource.id) if each.name == "read:customers")
+    name = f"trainee_{secrets.token_hex(4)}"
+    looking = stack.management.roles.create(name, "may look", "User", [read.id])
+    trainee = Visitor(desk)
+    assert "<h1>Customers</h1>" in trainee.sign_in(user(stack, name, "Trainee", looking.id)).text
+    refused = trainee.act_as(stack.credentials.demo.users[1].id, reason="why", ticket="T-1")
+    assert refused.status_code == 403
+    assert "Your account may not act as customers." in refused.text
+
+
+def test_who_may_nothing_can_sign_out_again(desk: RunningDesk, stack: RunningStack) -> None:
+    visitor = Visitor(desk)
+    page = visitor.sign_in(stack.credentials.demo.users[1])
+    assert page.status_code == 403
+    assert "Your account may not look after customers." in page.text
+    gone = visitor.send(page, "/sign-out")
+    assert gone.headers["Location"].startswith(f"{stack.issuer}/session/end?")
+    assert 'href="/sign-in"' in visitor.browser.get("/").text
+
+
+def test_html_in_a_name_or_a_reason_is_text(agent: Visitor, stack: RunningStack) -> None:
+    name = "<script>alert(1)</script>"
+    customer = user(stack, f"html_{secrets.token_hex(4)}", name, role(stack, CUSTOMERS).id)
+    pages = [agent.browser.get("/"), agent.browser.get(f"/customers/{customer.id}")]
+    pages.append(agent.follow(agent.act_as(customer.id, reason="</p><img src=x>", ticket="<b>")))
+    for page in pages:
+        assert page.status_code == 200
+        assert unescape(page.text).count(name) >= 1
+        assert "<script" not in page.text
+    assert "&lt;b&gt;: &lt;/p&gt;&lt;img src=x&gt;" in pages[-1].text
+
+
+def test_a_form_counts_only_from_a_page_of_this_session(agent: Visitor, desk: RunningDesk, stack: RunningStack) -> None:
+    customer = stack.credentials.demo.users[1]
+    other = Visitor(desk)
+    foreign = other.sign_in(stack.credentials.demo.users[0]).text
+    csrf_token = re.search(r'name="csrf_token" value="([^"]+)"', foreign)
+    assert csrf_token is not None
+    address = f"/customers/{customer.id}/impersonation"
+    for sent in ({}, {"csrf_token": ""}, {"csrf_token": csrf_token[1]}):
+        answer = agent.browser.post(address, data={"reason": "why", "ticket": "T-1", **sent})
+        assert answer.status_code == 403
+    assert agent.browser.post(address, json={"reason": "why", "ticket": "T-1"}).status_code == 403
+    assert agent.browser.get("/customer").headers["Location"] == "/"
+
+
+def test_the_session_gets_another_id_at_sign_in(desk: RunningDesk, stack: RunningStack) -> None:
+    visitor = Visitor(desk)
+    sent = visitor.browser.get("/sign-in")
+    cookie = sent.headers["Set-Cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=lax" in cookie
+    before = visitor.browser.cookies["support-desk"]
+    back = sign_in_as(stack.credentials.demo.users[0], sent.headers["Location"], f"{desk.url}/callback")
+    visitor.browser.get(back)
+    assert visitor.browser.cookies["support-desk"] != before
+    fixed = httpx.get(f"{desk.url}/", cookies={"support-desk": before}, timeout=30)
+    assert 'href="/sign-in"' in fixed.text
+    again = visitor.browser.get(back)
+    assert (again.status_code, again.headers["Location"]) == (303, "/")
+
+
+def test_every_page_is_protected(desk: RunningDesk, stack: RunningStack) -> None:
+    visitor = Visitor(desk)
+    for path, status in (("/", 200), ("/nowhere", 404), ("/customer", 303), ("/style.css", 200), ("/stop", 405)):
+        answer = visitor.browser.get(path)
+        assert answer.status_code == status
+        assert answer.headers["Content-Security-Policy"] == (
+            "default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'; "
+            f"form-action 'self' {stack.base_url}"
+        )
+        assert answer.headers["Cache-Control"] == "no-store"
+        assert "<script" not in answer.text
+
+
+def test_it_starts_beside_another_and_ends_when_it_is_told_to(
+    desk: RunningDesk, stack: RunningStack, run_directory: Path
+) -> None:
+    addresses = {desk.url}
+    for how in (signal.SIGINT, signal.SIGTERM):
+        desk = RunningDesk(run_directory)
+        addresses.add(desk.url)
+        assert stack.recorder.found([desk.log.read_text()]) == []
+        assert desk.stop(how) == 0
+        assert "Traceback" not in desk.log.read_text()
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", desk.port))
+    applications = [each for each in stack.management.applications.list() if each.name == "Support desk"]
+    assert len(applications) == 1
+    assert {f"{address}/callback" for address in addresses} <= set(applications[0].oidc_client_metadata["redirectUris"])
+    assert [each.name for each in stack.management.roles.list()].count(ENGINEERS) == 1
+
+
+def test_what_keeps_it_from_starting_is_one_line(
+    desk: RunningDesk, stack: RunningStack, run_directory: Path, tmp_path: Path
+) -> None:
+    def refusal(directory: Path, port: int) -> str:
+        ended = subprocess.run(command(directory, port), capture_output=True, text=True, timeout=120, check=False)
+        assert (ended.returncode, ended.stdout) == (1, "")
+        assert ended.stderr.count("\n") == 1
+        return ended.stderr
+
+    assert refusal(run_directory, desk.port) == (
+        f"error: port {desk.port} is in use; choose another: make example DESK_PORT={desk.port + 1}\n"
+    )
+    assert refusal(tmp_path, 0) == (
+        f"error: there is no {tmp_path}/credentials.json; start the stack first, in another terminal: make run\n"
+    )
+    written = (run_directory / "credentials.json").read_text()
+    (tmp_path / "credentials.json").write_text(written.replace(stack.base_url, "http://127.0.0.1:9"))
+    assert refusal(tmp_path, 0).startswith("error: http://127.0.0.1:9: ")
