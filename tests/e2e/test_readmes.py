@@ -1,0 +1,65 @@
+"""What the READMEs tell a newcomer to paste, pasted into a shell."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import free_port
+from tests.support.running_stack import RunningStack
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 120
+
+
+@pytest.fixture
+def checkout(stack: RunningStack, run_directory: Path, tmp_path: Path) -> Path:
+    """A directory that looks like the top of the repository while the stack runs."""
+    for name, target in {".venv": sys.prefix, ".local": run_directory, "examples": ROOT / "examples"}.items():
+        (tmp_path / name).symlink_to(target)
+    return tmp_path
+
+
+def pasted(readme: str, checkout: Path, *, port: int | None = None) -> str:
+    """Return what the commands of a README print that use the credentials; what they start ends with them.
+
+    Args:
+        readme: Which.
+        checkout: Where they are pasted.
+        port: In the place of the one that the README names.
+    """
+    blocks = [block.split("```")[0] for block in (ROOT / readme).read_text().split("```sh\n")[1:]]
+    commands = next(block for block in blocks if "./.local/credentials.env" in block)
+    if port is not None:
+        commands = re.sub(r"\b800[0-9]\b", str(port), commands)
+    finished = subprocess.run(
+        ["bash", "-c", f"trap 'kill $(jobs -p)' EXIT\n{commands}"],
+        cwd=checkout,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    return finished.stdout
+
+
+def test_the_walk_through_ends_with_an_access_token(checkout: Path) -> None:
+    printed = pasted("README.md", checkout)
+    for line in ('"access_token": "eyJ', '"expires_in": 3600', '"scope": "read:orders write:orders"'):
+        assert line in printed
+
+
+@pytest.mark.parametrize("example", ["orders-api-litestar", "orders-api-starlette"])
+def test_the_example_apis_answer_as_their_readmes_say(checkout: Path, stack: RunningStack, example: str) -> None:
+    printed = pasted(f"examples/{example}/README.md", checkout, port=free_port())
+    customer = stack.credentials.demo.users[1].id
+    answers = [json.loads(answer) for answer in re.findall(r'\{"sub".*\}', printed)]
+    assert answers == [
+        {"sub": customer, "act": None, "orders": []},
+        {"sub": customer, "act": None, "orders": ["tea"]},
+    ], printed
+    assert "401 Unauthorized" in printed
