@@ -14,6 +14,8 @@ import asyncpg
 import httpx
 import msgspec
 import redis
+from nats.js import JetStreamContext
+from nats.js.errors import NotFoundError
 
 from all_in_one.provision import DATABASES
 from identity_common.bus.connection import Bus
@@ -101,13 +103,19 @@ async def _messages(url: str) -> list[str]:
         state = (await jetstream.stream_info(STREAM_EVENTS)).state
         for first in range(state.first_seq, state.last_seq + 1, _AT_ONCE):
             some = range(first, min(first + _AT_ONCE, state.last_seq + 1))
-            messages = await asyncio.gather(
-                *(jetstream.get_msg(STREAM_EVENTS, sequence, direct=True) for sequence in some)
-            )
-            found += [f"{m.subject} {m.headers} {(m.data or b'').decode(errors='replace')}" for m in messages]
+            found += await asyncio.gather(*(_public_event(jetstream, sequence) for sequence in some))
         return found
     finally:
         await bus.stop()
+
+
+async def _public_event(jetstream: JetStreamContext, sequence: int) -> str:
+    """Return one message of the public events; nothing where none is kept under this number."""
+    try:
+        message = await jetstream.get_msg(STREAM_EVENTS, sequence, direct=True)
+    except NotFoundError:
+        return ""
+    return f"{message.subject} {message.headers} {(message.data or b'').decode(errors='replace')}"
 
 
 async def _metrics(apps: Any) -> list[str]:
