@@ -18,7 +18,7 @@ from identity_common.oauth import (
 )
 from identity_common.wire.events import ApplicationState, UserState
 from identity_common.wire.subject_tokens import SubjectTokenRecord
-from token_service.directory import Directory
+from token_service.directory import Directory, Records
 from token_service.directory.freshness import highest
 from token_service.grants.actor import ActorTokens, not_acceptable
 from token_service.grants.form import TokenForm
@@ -142,11 +142,13 @@ class TokenExchangeGrant:
             OAuthError: ``invalid_request``; ``access_denied`` to who is no member of the organization;
                 ``temporarily_unavailable`` when a store does not answer: the token may or may not be spent.
         """
-        record = await self._subject_tokens.consume(prepared.subject_token)  # the point of no return
-        if record is None:
-            raise not_acceptable()
         target, requested = prepared.target, prepared.requested
-        subject = await self._live_subject(record, prepared)
+        reading = self._directory.large.reading(target.organization_id)
+        taken = await self._subject_tokens.consume(prepared.subject_token, reading)  # the point of no return
+        if taken is None:
+            raise not_acceptable()
+        record = taken.record
+        subject = await self._live_subject(record, prepared, taken.subject)
         held = held_scopes(self._directory.small, target, subject.role_ids, requested)
         if target.sources and may_be_newly_held(requested=requested, held=held):
             await self._directory.catch_up(*target.sources)
@@ -179,12 +181,20 @@ class TokenExchangeGrant:
             scope=format_scope(scopes),
         )
 
-    async def _live_subject(self, record: SubjectTokenRecord, prepared: PreparedExchange) -> LiveSubject:
-        """Return the subject, judged by a directory that has seen everything up to the minting of the token."""
+    async def _live_subject(
+        self, record: SubjectTokenRecord, prepared: PreparedExchange, records: Records = ()
+    ) -> LiveSubject:
+        """Return the subject, judged by a directory that has seen everything up to the minting of the token.
+
+        Args:
+            record: What the subject token stood for.
+            prepared: The rest of the request.
+            records: The subject's, if they have been read already.
+        """
         organization_id = prepared.target.organization_id
         at_least = highest({"management": record.revision}, prepared.awaited)
         await self._directory.wait_for(at_least, self._directory.small.freshness)
-        subject = await self._directory.subject(record.user_id, organization_id, at_least=at_least)
+        subject = await self._directory.subject(record.user_id, organization_id, at_least=at_least, records=records)
         reason = why_dead(subject.person, issued_at_ms=record.issued_at)
         if self._directory.small.application(record.issued_to) is None:
             reason = "the application that asked for it is gone"

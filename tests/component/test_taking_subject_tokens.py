@@ -1,0 +1,95 @@
+"""Taking a subject token, in a real Redis: what is read of the subject with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest_asyncio
+from msgspec import json
+from redis.asyncio import Redis
+
+from all_in_one.provision import ServerAddresses
+from identity_common.clock import now_ms
+from identity_common.identifiers import new_id, new_secret
+from identity_common.redis_commands import RedisCommands, connect_redis
+from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
+from token_service.directory import Reading
+from token_service.subject_tokens import SubjectTokens, TakenSubjectToken
+
+
+class Redises:
+    """Redis as both services see it, with the records of two users."""
+
+    def __init__(self, servers: ServerAddresses) -> None:
+        self.tenant_id = f"t{new_id()}"
+        self.redis: Redis = connect_redis(servers.token_redis_url)
+        self.minting: Redis = connect_redis(servers.management_redis_url)
+        self.tokens = SubjectTokens(self.redis, RedisCommands(self.redis), tenant_id=self.tenant_id, replicas=0)
+        prefix = f"identity:{self.tenant_id}"
+        self.reading = Reading((f"{prefix}:state",), (f"{prefix}:user:", f"{prefix}:roles:"))
+
+    async def fill(self) -> None:
+        for key, value in (("state", "s"), ("user:ann", "a"), ("roles:ann", "ar"), ("user:bob", "b")):
+            await self.redis.set(f"identity:{self.tenant_id}:{key}", value)
+
+    async def mint(self, members: Mapping[str, Any]) -> str:
+        """Store a record with these members, in their order."""
+        token = PREFIX + new_secret()
+        await self.minting.set(subject_token_key(self.tenant_id, token), json.encode(members), px=60_000)
+        return token
+
+
+@pytest_asyncio.fixture
+async def redises(servers: ServerAddresses) -> AsyncIterator[Redises]:
+    redises = Redises(servers)
+    await redises.fill()
+    yield redises
+    await redises.redis.aclose()
+    await redises.minting.aclose()
+
+
+def members(**changed: Any) -> dict[str, Any]:
+    """Return the members of a record about Ann, in the order in which they are written."""
+    record = SubjectTokenRecord(
+        id="t1", user_id="ann", issued_to="c1", issued_at=now_ms(), expires_at=now_ms() + 60_000, revision=0
+    )
+    found: dict[str, Any] = json.decode(json.encode(record))
+    return {**found, **changed}
+
+
+async def taken(redises: Redises, token: str) -> TakenSubjectToken:
+    found = await redises.tokens.consume(token, redises.reading)
+    assert found is not None
+    return found
+
+
+async def test_what_is_known_of_the_subject_comes_with_the_token(redises: Redises) -> None:
+    """In the order of the reading; the token is spent."""
+    token = await redises.mint(members())
+
+    assert (await taken(redises, token)).subject == [b"s", b"a", b"ar"]
+    assert await redises.tokens.consume(token, redises.reading) is None
+
+
+async def test_somebody_of_whom_nothing_is_known_comes_with_nothing(redises: Redises) -> None:
+    token = await redises.mint(members(user_id="carol"))
+
+    assert (await taken(redises, token)).subject == [b"s", None, None]
+
+
+async def test_a_context_that_names_somebody_else_changes_nothing(redises: Redises) -> None:
+    """The context is the integrator's: it must not decide whose rights are looked at."""
+    token = await redises.mint(members(context={"user_id": "bob"}))
+
+    found = await taken(redises, token)
+    assert (found.record.user_id, found.subject) == ("ann", [b"s", b"a", b"ar"])
+
+
+async def test_records_of_somebody_else_are_never_handed_on(redises: Redises) -> None:
+    """Whatever order the members of a record come in: what was read of another is dropped, and read again later."""
+    context_first = {"context": {}, **members(context={"user_id": "bob"})}
+    token = await redises.mint(context_first)
+
+    found = await taken(redises, token)
+    assert (found.record.user_id, found.subject) == ("ann", ())
