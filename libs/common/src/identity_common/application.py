@@ -1,7 +1,7 @@
 """What every service's app is made of besides its own routes."""
 
 import gc
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from litestar import Litestar
@@ -18,9 +18,9 @@ from identity_common.head import Head
 from identity_common.health import Readiness
 from identity_common.json_body import JsonRequest
 from identity_common.metrics import HttpMetrics, metrics
+from identity_common.observation import Observation
 from identity_common.openapi import schema_route
 from identity_common.options import Options
-from identity_common.request_id import RequestIdMiddleware
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 
@@ -66,10 +66,8 @@ def create_service_app(
         debug=False,
     )
     # Around the whole app and not as its middleware, which the router's own 404 and 405 would not pass through.
-    app.asgi_handler = RequestIdMiddleware(
-        HttpMetrics(registry).middleware(
-            _past_the_router(Options(Head(ConditionalGet(app.asgi_handler))), route_handlers)
-        )
+    app.asgi_handler = Observation(
+        _past_the_router(Options(Head(ConditionalGet(app.asgi_handler))), route_handlers), HttpMetrics(registry)
     )
     return app
 
@@ -86,13 +84,12 @@ def _past_the_router(app: ASGIApp, route_handlers: Sequence[ControllerRouterHand
         for path in handler.paths
     }
 
-    async def routed(scope: Scope, receive: Receive, send: Send) -> None:
+    def routed(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         route = raw.get(scope["path"])
         if route is None:
-            await app(scope, receive, send)
-        else:
-            scope["path_template"] = scope["path"]
-            await route(scope, receive, send)
+            return app(scope, receive, send)
+        scope["path_template"] = scope["path"]
+        return route(scope, receive, send)
 
     return routed
 

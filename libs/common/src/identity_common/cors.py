@@ -3,7 +3,7 @@
 Owns the protocol. Which paths are open to which pages, each service says.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
@@ -55,12 +55,12 @@ class Cors:
             await self._answer_preflight(send, permission)
             return
 
-        async def send_with_permission(message: Message) -> None:
+        def send_with_permission(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.start":
                 # Asked again: who sent the request is known by now.
                 headers = self._permission(request, origin) or []
                 message["headers"] = [*message.get("headers", []), *headers]
-            await send(message)
+            return send(message)
 
         await self._app(scope, receive, send_with_permission)
 

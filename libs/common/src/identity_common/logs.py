@@ -5,12 +5,15 @@ the list of fields below, and every string is searched for what looks like a tok
 Ids may be logged; people, tokens, secrets and bodies may not.
 """
 
+import functools
 import json
 import logging
 import re
 import sys
+import time
 import traceback
 from collections.abc import MutableMapping
+from datetime import UTC, datetime
 from types import NoneType
 from typing import Any, Final, TextIO, cast
 
@@ -48,6 +51,18 @@ def redact(text: str) -> str:
     """Return the text with everything that looks like a token, secret or password replaced."""
     marked = len(text) >= _LONG or "eyJ" in text or "sub_" in text or "://" in text or "$argon2" in text
     return _SECRETS.sub(REDACTED, text) if marked else text  # each of these patterns needs one of these marks
+
+
+@functools.lru_cache(maxsize=1)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _add_timestamp(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Add when it is, in UTC; structlog's own processor formats each line's date anew, which costs a multiple."""
+    seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
+    event["timestamp"] = f"{_second(seconds)}.{nanoseconds // 1000:06}Z"
+    return event
 
 
 def _render_exception(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -106,18 +121,23 @@ def configure_logs(*, service: str, stream: TextIO | None = None, level: int = l
         stream: Where lines go; standard error by default.
         level: The least level that is written.
     """
+
+    def add_service(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        event.setdefault("service", service)
+        return event
+
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        lambda _, __, event: {"service": service, **event},
+        _add_timestamp,
+        add_service,
     ]
     last: list[structlog.typing.Processor] = [_render_exception, _only_known_fields, _redact_values, _render]
     lines = stream or sys.stderr
     structlog.configure(
         processors=[*shared, *last],
-        logger_factory=lambda name="": _LineLogger(name, lines),
+        logger_factory=functools.cache(lambda name="": _LineLogger(name, lines)),
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=False,
     )
