@@ -280,6 +280,25 @@ async def test_an_unchanged_poll_is_one_statement_and_a_changed_one_is_two(
     assert len(sent) < 25, "polls of one turn of the event loop are one statement"
 
 
+@of_both_kinds
+async def test_an_unchanged_poll_is_answered_the_same_with_and_without_the_router(
+    template: Template, kind: Kind
+) -> None:
+    """What says more than a plain poll goes through the router: a preference for no wait, say."""
+    member = await ReadingMember.new(template, kind)
+    etag = (await member.read()).headers["ETag"]
+    answers = [await member.read(If_None_Match=etag), await member.read(If_None_Match=etag, Prefer="wait=0")]
+    plain, routed = ({**answer.headers, "x-request-id": "any"} for answer in answers)
+    assert [answer.status_code for answer in answers] == [304, 304]
+    assert plain == routed
+    counted = await template.client.get("/metrics")
+    name = "user_id" if kind is USERS else "application_id"
+    route = f"/api/organizations/{{organization_id}}/{kind.path}/{{{name}}}/scopes"
+    series = [line for line in counted.text.splitlines() if f'route="{route}"' in line.replace(":str", "")]
+    assert [line for line in series if line.startswith("http_requests_total") and 'status="304"' in line] != []
+    assert len({line.partition('route="')[2].partition('"')[0] for line in series}) == 1
+
+
 async def test_whatever_was_answered_to_a_write_is_read_at_once_and_with_its_revision(
     template: Template, member: ReadingMember
 ) -> None:

@@ -42,6 +42,7 @@ def create_service_app(
     readiness: Readiness,
     registry: CollectorRegistry,
     lifespan: Lifespan,
+    around_the_router: Callable[[ASGIApp], ASGIApp] = lambda router: router,
 ) -> Litestar:
     """Return the app with health, metrics, request ids, strict bodies, one error body and OpenAPI at ``/schema``.
 
@@ -52,6 +53,7 @@ def create_service_app(
         readiness: Whether the service has started.
         registry: Its metrics.
         lifespan: Starts and stops what the service is made of.
+        around_the_router: Puts a layer around it that answers some requests itself.
     """
     everything = {**provide, "readiness": readiness, "metrics_registry": registry}
     app = Litestar(
@@ -65,6 +67,7 @@ def create_service_app(
         logging_config=None,  # asgi.py and __main__.py configure logs, once a process
         debug=False,
     )
+    app.asgi_handler = around_the_router(app.asgi_handler)
     # Around the whole app and not as its middleware, which the router's own 404 and 405 would not pass through.
     app.asgi_handler = Observation(
         _past_the_router(Options(Head(ConditionalGet(app.asgi_handler))), route_handlers), HttpMetrics(registry)

@@ -38,6 +38,7 @@ from template_service.effective_permissions.access import Readers
 from template_service.effective_permissions.fan_out import FanOut
 from template_service.effective_permissions.routes import list_application_scopes, list_user_scopes
 from template_service.effective_permissions.service import MemberPermissions
+from template_service.effective_permissions.unchanged import UnchangedPolls
 from template_service.effective_permissions.waiting import ChangeListener, Waiters
 from template_service.members.routes import (
     ApplicationOrganizationController,
@@ -128,6 +129,20 @@ def create_app(settings: Settings) -> Litestar:
     )
     redis = connect_redis(settings.redis_url)
     tokens = UnrevokedTokens(verifier, RevocationReader(RedisCommands(redis), tenant_id=tenant_id))
+    readers = Readers(
+        tokens,
+        issuer=settings.issuer,
+        management_api=settings.management_api_resource,
+        urn_namespace=settings.urn_namespace,
+    )
+    member_permissions = MemberPermissions(
+        engine,
+        directory,
+        published,
+        waiters,
+        tenant_id=tenant_id,
+        revision_wait_s=settings.revision_wait_s,
+    )
     startup = Startup(engine, versions=VERSIONS, then=prepare)
 
     @asynccontextmanager
@@ -182,24 +197,13 @@ def create_app(settings: Settings) -> Litestar:
             ),
             "organizations": Organizations(reader, changes, tenant_id=tenant_id),
             "members": Members(reader, changes, directory, tenant_id=tenant_id),
-            "readers": Readers(
-                tokens,
-                issuer=settings.issuer,
-                management_api=settings.management_api_resource,
-                urn_namespace=settings.urn_namespace,
-            ),
-            "member_permissions": MemberPermissions(
-                engine,
-                directory,
-                published,
-                waiters,
-                tenant_id=tenant_id,
-                revision_wait_s=settings.revision_wait_s,
-            ),
+            "readers": readers,
+            "member_permissions": member_permissions,
         },
         readiness=Readiness(startup, lambda: projection.is_complete),
         registry=registry,
         lifespan=lifespan,
+        around_the_router=lambda router: UnchangedPolls(router, readers, member_permissions),
     )
     app.asgi_handler = Cors(app.asgi_handler, _permission, methods=b"GET")
     return app

@@ -125,6 +125,15 @@ class MemberPermissions:
         listed = await self._lists.ask((member.organization_id, member.member_id))
         return Answer(etag, listed, waited_s, found.revision)
 
+    async def unchanged(self, member: Member, token: AccessToken, condition: bytes) -> Answer | None:
+        """Return what a member may do if the caller knows it, by one statement; none if it is something else.
+
+        Raises:
+            ApiError: 401, 404, 422, 503 as ``read`` does.
+        """
+        found = await self._look(member, token)
+        return Answer(_etag(found), None, None, found.revision) if _is_known(found, condition) else None
+
     async def _wait_for_change(self, member: Member, caller: Caller, condition: bytes, wait_s: int) -> Glance | None:
         """Return what holds when it is something else than the caller knows, or the time is over.
 

@@ -1,0 +1,67 @@
+"""Polls for what a member may do that has not changed, answered without the router.
+
+Such a poll is what this service is asked for most, and most of its time would be the framework's. Whatever is not a
+plain poll, is refused, or finds a change is left to the route, which answers the same and more.
+"""
+
+import re
+from typing import Any, Final
+
+from litestar.connection import ASGIConnection
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from identity_common.api_errors import ApiError
+from identity_common.revisions import HEADER as REVISION_HEADER
+from identity_common.revisions import format_revisions
+from identity_sdk.event_types import MemberType
+from template_service.effective_permissions.access import Readers
+from template_service.effective_permissions.service import Answer, Member, MemberPermissions
+
+_PATH: Final = re.compile(r"/api/organizations/([0-9A-Za-z]+)/(users|applications)/([0-9A-Za-z]+)/scopes")
+_MEMBER_TYPES: Final[dict[str, MemberType]] = {"users": "user", "applications": "application"}
+_SAYS_MORE: Final = ("Prefer", REVISION_HEADER)
+"""Headers that ask for more than a plain poll."""
+
+
+class UnchangedPolls:
+    """ASGI layer around the router."""
+
+    def __init__(self, router: ASGIApp, readers: Readers, permissions: MemberPermissions) -> None:
+        self._router = router
+        self._readers = readers
+        self._permissions = permissions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection."""
+        answer = await self._unchanged(scope)
+        if answer is None:
+            await self._router(scope, receive, send)
+            return
+        headers = [
+            (b"etag", answer.etag.encode()),
+            (b"vary", b"Prefer"),
+            (REVISION_HEADER.lower().encode(), format_revisions({"template": answer.revision}).encode()),
+        ]
+        await send({"type": "http.response.start", "status": 304, "headers": headers})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _unchanged(self, scope: Scope) -> Answer | None:
+        """Return the answer to a plain poll of somebody who knows it already; none for the router to answer."""
+        if scope["type"] != "http" or scope["method"] != "GET":  # type: ignore[comparison-overlap,typeddict-item]
+            return None
+        path = _PATH.fullmatch(scope["path"])
+        if path is None:
+            return None
+        connection: ASGIConnection[Any, Any, Any, Any] = ASGIConnection(scope)
+        condition = connection.headers.getall("If-None-Match", [])
+        if len(condition) != 1 or any(name in connection.headers for name in _SAYS_MORE):
+            return None
+        organization_id, kind, member_id = path.groups()
+        try:
+            token = await self._readers.authenticate(connection, organization_id, member_id)
+            member = Member(organization_id, _MEMBER_TYPES[kind], member_id)
+            answer = await self._permissions.unchanged(member, token, condition[0].encode("latin-1"))
+        except ApiError:
+            return None
+        scope["path_template"] = f"/api/organizations/{{organization_id}}/{kind}/{{{_MEMBER_TYPES[kind]}_id}}/scopes"
+        return answer
