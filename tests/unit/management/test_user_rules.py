@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from identity_common.search import identity_key, search_key, search_term
-from management_service.users.rules import UserCreation, UserUpdate, canonical, phone_key, problems
+from identity_common.search import identity_key, phone_key, search_key, search_term
+from management_service.users.rules import UserCreation, UserUpdate, canonical, problems
 
 
 @given(st.text())

@@ -1,4 +1,4 @@
-"""When two names are the same, and text that is searched without regard to case and composition."""
+"""When two names or two numbers are the same, and text that is searched without regard to case and composition."""
 
 import unicodedata
 
@@ -10,6 +10,11 @@ def identity_key(text: str) -> str:
         The Unicode Standard, section 3.13, D145 (canonical caseless matching).
     """
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
+
+
+def phone_key(phone: str) -> str:
+    """Return the key by which telephone numbers are unique: their digits."""
+    return phone.removeprefix("+")
 
 
 def search_key(*parts: str | None) -> str:

@@ -78,11 +78,6 @@ def canonical(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def phone_key(phone: str) -> str:
-    """Return the key by which telephone numbers are unique: their digits."""
-    return phone.removeprefix("+")
-
-
 def end_of_everything_before(*, now: int, tokens_valid_after: int) -> int:
     """Return the new tokensValidAfter: later than what anything that was issued until now bears.
 

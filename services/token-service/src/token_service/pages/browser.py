@@ -4,7 +4,7 @@ import hmac
 from collections.abc import Sequence
 from typing import Final
 
-from litestar import Request, Response
+from litestar import MediaType, Request, Response
 from litestar.datastructures import Cookie
 from litestar.types import Scope
 
@@ -56,10 +56,10 @@ def is_from_page(form: Parameters, csrf_token: str) -> bool:
     return hmac.compare_digest((form.get("csrf_token") or "").encode(), csrf_token.encode())
 
 
-def redirect(location: str, *, cookies: Sequence[Cookie] = ()) -> Response[None]:
+def redirect(location: str, *, cookies: Sequence[Cookie] = ()) -> Response[str]:
     """Send the browser on, with GET (RFC 9700 section 4.12: 303, so that no form is sent on)."""
     headers = {"Location": location, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
-    return Response(None, status_code=SEE_OTHER, headers=headers, cookies=list(cookies))
+    return Response("", status_code=SEE_OTHER, media_type=MediaType.TEXT, headers=headers, cookies=list(cookies))
 
 
 def _address(scope: Scope, trusted_proxies: int) -> str:

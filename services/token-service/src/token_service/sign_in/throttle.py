@@ -8,7 +8,7 @@ import hashlib
 from typing import Final
 
 from identity_common.redis_commands import RedisCommands
-from identity_common.search import identity_key
+from identity_common.search import identity_key, phone_key
 
 # KEYS: the counters. ARGV: the window in seconds, then the limit of each. Answers 0 when the attempt is counted, else
 # after how many seconds another one makes sense.
@@ -83,7 +83,8 @@ class PasswordThrottle:
         await self._commands.execute("EVAL", _FORGIVE_ONE, 2, *self._keys(identifier, address))
 
     def _keys(self, identifier: str, address: str) -> tuple[str, str]:
-        account = hashlib.sha256(identity_key(identifier).encode()).hexdigest()
+        spelled_one_way = identity_key(phone_key(identifier))  # as whoever checks the password reads it
+        account = hashlib.sha256(spelled_one_way.encode()).hexdigest()
         source = hashlib.sha256(address.encode()).hexdigest()
         prefix = f"identity:{self._tenant_id}:password-attempts"
         return f"{prefix}:account:{account}", f"{prefix}:address:{source}"
