@@ -17,6 +17,7 @@ import pytest
 
 from all_in_one.credentials import DemoUser
 from all_in_one.demo.browser import sign_in_as
+from all_in_one.provision import ServerAddresses
 from all_in_one.seed import redirect_uri
 from identity_sdk import IdentityClient, OAuthError
 from tests.support.running_stack import RunningStack
@@ -314,3 +315,25 @@ def test_what_keeps_it_from_starting_is_one_line(
     written = (run_directory / "credentials.json").read_text()
     (tmp_path / "credentials.json").write_text(written.replace(stack.base_url, "http://127.0.0.1:9"))
     assert refusal(tmp_path, 0).startswith("error: http://127.0.0.1:9: ")
+
+
+def test_while_the_service_is_away_the_desk_says_so(servers: ServerAddresses, tmp_path: Path) -> None:
+    stack = RunningStack(servers, tmp_path, tenant_id=f"desk-{secrets.token_hex(4)}")
+    stack.start()
+    desk = RunningDesk(tmp_path)
+    try:
+        agent = Visitor(desk)
+        page = agent.sign_in(stack.credentials.demo.users[0])
+        form = agent.browser.get(f"/customers/{stack.credentials.demo.users[1].id}")
+        stack.stop()
+        away = [
+            agent.browser.get("/"),
+            agent.send(form, f"{form.url.path}/impersonation", reason="why", ticket="T-1"),
+        ]
+        assert [answer.status_code for answer in away] == [503, 503]
+        assert all("<h1>Just a moment</h1>" in answer.text for answer in away)
+        assert agent.send(page, "/sign-out").status_code == 303
+        assert 'href="/sign-in"' in agent.browser.get("/").text
+    finally:
+        assert desk.stop() == 0
+    assert "Traceback" not in desk.log.read_text()

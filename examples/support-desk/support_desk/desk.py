@@ -7,7 +7,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from identity_sdk import AsyncAccessTokenVerifier, AsyncIdentityClient, async_exchange_subject_token
+from identity_sdk import AsyncAccessTokenVerifier, AsyncIdentityClient, Unavailable, async_exchange_subject_token
 from support_desk import backend, orders_api
 from support_desk.backend import Customer
 from support_desk.orders_api import Answer, Order
@@ -167,9 +167,12 @@ def _decode(answer: httpx.Response, type_: type[_T], *, refusal: str) -> _T:
 
     Raises:
         Refused: It is none.
+        Unavailable: Nobody was there to say anything.
     """
     if answer.is_success:
         return msgspec.json.decode(answer.content, type=type_)
+    if answer.is_server_error:
+        raise Unavailable(f"{answer.request.url.path} answered {answer.status_code}")
     error = msgspec.json.decode(answer.content, type=dict[str, Any])
     if error.get("error") == "insufficient_scope":
         raise Refused(refusal, status=answer.status_code)
