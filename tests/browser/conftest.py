@@ -2,11 +2,14 @@
 
 import shutil
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page, async_playwright, expect
 
+from tests.support.accessibility import Inspector
 from tests.support.application_site import ApplicationSite
+from tests.support.npm import installed
 from tests.support.world import World
 
 expect.set_options(timeout=30_000)  # a busy machine is no failure
@@ -36,3 +39,11 @@ def site(world: World) -> Iterator[ApplicationSite]:
     """The site of an application, of another origin than ours."""
     with ApplicationSite(world) as site:
         yield site
+
+
+@pytest.fixture(scope="session")
+def inspector(tmp_path_factory: pytest.TempPathFactory) -> Inspector:
+    """Looks at pages; its photographs are in the directory of the test run."""
+    packages = installed(Path(__file__).parent / "javascript", tmp_path_factory.mktemp("axe"))
+    axe = (packages / "node_modules/axe-core/axe.min.js").read_text()
+    return Inspector(axe, tmp_path_factory.mktemp("photographs"))

@@ -6,33 +6,15 @@ Each page is photographed into the directory of the test run, for people to look
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from itertools import product
-from pathlib import Path
-from typing import Any, Literal
 
 import pytest
-from playwright.async_api import Page, ViewportSize
+from playwright.async_api import Page
 
+from tests.support.accessibility import Inspector
 from tests.support.application_site import ORGANIZATIONS, ApplicationSite
-from tests.support.npm import installed
 from tests.support.visitor import Visitor
 
 pytestmark = pytest.mark.clients
-
-PHONE, DESKTOP = ViewportSize(width=320, height=640), ViewportSize(width=1280, height=800)
-SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-
-
-@pytest.fixture(scope="module")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The checker, as a script."""
-    packages = installed(Path(__file__).parent / "javascript", tmp_path_factory.mktemp("axe"))
-    return (packages / "node_modules/axe-core/axe.min.js").read_text()
-
-
-@pytest.fixture(scope="module")
-def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("photographs")
 
 
 @pytest.fixture
@@ -119,23 +101,12 @@ async def signed_out(visitor: Visitor) -> None:
     ],
 )
 async def test_a_page_is_good_for_everybody(
-    visitor: Visitor, axe: str, photographs: Path, way: Callable[[Visitor], Awaitable[None]]
+    visitor: Visitor, inspector: Inspector, way: Callable[[Visitor], Awaitable[None]]
 ) -> None:
-    page = visitor.page
     await way(visitor)
-    await page.evaluate(axe)
-    for size, scheme in product((PHONE, DESKTOP), SCHEMES):
-        await page.set_viewport_size(size)
-        await page.emulate_media(color_scheme=scheme)
-        await page.screenshot(path=photographs / f"{way.__name__}-{size['width']}-{scheme}.png", full_page=True)
-        found: list[dict[str, Any]] = (await page.evaluate("axe.run()"))["violations"]
-        wrong = [(each["id"], each["help"], [node["html"] for node in each["nodes"]]) for each in found]
-        assert (size, scheme, wrong) == (size, scheme, [])
-        assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    await inspector.inspect(visitor.page, way.__name__)
 
 
-async def test_the_checker_finds_what_is_wrong(page: Page, axe: str) -> None:
+async def test_the_checker_finds_what_is_wrong(page: Page, inspector: Inspector) -> None:
     await page.set_content("<!doctype html><title>x</title><main><input></main>")
-    await page.evaluate(axe)
-    violations = (await page.evaluate("axe.run()"))["violations"]
-    assert {"html-has-lang", "label"} <= {violation["id"] for violation in violations}
+    assert {"html-has-lang", "label"} <= {rule for rule, *_ in await inspector.violations(page)}

@@ -10,6 +10,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from all_in_one.credentials import DemoUser
+from tests.support.accessibility import Inspector
 from tests.support.running_stack import RunningStack
 from tests.support.support_desk import RunningDesk
 
@@ -25,14 +26,10 @@ def desk(stack: RunningStack, run_directory: Path) -> Iterator[RunningDesk]:
     assert desk.stop() == 0
 
 
-@pytest.fixture(params=["desktop, light", "phone, dark"])
-async def screen(browser: Browser, request: pytest.FixtureRequest) -> AsyncIterator[Page]:
+@pytest.fixture
+async def screen(browser: Browser) -> AsyncIterator[Page]:
     """A tab of somebody who has never been here; the browser complains about nothing but the form that is refused."""
-    is_phone = request.param.startswith("phone")
-    context = await browser.new_context(
-        viewport={"width": 360 if is_phone else 1200, "height": 740},
-        color_scheme="dark" if is_phone else "light",
-    )
+    context = await browser.new_context()
     complaints: list[str] = []
     context.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
     context.on("weberror", lambda error: complaints.append(str(error.error)))
@@ -49,21 +46,21 @@ async def sign_in(page: Page, desk: RunningDesk, who: DemoUser) -> None:
     await page.get_by_role("button", name="Sign in").click()
 
 
-async def fits(page: Page) -> bool:
-    """Tell whether nothing has to be scrolled sideways."""
-    return bool(await page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
-
-
 async def claim(page: Page, name: str) -> str:
     """Return what the page says of one claim of the token."""
     return await page.locator("dt").filter(has=page.get_by_text(name, exact=True)).locator("+ dd").inner_text()
 
 
-async def test_an_agent_acts_as_a_customer_and_stops(screen: Page, desk: RunningDesk, stack: RunningStack) -> None:
+async def test_an_agent_acts_as_a_customer_and_stops(
+    screen: Page, desk: RunningDesk, stack: RunningStack, inspector: Inspector
+) -> None:
     agent, customer = stack.credentials.demo.users
+    await screen.goto(desk.url)
+    await inspector.inspect(screen, "desk-welcome")
     await sign_in(screen, desk, agent)
     await expect(screen.get_by_role("heading", level=1)).to_have_text("Customers")
-    assert (await claim(screen, "sub"), await fits(screen)) == (agent.id, True)
+    assert await claim(screen, "sub") == agent.id
+    await inspector.inspect(screen, "desk-customers")
 
     await screen.get_by_role("link", name="Act as Customer").click()
     await screen.get_by_label("Ticket").fill("T-1042")
@@ -72,7 +69,7 @@ async def test_an_agent_acts_as_a_customer_and_stops(screen: Page, desk: Running
     await screen.get_by_label("Reason").fill("   ")
     await screen.get_by_role("button", name="Act as Customer").click()
     await expect(screen.get_by_role("alert")).to_have_text("A user, a reason and a ticket are needed.")
-    assert await fits(screen)
+    await inspector.inspect(screen, "desk-reason")
 
     await screen.get_by_label("Reason").fill("Cannot see an order since the move")
     await screen.get_by_role("button", name="Act as Customer").click()
@@ -81,7 +78,7 @@ async def test_an_agent_acts_as_a_customer_and_stops(screen: Page, desk: Running
     await expect(banner).to_contain_text("T-1042: Cannot see an order since the move")
     assert await claim(screen, "sub") == customer.id
     assert json.loads(await claim(screen, "act")) == {"sub": agent.id}
-    assert await fits(screen)
+    await inspector.inspect(screen, "desk-customer")
 
     cancel = screen.get_by_role("button", name="Cancel order").first
     order = screen.get_by_role("listitem").filter(has=cancel).first
@@ -102,9 +99,12 @@ async def test_an_agent_acts_as_a_customer_and_stops(screen: Page, desk: Running
     await expect(screen.get_by_label("Password")).to_be_visible()  # signed out at the identity service as well
 
 
-async def test_somebody_without_the_right_is_told_so(page: Page, desk: RunningDesk, stack: RunningStack) -> None:
+async def test_somebody_without_the_right_is_told_so(
+    page: Page, desk: RunningDesk, stack: RunningStack, inspector: Inspector
+) -> None:
     await sign_in(page, desk, stack.credentials.demo.users[1])
     await expect(page.get_by_role("heading", level=1)).to_have_text("This is not allowed")
     await expect(page.get_by_text("Your account may not look after customers.")).to_be_visible()
+    await inspector.inspect(page, "desk-not-allowed")
     await page.get_by_role("button", name="Sign out").click()
     await expect(page.get_by_role("link", name="Sign in")).to_be_visible()
