@@ -6,10 +6,16 @@ from urllib.parse import urlsplit
 
 
 class TcpProxy:
-    """Forwards connections to a server while it is not cut."""
+    """Forwards connections to a server while it is not cut.
 
-    def __init__(self, url: str) -> None:
+    Args:
+        url: The server's.
+        delay_s: How long whatever is sent is on its way.
+    """
+
+    def __init__(self, url: str, *, delay_s: float = 0) -> None:
         self._target = urlsplit(url)
+        self._delay_s = delay_s
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._port = 0
@@ -38,6 +44,7 @@ class TcpProxy:
 
     async def __aexit__(self, *exception: object) -> None:
         await self.cut()
+        await asyncio.sleep(2 * self._delay_s)  # what is still on its way ends here
 
     async def mend(self) -> None:
         """Accept connections, always on the same port."""
@@ -62,10 +69,11 @@ class TcpProxy:
         await asyncio.gather(self._pump(reader, there[1]), self._pump(there[0], writer))
         self._writers -= {writer, there[1]}
 
-    @staticmethod
-    async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while data := await reader.read(65_536):
+                if self._delay_s:
+                    await asyncio.sleep(self._delay_s)
                 writer.write(data)
                 await writer.drain()
         except OSError:

@@ -155,6 +155,8 @@ class SignInFlow:
         for indicator in request.resources:
             if indicator != organizations_resource(self._urn_namespace) and not await self._exists(indicator):
                 raise Refusal("invalid_target", "a resource is not known")
+        if not request.scopes <= _names(self.wanted(request)):  # what is not known would not be asked for
+            await self._directory.catch_up("management", "template")
         return request
 
     async def signed_in(self, session_secret: str | None) -> SignedIn | None:
@@ -298,6 +300,11 @@ class SignInFlow:
         if self._directory.small.resource(indicator) is None:
             await self._directory.catch_up()
         return self._directory.small.resource(indicator) is not None
+
+
+def _names(consented: Consented) -> frozenset[str]:
+    """Return all scope tokens in it."""
+    return consented.scopes.union(consented.organization_permissions, *consented.resource_scopes.values())
 
 
 def _is_too_old(session: Session, max_age_s: int | None, now: int) -> bool:

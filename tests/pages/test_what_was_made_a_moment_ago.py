@@ -1,0 +1,88 @@
+"""An application asks for what an administrator has just made, while the news is still on its way to token-service."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from all_in_one.provision import ServerAddresses
+from tests.support.at_a_browser import Person, callback, heading
+from tests.support.authorizing import REDIRECT_URI
+from tests.support.running_stack import RunningStack
+from tests.support.tcp_proxy import TcpProxy
+from tests.support.world import Client, World
+
+pytestmark = pytest.mark.slow
+
+LATE_S = 0.2
+ORGANIZATIONS = "openid urn:service:scope:organizations"
+
+
+@pytest.fixture(scope="module")
+async def late_world(servers: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    """A world whose token-service hears of every change a while later."""
+    async with TcpProxy(servers.token_nats_url, delay_s=LATE_S) as wire:
+        stack = RunningStack(
+            msgspec.structs.replace(servers, token_nats_url=wire.url),
+            tmp_path_factory.mktemp("late"),
+            tenant_id=f"late-{secrets.token_hex(4)}",
+            catch_up_wait_s=30,
+        )
+        await asyncio.to_thread(stack.start)
+        world = await asyncio.to_thread(World, stack)
+        yield world
+        world.close()
+        await asyncio.to_thread(stack.stop)
+
+
+async def test_a_scope_that_was_just_made_is_asked_for(late_world: World) -> None:
+    def ask(world: World) -> None:
+        resource = next(each for each in world.management.resources.list() if each.indicator == world.resource)
+        person, partner = Person(world), third_party(world)
+        agree(person, partner, "openid read:things")
+        for _ in range(3):
+            name = f"new:{secrets.token_hex(8)}"
+            world.management.resources.create_scope(resource.id, name)
+            assert name in asked(person, partner, f"openid read:things {name}")
+
+    await asyncio.to_thread(ask, late_world)
+
+
+async def test_an_organization_permission_that_was_just_made_is_asked_for(late_world: World) -> None:
+    def ask(world: World) -> None:
+        person, partner = Person(world), third_party(world)
+        agree(person, partner, ORGANIZATIONS)
+        for _ in range(3):
+            name = f"new:{secrets.token_hex(8)}"
+            world.template.permission(name)
+            assert name in asked(person, partner, f"{ORGANIZATIONS} {name}")
+
+    await asyncio.to_thread(ask, late_world)
+
+
+def third_party(world: World) -> Client:
+    return Client(
+        world.management.applications.create(
+            name="Partner", type="SPA", is_third_party=True, oidc_client_metadata={"redirectUris": [REDIRECT_URI]}
+        ).id
+    )
+
+
+def agree(person: Person, partner: Client, scope: str) -> None:
+    answer = person.authorize(partner, scope=scope)
+    if "/sign-in" in answer.headers["Location"]:
+        answer = person.sign_in(person.follow(answer))
+    assert callback(person.send(person.follow(answer), decision="allow"))["code"]
+
+
+def asked(person: Person, partner: Client, scope: str) -> str:
+    """Return the page that asks somebody who has agreed to less before."""
+    answer = person.authorize(partner, scope=scope)
+    assert not answer.headers["Location"].startswith(REDIRECT_URI), "nobody was asked"
+    page = person.follow(answer)
+    assert heading(page) == "Allow access?"
+    return page.text
