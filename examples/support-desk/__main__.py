@@ -74,6 +74,8 @@ def run(port: int, file: Path) -> int:
         credentials = msgspec.json.decode(file.read_bytes(), type=Credentials)
     except (FileNotFoundError, msgspec.DecodeError):
         return _error(f"there is no {file}; start the stack first, in another terminal: make run")
+    except OSError as error:
+        return _error(f"{file}: {error.strerror}")
     with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -78,3 +78,7 @@ def test_without_a_running_stack_it_says_so_in_one_line(
     assert finished.stderr.startswith("error: http://127.0.0.1:9: ")
     assert finished.stderr.endswith("is `make run` running?\n")
     assert finished.stderr.count("\n") == 1
+
+    (tmp_path / "unreadable" / "credentials.json").mkdir(parents=True)
+    finished = demo(tmp_path / "unreadable")
+    assert finished.stderr == f"error: {tmp_path}/unreadable/credentials.json: Is a directory\n"

@@ -315,6 +315,8 @@ def test_what_keeps_it_from_starting_is_one_line(
     written = (run_directory / "credentials.json").read_text()
     (tmp_path / "credentials.json").write_text(written.replace(stack.base_url, "http://127.0.0.1:9"))
     assert refusal(tmp_path, 0).startswith("error: http://127.0.0.1:9: ")
+    (tmp_path / "unreadable" / "credentials.json").mkdir(parents=True)
+    assert refusal(tmp_path / "unreadable", 0) == (f"error: {tmp_path}/unreadable/credentials.json: Is a directory\n")
 
 
 def test_while_the_service_is_away_the_desk_says_so(servers: ServerAddresses, tmp_path: Path) -> None:

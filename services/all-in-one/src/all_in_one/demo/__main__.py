@@ -18,22 +18,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m all_in_one.demo")
     parser.add_argument("--directory", type=Path, default=Path(".local"))
     directory = parser.parse_args().directory
-    credentials = read_credentials(directory)
+    try:
+        credentials = read_credentials(directory)
+    except OSError as error:
+        return _error(f"{directory}/credentials.json: {error.strerror}")
     if credentials is None:
-        print(
-            f"error: there is no {directory}/credentials.json; start the stack first, in another terminal: make run",
-            file=sys.stderr,
-        )
-        return 1
+        return _error(f"there is no {directory}/credentials.json; start the stack first, in another terminal: make run")
     try:
         impersonation(credentials)
         asyncio.run(organization_template(credentials))
     except (IdentityError, httpx.HTTPError) as error:
-        print(f"error: {credentials.base_url}: {error}; is `make run` running?", file=sys.stderr)
-        return 1
+        return _error(f"{credentials.base_url}: {error}; is `make run` running?")
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _error(text: str) -> int:
+    print(f"error: {text}", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":
