@@ -510,6 +510,8 @@ class TestMoreThanWasAgreedTo:
             "organization": world.organization,
         }
         code = callback(victim.send(consent, decision="allow", **more))["code"]
+        (agreed,) = world.management.users.consents(victim.user_id)
+        assert (agreed.organization_ids, [each.scopes for each in agreed.resources]) == ((), [("read:things",)])
         tokens = victim.redeem(partner, code, verifier)
         assert set(tokens["scope"].split()) <= {"openid", ORGANIZATIONS}
         refresh = {"grant_type": "refresh_token", "client_id": partner.id, "refresh_token": tokens["refresh_token"]}
