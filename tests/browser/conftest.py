@@ -28,10 +28,13 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest.fixture
 async def page(browser: Browser) -> AsyncIterator[Page]:
-    """One tab of somebody who has never been here."""
+    """One tab of somebody who has never been here; nothing on a page is what its own policy forbids."""
     context = await browser.new_context()
+    complaints: list[str] = []
+    context.on("console", lambda message: complaints.append(message.text))
     yield await context.new_page()
     await context.close()
+    assert [complaint for complaint in complaints if "Content Security Policy" in complaint] == []
 
 
 @pytest.fixture(scope="session")

@@ -178,20 +178,19 @@ async def test_signing_out_is_asked_for_when_nobody_says_who_it_is(
 
 
 async def test_everything_works_without_scripts(browser: Browser, world: World, site: ApplicationSite) -> None:
-    context = await browser.new_context(java_script_enabled=False)
-    visitor = Visitor(await context.new_page(), site)
-    client = site.client(site.partner, "read:orders")
-    await visitor.open(client)
-    await visitor.sign_in("not this one")
-    await expect(visitor.page.get_by_role("alert")).to_be_visible()
-    await visitor.sign_in()
-    await visitor.press("Allow")
-    await visitor.is_back()
-    assert client.handle_callback(visitor.page.url)["sub"] == visitor.person.user_id
-    await visitor.page.goto(f"{world.stack.issuer}/session/end")
-    await visitor.press("Sign out")
-    await visitor.sees("You are signed out")
-    await context.close()
+    async with await browser.new_context(java_script_enabled=False) as context:
+        visitor = Visitor(await context.new_page(), site)
+        client = site.client(site.partner, "read:orders")
+        await visitor.open(client)
+        await visitor.sign_in("not this one")
+        await expect(visitor.page.get_by_role("alert")).to_be_visible()
+        await visitor.sign_in()
+        await visitor.press("Allow")
+        await visitor.is_back()
+        assert client.handle_callback(visitor.page.url)["sub"] == visitor.person.user_id
+        await visitor.page.goto(f"{world.stack.issuer}/session/end")
+        await visitor.press("Sign out")
+        await visitor.sees("You are signed out")
 
 
 async def test_everything_works_with_the_keyboard(world: World, visitor: Visitor, site: ApplicationSite) -> None:
@@ -217,14 +216,16 @@ async def test_everything_works_with_the_keyboard(world: World, visitor: Visitor
     assert client.get_organization_token(organization)
 
 
-async def test_no_site_can_show_a_page_in_a_frame(visitor: Visitor, site: ApplicationSite) -> None:
+async def test_no_site_can_show_a_page_in_a_frame(browser: Browser, site: ApplicationSite) -> None:
     """Clickjacking: the browser keeps the page out of the frame, for what the headers say."""
     address = site.client(site.ours).sign_in_url(site.redirect_uri)
     site.pages["/frame"] = f'<!doctype html><title>A frame</title><iframe src="{address}"></iframe>'
-    async with visitor.page.expect_event("requestfailed") as blocked:
-        await visitor.page.goto(f"{site.origin}/frame")
-    request = await blocked.value
-    assert (urlsplit(request.url).path, request.failure) == ("/sign-in", "net::ERR_BLOCKED_BY_RESPONSE")
+    async with await browser.new_context() as context:
+        page = await context.new_page()
+        async with page.expect_event("requestfailed") as blocked:
+            await page.goto(f"{site.origin}/frame")
+        request = await blocked.value
+        assert (urlsplit(request.url).path, request.failure) == ("/sign-in", "net::ERR_BLOCKED_BY_RESPONSE")
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:41999/cb", "http://[::1]:41999/cb", "com.example.app:/cb"])
