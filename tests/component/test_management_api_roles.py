@@ -349,10 +349,11 @@ async def test_a_role_with_many_users_is_whole(management: Management, count: in
     """L8: no silent cap."""
     role = await role_of(management)
     columns = (
-        "tenant_id, id, is_suspended, tokens_valid_after, custom_data, profile, search_key, created_at, updated_at"
+        "tenant_id, id, is_email_verified, is_suspended, tokens_valid_after, "
+        "custom_data, profile, search_key, created_at, updated_at"
     )
     await management.database.execute(
-        f"INSERT INTO users ({columns}) SELECT $1, $2 || n, false, 0, '{{}}', '{{}}', '', 0, 0 "
+        f"INSERT INTO users ({columns}) SELECT $1, $2 || n, false, false, 0, '{{}}', '{{}}', '', 0, 0 "
         "FROM generate_series(1, $3::int) AS n",
         management.tenant_id,
         role["id"],
