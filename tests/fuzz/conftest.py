@@ -50,6 +50,9 @@ class FuzzedSystem:
         secret = self._made(f"applications/{machine}/secrets", {"name": "first"})
         self._machine = (machine, secret["value"])
         self._agent, self._customer = (user.id for user in credentials.demo.users)
+        self._organization = self._made("organizations", {"name": "Organization"})["id"]
+        self._made(f"organizations/{self._organization}/users", {"userIds": [self._agent, self._customer]})
+        self._made(f"organizations/{self._organization}/applications", {"applicationIds": [machine]})
         subject_token = self._made("subject-tokens", {"userId": self._agent})["subjectToken"]
         self._actor_token = self._stack.exchange(subject_token, scope="openid").access_token
 
@@ -69,34 +72,60 @@ class FuzzedSystem:
             return {}, (right, right, right, right, right, right, other, None)[chance % 8]
         return {}, None
 
-    def existing(self, names: set[str]) -> dict[str, str]:
-        """Return ids, by the names of path parameters, of things that exist, the children under their parents."""
+    def existing(self, path: str, names: set[str]) -> dict[str, str]:
+        """Return ids, by the names of path parameters, of things that exist, the children under their parents.
+
+        Args:
+            path: With its parameters.
+            names: Of the parameters.
+        """
+        roles = {"name": next(_names), "description": "", "type": "User"}
+        member_role = "MachineToMachine" if "/applications" in path else "User"
         chain: dict[str, tuple[str, dict[str, Any]]] = {
             "user_id": ("users", {}),
             "application_id": ("applications", {"name": "n", "type": "MachineToMachine"}),
             "secret_name": ("applications/{application_id}/secrets", {"name": "first"}),
             "resource_id": ("resources", {"name": "n", "indicator": f"urn:fuzz:{next(_names)}"}),
             "scope_id": ("resources/{resource_id}/scopes", {"name": next(_names)}),
-            "role_id": ("roles", {"name": next(_names), "description": "", "type": "User"}),
+            "role_id": ("organization-roles" if path.startswith("/api/organization-roles") else "roles", roles),
+            "organization_id": ("organizations", {"name": "n"}),
+            "permission_id": ("organization-scopes", {"name": next(_names)}),
+            "organization_role_id": ("organization-roles", {"name": next(_names), "type": member_role}),
         }
         found: dict[str, str] = {}
-        for name, (path, body) in chain.items():
-            if name in names and set(re.findall(r"{(\w+)}", path)) <= found.keys():
-                found[name] = self._existing(name, path.format(**found), body)
+        for name, (at, body) in chain.items():
+            if name in names and set(re.findall(r"{(\w+)}", at)) <= found.keys():
+                found[name] = self._existing(name, at.format(**found), body)
         if "key_id" in names:
             found["key_id"] = self._http.get("/api/configs/oidc/private-keys").json()[0]["id"]
+        self._relate(found)
         return found
 
+    def _relate(self, found: dict[str, str]) -> None:
+        """Make members of an organization, with a role, and what an organization role grants, of what stands below."""
+        for kind, name in (("users", "user_id"), ("applications", "application_id")):
+            if "organization_id" in found and name in found:
+                members = f"organizations/{found['organization_id']}/{kind}"
+                self._made(members, {f"{kind[:-1]}Ids": [found[name]]})
+                if "organization_role_id" in found:
+                    role_ids = {"organizationRoleIds": [found["organization_role_id"]]}
+                    self._made(f"{members}/{found[name]}/roles", role_ids)
+        if "permission_id" in found and "role_id" in found:
+            self._made(
+                f"organization-roles/{found['role_id']}/scopes", {"organizationScopeIds": [found["permission_id"]]}
+            )
+
     def _existing(self, name: str, path: str, body: dict[str, Any]) -> str:
-        known = self._ids.get(path)
+        kind = f"{path}:{body.get('type', '')}"
+        known = self._ids.get(kind)
         if known is not None and self._is_there(name, path, known):
             return known
         made = self._http.post(f"/api/{path}", json=body)
         if made.status_code == 422:  # a secret of this name
             return str(body["name"])
         made.raise_for_status()
-        self._ids[path] = made.json()["id" if name != "secret_name" else "name"]
-        return self._ids[path]
+        self._ids[kind] = made.json()["id" if name != "secret_name" else "name"]
+        return self._ids[kind]
 
     def _is_there(self, name: str, path: str, known: str) -> bool:
         if name in {"scope_id", "secret_name"}:
@@ -104,7 +133,8 @@ class FuzzedSystem:
         return self._http.get(f"/api/{path}/{known}").status_code == 200
 
     def _made(self, path: str, body: dict[str, Any]) -> Any:
-        return self._http.post(f"/api/{path}", json=body).raise_for_status().json()
+        answer = self._http.post(f"/api/{path}", json=body).raise_for_status()
+        return answer.json() if answer.content else None
 
     # The token endpoint
 
@@ -117,8 +147,10 @@ class FuzzedSystem:
         """
         bits = [bool(chance >> number & 1) for number in range(16)]
         better = dict(form)
-        if bits[0] or bits[1]:
-            better.pop("organization_id", None)  # there are no organizations yet
+        if bits[0]:
+            better.pop("organization_id", None)
+        elif bits[1]:
+            better["organization_id"] = self._organization
         if bits[2] or bits[3]:
             better["resource"] = self._stack.credentials.demo.resource
         elif bits[4]:

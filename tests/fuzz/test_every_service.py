@@ -22,7 +22,7 @@ from identity_common.routing import Service, service_for
 from management_service.app import SWAGGER
 from tests.fuzz.conftest import FuzzedSystem
 
-SERVICES: Final[tuple[Service, ...]] = ("management", "token")
+SERVICES: Final[tuple[Service, ...]] = ("management", "template", "token")
 WEIGHTS: Final = {"/oidc/token": 25}
 """Of operations that get more than one share of the examples: behind this one are all the grants."""
 
@@ -82,7 +82,7 @@ def make_sensible(case: schemathesis.Case, system: FuzzedSystem, chance: int) ->
     if chance % 4 == 0:
         return
     if case.path_parameters and not is_negative(case, ParameterLocation.PATH):
-        case.path_parameters.update(system.existing(set(case.path_parameters)))
+        case.path_parameters.update(system.existing(case.path, set(case.path_parameters)))
     if case.path == "/oidc/token" and isinstance(case.body, dict) and not is_negative(case, ParameterLocation.BODY):
         case.body = system.improved(case.body, chance >> 2)
         if HEADER in case.headers and chance >> 18 & 3:
