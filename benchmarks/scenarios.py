@@ -21,7 +21,7 @@ MANAGEMENT_API: Final = "https://default.service.internal/api"
 _RESOURCE: Final = "https://orders.example.com/api"
 _SCOPES: Final = ("read:orders", "write:orders")
 _TTL_S: Final = 600
-_SUBJECT_TOKEN_CHARS: Final = len(PREFIX) + 43
+SUBJECT_TOKEN_CHARS: Final = len(PREFIX) + 43
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ def steps(
         return [_exchange(parties, token_port)]
     if scenario == "client credentials":
         form = {"grant_type": GRANT_CLIENT_CREDENTIALS, "resource": _RESOURCE, "scope": " ".join(_SCOPES)}
-        return [_form_step(token_port, parties.backend, urlencode(form), "")]
+        return [form_step(token_port, parties.backend, urlencode(form), "")]
     minting = _minting(parties, management_port, access_token)
     if scenario == "minting":
         return [minting]
@@ -111,10 +111,10 @@ def needs_subject_tokens(scenario: str) -> bool:
 def _exchange(parties: Parties, port: int) -> Step:
     first = {"grant_type": GRANT_TOKEN_EXCHANGE, "subject_token": ""}
     rest = {"subject_token_type": TOKEN_TYPE_ACCESS_TOKEN, "resource": _RESOURCE, "scope": " ".join(_SCOPES)}
-    return _form_step(port, parties.application, urlencode(first), "&" + urlencode(rest), between=_SUBJECT_TOKEN_CHARS)
+    return form_step(port, parties.application, urlencode(first), "&" + urlencode(rest), between=SUBJECT_TOKEN_CHARS)
 
 
-def _form_step(port: int, client: Client, first: str, rest: str, *, between: int = 0) -> Step:
+def form_step(port: int, client: Client, first: str, rest: str, *, between: int = 0) -> Step:
     head = _head("/oidc/token", client.basic, "application/x-www-form-urlencoded", len(first) + between + len(rest))
     return Step(port, head + first.encode(), rest.encode())
 
