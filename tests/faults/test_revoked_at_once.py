@@ -18,7 +18,7 @@ from tests.support.replicas import cycle_works
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = int(os.environ.get("REVOCATION_ROUNDS", "350"))
+ROUNDS = int(os.environ.get("REVOCATION_ROUNDS", "250"))
 AT_ONCE = 2
 """Requests to each replica right after a write, besides the one that is always under way."""
 
