@@ -24,9 +24,9 @@ async def test_exactly_one_of_many_concurrent_exchanges_wins(
     """L11, D-L1: 64 clients race for one token over three processes at once, 1,000 rounds: one success each."""
     eventually(lambda: cycle_works(deployment, management, impersonation))  # every replica has heard of everything
     urls = [f"{process.url}/oidc/token" for process in deployment.tokens]
-    async with httpx.AsyncClient(
-        auth=impersonation.auth, limits=httpx.Limits(max_connections=CLIENTS), timeout=30
-    ) as client:
+    # Without an expiry: on a busy machine the client may close a connection as expired that it has just given away.
+    limits = httpx.Limits(max_connections=CLIENTS, keepalive_expiry=None)
+    async with httpx.AsyncClient(auth=impersonation.auth, limits=limits, timeout=30) as client:
         for _ in range(ROUNDS):
             form = impersonation.form(management.subject_tokens.create(impersonation.user_id).token)
             answers = await asyncio.gather(
