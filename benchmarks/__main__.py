@@ -1,11 +1,12 @@
-"""``python -m benchmarks``: start everything, measure in rounds, print the table."""
+"""``python -m benchmarks``: start everything, measure, print. Parts are named with ``--only``; see README.md."""
 
 import argparse
+import asyncio
 import os
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -13,24 +14,28 @@ from typing import Final
 import msgspec
 
 from all_in_one.embedded import EmbeddedServers
-from benchmarks import fan_out
-from benchmarks.load import Plan, Step
+from benchmarks import fan_out, middleware, replica
+from benchmarks.load import Plan
+from benchmarks.many_users import ManyUsers
 from benchmarks.measure import LoadFailed, Measurement, measure
 from benchmarks.report import Key, Report
 from benchmarks.scenarios import (
     FLOOR,
     MANAGEMENT_API,
+    RESOURCE,
     SCENARIOS,
     Mint,
+    Stage,
+    list_of_users,
     make_parties,
     needs_subject_tokens,
-    steps,
 )
 from identity_sdk import client_credentials
 from tests.support.processes import Deployment, ServiceProcess
 
 _CONNECTIONS: Final = (1, 16, 64)
 _WARM_UP_PASSES: Final = {1: 200, 16: 1000, 64: 1000}
+_LISTS: Final = 500
 
 
 class Effort(msgspec.Struct, frozen=True):
@@ -41,72 +46,86 @@ class Effort(msgspec.Struct, frozen=True):
         seconds: About how long each time.
         members: How many members an edited role has.
         events: How many events the relay is given.
+        users: How many of them a replica of token-service has to know.
+        listed_users: How many of them a list shows the first 100 of.
     """
 
     rounds: int
     seconds: float
     members: tuple[int, ...]
     events: int
+    users: int
+    listed_users: int
 
 
-_USUAL: Final = Effort(rounds=5, seconds=1.5, members=fan_out.MEMBERS, events=fan_out.EVENTS)
-_QUICK: Final = Effort(rounds=2, seconds=0.6, members=fan_out.MEMBERS[:2], events=20_000)
+_USUAL: Final = Effort(
+    rounds=5, seconds=1.5, members=fan_out.MEMBERS, events=fan_out.EVENTS, users=100_000, listed_users=1_000_000
+)
+_QUICK: Final = Effort(
+    rounds=2, seconds=0.6, members=fan_out.MEMBERS[:2], events=20_000, users=10_000, listed_users=100_000
+)
 
 
 class Bench:
     """Everything that runs, and what is sent to it.
 
     Attributes:
-        plans: The steps of each scenario.
+        addresses: Of the servers.
+        deployment: The services, a process each.
+        stage: Where requests go, and who sends them.
         fan_out: What is measured of template-service.
     """
 
     def __init__(self, directory: Path, stop: ExitStack) -> None:
         servers = EmbeddedServers(directory / "servers", sync=False)
         stop.callback(servers.stop)
-        addresses = servers.start()
-        deployment = Deployment(addresses, directory)
-        stop.callback(deployment.stop)
-        deployment.start()
-        floor = ServiceProcess("benchmarks.floor", {"REDIS_URL": addresses.token_redis_url}, directory / "floor.log")
+        self.addresses = servers.start()
+        self.deployment = Deployment(self.addresses, directory)
+        stop.callback(self.deployment.stop)
+        self.deployment.start()
+        floor = ServiceProcess(
+            "benchmarks.floor", {"REDIS_URL": self.addresses.token_redis_url}, directory / "floor.log"
+        )
         stop.callback(floor.stop)
         floor.start()
         floor.wait_until_ready()
-        management = stop.enter_context(deployment.management_client())
+        management = stop.enter_context(self.deployment.management_client())
         parties = make_parties(management)
-        access = client_credentials(
-            deployment.tokens[0].url,
-            client_id=parties.backend.id,
-            client_secret=parties.backend.secret,
-            resource=MANAGEMENT_API,
-            scope="subject-tokens",
+        self.stage = Stage(
+            parties=parties,
+            token_port=self.deployment.tokens[0].port,
+            management_port=self.deployment.management.port,
+            floor_port=floor.port,
+            access_token=client_credentials(
+                self.deployment.tokens[0].url,
+                client_id=parties.backend.id,
+                client_secret=parties.backend.secret,
+                resource=MANAGEMENT_API,
+                scope="all subject-tokens",
+            ).access_token,
         )
-        self.steps: Mapping[str, list[Step]] = {
-            scenario: steps(
-                scenario,
-                parties,
-                token_port=deployment.tokens[0].port,
-                management_port=deployment.management.port,
-                floor_port=floor.port,
-                access_token=access.access_token,
-            )
-            for scenario in SCENARIOS
-        }
-        self._mint = Mint(addresses.management_redis_url, parties)
+        self._mint = Mint(self.addresses.management_redis_url, parties)
         stop.callback(self._mint.close)
-        self._services = [process.pid for process in deployment.processes]
+        self._services = [process.pid for process in self.deployment.processes]
         self._floor = [floor.pid]
         self._stores = [server.pid for server in (servers.postgres, servers.valkey, servers.nats)]
-        self.fan_out = fan_out.FanOutBench(addresses, management, own=[deployment.template.pid], stores=self._stores)
+        self.fan_out = fan_out.FanOutBench(
+            self.addresses, management, own=[self.deployment.template.pid], stores=self._stores
+        )
 
     def measure(self, scenario: str, connections: int, passes: int) -> Measurement:
         """Make so many passes of a scenario."""
         subject_tokens = self._mint(passes) if needs_subject_tokens(scenario) else []
-        plan = Plan(self.steps[scenario], connections, passes, subject_tokens)
+        plan = Plan(SCENARIOS[scenario](self.stage), connections, passes, subject_tokens)
         return measure(plan, own=self._floor if scenario == FLOOR else self._services, stores=self._stores)
 
+    def list_users(self, connections: int) -> Measurement:
+        """Read the list of users again and again."""
+        plan = Plan(list_of_users(self.stage), connections, _LISTS)
+        return measure(plan, own=self._services, stores=self._stores)
 
-def run(bench: Bench, effort: Effort) -> Report:
+
+def requests(bench: Bench, effort: Effort) -> Iterator[str]:
     """Warm everything up, then measure all scenarios in turn, round after round, so that noise hits all alike."""
     keys: list[Key] = [(scenario, connections) for connections in _CONNECTIONS for scenario in SCENARIOS]
     rates = {key: bench.measure(*key, _WARM_UP_PASSES[key[1]]).rate for key in keys}
@@ -117,29 +136,88 @@ def run(bench: Bench, effort: Effort) -> Report:
             rates[key] = measurement.rate
             rounds[key].append(measurement)
         print(f"round {number + 1} of {effort.rounds}", file=sys.stderr, flush=True)
-    return Report(rounds)
+    report = Report(rounds)
+    yield f"{effort.rounds} rounds of {effort.seconds} s, medians\n"
+    yield from report.lines()
+    yield ""
+    yield from report.targets()
+    yield f"the load generator used at most {report.busiest_load():.0%} of one processor"
+
+
+def fan_out_of_permissions(bench: Bench, effort: Effort) -> Iterator[str]:
+    """Measure how soon everybody has been told of an edited role."""
+    return fan_out.lines(bench.fan_out, members=effort.members, rounds=3, events=effort.events)
+
+
+def overhead_of_middleware(bench: Bench, _: Effort) -> Iterator[str]:
+    """Measure what the verifier costs the API that receives tokens."""
+    token_service, backend = bench.deployment.tokens[0], bench.stage.parties.backend
+    issued = client_credentials(
+        token_service.url, client_id=backend.id, client_secret=backend.secret, resource=RESOURCE, scope="read:orders"
+    )
+    return middleware.lines(
+        access_token=issued.access_token,
+        issuer=bench.deployment.issuer,
+        audience=RESOURCE,
+        jwks_url=f"{token_service.url}/oidc/jwks",
+    )
+
+
+def start_of_replica(bench: Bench, effort: Effort) -> Iterator[str]:
+    """Measure how a replica of token-service starts; Redis is emptied for it."""
+    return replica.lines(bench.addresses, bench.deployment.tokens[0], users=effort.users)
+
+
+def long_list(bench: Bench, effort: Effort) -> Iterator[str]:
+    """Measure a list of 100 of very many users."""
+
+    async def add_users() -> None:
+        async with ManyUsers(bench.addresses.management_database_url) as many_users:
+            await many_users.add(effort.listed_users)
+
+    asyncio.run(add_users())
+    for connections in (1, 16):
+        bench.list_users(connections)  # warms up
+        found = bench.list_users(connections)
+        yield (
+            f"list of 100 of {effort.listed_users:,} users at {connections}: {found.rate:,.0f} req/s, "
+            f"p50 {found.p50_ms:.1f} ms, p99 {found.p99_ms:.1f} ms, {found.own_cpu_us:,.0f} µs of our own CPU and "
+            f"{found.store_cpu_us:,.0f} µs of the stores"
+        )
+
+
+_PARTS: Final[Mapping[str, Callable[[Bench, Effort], Iterator[str]]]] = {
+    "requests": requests,
+    "fan-out": fan_out_of_permissions,
+    "middleware": overhead_of_middleware,
+    "long-list": long_list,
+    "replica": start_of_replica,
+}
+_USUAL_PARTS: Final = ("requests", "fan-out", "middleware", "replica")
 
 
 def main() -> int:
     """Return the exit status: 0 also when a target is missed, which on a busy machine says little."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="See benchmarks/README.md.")
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: under a minute")
-    effort = _QUICK if parser.parse_args().quick else _USUAL
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds, fewer users")
+    parser.add_argument(
+        "--only", nargs="+", choices=_PARTS, default=_USUAL_PARTS, metavar="PART", help=", ".join(_PARTS)
+    )
+    options = parser.parse_args()
+    effort = _QUICK if options.quick else _USUAL
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
     with ExitStack() as stop:
         directory = stop.enter_context(tempfile.TemporaryDirectory(prefix="identity-bench-"))
+        bench = Bench(Path(directory), stop)
+        print(f"{os.cpu_count()} processors")
         try:
-            bench = Bench(Path(directory), stop)
-            report = run(bench, effort)
-            fanned_out = list(fan_out.lines(bench.fan_out, members=effort.members, rounds=3, events=effort.events))
+            for name in (name for name in _PARTS if name in options.only):
+                print(f"\n{name}", flush=True)
+                for line in _PARTS[name](bench, effort):
+                    print(line, flush=True)
         except LoadFailed as failure:
             print(f"benchmarks: {failure}", file=sys.stderr)
             return 1
-    print(f"{os.cpu_count()} processors, {effort.rounds} rounds of {effort.seconds} s, medians\n")
-    print("\n".join(report.lines()), end="\n\n")
-    print("\n".join(report.targets()))
-    print("\n".join(fanned_out))
-    print(f"\nthe load generator used at most {report.busiest_load():.0%} of one processor")
     return 0
 
 

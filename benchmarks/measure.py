@@ -92,6 +92,13 @@ def cpu_seconds(roots: Iterable[int]) -> float:
     return total / _TICKS_S
 
 
+def memory_mb(pid: int) -> tuple[float, float]:
+    """Return how much memory of a process is resident, and how much was at most, in MB (10⁶ bytes)."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    now, peak = (int(status[name].split()[0]) * 1024 / 1e6 for name in ("VmRSS", "VmHWM"))
+    return now, peak
+
+
 def _stats() -> Iterator[tuple[int, tuple[int, int]]]:
     """Yield every process with its parent and its ticks, those of children that it has seen end included."""
     for entry in Path("/proc").iterdir():

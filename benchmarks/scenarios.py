@@ -2,6 +2,7 @@
 
 import base64
 import time
+from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import urlencode
 
@@ -14,11 +15,8 @@ from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, GRANT_TOKEN_EXCHANGE
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
 from identity_sdk import ManagementClient
 
-SCENARIOS: Final = ("floor", "token exchange", "client credentials", "minting", "full cycle")
-FLOOR: Final = SCENARIOS[0]
-
 MANAGEMENT_API: Final = "https://default.service.internal/api"
-_RESOURCE: Final = "https://orders.example.com/api"
+RESOURCE: Final = "https://orders.example.com/api"
 _SCOPES: Final = ("read:orders", "write:orders")
 _TTL_S: Final = 600
 SUBJECT_TOKEN_CHARS: Final = len(PREFIX) + 43
@@ -41,7 +39,7 @@ class Parties(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         user_id: For whom subject tokens are minted; holds both scopes through an API role.
-        backend: Machine-to-machine: may mint, and holds both scopes itself.
+        backend: Machine-to-machine: may call the whole Management API, and holds both scopes itself.
         application: Traditional: may exchange tokens.
         revision: Management's, when everything was made.
     """
@@ -54,12 +52,14 @@ class Parties(msgspec.Struct, frozen=True, kw_only=True):
 
 def make_parties(management: ManagementClient) -> Parties:
     """Make everything that the requests are about, through the Management API."""
-    resource = management.resources.create("Orders", _RESOURCE)
+    resource = management.resources.create("Orders", RESOURCE)
     scopes = [management.resources.create_scope(resource.id, name).id for name in _SCOPES]
     api = next(each for each in management.resources.list() if each.indicator == MANAGEMENT_API)
-    minting = next(scope.id for scope in management.resources.scopes(api.id) if scope.name == "subject-tokens")
+    management_scopes = [scope.id for scope in management.resources.scopes(api.id)]
     customer = management.roles.create("Customer", "Sees and changes orders", "User", scopes)
-    backend = management.roles.create("Backend", "Mints and works on orders", "MachineToMachine", [*scopes, minting])
+    backend = management.roles.create(
+        "Backend", "Mints and works on orders", "MachineToMachine", [*scopes, *management_scopes]
+    )
     user = management.users.create(name="A Customer", custom_data={"plan": "gold", "since": 2019})
     management.users.assign_roles(user.id, [customer.id])
     m2m = management.applications.create(name="Backend", type="MachineToMachine")
@@ -77,30 +77,77 @@ def make_parties(management: ManagementClient) -> Parties:
     )
 
 
-def steps(
-    scenario: str, parties: Parties, *, token_port: int, management_port: int, floor_port: int, access_token: str
-) -> list[Step]:
-    """Return the requests of one pass.
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
+    """Where requests go, and who sends them.
 
-    Args:
-        scenario: One of ``SCENARIOS``.
+    Attributes:
         parties: Whom they are about.
         token_port: Of token-service.
         management_port: Of management-service.
         floor_port: Of the floor, which gets the very requests of the exchange.
         access_token: The backend's, for the Management API.
     """
-    if scenario == FLOOR:
-        return [_exchange(parties, floor_port)]
-    if scenario == "token exchange":
-        return [_exchange(parties, token_port)]
-    if scenario == "client credentials":
-        form = {"grant_type": GRANT_CLIENT_CREDENTIALS, "resource": _RESOURCE, "scope": " ".join(_SCOPES)}
-        return [form_step(token_port, parties.backend, urlencode(form), "")]
-    minting = _minting(parties, management_port, access_token)
-    if scenario == "minting":
-        return [minting]
-    return [minting, _exchange(parties, token_port)]
+
+    parties: Parties
+    token_port: int
+    management_port: int
+    floor_port: int
+    access_token: str
+
+
+def floor(stage: Stage) -> list[Step]:
+    """The least that an honest token endpoint could do."""
+    return [_exchange(stage.parties, stage.floor_port)]
+
+
+def token_exchange(stage: Stage) -> list[Step]:
+    """Exchange a subject token that is there beforehand."""
+    return [_exchange(stage.parties, stage.token_port)]
+
+
+def client_credentials(stage: Stage) -> list[Step]:
+    """Get a token of a machine-to-machine client."""
+    form = {"grant_type": GRANT_CLIENT_CREDENTIALS, "resource": RESOURCE, "scope": " ".join(_SCOPES)}
+    return [form_step(stage.token_port, stage.parties.backend, urlencode(form), "")]
+
+
+def minting(stage: Stage) -> list[Step]:
+    """Mint a subject token."""
+    body = {"userId": stage.parties.user_id, "context": {"ticket": "T-1042", "reason": "call"}}
+    return [msgspec.structs.replace(_management(stage, "POST", "/api/subject-tokens", body), status=201, mints=True)]
+
+
+def full_cycle(stage: Stage) -> list[Step]:
+    """Mint a subject token and exchange it."""
+    return [*minting(stage), *token_exchange(stage)]
+
+
+def reading_a_user(stage: Stage) -> list[Step]:
+    """Read one user through the Management API."""
+    return [_management(stage, "GET", f"/api/users/{stage.parties.user_id}")]
+
+
+def creating_a_user(stage: Stage) -> list[Step]:
+    """Create a user through the Management API, which answers when the event is in the stream."""
+    return [_management(stage, "POST", "/api/users", {"name": "Another Customer"})]
+
+
+def list_of_users(stage: Stage) -> list[Step]:
+    """Read the first 100 users through the Management API, and how many there are."""
+    return [_management(stage, "GET", "/api/users?page=1&page_size=100")]
+
+
+FLOOR: Final = "floor"
+SCENARIOS: Final[Mapping[str, Callable[[Stage], list[Step]]]] = {
+    FLOOR: floor,
+    "token exchange": token_exchange,
+    "client credentials": client_credentials,
+    "minting": minting,
+    "full cycle": full_cycle,
+    "reading a user": reading_a_user,
+    "creating a user": creating_a_user,
+}
+"""What the table shows: the requests of one pass each."""
 
 
 def needs_subject_tokens(scenario: str) -> bool:
@@ -110,31 +157,32 @@ def needs_subject_tokens(scenario: str) -> bool:
 
 def _exchange(parties: Parties, port: int) -> Step:
     first = {"grant_type": GRANT_TOKEN_EXCHANGE, "subject_token": ""}
-    rest = {"subject_token_type": TOKEN_TYPE_ACCESS_TOKEN, "resource": _RESOURCE, "scope": " ".join(_SCOPES)}
+    rest = {"subject_token_type": TOKEN_TYPE_ACCESS_TOKEN, "resource": RESOURCE, "scope": " ".join(_SCOPES)}
     return form_step(port, parties.application, urlencode(first), "&" + urlencode(rest), between=SUBJECT_TOKEN_CHARS)
 
 
 def form_step(port: int, client: Client, first: str, rest: str, *, between: int = 0) -> Step:
-    head = _head("/oidc/token", client.basic, "application/x-www-form-urlencoded", len(first) + between + len(rest))
+    length = len(first) + between + len(rest)
+    head = _head("POST", "/oidc/token", client.basic, "application/x-www-form-urlencoded", length)
     return Step(port, head + first.encode(), rest.encode())
 
 
-def _minting(parties: Parties, port: int, access_token: str) -> Step:
-    body = msgspec.json.encode({"userId": parties.user_id, "context": {"ticket": "T-1042", "reason": "call"}})
-    head = _head("/api/subject-tokens", f"Bearer {access_token}", "application/json", len(body))
-    return Step(port, head + body, status=201, mints=True)
+def _management(stage: Stage, method: str, path: str, body: object = None) -> Step:
+    encoded = b"" if body is None else msgspec.json.encode(body)
+    head = _head(method, path, f"Bearer {stage.access_token}", "application/json", len(encoded))
+    return Step(stage.management_port, head + encoded)
 
 
-def _head(path: str, authorization: str, content_type: str, length: int) -> bytes:
+def _head(method: str, path: str, authorization: str, content_type: str, length: int) -> bytes:
     lines = [
-        f"POST {path} HTTP/1.1",
+        f"{method} {path} HTTP/1.1",
         f"Host: {HOST}",
         "Accept: application/json",
         "User-Agent: benchmark/1",
         f"Authorization: {authorization}",
-        f"Content-Type: {content_type}",
-        f"Content-Length: {length}",
     ]
+    if length:
+        lines += [f"Content-Type: {content_type}", f"Content-Length: {length}"]
     return "\r\n".join([*lines, "", ""]).encode()
 
 

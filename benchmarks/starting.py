@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from all_in_one.embedded import EmbeddedServers
-from benchmarks.measure import cpu_seconds
+from benchmarks.measure import cpu_seconds, memory_mb
 from identity_sdk.event_types import MemberState
 from tests.support.processes import Deployment
 from tests.support.template_tables import TemplateTables
@@ -85,12 +85,7 @@ class StartBench:
             replica.start()
             replica.wait_until_ready()
             seconds, pid = time.perf_counter() - begun, replica.pid
-            yield Start(seconds, cpu_seconds([pid]), _megabytes(pid, "VmRSS"), _megabytes(pid, "VmHWM"))
-
-
-def _megabytes(pid: int, what: str) -> float:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{what}:")) / 1024
+            yield Start(seconds, cpu_seconds([pid]), *memory_mb(pid))
 
 
 def lines(directory: Path, stop: ExitStack, *, members: int) -> Iterator[str]:
