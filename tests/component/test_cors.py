@@ -25,6 +25,7 @@ def test_a_preflight_of_a_registered_origin_is_answered(stack: RunningStack) -> 
     assert answer.headers["Access-Control-Allow-Origin"] == stack.base_url
     allowed = "Authorization, Content-Type, If-None-Match, Prefer, Identity-Revision"
     assert answer.headers["Access-Control-Allow-Headers"] == allowed
+    assert answer.headers["X-Request-Id"]
     assert answer.headers["Vary"] == "Origin"
     assert "Access-Control-Allow-Credentials" not in answer.headers
 

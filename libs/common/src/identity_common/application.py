@@ -43,6 +43,7 @@ def create_service_app(
     registry: CollectorRegistry,
     lifespan: Lifespan,
     around_the_router: Callable[[ASGIApp], ASGIApp] = lambda router: router,
+    cors: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> Litestar:
     """Return the app with health, metrics, request ids, strict bodies, one error body and OpenAPI at ``/schema``.
 
@@ -54,6 +55,7 @@ def create_service_app(
         registry: Its metrics.
         lifespan: Starts and stops what the service is made of.
         around_the_router: Puts a layer around it that answers some requests itself.
+        cors: Puts the layer around everything that lets pages of other origins read answers.
     """
     everything = {**provide, "readiness": readiness, "metrics_registry": registry}
     app = Litestar(
@@ -69,9 +71,8 @@ def create_service_app(
     )
     app.asgi_handler = around_the_router(app.asgi_handler)
     # Around the whole app and not as its middleware, which the router's own 404 and 405 would not pass through.
-    app.asgi_handler = Observation(
-        _past_the_router(Options(Head(ConditionalGet(app.asgi_handler))), route_handlers), HttpMetrics(registry)
-    )
+    everywhere = cors(_past_the_router(Options(Head(ConditionalGet(app.asgi_handler))), route_handlers))
+    app.asgi_handler = Observation(everywhere, HttpMetrics(registry))
     return app
 
 

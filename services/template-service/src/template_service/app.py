@@ -165,7 +165,7 @@ def create_app(settings: Settings) -> Litestar:
     registry = CollectorRegistry()
     waiting = Gauge("waiting_requests", "Requests that wait for a change.", registry=registry)
     waiting.set_function(lambda: float(len(waiters)))
-    app = create_service_app(
+    return create_service_app(
         title="Organization template",
         route_handlers=[
             Router("/api", route_handlers=[list_user_scopes, list_application_scopes]),
@@ -204,9 +204,8 @@ def create_app(settings: Settings) -> Litestar:
         registry=registry,
         lifespan=lifespan,
         around_the_router=lambda router: UnchangedPolls(router, readers, member_permissions),
+        cors=lambda whole: Cors(whole, _permission, methods=b"GET"),
     )
-    app.asgi_handler = Cors(app.asgi_handler, _permission, methods=b"GET")
-    return app
 
 
 def _permission(request: HTTPScope, _: bytes | None) -> Headers | None:

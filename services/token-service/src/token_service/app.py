@@ -142,7 +142,7 @@ def create_app(settings: Settings) -> Litestar:
             await redis.aclose()
             await engine.dispose()
 
-    app = create_service_app(
+    return create_service_app(
         title="Token service",
         route_handlers=[
             token_endpoint(grants),
@@ -172,14 +172,13 @@ def create_app(settings: Settings) -> Litestar:
         readiness=Readiness(lambda: keys.is_loaded, lambda: directory.is_loaded),
         registry=registry,
         lifespan=lifespan,
+        cors=lambda whole: Cors(
+            whole,
+            public_paths=frozenset({*METADATA_PATHS, USERINFO_PATH}),
+            registered_paths=frozenset({TOKEN_PATH, REVOCATION_PATH}),
+            is_registered=small.is_registered_origin,
+        ),
     )
-    app.asgi_handler = Cors(
-        app.asgi_handler,
-        public_paths=frozenset({*METADATA_PATHS, USERINFO_PATH}),
-        registered_paths=frozenset({TOKEN_PATH, REVOCATION_PATH}),
-        is_registered=small.is_registered_origin,
-    )
-    return app
 
 
 def _userinfo_audience(settings: Settings) -> str:
