@@ -18,7 +18,7 @@ from identity_common.oauth import temporarily_unavailable
 from identity_common.redis_commands import RedisCommands, StoreUnavailable
 from identity_common.wire.events import AssignmentState, UserState, event_subject
 from identity_sdk.event_types import MemberState, OrganizationState
-from token_service.directory.freshness import Freshness, highest
+from token_service.directory.freshness import Freshness
 from token_service.directory.projection import (
     Projection,
     ProjectionState,
@@ -199,9 +199,9 @@ class LargeHalf:
         They must include whatever this replica has seen in them before: Redis may have failed over to a copy that does
         not know yet what was revoked.
         """
-        at_least = highest(at_least, self.freshness.revisions)
+        seen_before = self.freshness.revisions
         records = records or await self._read(keys)
-        while not self._state_of(records).has_seen(at_least):
+        while not ((state := self._state_of(records)).has_seen(at_least) and state.has_seen(seen_before)):
             # of a copy that was just promoted this replica has seen more than it holds: then look again, not wait
             if not await self.freshness.reach(at_least, deadline=deadline) or time.monotonic() > deadline:
                 raise temporarily_unavailable("the awaited change has not arrived yet")

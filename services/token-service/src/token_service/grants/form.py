@@ -6,16 +6,18 @@ included more than once. ``resource`` may be repeated (RFC 8707 section 2).
 
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
-from identity_common.oauth import OAuthError, invalid_request
+from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN, OAuthError, invalid_request
 
 MAX_BYTES: Final = 64 * 1024
 MAX_PARAMETERS: Final = 64
 
 _REPEATABLE: Final = "resource"
+_ALWAYS_SENT: Final = {quote(name, safe=""): name for name in (GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN)}
+"""What stands in every exchange, as libraries write it: unescaping it is a good part of reading a form."""
 
 
 class TokenForm(msgspec.Struct, frozen=True):
@@ -70,14 +72,15 @@ def parse_form(body: bytes) -> TokenForm:
     """
     if len(body) > MAX_BYTES:
         raise invalid_request("the form is larger than 64 KiB")
-    pairs = [pair for pair in body.split(b"&") if pair]
+    pairs = [pair for pair in _text(body).replace("+", " ").split("&") if pair]
     if len(pairs) > MAX_PARAMETERS:
         raise invalid_request("more than 64 parameters")
     seen: dict[str, str] = {}
     resources = []
     for pair in pairs:
-        raw_name, _, raw_value = pair.partition(b"=")
-        name, value = _decode(raw_name), _decode(raw_value)
+        name, _, value = pair.partition("=")
+        if "%" in pair:
+            name, value = _unescaped(name), _unescaped(value)
         if name == _REPEATABLE:
             if value:
                 resources.append(value)
@@ -88,14 +91,16 @@ def parse_form(body: bytes) -> TokenForm:
     return TokenForm({name: value for name, value in seen.items() if value}, tuple(resources))
 
 
-def _decode(text: bytes) -> str:
-    if b"+" in text:
-        text = text.replace(b"+", b" ")
-    if b"%" in text:
-        text = unquote_to_bytes(text)
-    if b"\0" in text:
+def _unescaped(text: str) -> str:
+    if "%" not in text:
+        return text
+    return _ALWAYS_SENT.get(text) or _text(unquote_to_bytes(text))
+
+
+def _text(encoded: bytes) -> str:
+    if b"\0" in encoded:
         raise invalid_request("a NUL character is not allowed")
     try:
-        return text.decode()
+        return encoded.decode()
     except UnicodeDecodeError:
         raise invalid_request("the form is not valid UTF-8") from None
