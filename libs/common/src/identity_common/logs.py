@@ -26,7 +26,7 @@ FIELDS: Final = frozenset(
         "method", "route", "status", "duration_ms",
         "error", "reason", "traceback", "message", "store", "grant_type",
         "client_id", "user_id", "actor_id", "application_id", "resource_id", "role_id", "scope_id", "organization_id",
-        "subject_token_id", "token_id", "kid", "algorithm",
+        "member_type", "authorization_id", "subject_token_id", "token_id", "kid", "algorithm",
         "stream", "subject", "sequence", "revision", "source", "count", "pending", "attempt", "delay_s",
         "address", "version", "database", "variable",
     }

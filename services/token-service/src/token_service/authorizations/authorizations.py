@@ -205,8 +205,8 @@ class Authorizations:
     async def _end(self, connection: AsyncConnection, statement: Any, **which: str) -> bool:
         values = {"tenant": self._tenant_id, "now": self._clock(), **which}
         ended: Sequence[Row[Any]] = (await connection.execute(statement, values)).all()
-        if ended:
-            _log.info("authorization.ended", authorizations=[row.id for row in ended])
+        for row in ended:
+            _log.info("authorization.ended", authorization_id=row.id)
         await self._revocations.record(connection, [Revocation(row.id, row.tokens_expire_at) for row in ended])
         return bool(ended)
 

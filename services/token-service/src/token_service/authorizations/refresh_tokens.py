@@ -195,7 +195,7 @@ class RefreshTokens:
         """
         if not self._is_past_grace(found.rotated_at):
             return False
-        _log.warning("refresh-token.replayed", authorization=found.authorization.id)
+        _log.warning("refresh-token.replayed", authorization_id=found.authorization.id)
         await self._authorizations.end(found.authorization.id)
         return True
 

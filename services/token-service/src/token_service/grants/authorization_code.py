@@ -91,7 +91,7 @@ class AuthorizationCodeGrant:
         """
         code = await self._take(prepared)  # the point of no return
         if not _fits(code, prepared):
-            _log.info("code.refused", reason="redirect_uri or verifier", authorization=code.authorization.id)
+            _log.info("code.refused", reason="redirect_uri or verifier", authorization_id=code.authorization.id)
             raise not_acceptable()
         wish = msgspec.structs.replace(
             prepared.wish, awaited=highest({"management": code.revision}, prepared.wish.awaited)
@@ -117,7 +117,7 @@ class AuthorizationCodeGrant:
         return used.code
 
     async def _refuse_second_use(self, code: Code) -> None:
-        _log.warning("code.replayed", authorization=code.authorization.id)
+        _log.warning("code.replayed", authorization_id=code.authorization.id)
         await self._authorizations.end_code(code.authorization)
         raise not_acceptable()
 

@@ -67,7 +67,9 @@ class RefreshTokenGrant:
         client = prepared.client
         found = await self._refresh_tokens.find(prepared.refresh_token, application_id=client.id)
         if found is None:
-            _log.info("refresh-token.refused", reason="unknown, expired, ended, or another client's", client=client.id)
+            _log.info(
+                "refresh-token.refused", reason="unknown, expired, ended, or another client's", client_id=client.id
+            )
             raise not_acceptable()
         if await self._refresh_tokens.is_replayed(found):
             raise not_acceptable()

@@ -197,7 +197,7 @@ class UserTokens:
         person = subject.person
         reason = why_dead(person, issued_at_ms=authorization.auth_time)
         if person is None or reason is not None:
-            _log.info("authorization.refused", reason=reason, authorization=authorization.id)
+            _log.info("authorization.refused", reason=reason, authorization_id=authorization.id)
             raise not_acceptable()
         if organization_id is None:
             return person, person.role_ids

@@ -116,7 +116,8 @@ class Revocations:
         live = [each for each in revoked if each.expires_at > self._clock()]
         if live:
             await store.insert_revocations(connection, self._tenant_id, live)
-            _log.info("token.revoked", revoked=[each.id for each in live])
+        for each in live:
+            _log.info("token.revoked", token_id=each.id)
 
     async def copy(self) -> None:
         """Return when everything that was committed when this was called is in the copy.

@@ -1,0 +1,28 @@
+"""Whatever a service wants to say in its log can be said there: the fields of every call are on the list."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from identity_common.logs import FIELDS
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [*ROOT.glob("services/*/src/**/*.py"), *ROOT.glob("libs/common/src/**/*.py")]
+
+
+def log_calls() -> Iterator[tuple[str, ast.Call]]:
+    """Yield every call of a module's logger, with where it stands."""
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                logger = node.func.value
+                if isinstance(logger, ast.Name) and logger.id == "_log":
+                    yield f"{path.relative_to(ROOT)}:{node.lineno}", node
+
+
+def test_no_log_call_names_a_field_that_would_be_dropped() -> None:
+    calls = list(log_calls())
+    assert len(calls) > 50
+    known = FIELDS | {"exc_info"}
+    dropped = [(place, keyword.arg) for place, call in calls for keyword in call.keywords if keyword.arg not in known]
+    assert dropped == []
