@@ -61,6 +61,10 @@ def test_an_answer_counts_once_and_only_where_it_was_asked_for(world: World, per
             other.handle_callback(wrong)
     with pytest.raises(SignInRequired):
         other.handle_callback(back)
+    for repeated in ("code=other", "state=x", "iss=https%3A%2F%2Fx"):
+        with pytest.raises(SignInRequired) as error:
+            one.handle_callback(f"{back}&{repeated}")
+        assert error.value.reason == "repeated_parameter"
     one.handle_callback(back)
     with pytest.raises(SignInRequired):
         one.handle_callback(back)

@@ -22,6 +22,7 @@ from identity_sdk.token_endpoint import TokenResponse
 _ORGANIZATIONS: Final = ":scope:organizations"
 _RENEW_AHEAD_S: Final = 30.0
 _MAX_SIGN_INS: Final = 16
+_ANSWER: Final = frozenset({"code", "state", "iss", "error", "error_description"})
 
 
 class Storage(Protocol):
@@ -146,7 +147,10 @@ class ClientState:
         Raises:
             SignInRequired: The service refused, or the answer is not to a sign-in of this client.
         """
-        parameters = dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
+        received = parse_qsl(urlsplit(url).query, keep_blank_values=True)
+        parameters = dict(received)
+        if len([name for name, _ in received if name in _ANSWER]) != len(_ANSWER & parameters.keys()):
+            raise SignInRequired("repeated_parameter", "RFC 6749 section 3.1: none is included more than once")
         sign_ins = self._sign_ins()
         sign_in = sign_ins.pop(parameters.get("state", ""), None)
         if sign_in is None or not _is_same_address(url, sign_in.redirect_uri):
