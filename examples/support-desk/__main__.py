@@ -90,17 +90,31 @@ def run(port: int, file: Path) -> int:
         except IdentityError as error:
             return _error(f"{credentials.base_url}: {error}; is `make run` running?")
         agent, customer = credentials.demo.users
-        print(
+        welcome = (
             f"\nready: {desk_url}\n\n"
             f"Sign in as {agent.username}, who may act as customers; or as {customer.username}, who may not.\n"
-            f"Their passwords are in {file}. Ctrl-C stops it.\n",
-            flush=True,
+            f"Their passwords are in {file}. Ctrl-C stops it.\n"
         )
-        asyncio.run(serve(listener, credentials, registration, desk_url))
+        asyncio.run(serve(listener, credentials, registration, desk_url, welcome))
     return 0
 
 
-async def serve(listener: socket.socket, credentials: Credentials, registration: Registration, desk_url: str) -> None:
+class WelcomingServer(uvicorn.Server):
+    """Says that it is ready once it is: it answers, and ends when it is told to."""
+
+    def __init__(self, config: uvicorn.Config, welcome: str) -> None:
+        super().__init__(config)
+        self._welcome = welcome
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to answer, then say so."""
+        await super().startup(sockets)
+        print(self._welcome, flush=True)
+
+
+async def serve(
+    listener: socket.socket, credentials: Credentials, registration: Registration, desk_url: str, welcome: str
+) -> None:
     """Serve the three programs on one address: the backend below ``/api``, the Orders API below ``/orders``."""
     issuer = f"{credentials.base_url}/oidc"
     async with (
@@ -132,7 +146,7 @@ async def serve(listener: socket.socket, credentials: Credentials, registration:
             server_header=False,
             timeout_graceful_shutdown=_GRACEFUL_SHUTDOWN_S,
         )
-        await uvicorn.Server(config).serve(sockets=[listener])
+        await WelcomingServer(config, welcome).serve(sockets=[listener])
 
 
 def _error(text: str) -> int:
