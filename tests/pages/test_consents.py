@@ -10,6 +10,8 @@ from tests.support.at_a_browser import Person, callback, heading
 from tests.support.authorizing import Verifier
 from tests.support.world import Client, World
 
+ORGANIZATIONS = "urn:service:scope:organizations"
+
 
 @pytest.fixture(scope="module")
 def partner(world: World) -> Client:
@@ -43,6 +45,21 @@ def test_a_consent_is_shown_and_its_withdrawal_ends_what_it_gave(world: World, p
     assert heading(person.follow(person.authorize(partner))) == "Allow access?"
     with pytest.raises(NotFound):
         users.withdraw_consent(person.user_id, partner.id)
+
+
+def test_a_third_party_hears_of_the_organizations_that_were_picked(world: World, partner: Client) -> None:
+    person, template = Person(world), world.template
+    picked, other = template.organization(), template.organization()
+    for organization in (picked, other):
+        template.member(organization, person.user_id)
+    verifier = Verifier()
+    page = person.sign_in(person.follow(person.authorize(partner, verifier=verifier, scope=f"openid {ORGANIZATIONS}")))
+    back = person.send(person.follow(page), decision="allow", organization=picked)
+    tokens = person.redeem(partner, callback(back)["code"], verifier)
+    me = world.stack.http.get("/oidc/me", headers={"Authorization": f"Bearer {tokens['access_token']}"})
+    assert me.json() == {"sub": person.user_id, "organizations": [picked]}
+    (consent,) = world.management.users.consents(person.user_id)
+    assert consent.organization_ids == (picked,)
 
 
 def test_who_and_what_is_not_there_is_a_miss(world: World, partner: Client) -> None:

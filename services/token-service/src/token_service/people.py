@@ -17,6 +17,10 @@ class People:
         self._organizations_scope = organizations_scope(urn_namespace)
         self._organization_roles_scope = organization_roles_scope(urn_namespace)
 
+    def tells_of_organizations(self, scopes: frozenset[str]) -> bool:
+        """Return whether one of these scopes opens claims about organizations."""
+        return not scopes.isdisjoint({self._organizations_scope, self._organization_roles_scope})
+
     async def claims(
         self, person: Person, scopes: frozenset[str], *, picked: frozenset[str] | None = None
     ) -> PersonClaims:
@@ -31,7 +35,7 @@ class People:
             OAuthError: ``temporarily_unavailable``.
         """
         memberships: Sequence[Membership] = ()
-        if not scopes.isdisjoint({self._organizations_scope, self._organization_roles_scope}):
+        if self.tells_of_organizations(scopes):
             memberships = await self._directory.memberships_of(person.user.id)
         shown = [each for each in memberships if picked is None or each.organization.id in picked]
         small = self._directory.small

@@ -195,14 +195,12 @@ class AuthorizationPages:
             return self._sign_in_page(pending_id, pending, application, identifier, problem)
         await self._throttle.forgive(identifier, browser.address)
         earlier = await self._sessions.find(browser.session_secret)
-        secret, session = await self._sessions.begin(
-            known.user_id, tokens_valid_after=known.tokens_valid_after, revision=known.revision
-        )
+        secret, session = await self._sessions.begin(known.user_id, tokens_valid_after=known.tokens_valid_after)
         if earlier is not None:
             await self._sessions.end(earlier)
         _log.info("sign-in.succeeded", user_id=known.user_id, client_id=application.id)
         cookies = [self._cookies.set(SESSION, secret, max_age_s=SESSION_TTL_S)]
-        who = await self._flow.signed_in(secret)
+        who = await self._flow.signed_in(secret, revision=known.revision)
         if who is None:  # the right password of somebody who may not sign in
             await self._sessions.end(session)
             problem = "This account cannot sign in at the moment. Ask your administrator."

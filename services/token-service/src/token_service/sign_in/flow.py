@@ -47,10 +47,15 @@ class Descriptions(msgspec.Struct, frozen=True):
 
 
 class SignedIn(msgspec.Struct, frozen=True):
-    """Somebody live at this browser."""
+    """Somebody live at this browser.
+
+    Attributes:
+        revision: Management's, as of a sign-in a moment ago: who was let in is not refused for what is over.
+    """
 
     session: Session
     person: Person
+    revision: int = 0
 
 
 class NeedsSignIn(msgspec.Struct, frozen=True):
@@ -159,8 +164,12 @@ class SignInFlow:
             await self._directory.catch_up("management", "template")
         return request
 
-    async def signed_in(self, session_secret: str | None) -> SignedIn | None:
+    async def signed_in(self, session_secret: str | None, *, revision: int = 0) -> SignedIn | None:
         """Return who is signed in at this browser; none when nobody is, or not any more.
+
+        Args:
+            session_secret: From the cookie.
+            revision: Management's, that the judgement must include.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -169,10 +178,10 @@ class SignInFlow:
         session = await self._sessions.find(session_secret)
         if session is None:
             return None
-        person = await self._directory.person(session.user_id, at_least={"management": session.revision})
+        person = await self._directory.person(session.user_id, at_least={"management": revision})
         if person is None or why_dead(person, issued_at_ms=session.signed_in_at) is not None:
             return None
-        return SignedIn(session, person)
+        return SignedIn(session, person, revision)
 
     async def begin(self, request: AuthorizationRequest, who: SignedIn | None) -> Next:
         """Say what comes next for a request that has just arrived.
@@ -292,7 +301,7 @@ class SignInFlow:
             redirect_uri=request.redirect_uri,
             code_challenge=request.code_challenge,
             nonce=request.nonce,
-            revision=who.session.revision,
+            revision=who.revision,
         )
         return Granted(await self._codes.issue(code))
 

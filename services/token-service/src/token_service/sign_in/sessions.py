@@ -19,13 +19,11 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, tag="session.v1"):
         id: Of the session; the hash of its secret, safe to store elsewhere.
         user_id: Who signed in.
         signed_in_at: Milliseconds: ``auth_time``.
-        revision: Management's, as of the sign-in: who was let in is not refused for what is over.
     """
 
     id: str
     user_id: str
     signed_in_at: int
-    revision: int = 0
 
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -40,7 +38,7 @@ class Sessions:
         self._tenant_id = tenant_id
         self._clock = clock
 
-    async def begin(self, user_id: str, *, tokens_valid_after: int = 0, revision: int = 0) -> tuple[str, Session]:
+    async def begin(self, user_id: str, *, tokens_valid_after: int) -> tuple[str, Session]:
         """Begin a session; return its secret, for the browser, and the session.
 
         Every sign-in begins a new one: an id that somebody knew before is worth nothing (session fixation).
@@ -48,14 +46,13 @@ class Sessions:
         Args:
             user_id: Who has just signed in.
             tokens_valid_after: Milliseconds, by the clock of another machine: the sign-in was after it.
-            revision: Management's, as of the sign-in.
 
         Raises:
             StoreUnavailable: Redis does not answer.
         """
         secret = new_secret()
         signed_in_at = max(self._clock(), tokens_valid_after)
-        session = Session(id=_id_of(secret), user_id=user_id, signed_in_at=signed_in_at, revision=revision)
+        session = Session(id=_id_of(secret), user_id=user_id, signed_in_at=signed_in_at)
         await self._commands.execute("SET", self._key(session.id), _encode(session), "EX", SESSION_TTL_S)
         return secret, session
 
