@@ -14,6 +14,7 @@ from nats.aio.client import Client
 from nats.js import JetStreamContext
 
 from identity_sdk.errors import IdentityError
+from identity_sdk.events._background import end
 
 STREAM: Final = "IDENTITY_EVENTS"
 
@@ -73,8 +74,7 @@ class EventBus:
             self.require_open()
             await connecting
         except BaseException:
-            connecting.cancel()
-            await asyncio.wait((connecting,))
+            await end(connecting)
             await self.close()
             raise
         finally:

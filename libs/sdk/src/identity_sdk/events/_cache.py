@@ -14,6 +14,7 @@ import msgspec
 from nats.js.api import DeliverPolicy
 
 from identity_sdk.event_types import CloudEvent, GrantedPermission, MemberType
+from identity_sdk.events._background import end
 from identity_sdk.events._bus import EventBus
 from identity_sdk.events._hearing import WATERMARK, Hearing, checked_organization, subject
 from identity_sdk.events._members import Known, Members
@@ -103,11 +104,7 @@ class PermissionCache:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for task in (self._reading, *self._asked.values()):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await task
+        await end(self._reading, *self._asked.values())
 
     async def ready(self) -> None:
         """Wait until the snapshot has been read to its end.
