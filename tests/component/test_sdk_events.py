@@ -11,6 +11,7 @@ import nats
 import pytest
 
 from all_in_one.provision import ServerAddresses
+from identity_common.background import end
 from identity_sdk.event_types import (
     CloudEvent,
     GrantedPermission,
@@ -247,9 +248,7 @@ class TestWhereItBegins:
         async with asyncio.timeout(WITHIN_S):
             while len(handled) < 40:  # noqa: ASYNC110 - seen from outside only
                 await asyncio.sleep(0.01)
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+        await end(*workers)
         assert handled == [f"u{number:02}" for number in range(40)]
 
     async def test_a_name_that_is_in_use_for_something_else_is_refused(
