@@ -16,10 +16,10 @@ from sqlalchemy import text
 from all_in_one.provision import ServerAddresses
 from identity_common.clock import now_ms
 from identity_common.oauth import OAuthError
-from tests.support.authorizing import Stores, Verifier, code_for, opened
+from tests.support.authorizing import Stores, Verifier, begin, code_for, issue, opened, until_somebody_waits
 from tests.support.running_stack import RunningStack
 from token_service.authorizations import Authorization, Code, Consented, Consents
-from token_service.authorizations.codes import MARK_TTL_S
+from token_service.authorizations.codes import CODE_TTL_S, MARK_TTL_S
 
 CONSENTED = Consented(
     scopes=frozenset({"openid", "offline_access"}),
@@ -55,15 +55,25 @@ class Replicas:
     def both(self, times: int = 1) -> list[Stores]:
         return [self.one, self.other] * times
 
+    async def begun(self, **changes: Any) -> Code:
+        """Begin an authorization; return its code."""
+        code = new_code(**changes)
+        await begin(self.one, code.authorization)
+        return code
+
+    async def redeem(self, stores: Stores, code: Code) -> tuple[bool, str | None]:
+        """Redeem a code as the grant does; return whether that was possible, and the refresh token."""
+        return await stores.refresh_tokens.redeem(
+            code.authorization.id, tokens_expire_at=self.time() + 3_600_000, expires_at=LATER
+        )
+
     async def family(self, **changes: Any) -> tuple[Authorization, str]:
         """Begin an authorization; return it and its first refresh token."""
-        authorization = new_code(**changes).authorization
-        begun, refresh_token = await self.one.refresh_tokens.begin(
-            authorization, tokens_expire_at=self.time() + 3_600_000, expires_at=LATER
-        )
-        assert begun
+        code = await self.begun(**changes)
+        redeemed, refresh_token = await self.redeem(self.one, code)
+        assert redeemed
         assert refresh_token is not None
-        return authorization, refresh_token
+        return code.authorization, refresh_token
 
     async def use(self, stores: Stores, refresh_token: str) -> str | None:
         """Use a refresh token as the grant does; return its successor."""
@@ -71,6 +81,10 @@ class Replicas:
         if found is None or await stores.refresh_tokens.is_replayed(found):
             return None
         return await stores.refresh_tokens.rotate(found, tokens_expire_at=self.time() + 3_600_000, expires_at=LATER)
+
+    @property
+    def consents(self) -> Consents:
+        return Consents(self.one.engine, tenant_id=self.tenant_id)
 
     async def is_alive(self, refresh_token: str) -> bool:
         return await self.one.refresh_tokens.find(refresh_token, application_id="app") is not None
@@ -155,44 +169,78 @@ async def test_what_is_no_code_is_none(replicas: Replicas, text: str) -> None:
     assert await replicas.one.refresh_tokens.find(text, application_id="app") is None
 
 
-async def test_an_authorization_begins_once(replicas: Replicas) -> None:
+async def test_a_code_is_redeemed_once(replicas: Replicas) -> None:
     """A Redis that went on from an older copy brings a used code back: the row remembers."""
-    code = new_code()
-    begun = await results(
-        [
-            stores.refresh_tokens.begin(code.authorization, tokens_expire_at=replicas.time(), expires_at=LATER)
-            for stores in replicas.both(4)
-        ]
-    )
+    code = await replicas.begun()
+    redemptions = await results([replicas.redeem(stores, code) for stores in replicas.both(4)])
 
-    assert sorted(each for each, _ in begun) == [False] * 7 + [True]
-    assert sorted(token is not None for _, token in begun) == [False] * 7 + [True]
+    assert sorted(redeemed for redeemed, _ in redemptions) == [False] * 7 + [True]
+    assert sorted(token is not None for _, token in redemptions) == [False] * 7 + [True]
 
 
-async def test_a_second_use_ends_what_the_first_began_whichever_comes_first(replicas: Replicas) -> None:
+async def test_a_second_use_ends_what_the_first_gave_whichever_comes_first(replicas: Replicas) -> None:
     """RFC 6749 section 4.1.2, raced: after both, nothing is alive, and what was issued is revoked."""
     for _ in range(20):
-        code = new_code()
-
-        async def first(code: Code = code) -> tuple[bool, str | None]:
-            return await replicas.one.refresh_tokens.begin(
-                code.authorization, tokens_expire_at=replicas.time() + 3_600_000, expires_at=LATER
-            )
-
-        (begun, refresh_token), _ = await results([first(), replicas.other.authorizations.end_code(code.authorization)])
-        if begun:
+        code = await replicas.begun()
+        (redeemed, refresh_token), was_alive = await results(
+            [replicas.redeem(replicas.one, code), replicas.other.authorizations.end(code.authorization.id)]
+        )
+        assert was_alive
+        assert not await replicas.other.authorizations.end(code.authorization.id)
+        if redeemed:
             assert refresh_token is not None
             assert not await replicas.is_alive(refresh_token)
             assert await replicas.other.revocations.is_revoked(f"{code.authorization.id}.x")
 
 
-async def test_a_code_that_was_replayed_before_its_first_use_gives_nothing(replicas: Replicas) -> None:
-    code = new_code()
-    await replicas.one.authorizations.end_code(code.authorization)
+async def test_whatever_ends_an_authorization_ends_its_code(replicas: Replicas) -> None:
+    """Before it was redeemed, too: withdrawal of the consent, signing out, a second use that came first."""
+    ending = replicas.other.authorizations
+    for end in (
+        lambda _: ending.withdraw_consent("user", "app"),
+        lambda _: ending.end_of_session("s"),
+        lambda code: ending.end(code.authorization.id),
+    ):
+        code = await replicas.begun(session_id="s")
+        await end(code)
+        assert await replicas.redeem(replicas.one, code) == (False, None)
+        assert not await replicas.one.revocations.is_revoked(f"{code.authorization.id}.x")  # there was nothing
 
-    assert await replicas.other.refresh_tokens.begin(
-        code.authorization, tokens_expire_at=replicas.time(), expires_at=LATER
-    ) == (False, None)
+
+async def test_a_withdrawal_waits_for_what_is_begun_and_ends_it(replicas: Replicas) -> None:
+    """Neither overlooks the other: a consent that is not there yet has no row to wait for."""
+    code = new_code()
+    async with replicas.one.authorizations.agreement("user", "app") as agreement:
+        await agreement.begin(code.authorization)
+        withdrawal = asyncio.create_task(replicas.other.authorizations.withdraw_consent("user", "app"))
+        await until_somebody_waits(replicas.one)
+
+    assert await withdrawal
+    assert await replicas.redeem(replicas.one, code) == (False, None)
+    assert (await replicas.consents.find("user", "app")).everything() == frozenset()
+
+
+async def test_no_authorization_outlives_its_consent(replicas: Replicas) -> None:
+    """Raced, over replicas: whoever begins when nothing is agreed to any more agrees anew in the same transaction."""
+    for _ in range(40):
+        codes = [new_code() for _ in range(2)]
+
+        async def sign_in(stores: Stores, code: Code) -> str | None:
+            secret = await issue(stores, code)
+            use = await stores.codes.use(secret, application_id="app")
+            assert use is not None
+            _, refresh_token = await replicas.redeem(stores, use.code)
+            return refresh_token
+
+        *refresh_tokens, _ = await results(
+            [
+                *(sign_in(stores, code) for stores, code in zip(replicas.both(), codes, strict=True)),
+                replicas.other.authorizations.withdraw_consent("user", "app"),
+            ]
+        )
+        are_alive = [await replicas.is_alive(token) for token in refresh_tokens if token]
+        is_consented = (await replicas.consents.find("user", "app")).covers(CONSENTED)
+        assert is_consented or not any(are_alive)
 
 
 async def test_a_refresh_token_brings_back_the_whole_authorization(replicas: Replicas) -> None:
@@ -291,9 +339,8 @@ async def test_what_ends_an_authorization_ends_exactly_that(replicas: Replicas) 
     tokens = {}
     for user, app, session in (("user", "app", "s1"), ("user", "app", "s2"), ("user", "b", "s1"), ("u2", "app", "s3")):
         code = code_for(user, app, Verifier(), consented=CONSENTED, session_id=session)
-        _, tokens[user, app, session] = await replicas.one.refresh_tokens.begin(
-            code.authorization, tokens_expire_at=0, expires_at=LATER
-        )
+        await begin(replicas.one, code.authorization)
+        _, tokens[user, app, session] = await replicas.redeem(replicas.one, code)
 
     async def alive() -> list[tuple[str, str, str]]:
         return [
@@ -303,8 +350,6 @@ async def test_what_ends_an_authorization_ends_exactly_that(replicas: Replicas) 
         ]
 
     ending = replicas.one.authorizations
-    await ending.end_of_session("s1", application_id="b")
-    assert await alive() == [("user", "app", "s1"), ("user", "app", "s2"), ("u2", "app", "s3")]
     await ending.end_of_session("s1")
     assert await alive() == [("user", "app", "s2"), ("u2", "app", "s3")]
     await ending.withdraw_consent("user", "app")
@@ -312,12 +357,15 @@ async def test_what_ends_an_authorization_ends_exactly_that(replicas: Replicas) 
 
 
 async def test_consents_add_up_and_are_withdrawn_whole(replicas: Replicas) -> None:
-    consents = Consents(replicas.one.engine, tenant_id=replicas.tenant_id)
+    consents = replicas.consents
     assert await consents.find("user", "app") == Consented(organizations=frozenset())
-    await consents.add("user", "app", CONSENTED)
-    await consents.add("user", "app", Consented(scopes=frozenset({"email"}), organizations=frozenset({"o1"})))
-    await consents.add("user", "app", Consented(organizations=frozenset({"o2"})))
-    await consents.add("user", "other", CONSENTED)
+    for consented in (
+        CONSENTED,
+        Consented(scopes=frozenset({"email"}), organizations=frozenset({"o1"})),
+        Consented(organizations=frozenset({"o2"})),
+    ):
+        await replicas.begun(consented=consented)
+    await begin(replicas.one, code_for("user", "other", Verifier(), consented=CONSENTED).authorization)
     found = await consents.find("user", "app")
 
     assert found == Consented(
@@ -344,9 +392,9 @@ async def test_nothing_is_revoked_where_nothing_can_be_alive(replicas: Replicas)
 
 
 async def test_what_is_over_is_forgotten_and_nothing_else(replicas: Replicas) -> None:
-    """An authorization stays as long as its code may be replayed, a refresh token as long as it may be used."""
-    code = new_code()
-    await replicas.one.refresh_tokens.begin(code.authorization, tokens_expire_at=0, expires_at=None)
+    """An authorization stays as long as its code may be used or replayed, a refresh token as long as it may be used."""
+    unredeemed, redeemed = await replicas.begun(), await replicas.begun()
+    await replicas.one.refresh_tokens.redeem(redeemed.authorization.id, tokens_expire_at=0, expires_at=None)
     authorization, refresh_token = await replicas.family()
     ended, _ = await replicas.family()
     await replicas.one.authorizations.end(ended.id)
@@ -357,9 +405,13 @@ async def test_what_is_over_is_forgotten_and_nothing_else(replicas: Replicas) ->
             statement = text("SELECT id FROM authorizations WHERE tenant_id = :tenant")
             return set((await connection.scalars(statement, {"tenant": replicas.tenant_id})).all())
 
-    assert await kept() == {code.authorization.id, authorization.id, ended.id}
-    replicas.time.pass_s(3 * 3600)
+    everything = {unredeemed.authorization.id, redeemed.authorization.id, authorization.id, ended.id}
+    assert await kept() == everything
+    replicas.time.pass_s(CODE_TTL_S + MARK_TTL_S)
+    assert await kept() == everything
+    replicas.time.pass_s(2 * 3600)
     assert await kept() == {authorization.id}
+    assert await replicas.redeem(replicas.other, unredeemed) == (False, None)
     assert await replicas.is_alive(refresh_token)
     replicas.time.ms = LATER
     assert await kept() == set()

@@ -244,10 +244,11 @@ def test_with_postgresql_down_codes_and_refreshing_answer_503_and_recover(
 ) -> None:
     """A refresh token is as good afterwards as it was; nothing was half done."""
     refresh_token = client.tokens()["refresh_token"]
+    form = client.sign_in()
     with stopped(own_servers.postgres):
         for answer in (
             client.refresh(refresh_token),
-            client.post("/oidc/token", **client.sign_in()),
+            client.post("/oidc/token", **form),
             client.post("/oidc/token/revocation", token=refresh_token),
         ):
             assert (answer.status_code, answer.json()["error"]) == (503, "temporarily_unavailable")

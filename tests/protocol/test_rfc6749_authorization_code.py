@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,12 @@ def is_revoked(world: World, token_id: str) -> bool:
         return await stores.revocations.is_revoked(token_id)
 
     return in_stores(world.stack.token_settings, ask)
+
+
+def said_of(sign_in: SignIn, run_directory: Path) -> list[str]:
+    """Return the events that were logged of an authorization, in their order."""
+    lines = map(json.loads, (run_directory / "services.log").read_text().splitlines())
+    return [line["event"] for line in lines if line.get("authorization_id") == sign_in.authorization_id]
 
 
 def test_a_code_gives_tokens(world: World) -> None:
@@ -171,6 +179,30 @@ def test_a_second_use_is_refused_and_revokes_what_the_first_gave(world: World) -
         assert sign_in.refresh(token).json() == REFUSED
     jti = world.claims(tokens["access_token"], world.resource)["jti"]
     assert is_revoked(world, jti)
+
+
+def test_a_second_use_is_one_although_redis_has_lost_its_mark(world: World, run_directory: Path) -> None:
+    """Section 4.1.2: the used code is there again, as if it had not been used; the row knows better."""
+    sign_in = SignIn(world)
+    tokens = sign_in.tokens()
+    sign_in.code = in_stores(world.stack.token_settings, lambda stores: stores.codes.issue(sign_in.stands_for))
+
+    assert sign_in.redeem().json() == REFUSED
+    assert sign_in.refresh(tokens["refresh_token"]).json() == REFUSED
+    assert said_of(sign_in, run_directory) == ["authorization.ended", "code.replayed"]
+
+
+def test_a_code_whose_authorization_has_ended_is_refused_and_not_called_replayed(
+    world: World, run_directory: Path
+) -> None:
+    """Nothing is given for it, then or later; only the second use is a replay."""
+    sign_in = SignIn(world)
+    sign_in.end()
+
+    assert sign_in.redeem().json() == REFUSED
+    assert said_of(sign_in, run_directory) == ["authorization.ended", "code.refused"]
+    assert sign_in.redeem().json() == REFUSED
+    assert said_of(sign_in, run_directory)[2:] == ["code.replayed"]
 
 
 def test_uses_at_once_never_leave_anything_alive(world: World) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
-from tests.support.authorizing import issued
+from tests.support.authorizing import Verifier
 from tests.support.signing_in import NOT_ACCEPTABLE, SignIn
 from tests.support.world import World, error_body, outcome
 
@@ -14,11 +13,10 @@ REFUSED = error_body("invalid_grant", NOT_ACCEPTABLE)
 
 def test_the_example_of_the_rfc_is_accepted(world: World) -> None:
     """Appendix B: the verifier and its challenge."""
-    sign_in = SignIn(world)
-    code = msgspec.structs.replace(sign_in.stands_for, code_challenge="E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM")
-    sign_in.code = issued(world.stack.token_settings, code)
+    sign_in = SignIn(world, verifier=Verifier("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"))
 
-    assert outcome(sign_in.redeem(code_verifier="dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk")) == (200, None)
+    assert sign_in.stands_for.code_challenge == "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+    assert outcome(sign_in.redeem()) == (200, None)
 
 
 @pytest.mark.parametrize("name", ["traditional", "spa", "native"])

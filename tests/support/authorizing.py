@@ -7,16 +7,18 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from redis.asyncio import Redis
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import now_ms
 from identity_common.database import create_database_engine
 from identity_common.identifiers import new_id
 from identity_common.redis_commands import RedisCommands, connect_redis
+from tests.support.patience import PATIENCE_S
 from token_service.authorizations import Authorization, Authorizations, Code, Codes, Consented, RefreshTokens
 from token_service.revocations import Revocations
 from token_service.settings import Settings
@@ -70,8 +72,8 @@ async def opened(
 class Verifier:
     """A code verifier of PKCE and its challenge."""
 
-    def __init__(self) -> None:
-        self.secret = secrets.token_urlsafe(32)
+    def __init__(self, secret: str | None = None) -> None:
+        self.secret = secret or secrets.token_urlsafe(32)
         digest = hashlib.sha256(self.secret.encode()).digest()
         self.challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
@@ -119,10 +121,29 @@ def in_stores(settings: Settings, use: Callable[[Stores], Awaitable[R]]) -> R:
         return thread.submit(lambda: asyncio.run(run())).result()
 
 
+async def until_somebody_waits(stores: Stores) -> None:
+    """Return when somebody waits in PostgreSQL for another transaction."""
+    waiting = text(
+        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')"
+    )
+    async with asyncio.timeout(PATIENCE_S), stores.engine.connect() as connection:
+        while not await connection.scalar(waiting):
+            await connection.rollback()  # what a transaction has seen of the others does not change
+            await asyncio.sleep(0.02)
+
+
+async def begin(stores: Stores, authorization: Authorization) -> None:
+    """Begin an authorization, as whoever has agreed to it."""
+    async with stores.authorizations.agreement(authorization.user_id, authorization.application_id) as agreement:
+        await agreement.begin(authorization)
+
+
+async def issue(stores: Stores, code: Code) -> str:
+    """Return a code that may be redeemed: its authorization has begun."""
+    await begin(stores, code.authorization)
+    return await stores.codes.issue(code)
+
+
 def issued(settings: Settings, code: Code) -> str:
-    """Return a code that may be redeemed."""
-
-    async def issue(stores: Stores) -> Any:
-        return await stores.codes.issue(code)
-
-    return str(in_stores(settings, issue))
+    """Do the same with the stores that a running token-service has."""
+    return in_stores(settings, lambda stores: issue(stores, code))

@@ -39,12 +39,13 @@ class SignIn:
         resource_scopes: dict[str, str] | None = None,
         organization_permissions: str = "",
         organizations: frozenset[str] | None = None,
+        verifier: Verifier | None = None,
         **changes: Any,
     ) -> None:
         self.world = world
         self.client = client or world.traditional
         self.user_id = user_id or world.customer
-        self.verifier = Verifier()
+        self.verifier = verifier or Verifier()
         if resource_scopes is None:
             resource_scopes = {world.resource: "read:things write:things purge:things"}
         consented = Consented(

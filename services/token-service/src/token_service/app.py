@@ -58,12 +58,12 @@ from token_service.tokens.key_encryption import KeyEncryption
 from token_service.tokens.keys import SigningKeys
 from token_service.tokens.signing import SigningAlgorithm
 
-_VERSIONS: Final = Path(__file__).parent / "migrations"
+VERSIONS: Final = Path(__file__).parent / "migrations"
 
 
 def migrate(settings: Settings) -> None:
     """Bring this service's database to the newest revision; blocks."""
-    migrations.migrate(settings.database_url, _VERSIONS)
+    migrations.migrate(settings.database_url, VERSIONS)
 
 
 def create_app(settings: Settings) -> Litestar:
@@ -122,7 +122,7 @@ def create_app(settings: Settings) -> Litestar:
     introspector = Introspector(directory, keys, authenticator, live_tokens, refresh_tokens, issuer=settings.issuer)
     revoker = Revoker(directory, keys, authenticator, live_tokens, refresh_tokens, authorizations, revocations)
     _watch(registry, directory, bus)
-    pages = _pages(settings, directory, keys, bus, commands, consents, authorizations)
+    pages = _pages(settings, directory, keys, bus, commands, authorizations)
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:
@@ -227,7 +227,6 @@ def _pages(
     keys: SigningKeys,
     bus: Bus,
     commands: RedisCommands,
-    consents: Consents,
     authorizations: Authorizations,
 ) -> list[HTTPRouteHandler]:
     """Return everything that people see."""
@@ -238,7 +237,7 @@ def _pages(
         directory,
         sessions,
         pending,
-        consents,
+        authorizations,
         Codes(commands, tenant_id=tenant_id),
         urn_namespace=settings.urn_namespace,
     )

@@ -1,26 +1,27 @@
-"""Authorizations: begun by the redemption of a code, ended by whatever ends what a client may do for a person.
+"""Authorizations: begun before their code is issued, ended by whatever ends what a client may do for a person.
 
+So a code that is still to be redeemed ends like everything else, and redeeming it is one update of its row.
 Ending one is one transaction: no refresh token of it is good any more, and a revocation of its id takes every access
 token along that has not expired.
 """
 
 import asyncio
-import contextlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, Row, bindparam, delete, exists, func, or_, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import ColumnElement, Row, bindparam, delete, exists, func, insert, or_, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.background import end
 from identity_common.clock import Clock, now_ms
 from identity_common.logs import get_logger
 from identity_common.oauth import OAuthError
+from token_service.authorizations import consents
 from token_service.authorizations.codes import MARK_TTL_S
 from token_service.authorizations.consented import Authorization, Consented
-from token_service.authorizations.tables import authorizations, consents, refresh_tokens
+from token_service.authorizations.tables import authorizations, refresh_tokens
 from token_service.database import database_answers
 from token_service.revocations import Revocation, Revocations
 
@@ -36,8 +37,7 @@ _encode: Final = msgspec.json.Encoder(order="sorted").encode
 _decode_consented: Final = msgspec.json.Decoder(Consented).decode
 
 _THIS: Final = (authorizations.c.tenant_id == bindparam("tenant"), authorizations.c.id == bindparam("authorization"))
-_INSERT: Final = insert(authorizations).on_conflict_do_nothing().returning(authorizations.c.id)
-_INSERT_ENDED: Final = insert(authorizations).on_conflict_do_nothing()
+_INSERT: Final = insert(authorizations)
 
 
 def _end(*which: ColumnElement[bool]) -> Any:
@@ -51,21 +51,18 @@ def _end(*which: ColumnElement[bool]) -> Any:
 
 _END_ONE: Final = _end(authorizations.c.id == bindparam("authorization"))
 _END_OF_SESSION: Final = _end(authorizations.c.session_id == bindparam("session"))
-_END_OF_SESSION_AND_APPLICATION: Final = _end(
-    authorizations.c.session_id == bindparam("session"), authorizations.c.application_id == bindparam("application")
-)
 _END_OF_USER_AND_APPLICATION: Final = _end(
     authorizations.c.user_id == bindparam("user"), authorizations.c.application_id == bindparam("application")
-)
-_DELETE_CONSENTS: Final = delete(consents).where(
-    consents.c.tenant_id == bindparam("tenant"),
-    consents.c.user_id == bindparam("user"),
-    consents.c.application_id == bindparam("application"),
 )
 _PROLONG: Final = (
     update(authorizations)
     .where(*_THIS)
     .values(tokens_expire_at=func.greatest(authorizations.c.tokens_expire_at, bindparam("until")))
+)
+_REDEEM: Final = (
+    _PROLONG.where(authorizations.c.redeemed_at.is_(None), authorizations.c.ended_at.is_(None))
+    .values(redeemed_at=bindparam("now"))
+    .returning(authorizations.c.id)
 )
 _DELETE_EXPIRED_TOKENS: Final = delete(refresh_tokens).where(
     refresh_tokens.c.tenant_id == bindparam("tenant"), refresh_tokens.c.expires_at <= bindparam("now")
@@ -95,6 +92,34 @@ async def prolong(connection: AsyncConnection, tenant_id: str, authorization_id:
     await connection.execute(_PROLONG, values)
 
 
+class Agreement:
+    """What a user has agreed to for an application, in a transaction in which nobody withdraws it.
+
+    Attributes:
+        known: Everything, as of before.
+    """
+
+    def __init__(self, connection: AsyncConnection, tenant_id: str, known: Consented, clock: Clock) -> None:
+        self._connection = connection
+        self._tenant_id = tenant_id
+        self._clock = clock
+        self.known = known
+
+    async def begin(self, authorization: Authorization) -> None:
+        """Begin an authorization of theirs, and remember what is new in its consent: both, or neither."""
+        now, consented = self._clock(), authorization.consented
+        whose = (self._tenant_id, authorization.user_id, authorization.application_id)
+        await consents.add(self._connection, *whose, consented=consented, known=self.known, now=now)
+        row = {
+            **msgspec.structs.asdict(authorization),
+            "tenant_id": self._tenant_id,
+            "consented": _encode(consented).decode(),
+            "begun_at": now,
+            "tokens_expire_at": now,  # there are none
+        }
+        await self._connection.execute(_INSERT, row)
+
+
 class Authorizations:
     """The authorizations of one tenant."""
 
@@ -113,55 +138,50 @@ class Authorizations:
         """Stop."""
         await end(self._forgetting)
 
-    async def begin(self, connection: AsyncConnection, authorization: Authorization, *, tokens_expire_at: int) -> bool:
-        """Begin an authorization; return whether that is still possible.
+    @asynccontextmanager
+    async def agreement(self, user_id: str, application_id: str) -> AsyncIterator[Agreement]:
+        """Hold still what a user has agreed to for an application: the transaction in which authorizations begin.
 
-        It is not when it was begun or ended before: its code is being used a second time, and the first use is known
-        here even if Redis has lost its mark.
+        Whoever withdraws it meanwhile waits, and ends what was begun; whoever withdrew it just before is seen.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        whose = (self._tenant_id, user_id, application_id)
+        with database_answers():
+            async with self._engine.begin() as connection:
+                yield Agreement(connection, self._tenant_id, await consents.keep(connection, *whose), self._clock)
+
+    async def redeem(self, connection: AsyncConnection, authorization_id: str, *, tokens_expire_at: int) -> bool:
+        """Note that the code of an authorization is redeemed; return whether that is possible.
+
+        It is not when the authorization has ended, nor a second time: the row remembers the first even if Redis has
+        lost its mark.
 
         Args:
             connection: In a transaction, with what else belongs to the redemption.
-            authorization: From the code.
+            authorization_id: From the code.
             tokens_expire_at: Milliseconds: until when the access token that is about to be signed will live.
         """
-        values = {**self._values(authorization), "tokens_expire_at": tokens_expire_at + EXPIRY_MARGIN_MS}
-        return await connection.scalar(_INSERT, {**values, "ended_at": None}) is not None
+        until = tokens_expire_at + EXPIRY_MARGIN_MS
+        values = {"tenant": self._tenant_id, "authorization": authorization_id, "until": until, "now": self._clock()}
+        return await connection.scalar(_REDEEM, values) is not None
 
-    async def end_code(self, authorization: Authorization) -> None:
-        """End the authorization of a code that was used twice, also when it has not begun yet.
-
-        Source:
-            RFC 6749 section 4.1.2: all tokens that were issued for such a code are revoked.
+    async def end(self, authorization_id: str) -> bool:
+        """End one authorization; return whether it was alive.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
-        now = self._clock()
-        values = {**self._values(authorization), "tokens_expire_at": now, "ended_at": now}
-        with database_answers():
-            async with self._engine.begin() as connection:
-                await connection.execute(_INSERT_ENDED, values)
-                await self._end(connection, _END_ONE, authorization=authorization.id)
-        await self._revocations.copy()
+        return await self._end_in_one(_END_ONE, authorization=authorization_id)
 
-    async def end(self, authorization_id: str) -> None:
-        """End one authorization.
+    async def end_of_session(self, session_id: str) -> None:
+        """End the authorizations of a session (signing out).
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
-        await self._end_in_one(_END_ONE, authorization=authorization_id)
-
-    async def end_of_session(self, session_id: str, *, application_id: str | None = None) -> None:
-        """End the authorizations of a session: all, or those of one application (signing out).
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
-        if application_id is None:
-            await self._end_in_one(_END_OF_SESSION, session=session_id)
-        else:
-            await self._end_in_one(_END_OF_SESSION_AND_APPLICATION, session=session_id, application=application_id)
+        await self._end_in_one(_END_OF_SESSION, session=session_id)
 
     async def withdraw_consent(self, user_id: str, application_id: str) -> bool:
         """Forget what a user has agreed to for an application, and end its authorizations; return whether it had any.
@@ -169,13 +189,13 @@ class Authorizations:
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
-        values = {"user": user_id, "application": application_id}
         with database_answers():
             async with self._engine.begin() as connection:
-                forgotten = await connection.execute(_DELETE_CONSENTS, {"tenant": self._tenant_id, **values})
+                was_known = await consents.withdraw(connection, self._tenant_id, user_id, application_id)
+                values = {"user": user_id, "application": application_id}
                 has_ended = await self._end(connection, _END_OF_USER_AND_APPLICATION, **values)
         await self._revocations.copy()
-        return has_ended or forgotten.rowcount > 0
+        return has_ended or was_known
 
     async def forget_what_is_over(self) -> None:
         """Delete expired refresh tokens, and authorizations of which nothing is left.
@@ -192,15 +212,16 @@ class Authorizations:
 
     async def _keep_forgetting(self) -> None:
         while True:
-            with contextlib.suppress(OAuthError):  # it was logged where it was caught
+            with suppress(OAuthError):  # it was logged where it was caught
                 await self.forget_what_is_over()
             await asyncio.sleep(_FORGET_EVERY_S)
 
-    async def _end_in_one(self, statement: Any, **which: str) -> None:
+    async def _end_in_one(self, statement: Any, **which: str) -> bool:
         with database_answers():
             async with self._engine.begin() as connection:
-                await self._end(connection, statement, **which)
+                has_ended = await self._end(connection, statement, **which)
         await self._revocations.copy()
+        return has_ended
 
     async def _end(self, connection: AsyncConnection, statement: Any, **which: str) -> bool:
         values = {"tenant": self._tenant_id, "now": self._clock(), **which}
@@ -209,11 +230,3 @@ class Authorizations:
             _log.info("authorization.ended", authorization_id=row.id)
         await self._revocations.record(connection, [Revocation(row.id, row.tokens_expire_at) for row in ended])
         return bool(ended)
-
-    def _values(self, authorization: Authorization) -> dict[str, Any]:
-        return {
-            **msgspec.structs.asdict(authorization),
-            "tenant_id": self._tenant_id,
-            "consented": _encode(authorization.consented).decode(),
-            "begun_at": self._clock(),
-        }

@@ -41,7 +41,7 @@ class Code(msgspec.Struct, frozen=True, kw_only=True, tag="code.v1"):
     """What a code stands for.
 
     Attributes:
-        authorization: What its redemption begins.
+        authorization: What its redemption gives tokens of; it has begun already.
         redirect_uri: Where the code was sent; the token request must name the same.
         code_challenge: Of PKCE, method S256.
         nonce: For the ID token.

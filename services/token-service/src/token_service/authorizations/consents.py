@@ -5,11 +5,10 @@ from itertools import groupby
 from typing import Final, Literal
 
 import msgspec
-from sqlalchemy import bindparam, select
+from sqlalchemy import Text, TextClause, bindparam, delete, select, text
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from identity_common.clock import Clock, now_ms
 from token_service.authorizations.consented import Consented
 from token_service.authorizations.tables import consents
 from token_service.database import database_answers
@@ -23,12 +22,24 @@ _OF_USER: Final = (
     .where(consents.c.tenant_id == bindparam("tenant"), consents.c.user_id == bindparam("user"))
     .order_by(consents.c.application_id)
 )
-_FIND: Final = select(consents.c.kind, consents.c.resource, consents.c.name).where(
+_WHOSE: Final = (
     consents.c.tenant_id == bindparam("tenant"),
     consents.c.user_id == bindparam("user"),
     consents.c.application_id == bindparam("application"),
 )
+_FIND: Final = select(consents.c.kind, consents.c.resource, consents.c.name).where(*_WHOSE)
 _INSERT: Final = insert(consents).on_conflict_do_nothing()
+_DELETE: Final = delete(consents).where(*_WHOSE)
+
+
+def _lock(function: str) -> TextClause:
+    whose = [bindparam(name, type_=Text) for name in ("tenant", "user", "application")]
+    key = "hashtext('consents'), hashtext(concat_ws(' ', :tenant, :user, :application))"
+    return text(f"SELECT {function}({key})").bindparams(*whose)
+
+
+_KEEP: Final = _lock("pg_advisory_xact_lock_shared")
+_HOLD: Final = _lock("pg_advisory_xact_lock")
 
 
 class Consent(msgspec.Struct, frozen=True):
@@ -44,12 +55,11 @@ class Consent(msgspec.Struct, frozen=True):
 
 
 class Consents:
-    """The consents of one tenant; what ends them ends authorizations too (``Authorizations.withdraw_consent``)."""
+    """The consents of one tenant, to be read; they come and go with authorizations (``Authorizations``)."""
 
-    def __init__(self, engine: AsyncEngine, *, tenant_id: str, clock: Clock = now_ms) -> None:
+    def __init__(self, engine: AsyncEngine, *, tenant_id: str) -> None:
         self._engine = engine
         self._tenant_id = tenant_id
-        self._clock = clock
 
     async def find(self, user_id: str, application_id: str) -> Consented:
         """Return everything that a user has agreed to for an application; empty for nothing.
@@ -59,11 +69,9 @@ class Consents:
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
-        values = {"tenant": self._tenant_id, "user": user_id, "application": application_id}
         with database_answers():
             async with self._engine.connect() as connection:
-                rows = (await connection.execute(_FIND, values)).all()
-        return _consented((row.kind, row.resource, row.name) for row in rows)
+                return await _find(connection, _whose(self._tenant_id, user_id, application_id))
 
     async def of_user(self, user_id: str) -> list[Consent]:
         """Return what a user has agreed to, by the id of the application.
@@ -81,23 +89,49 @@ class Consents:
             found.append(Consent(application_id, consented, max(row.consented_at for row in its)))
         return found
 
-    async def add(self, user_id: str, application_id: str, consented: Consented) -> None:
-        """Remember what a user has agreed to, in addition to what is remembered already.
 
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
-        whose = {"tenant_id": self._tenant_id, "user_id": user_id, "application_id": application_id}
-        now = self._clock()
-        rows = [
-            {**whose, "kind": kind, "resource": resource, "name": name, "consented_at": now}
-            for kind, resource, name in sorted(_names(consented))
-        ]
-        if not rows:
-            return
-        with database_answers():
-            async with self._engine.begin() as connection:
-                await connection.execute(_INSERT, rows)
+async def keep(connection: AsyncConnection, tenant_id: str, user_id: str, application_id: str) -> Consented:
+    """Return what ``Consents.find`` does, as it stays until the transaction ends: nobody withdraws it before.
+
+    The lock is one of PostgreSQL's own, because a consent that is not there yet has no row. Others may add meanwhile.
+    """
+    whose = _whose(tenant_id, user_id, application_id)
+    await connection.execute(_KEEP, whose)
+    return await _find(connection, whose)
+
+
+async def add(
+    connection: AsyncConnection,
+    tenant_id: str,
+    user_id: str,
+    application_id: str,
+    *,
+    consented: Consented,
+    known: Consented,
+    now: int,
+) -> None:
+    """Remember what a user has agreed to and is not known yet."""
+    whose = {"tenant_id": tenant_id, "user_id": user_id, "application_id": application_id, "consented_at": now}
+    new = sorted({*_names(consented)} - {*_names(known)})
+    if new:
+        rows = [{**whose, "kind": kind, "resource": resource, "name": name} for kind, resource, name in new]
+        await connection.execute(_INSERT, rows)
+
+
+async def withdraw(connection: AsyncConnection, tenant_id: str, user_id: str, application_id: str) -> bool:
+    """Forget what a user has agreed to; return whether there was anything. Nobody ``keep``s it at the same time."""
+    whose = _whose(tenant_id, user_id, application_id)
+    await connection.execute(_HOLD, whose)
+    return (await connection.execute(_DELETE, whose)).rowcount > 0
+
+
+def _whose(tenant_id: str, user_id: str, application_id: str) -> dict[str, str]:
+    return {"tenant": tenant_id, "user": user_id, "application": application_id}
+
+
+async def _find(connection: AsyncConnection, whose: dict[str, str]) -> Consented:
+    rows = (await connection.execute(_FIND, whose)).all()
+    return _consented((row.kind, row.resource, row.name) for row in rows)
 
 
 def _names(consented: Consented) -> Iterator[Name]:

@@ -128,28 +128,30 @@ class RefreshTokens:
         self._grace_ms = int(grace_s * 1000)
         self._clock = clock
 
-    async def begin(
-        self, authorization: Authorization, *, tokens_expire_at: int, expires_at: int | None
+    async def redeem(
+        self, authorization_id: str, *, tokens_expire_at: int, expires_at: int | None
     ) -> tuple[bool, str | None]:
-        """Begin an authorization with its first refresh token, in one transaction.
+        """Redeem the code of an authorization for its first refresh token, in one transaction.
 
         Args:
-            authorization: From the code.
+            authorization_id: From the code.
             tokens_expire_at: Milliseconds: until when the access token that is about to be signed will live.
             expires_at: Milliseconds, of the refresh token; none for an authorization without one.
 
         Returns:
-            Whether it could be begun, and the refresh token.
+            Whether it could be redeemed, and the refresh token.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
         with database_answers():
             async with self._engine.begin() as connection:
-                begun = await self._authorizations.begin(connection, authorization, tokens_expire_at=tokens_expire_at)
-                if not begun or expires_at is None:
-                    return begun, None
-                return True, await self._insert(connection, authorization.id, generation=0, expires_at=expires_at)
+                redeemed = await self._authorizations.redeem(
+                    connection, authorization_id, tokens_expire_at=tokens_expire_at
+                )
+                if not redeemed or expires_at is None:
+                    return redeemed, None
+                return True, await self._insert(connection, authorization_id, generation=0, expires_at=expires_at)
 
     async def find(self, refresh_token: str, *, application_id: str | None = None) -> FoundRefreshToken | None:
         """Return a refresh token; none when it is unknown, expired or ended.

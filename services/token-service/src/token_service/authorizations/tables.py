@@ -28,6 +28,7 @@ authorizations = Table(
     Column("auth_time", BigInteger, nullable=False),
     Column("consented", Text, nullable=False),
     Column("begun_at", BigInteger, nullable=False),
+    Column("redeemed_at", BigInteger),
     Column("tokens_expire_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger),
     Index("authorizations_by_user", "tenant_id", "user_id", "application_id"),

@@ -23,7 +23,7 @@ from token_service.pages.browser import Browser, is_from_page, redirect
 from token_service.pages.consent import consent_page
 from token_service.pages.cookies import BROWSER, SESSION, Cookies
 from token_service.pages.views import STYLE, STYLE_PATH, page
-from token_service.sign_in.flow import Granted, NeedsConsent, NeedsSignIn, Next, SignedIn, SignInFlow
+from token_service.sign_in.flow import Granted, NeedsConsent, NeedsSignIn, Next, SignedIn, SignInFlow, recent_enough
 from token_service.sign_in.passwords import PasswordCheck, PasswordsUnavailable
 from token_service.sign_in.pending import Pending, PendingAuthorizations
 from token_service.sign_in.redirect_uris import form_action_source, with_parameters
@@ -145,12 +145,12 @@ class AuthorizationPages:
             return self._refuse(redirect_uri, state, refusal.error, refusal.description)
         except (OAuthError, StoreUnavailable):
             return self._refuse(redirect_uri, state, "temporarily_unavailable", "try again in a moment")
+        return await self._go_on(browser, request, step)
+
+    async def _go_on(self, browser: Browser, request: AuthorizationRequest, step: Next) -> Answer:
+        """Give the code, or keep the request for the pages, bound to this browser, and go to the first of them."""
         if isinstance(step, Granted):
             return self._grant(request, step)
-        return await self._keep(browser, request, step)
-
-    async def _keep(self, browser: Browser, request: AuthorizationRequest, step: Next) -> Answer:
-        """Keep the request for the pages, bound to this browser, and go to the first of them."""
         secret = browser.secret or new_secret()
         cookies = [] if browser.secret else [self._cookies.set(BROWSER, secret)]
         pending_id = await self._pending.keep(request, browser_secret=secret, now=self._clock())
@@ -222,16 +222,15 @@ class AuthorizationPages:
         if decision == "deny":
             await self._take(pending_id)
             return self._deny(pending.request)
-        who = await self._flow.signed_in(browser.session_secret)
-        step = await self._flow.resume(pending, who)
-        if isinstance(step, NeedsSignIn) or who is None:
+        who = recent_enough(await self._flow.signed_in(browser.session_secret), pending)
+        if who is None:
             return redirect(self._address(NeedsSignIn(), pending_id))
         if decision != "allow":
             raise BadRequest("decision must be allow or deny")
         application = await self._application(pending)
         picked = await self._picked(who, application, form)
         await self._take(pending_id)
-        return self._grant(pending.request, await self._flow.agree(pending, who, organizations=picked))
+        return await self._go_on(browser, pending.request, await self._flow.agree(pending, who, organizations=picked))
 
     async def _picked(self, who: SignedIn, application: ApplicationState, form: Parameters) -> frozenset[str] | None:
         """Return the organizations that were picked, of those that the person belongs to; none where all are meant."""

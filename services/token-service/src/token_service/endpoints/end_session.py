@@ -113,9 +113,14 @@ class EndSession:
         return answer
 
     async def _end(self, session: Session) -> None:
-        """End the session, and with it what applications got in it."""
+        """End the session, and with it what applications got in it.
+
+        That comes before the session, so that a request that failed can be sent again; and after it once more, for
+        what was begun between the two (``SignInFlow`` gives no code for what is begun later).
+        """
         await self._authorizations.end_of_session(session.id)
         await self._sessions.end(session)
+        await self._authorizations.end_of_session(session.id)
         _log.info("session.ended", user_id=session.user_id)
 
     def _signed_out(self, target: str | None, state: str | None) -> Answer:

@@ -83,7 +83,7 @@ class AuthorizationCodeGrant:
         await self._tokens.wait_for(awaited)
 
     async def issue(self, prepared: PreparedRedemption) -> TokenResponse:
-        """Take the code, judge it and the person, begin the authorization, sign.
+        """Take the code, judge it and the person, redeem the code, sign.
 
         Raises:
             OAuthError: ``invalid_grant``, or what ``UserTokens.decide`` raises; ``temporarily_unavailable`` when a
@@ -98,13 +98,13 @@ class AuthorizationCodeGrant:
         )
         await self._tokens.wait_for(wish.awaited)
         decision = await self._tokens.decide(code.authorization, prepared.client, wish)
-        begun, refresh_token = await self._refresh_tokens.begin(
-            code.authorization,
+        redeemed, refresh_token = await self._refresh_tokens.redeem(
+            code.authorization.id,
             tokens_expire_at=decision.tokens_expire_at,
             expires_at=self._refresh_token_expires_at(code, prepared.client),
         )
-        if not begun:
-            await self._refuse_second_use(code)
+        if not redeemed:
+            await self._refuse_what_is_over(code)
         return await self._tokens.sign(decision, refresh_token=refresh_token, nonce=code.nonce)
 
     async def _take(self, prepared: PreparedRedemption) -> Code:
@@ -113,12 +113,17 @@ class AuthorizationCodeGrant:
             _log.info("code.refused", reason="unknown, expired, or another client's", client_id=prepared.client.id)
             raise not_acceptable()
         if not used.is_first_use:
-            await self._refuse_second_use(used.code)
+            _log.warning("code.replayed", authorization_id=used.code.authorization.id)
+            await self._authorizations.end(used.code.authorization.id)
+            raise not_acceptable()
         return used.code
 
-    async def _refuse_second_use(self, code: Code) -> None:
-        _log.warning("code.replayed", authorization_id=code.authorization.id)
-        await self._authorizations.end_code(code.authorization)
+    async def _refuse_what_is_over(self, code: Code) -> None:
+        """Refuse a code whose authorization has ended, or was redeemed before: then Redis has lost the mark."""
+        if await self._authorizations.end(code.authorization.id):
+            _log.warning("code.replayed", authorization_id=code.authorization.id)
+        else:
+            _log.info("code.refused", reason="its authorization has ended", authorization_id=code.authorization.id)
         raise not_acceptable()
 
     def _refresh_token_expires_at(self, code: Code, client: ApplicationState) -> int | None:

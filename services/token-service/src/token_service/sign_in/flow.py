@@ -13,7 +13,7 @@ from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_id
 from identity_common.wire.events import ApplicationState
 from identity_sdk.event_types import OrganizationState
-from token_service.authorizations import Authorization, Code, Codes, Consented, Consents
+from token_service.authorizations import Authorization, Authorizations, Code, Codes, Consented
 from token_service.directory import Directory, Person
 from token_service.liveness import why_dead
 from token_service.sign_in.asked import asked_for, organizations_resource
@@ -92,7 +92,7 @@ class SignInFlow:
         directory: Directory,
         sessions: Sessions,
         pending: PendingAuthorizations,
-        consents: Consents,
+        authorizations: Authorizations,
         codes: Codes,
         *,
         urn_namespace: str,
@@ -101,7 +101,7 @@ class SignInFlow:
         self._directory = directory
         self._sessions = sessions
         self._pending = pending
-        self._consents = consents
+        self._authorizations = authorizations
         self._codes = codes
         self._urn_namespace = urn_namespace
         self._clock = clock
@@ -189,27 +189,28 @@ class SignInFlow:
         Raises:
             Refusal: ``login_required`` or ``consent_required``: nobody may be asked (``prompt=none``).
             OAuthError: ``temporarily_unavailable``.
+            StoreUnavailable: Redis does not answer.
         """
-        now = self._clock()
-        if who is None or "login" in request.prompts or _is_too_old(who.session, request.max_age_s, now):
-            if "none" in request.prompts:
-                raise Refusal("login_required", "nobody is signed in, or too long ago")
-            return NeedsSignIn()
-        return await self._after_sign_in(request, who)
+        step: Next = NeedsSignIn()
+        if who and "login" not in request.prompts and not _is_too_old(who.session, request.max_age_s, self._clock()):
+            step = await self._after_sign_in(request, who)
+        if "none" in request.prompts and isinstance(step, NeedsSignIn):
+            raise Refusal("login_required", "nobody is signed in, or too long ago")
+        if "none" in request.prompts and isinstance(step, NeedsConsent):
+            raise Refusal("consent_required", "the person has not agreed to this yet")
+        return step
 
     async def resume(self, pending: Pending, who: SignedIn | None) -> Next:
-        """Say what comes next for a request on its way; a sign-in after its arrival satisfies what it demands.
+        """Say what comes next for a request on its way.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
+            StoreUnavailable: Redis does not answer.
         """
-        request = pending.request
-        demands = "login" in request.prompts or request.max_age_s is not None
-        if who is None or (demands and who.session.signed_in_at < pending.created_at):
-            return NeedsSignIn()
-        return await self._after_sign_in(request, who)
+        who = recent_enough(who, pending)
+        return NeedsSignIn() if who is None else await self._after_sign_in(pending.request, who)
 
-    async def agree(self, pending: Pending, who: SignedIn, *, organizations: frozenset[str] | None) -> Granted:
+    async def agree(self, pending: Pending, who: SignedIn, *, organizations: frozenset[str] | None) -> Next:
         """Take note that the person agrees to what is asked for, and give the code.
 
         Args:
@@ -219,10 +220,13 @@ class SignInFlow:
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
+            StoreUnavailable: Redis does not answer.
         """
         wanted = msgspec.structs.replace(self.wanted(pending.request), organizations=organizations)
-        await self._consents.add(who.person.user.id, pending.request.client_id, wanted)
-        return await self._grant(pending.request, who, wanted)
+        authorization = _authorization(pending.request, who, wanted)
+        async with self._authorizations.agreement(who.person.user.id, pending.request.client_id) as agreement:
+            await agreement.begin(authorization)
+        return await self._give_code(pending.request, who, authorization)
 
     def wanted(self, request: AuthorizationRequest) -> Consented:
         """Return what a request asks for, by what exists now."""
@@ -276,26 +280,22 @@ class SignInFlow:
         if application is None:
             raise Refusal("unauthorized_client", "the application is gone")
         wanted = self.wanted(request)
-        known = await self._consents.find(who.person.user.id, request.client_id)
-        is_asked = "consent" in request.prompts or (application.is_third_party and not known.covers(wanted))
-        if is_asked:
-            if "none" in request.prompts:
-                raise Refusal("consent_required", "the person has not agreed to this yet")
-            return NeedsConsent(who, wanted, known)
-        if not known.covers(wanted):  # the application is one of ours: agreed to without a page
-            await self._consents.add(who.person.user.id, request.client_id, wanted)
-        picked = known.organizations if application.is_third_party else None
-        return await self._grant(request, who, msgspec.structs.replace(wanted, organizations=picked))
+        async with self._authorizations.agreement(who.person.user.id, request.client_id) as agreement:
+            known = agreement.known
+            if "consent" in request.prompts or (application.is_third_party and not known.covers(wanted)):
+                return NeedsConsent(who, wanted, known)
+            picked = known.organizations if application.is_third_party else None
+            authorization = _authorization(request, who, msgspec.structs.replace(wanted, organizations=picked))
+            await agreement.begin(authorization)  # with the consent to an application of ours: it needs no page
+        return await self._give_code(request, who, authorization)
 
-    async def _grant(self, request: AuthorizationRequest, who: SignedIn, consented: Consented) -> Granted:
-        authorization = Authorization(
-            id=new_id(),
-            user_id=who.person.user.id,
-            application_id=request.client_id,
-            session_id=who.session.id,
-            auth_time=who.session.signed_in_at,
-            consented=consented,
-        )
+    async def _give_code(self, request: AuthorizationRequest, who: SignedIn, authorization: Authorization) -> Next:
+        """Give the code of an authorization that was begun, unless the person has signed out meanwhile.
+
+        What was begun before the session ended is ended with it; what was begun later finds no session here.
+        """
+        if not await self._sessions.is_alive(who.session):
+            return NeedsSignIn()
         code = Code(
             authorization=authorization,
             redirect_uri=request.redirect_uri,
@@ -309,6 +309,23 @@ class SignInFlow:
         if self._directory.small.resource(indicator) is None:
             await self._directory.catch_up()
         return self._directory.small.resource(indicator) is not None
+
+
+def recent_enough(who: SignedIn | None, pending: Pending) -> SignedIn | None:
+    """Return who is signed in, if that is what a request on its way demands: a sign-in after its arrival does."""
+    demands = "login" in pending.request.prompts or pending.request.max_age_s is not None
+    return None if who and demands and who.session.signed_in_at < pending.created_at else who
+
+
+def _authorization(request: AuthorizationRequest, who: SignedIn, consented: Consented) -> Authorization:
+    return Authorization(
+        id=new_id(),
+        user_id=who.person.user.id,
+        application_id=request.client_id,
+        session_id=who.session.id,
+        auth_time=who.session.signed_in_at,
+        consented=consented,
+    )
 
 
 def _names(consented: Consented) -> frozenset[str]:

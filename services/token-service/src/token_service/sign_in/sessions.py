@@ -67,6 +67,14 @@ class Sessions:
         stored = await self._commands.execute("GET", self._key(_id_of(secret)))
         return _decode(stored) if stored else None
 
+    async def is_alive(self, session: Session) -> bool:
+        """Return whether a session that was found has not ended meanwhile.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        return bool(await self._commands.execute("EXISTS", self._key(session.id)))
+
     async def end(self, session: Session) -> None:
         """End a session.
 

@@ -1,0 +1,69 @@
+"""The database of token-service: its migrations make what the tables in the code say, and keep what was there."""
+
+import asyncio
+import secrets
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest_asyncio
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from all_in_one.provision import ServerAddresses
+from identity_common.migrations import migrate
+from token_service.app import VERSIONS
+from token_service.authorizations import tables as _authorizations  # noqa: F401 - registers its tables
+from token_service.revocations import tables as _revocations  # noqa: F401 - registers its tables
+from token_service.schema import metadata
+
+NOT_OURS = {"alembic_version", "signing_key"}
+
+
+@pytest_asyncio.fixture
+async def database_url(servers: ServerAddresses) -> AsyncIterator[str]:
+    """A database that is new and empty."""
+    name = f"token_{secrets.token_hex(6)}"
+    administrator = await asyncpg.connect(servers.admin_postgres_url)
+    await administrator.execute(f"CREATE DATABASE {name} OWNER {urlsplit(servers.token_database_url).username}")
+    yield urlsplit(servers.token_database_url)._replace(path=f"/{name}").geturl()
+    await administrator.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    await administrator.close()
+
+
+def differences(connection: Connection) -> list[object]:
+    context = MigrationContext.configure(
+        connection, opts={"include_name": lambda name, kind, _: kind != "table" or name not in NOT_OURS}
+    )
+    return compare_metadata(context, metadata)
+
+
+async def test_the_migrations_make_what_the_code_expects(database_url: str) -> None:
+    await asyncio.to_thread(migrate, database_url, VERSIONS)
+    engine = create_async_engine(database_url)
+    async with engine.connect() as connection:
+        assert await connection.run_sync(differences) == []
+    await engine.dispose()
+
+
+async def test_what_was_authorized_before_the_third_revision_was_redeemed(database_url: str, tmp_path: Path) -> None:
+    """So no code that is older than the column can be redeemed a second time."""
+    for file in VERSIONS.glob("000[12]_*.py"):
+        shutil.copy(file, tmp_path)
+    await asyncio.to_thread(migrate, database_url, tmp_path)
+    connection = await asyncpg.connect(database_url.replace("+asyncpg", ""))
+    row = ("default", "a", "user", "app", 1, "{}", 5, 9)
+    columns = "tenant_id, id, user_id, application_id, auth_time, consented, begun_at, tokens_expire_at"
+    await connection.execute(
+        f"INSERT INTO authorizations ({columns}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        *row,
+    )
+    await asyncio.to_thread(migrate, database_url, VERSIONS)
+
+    kept = await connection.fetchrow(f"SELECT {columns}, redeemed_at, ended_at FROM authorizations")
+    assert tuple(kept) == (*row, 5, None)
+    await connection.close()
