@@ -6,14 +6,13 @@ who may ask for what (``token_service.grants``), pages and sessions, nor what be
 authorization ends (``token_service.revocations``).
 """
 
-from token_service.authorizations.authorizations import Agreement, Authorizations
+from token_service.authorizations.authorizations import Authorizations
 from token_service.authorizations.codes import Code, Codes
 from token_service.authorizations.consented import Authorization, Consented
 from token_service.authorizations.consents import Consent, Consents
 from token_service.authorizations.refresh_tokens import FoundRefreshToken, RefreshTokens
 
 __all__ = [
-    "Agreement",
     "Authorization",
     "Authorizations",
     "Code",
