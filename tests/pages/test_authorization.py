@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.at_a_browser import PASSWORD, Form, Person, callback, heading
 from tests.support.authorizing import REDIRECT_URI
+from tests.support.patience import eventually
 from tests.support.world import Client, World
 
 
@@ -308,3 +309,14 @@ def test_the_form_of_the_sign_out_page_signs_out(person: Person, spa: Client) ->
     assert heading(forged) == "Sign out?"
     assert heading(person.send(page)) == "You are signed out"
     assert "/sign-in" in person.authorize(spa).headers["Location"]
+
+
+def test_a_page_of_an_application_that_is_gone_says_so(world: World, person: Person, spa: Client) -> None:
+    """Whoever is signed in already is told so as well: nobody is sent to its addresses any more."""
+    person.code(spa)
+    gone = application(world, "SPA")
+    answer = person.authorize(gone, prompt="consent")
+    world.management.applications.delete(gone.id)
+    eventually(lambda: person.follow(answer).status_code != 200)  # the news is on its way
+    page = person.follow(answer)
+    assert (page.status_code, "the application is gone" in page.text) == (400, True)

@@ -159,9 +159,9 @@ class AuthorizationPages:
     async def _show(self, browser: Browser, pending_id: str | None) -> Answer:
         """Show the page that is due for a request on its way, whichever was asked for."""
         pending = await self._find(browser, pending_id)
+        application = await self._application(pending)
         who = await self._flow.signed_in(browser.session_secret)
         step = await self._flow.resume(pending, who)
-        application = await self._application(pending)
         if isinstance(step, NeedsSignIn):
             return self._sign_in_page(pending_id or "", pending, application, pending.request.login_hint or "")
         if isinstance(step, NeedsConsent):
