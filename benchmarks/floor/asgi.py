@@ -67,7 +67,8 @@ async def _answer(send: ASGISendCallable, status: int, body: bytes) -> None:
 async def _lifespan(receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
     await receive()
     gc.collect()
-    gc.freeze()  # as the services do
+    gc.freeze()
+    gc.set_threshold(10_000)  # as the services do
     await send({"type": "lifespan.startup.complete"})
     await receive()
     await send({"type": "lifespan.shutdown.complete"})

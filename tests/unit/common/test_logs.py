@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from identity_common.identifiers import new_id, new_secret, new_short_id, new_token_id
-from identity_common.logs import FIELDS, REDACTED, configure_logs, get_logger, redact
+from identity_common.logs import FIELDS, REDACTED, REQUEST_ID, configure_logs, get_logger, redact
 
 JWT = "eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiJ1c2VyIn0.c2lnbmF0dXJlLXdpdGgtXy1hbmQtLQ"
 SUBJECT_TOKEN = "sub_" + "Ab1" * 14 + "x"
@@ -87,10 +87,11 @@ def test_a_field_that_is_not_on_the_list_is_dropped_and_its_name_reported(log: L
     }
 
 
-def test_bound_fields_and_those_of_the_context_go_the_same_way(log: Log) -> None:
+def test_bound_fields_go_the_same_way_and_the_request_is_named(log: Log) -> None:
     """L14."""
-    with structlog.contextvars.bound_contextvars(request_id="r1", authorization="Bearer hunter2"):
-        get_logger("x").bind(subject_token="hunter2", client_id="c1").info("e")
+    before = REQUEST_ID.set("r1")
+    get_logger("x").bind(subject_token="hunter2", client_id="c1", authorization="Bearer hunter2").info("e")
+    REQUEST_ID.reset(before)
 
     assert log.line == {
         "event": "e",

@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import MutableMapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import NoneType
 from typing import Any, Final, TextIO, cast
@@ -45,6 +46,9 @@ _NUMBER: Final = (int, float, NoneType)
 REDACTED: Final = "[redacted]"
 
 _encode: Final = msgspec.json.Encoder().encode
+
+REQUEST_ID: Final[ContextVar[str | None]] = ContextVar("request_id", default=None)
+"""Of the request that is being answered; written with every line."""
 
 
 def redact(text: str) -> str:
@@ -79,20 +83,17 @@ def _render_exception(_: object, __: str, event: MutableMapping[str, Any]) -> Mu
     return event
 
 
-def _only_known_fields(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    unknown = event.keys() - FIELDS
-    for name in unknown:
-        del event[name]
-    if unknown:
-        event["message"] = f"fields dropped: {', '.join(sorted(unknown))}"
-    return event
-
-
-def _redact_values(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+def _only_known_and_harmless(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Return the fields that may be written, with what looks like a secret replaced."""
+    line, dropped = {}, []
     for name, value in event.items():
-        if not isinstance(value, _NUMBER):
-            event[name] = redact(str(value))
-    return event
+        if name not in FIELDS:
+            dropped.append(name)
+        else:
+            line[name] = value if isinstance(value, _NUMBER) else redact(str(value))
+    if dropped:
+        line["message"] = f"fields dropped: {', '.join(sorted(dropped))}"
+    return line
 
 
 def _render(_: object, __: str, event: MutableMapping[str, Any]) -> str:
@@ -122,18 +123,20 @@ def configure_logs(*, service: str, stream: TextIO | None = None, level: int = l
         level: The least level that is written.
     """
 
-    def add_service(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    def add_service_and_request(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         event.setdefault("service", service)
+        request_id = REQUEST_ID.get()
+        if request_id is not None:
+            event["request_id"] = request_id
         return event
 
     shared: list[structlog.typing.Processor] = [
-        structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         _add_timestamp,
-        add_service,
+        add_service_and_request,
     ]
-    last: list[structlog.typing.Processor] = [_render_exception, _only_known_fields, _redact_values, _render]
+    last: list[structlog.typing.Processor] = [_render_exception, _only_known_and_harmless, _render]
     lines = stream or sys.stderr
     structlog.configure(
         processors=[*shared, *last],
@@ -147,7 +150,7 @@ def configure_logs(*, service: str, stream: TextIO | None = None, level: int = l
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
+    for name in ("uvicorn", "uvicorn.error"):
         logging.getLogger(name).handlers = []
         logging.getLogger(name).propagate = True
     for chatty in ("uvicorn", "httpx", "alembic", "nats"):

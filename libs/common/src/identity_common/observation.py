@@ -10,10 +10,9 @@ from time import perf_counter
 from typing import Final
 
 from litestar.types import ASGIApp, HTTPSendMessage, Message, Receive, Scope, Send
-from structlog.contextvars import bind_contextvars, reset_contextvars
 
 from identity_common.identifiers import new_token_id
-from identity_common.logs import get_logger
+from identity_common.logs import REQUEST_ID, get_logger
 from identity_common.metrics import HttpMetrics
 
 _log = get_logger(__name__)
@@ -46,7 +45,7 @@ class Observation:
                 status = message["status"]
             return send(message)
 
-        before = bind_contextvars(request_id=request_id.decode())
+        before = REQUEST_ID.set(request_id.decode())
         started = perf_counter()
         try:
             await self._app(scope, receive, observed_send)
@@ -55,7 +54,7 @@ class Observation:
             self._metrics.observe(method, route, status, perf_counter() - started)
             if status >= 500 and not route.startswith("/health/"):
                 _log.warning("request.answered", method=method, route=route, status=status)
-            reset_contextvars(**before)
+            REQUEST_ID.reset(before)
 
 
 def _given(headers: Iterable[tuple[bytes, bytes]]) -> bytes:

@@ -74,7 +74,7 @@ class Directory:
 
     def has_seen(self, awaited: Mapping[str, int]) -> bool:
         """Return whether both halves have seen these revisions."""
-        return self.small.freshness.has_seen(awaited) and self.large.freshness.has_seen(awaited)
+        return not awaited or (self.small.freshness.has_seen(awaited) and self.large.freshness.has_seen(awaited))
 
     def require_people(self) -> None:
         """Refuse before anything is spent while users cannot be judged at all: they are being loaded.
