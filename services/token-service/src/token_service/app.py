@@ -236,7 +236,6 @@ def _pages(
     flow = SignInFlow(
         directory,
         sessions,
-        pending,
         authorizations,
         Codes(commands, tenant_id=tenant_id),
         urn_namespace=settings.urn_namespace,

@@ -17,7 +17,7 @@ from token_service.authorizations import Authorization, Authorizations, Code, Co
 from token_service.directory import Directory, Person
 from token_service.liveness import why_dead
 from token_service.sign_in.asked import asked_for, organizations_resource
-from token_service.sign_in.pending import Pending, PendingAuthorizations
+from token_service.sign_in.pending import Pending
 from token_service.sign_in.redirect_uris import is_registered
 from token_service.sign_in.request import (
     AuthorizationRequest,
@@ -91,7 +91,6 @@ class SignInFlow:
         self,
         directory: Directory,
         sessions: Sessions,
-        pending: PendingAuthorizations,
         authorizations: Authorizations,
         codes: Codes,
         *,
@@ -100,7 +99,6 @@ class SignInFlow:
     ) -> None:
         self._directory = directory
         self._sessions = sessions
-        self._pending = pending
         self._authorizations = authorizations
         self._codes = codes
         self._urn_namespace = urn_namespace
