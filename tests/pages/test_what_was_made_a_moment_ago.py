@@ -6,37 +6,23 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator
 
-import msgspec
 import pytest
 
 from all_in_one.provision import ServerAddresses
 from tests.support.at_a_browser import Person, callback, heading
 from tests.support.authorizing import REDIRECT_URI
-from tests.support.running_stack import RunningStack
-from tests.support.tcp_proxy import TcpProxy
+from tests.support.late_news import world_of_late_news
 from tests.support.world import Client, World
 
 pytestmark = pytest.mark.slow
 
-LATE_S = 0.2
 ORGANIZATIONS = "openid urn:service:scope:organizations"
 
 
 @pytest.fixture(scope="module")
 async def late_world(servers: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    """A world whose token-service hears of every change a while later."""
-    async with TcpProxy(servers.token_nats_url, delay_s=LATE_S) as wire:
-        stack = RunningStack(
-            msgspec.structs.replace(servers, token_nats_url=wire.url),
-            tmp_path_factory.mktemp("late"),
-            tenant_id=f"late-{secrets.token_hex(4)}",
-            catch_up_wait_s=30,
-        )
-        await asyncio.to_thread(stack.start)
-        world = await asyncio.to_thread(World, stack)
+    async with world_of_late_news(servers, tmp_path_factory.mktemp("late"), catch_up_wait_s=30) as world:
         yield world
-        world.close()
-        await asyncio.to_thread(stack.stop)
 
 
 async def test_a_scope_that_was_just_made_is_asked_for(late_world: World) -> None:

@@ -331,6 +331,7 @@ class TestClientAuthentication:
 class TestOrderOfRefusals:
     """The contract: form, client, grant, target, actor, awaited revision, subject token."""
 
+    @pytest.mark.slow
     def test_each_refusal_shows_once_everything_before_it_is_in_order(self, world: World) -> None:
         """L2: nothing that comes later is judged, or spent, for a request that fails earlier."""
         subject_token = world.subject_token()

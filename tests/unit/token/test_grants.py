@@ -15,7 +15,13 @@ import pytest_asyncio
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import Batch, StreamMessage
 from identity_common.database import create_database_engine
-from identity_common.oauth import OAuthError
+from identity_common.oauth import (
+    OAuthError,
+    invalid_request,
+    invalid_target,
+    temporarily_unavailable,
+    unauthorized_client,
+)
 from identity_common.redis_commands import RedisCommands, connect_redis
 from identity_common.wire.events import (
     ApplicationState,
@@ -135,6 +141,7 @@ class ProbingGrant:
         self._known = known
         self.phases: list[tuple[str, int]] = []
         self.meanwhile: list[Any] = []
+        self.refusals: list[OAuthError] = []
 
     async def prepare(self, request: TokenRequest, client: ApplicationState) -> int:
         seen = self._known.small.freshness.seen("management")
@@ -142,6 +149,8 @@ class ProbingGrant:
         if self.meanwhile:
             self.meanwhile.pop(0)()
         await asyncio.sleep(0)
+        if self.refusals:
+            raise self.refusals.pop(0)
         return seen
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
@@ -225,6 +234,56 @@ async def test_a_revision_that_does_not_come_is_refused_before_anything_is_issue
         1,
     )
     assert probe.phases == [("prepare", 4), ("wait", 4)]
+
+
+async def test_a_refusal_by_the_past_is_taken_back_once_the_revision_is_there(
+    known: Known, grants: Grants, probe: ProbingGrant
+) -> None:
+    """L7: an administrator has allowed the grant in that very revision."""
+    probe.refusals.append(unauthorized_client("not yet"))
+    probe.meanwhile.append(lambda: known.has_heard_up_to(5))
+    await grants.issue(request(management=5))
+
+    assert probe.phases == [("prepare", 4), ("wait", 5), ("prepare", 5), ("issue", 5)]
+
+
+async def test_a_refusal_that_the_revision_does_not_change_is_answered(
+    known: Known, grants: Grants, probe: ProbingGrant
+) -> None:
+    probe.refusals += [unauthorized_client("by the past"), invalid_target("by what is known now")]
+    probe.meanwhile.append(lambda: known.has_heard_up_to(5))
+    with pytest.raises(OAuthError) as refused:
+        await grants.issue(request(management=5))
+
+    assert refused.value.description == "by what is known now"
+    assert probe.phases == [("prepare", 4), ("wait", 5), ("prepare", 5)]
+
+
+async def test_a_refusal_stands_when_the_revision_does_not_come(grants: Grants, probe: ProbingGrant) -> None:
+    """The contract's order: grant, target and actor come before the awaited revision."""
+    probe.refusals.append(unauthorized_client("as far as is known"))
+    with pytest.raises(OAuthError) as refused:
+        await grants.issue(request(management=5))
+
+    assert refused.value.description == "as far as is known"
+    assert probe.phases == [("prepare", 4), ("wait", 4)]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [invalid_request("code is required"), temporarily_unavailable("a store is down")],
+    ids=lambda refusal: refusal.error,
+)
+async def test_what_no_revision_changes_is_refused_at_once(
+    grants: Grants, probe: ProbingGrant, refusal: OAuthError
+) -> None:
+    """Waits begin after validation."""
+    probe.refusals.append(refusal)
+    with pytest.raises(OAuthError) as refused:
+        await grants.issue(request(management=5))
+
+    assert refused.value is refusal
+    assert probe.phases == [("prepare", 4)]
 
 
 async def test_a_revision_of_a_source_that_was_never_heard_is_awaited_too(grants: Grants, probe: ProbingGrant) -> None:

@@ -37,9 +37,16 @@ class OAuthError(Exception):
         self.retry_after_s = retry_after_s
 
 
+class MalformedRequestError(OAuthError):
+    """``invalid_request`` for what the request itself is like: nothing that becomes known could change it."""
+
+    def __init__(self, description: str) -> None:
+        super().__init__("invalid_request", description)
+
+
 def invalid_request(description: str) -> OAuthError:
-    """The request is malformed, repeats a parameter, or carries a token that is not acceptable."""
-    return OAuthError("invalid_request", description)
+    """The request is malformed, or repeats a parameter."""
+    return MalformedRequestError(description)
 
 
 def invalid_client() -> OAuthError:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final, NoReturn
 
 from identity_common.logs import get_logger
-from identity_common.oauth import OAuthError, invalid_request
+from identity_common.oauth import OAuthError
 from token_service.directory import Directory
 from token_service.live_tokens import LiveTokens, TokenRefused
 from token_service.tokens.claims import Actor, actor_chain
@@ -17,7 +17,7 @@ NOT_ACCEPTABLE: Final = "the subject token or the actor token is not acceptable"
 
 def not_acceptable() -> OAuthError:
     """The one refusal of a subject token or an actor token."""
-    return invalid_request(NOT_ACCEPTABLE)
+    return OAuthError("invalid_request", NOT_ACCEPTABLE)
 
 
 class ActorTokens:

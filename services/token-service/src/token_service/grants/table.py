@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from identity_common.oauth import unsupported_grant_type
+from identity_common.oauth import MalformedRequestError, OAuthError, unsupported_grant_type
 from identity_common.wire.events import ApplicationState
 from token_service.directory import Directory
 from token_service.grants.client_authentication import ClientAuthenticator, ClientCredentials
@@ -109,16 +109,31 @@ class Grants:
         self._directory.require_current()
         self._keys.require_loaded()
         was_there = self._directory.has_seen(request.awaited)  # asked first: it may arrive while something is judged
-        grant, prepared = await self._prepare(request)
-        if not was_there:
-            await grant.wait_for(request.awaited)
-            # what was judged before is judged again by what is known now
-            grant, prepared = await self._prepare(request)
-        return await grant.issue(prepared)
-
-    async def _prepare(self, request: TokenRequest) -> tuple[Grant[object], object]:
         client = await self._authenticator.authenticate(request.credentials)
         grant = self._grants.get(request.form.require("grant_type"))
         if grant is None:
             raise unsupported_grant_type()
-        return grant, await grant.prepare(request, client)
+        if not was_there:
+            await _await_revision(grant, request, client)
+            # what was judged before is judged again by what is known now
+            client = await self._authenticator.authenticate(request.credentials)
+        return await grant.issue(await grant.prepare(request, client))
+
+
+async def _await_revision(grant: Grant[object], request: TokenRequest, client: ApplicationState) -> None:
+    """Wait for the awaited revision, if the request is in order, or if the revision may bring it in order.
+
+    Raises:
+        OAuthError: Of a revision that does not come; but first what the request is refused for as far as is known.
+    """
+    refused = None
+    try:
+        await grant.prepare(request, client)
+    except OAuthError as error:
+        if isinstance(error, MalformedRequestError) or error.status == 503:
+            raise
+        refused = error
+    try:
+        await grant.wait_for(request.awaited)
+    except OAuthError as late:
+        raise refused or late from None
