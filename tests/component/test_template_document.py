@@ -426,6 +426,16 @@ async def test_a_member_that_holds_a_permission_by_another_role_neither_gains_no
         )
 
 
+@pytest.mark.parametrize("name", ["dryRun", "dry_run", "DRY-RUN", "dry-run ", "page", ""])
+async def test_a_parameter_that_means_nothing_changes_nothing(template: Template, name: str) -> None:
+    """L2: whoever writes dryRun wants a dry run; passed over, it would delete what the document does not name."""
+    await put(template, document("ab"))
+    before = await shown(template)
+    answer = await template.client.put(PATH, json=document("a"), params={name: "true"})
+    assert issues(answer) == {name}
+    assert await shown(template) == before
+
+
 @pytest.mark.parametrize("value", ["yes", "", "TRUE"])
 async def test_a_dry_run_that_is_not_said_clearly_changes_nothing(template: Template, value: str) -> None:
     before = await template.revision()

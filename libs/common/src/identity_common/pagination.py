@@ -105,6 +105,21 @@ def read_filter(query_string: bytes, name: str) -> str | None:
     return (given[0] or None) if given else None
 
 
+def require_known(query_string: bytes, *names: str) -> None:
+    """Refuse parameters of a query that mean nothing, where passing one over does harm.
+
+    Args:
+        query_string: As it was sent.
+        names: Those that mean something.
+
+    Raises:
+        ApiError: 400 ``guard.invalid_input``.
+    """
+    unknown = dict.fromkeys(name for name, _ in parse_query(query_string) if name not in names)
+    if unknown:
+        raise invalid_input(*(Issue(path=name[:64], message="unknown parameter") for name in unknown))
+
+
 def list_headers(*, address: str, query_string: bytes, page: Page, total: int) -> dict[str, str]:
     """Return ``Total-Number``, and ``Link`` where the list is paged.
 

@@ -8,7 +8,7 @@ from litestar.params import JSONBody
 
 from identity_common.json_body import JsonRequest
 from identity_common.openapi import Flag, documented
-from identity_common.pagination import read_flag
+from identity_common.pagination import read_flag, require_known
 from template_service.document.rules import TemplateDocument, TemplateReport
 from template_service.document.service import OrganizationTemplate
 
@@ -105,8 +105,10 @@ class OrganizationTemplateController(Controller):
 
         All of it is done, or nothing. Names identify: under another name a permission or role is another one, and what
         the document does not name is deleted. The answer says what that changes, and how many members in how many
-        organizations gain or lose each permission.
+        organizations gain or lose each permission. Other parameters of the query than dry-run are refused.
         """
-        dry_run = read_flag(request.scope["query_string"], _DRY_RUN.name)
+        query_string: bytes = request.scope["query_string"]
+        require_known(query_string, _DRY_RUN.name)  # of whoever writes dryRun nothing shall be deleted
+        dry_run = read_flag(query_string, _DRY_RUN.name)
         report, headers = await template.put(data, dry_run=dry_run)
         return Response(report, headers=headers)
