@@ -10,7 +10,7 @@ import pytest_asyncio
 from argon2 import PasswordHasher
 
 from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
-from tests.support.management_api import Management, unique
+from tests.support.management_api import Management, issues, unique
 
 PASSWORD = "correct horse battery staple"
 
@@ -56,6 +56,18 @@ async def test_a_person_is_known_by_user_name_e_mail_and_telephone_number(manage
 )
 async def test_nobody_is_nobody(ask: Asker, identifier: str) -> None:
     assert await ask(identifier, PASSWORD) is None
+
+
+async def test_nobody_is_in_the_way_of_who_signs_in_with_a_telephone_number(management: Management, ask: Asker) -> None:
+    """A user name that is somebody's number would answer in that person's place."""
+    number = str(int(unique("")[-8:], 16) + 49_000_000_000)
+    owner = await management.created("users", primaryPhone=f"+{number}", password=PASSWORD)
+    taken = [await management.client.post("/api/users", json={"username": each}) for each in (number, f"+{number}")]
+    assert [issues(answer) for answer in taken] == [{"username"}] * 2
+    other = await management.created("users", username=unique("other"))
+    answer = await management.client.patch(f"/api/users/{other['id']}", json={"username": number})
+    assert issues(answer) == {"username"}
+    assert await ask(number, PASSWORD) == owner["id"]
 
 
 async def test_the_answer_says_when_a_sign_in_counts_and_as_of_which_change(management: Management, ask: Asker) -> None:

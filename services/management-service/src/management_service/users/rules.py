@@ -95,7 +95,7 @@ def end_of_everything_before(*, now: int, tokens_valid_after: int) -> int:
 def problems(wish: UserCreation | UserUpdate) -> Iterator[tuple[str, str]]:
     """Yield the members whose values are of the right type and wrong all the same, each with what is wrong."""
     if isinstance(wish.username, str) and not _is_username(wish.username):
-        yield "username", "must not contain spaces, control characters or @"
+        yield "username", "must not contain spaces, control characters or @, nor be a telephone number"
     if isinstance(wish.primary_email, str) and not _EMAIL.fullmatch(wish.primary_email):
         yield "primaryEmail", "must be an e-mail address"
     if isinstance(wish.primary_phone, str) and not _PHONE.fullmatch(wish.primary_phone):
@@ -117,5 +117,7 @@ def is_email_verified(*, before: str | None, after: str | None, was_verified: bo
 
 
 def _is_username(username: str) -> bool:
-    # An @ would let one person's user name be another person's e-mail address.
-    return "@" not in username and not any(unicodedata.category(character)[0] in "CZ" for character in username)
+    # What could be another person's e-mail address or telephone number would answer for that person at the sign-in.
+    if "@" in username or _PHONE.fullmatch(username):
+        return False
+    return not any(unicodedata.category(character)[0] in "CZ" for character in username)

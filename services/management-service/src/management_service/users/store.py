@@ -139,7 +139,7 @@ async def lock_user(connection: AsyncConnection, tenant_id: str, user_id: str) -
 async def find_password_hash(connection: AsyncConnection, tenant_id: str, identifier: str) -> PasswordHash | None:
     """Return the password of whoever signs in as this: an e-mail address, a user name, or a telephone number.
 
-    Only an e-mail address has an @; where a user name looks like somebody's number, it is the user name.
+    Only an e-mail address has an @, and no user name is a telephone number.
     """
     columns = (users.c.primary_email_key,) if "@" in identifier else (users.c.username_key, users.c.primary_phone_key)
     for stored in columns:
