@@ -1,6 +1,8 @@
 """token-service asks over the bus whether a password is right; the hashes stay in management-service."""
 
+import unicodedata
 from collections.abc import AsyncIterator
+from typing import Literal
 
 import msgspec
 import nats
@@ -81,6 +83,23 @@ async def test_the_answer_says_when_a_sign_in_counts_and_as_of_which_change(mana
     stored = "SELECT tokens_valid_after FROM users WHERE tenant_id = $1 AND id = $2"
     assert after.tokens_valid_after == await management.database.fetchval(stored, management.tenant_id, user["id"]) > 0
     assert await ask.ask(name, "wrong") == PasswordAnswer()
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+async def test_a_password_is_the_same_however_a_keyboard_composes_it(
+    management: Management, ask: Asker, form: Literal["NFC", "NFD"]
+) -> None:
+    """L13; RFC 8265 section 4.2.2: composed. Case, width and spaces stay as they are."""
+    name, password = unique("zoe"), "Zoë and crème brûlée"
+    user = await management.created("users", username=name, password=unicodedata.normalize(form, password))
+    for typed in ("NFC", "NFD"):
+        assert await ask(name, unicodedata.normalize(typed, password)) == user["id"]
+    for another in (password.lower(), f"{password} ", password.replace("Z", "\uff3a"), password.replace("ë", "e")):
+        assert await ask(name, another) is None
+    changed = unicodedata.normalize(form, "naïve café déjà vu")
+    answer = await management.client.patch(f"/api/users/{user['id']}/password", json={"password": changed})
+    assert answer.status_code == 200
+    assert [await ask(name, unicodedata.normalize(typed, changed)) for typed in ("NFC", "NFD")] == [user["id"]] * 2
 
 
 async def test_without_a_password_there_is_no_sign_in(management: Management, ask: Asker) -> None:

@@ -77,6 +77,17 @@ def test_prompt_none_asks_nobody(person: Person, spa: Client, partner: Client) -
     assert callback(person.authorize(spa, prompt="none", max_age="0"))["error"] == "login_required"
 
 
+def test_spaces_around_a_name_are_the_keyboards_and_those_around_a_password_are_not(
+    person: Person, spa: Client
+) -> None:
+    page = person.follow(person.authorize(spa))
+    spaced = person.send(page, identifier=f"{person.username} ", password=f"{PASSWORD} ")
+    assert Form(spaced.text).values["identifier"] == person.username
+    assert "The name or the password is not right." in spaced.text
+    assert "Enter your name and password." in person.send(spaced, identifier=" ", password=PASSWORD).text
+    assert callback(person.send(spaced, identifier=f"\u00a0{person.username} ", password=PASSWORD))["code"]
+
+
 def test_a_wrong_password_and_an_unknown_name_look_the_same(person: Person, spa: Client) -> None:
     page = person.follow(person.authorize(spa))
     wrong = person.sign_in(page, password="wrong")

@@ -1,6 +1,7 @@
 """Password hashing: Argon2id in a few threads of its own, so that it can neither block the loop nor eat the memory."""
 
 import asyncio
+import unicodedata
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, ParamSpec, TypeVar
@@ -19,7 +20,7 @@ ITERATIONS: Final = 2
 
 
 class Passwords:
-    """Hashes and verifies passwords.
+    """Hashes and verifies passwords, composed (NFC): keyboards differ in how they spell one character.
 
     Args:
         threads: How many are hashed at once.
@@ -39,7 +40,7 @@ class Passwords:
         Raises:
             ApiError: 503 when too many are waiting.
         """
-        return await self._in_thread(self._hasher.hash, password)
+        return await self._in_thread(self._hasher.hash, _composed(password))
 
     async def verify(self, password_hash: str | None, password: str) -> bool:
         """Return whether this is the password; without a hash it never is, and finding that out takes as long.
@@ -47,7 +48,8 @@ class Passwords:
         Raises:
             ApiError: 503 when too many are waiting.
         """
-        return await self._in_thread(self._verify, password_hash or self._nobodys, password) and bool(password_hash)
+        typed = _composed(password)
+        return await self._in_thread(self._verify, password_hash or self._nobodys, typed) and bool(password_hash)
 
     def is_outdated(self, password_hash: str) -> bool:
         """Return whether a hash was made with other parameters than those of today."""
@@ -71,3 +73,12 @@ class Passwords:
             return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: work(*args, **kwargs))
         finally:
             self._present -= 1
+
+
+def _composed(password: str) -> str:
+    """Return the form of a password that is hashed; case and spaces mean something, and stay.
+
+    Source:
+        RFC 8265 section 4.2.2 (OpaqueString: Normalization Form C).
+    """
+    return unicodedata.normalize("NFC", password)

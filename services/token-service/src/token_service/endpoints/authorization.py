@@ -172,7 +172,8 @@ class AuthorizationPages:
         """Check the password; a right one begins a session under a new secret."""
         pending_id, pending = await self._posted(browser, form)
         application = await self._application(pending)
-        identifier, password = form.get("identifier") or "", form.get("password") or ""
+        identifier = (form.get("identifier") or "").strip()  # keyboards put a space behind what they complete
+        password = form.get("password") or ""
         if not identifier or not password:
             return self._sign_in_page(pending_id, pending, application, identifier, "Enter your name and password.")
         wait_s = await self._throttle.count(identifier, browser.address)
