@@ -125,6 +125,7 @@ async def test_an_administrator_vouches_for_an_e_mail_address_and_for_no_other(m
 
     assert user["isEmailVerified"] is True
     assert await after(name="Eve", primaryEmail=f"{name}@example.com") is True
+    assert await after(primaryEmail=f"{name.upper()}@Example.com") is True, "it is the same address, spelled otherwise"
     assert await after(primaryEmail=f"{name}@example.org") is False
     assert await after(isEmailVerified=True) is True
     assert await after(primaryEmail=f"{name}@example.net", isEmailVerified=True) is True

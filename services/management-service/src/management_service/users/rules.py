@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from identity_common.fields import Body, FreeForm
+from identity_common.search import identity_key
 
 MIN_PASSWORD_CHARACTERS: Final = 8
 MAX_PASSWORD_CHARACTERS: Final = 256
@@ -113,7 +114,9 @@ def is_email_verified(*, before: str | None, after: str | None, was_verified: bo
     """
     if after is None:
         return False
-    return (was_verified and after == before) if wish is UNSET else wish
+    if wish is not UNSET:
+        return wish
+    return was_verified and before is not None and identity_key(after) == identity_key(before)
 
 
 def _is_username(username: str) -> bool:
