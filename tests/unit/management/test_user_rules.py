@@ -60,10 +60,50 @@ def test_what_may_be_an_email_address(email: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "email", ["", "a", "a@", "@b.c", "a@b", "a@b.", "a@.c", "a@b..c", "a@b@c.d", "a b@c.d", "a@b.c\n"]
+    "email",
+    [
+        "",
+        "a",
+        "a@",
+        "@b.c",
+        "a@b",
+        "a@b.",
+        "a@.c",
+        "a@b..c",
+        "a@b@c.d",
+        "a b@c.d",
+        "a@b.c\n",
+        "a\u0001b@c.d",
+        "a\u200b@c.d",
+        "a@b\x7f.c",
+        "a@b.c\ue000",
+        "\ud800@b.c",
+    ],
 )
 def test_what_may_not_be_an_email_address(email: str) -> None:
     assert [path for path, _ in problems(UserCreation(primary_email=email))] == ["primaryEmail"]
+
+
+@pytest.mark.parametrize(
+    "avatar",
+    ["https://example.com/a.png", "HTTP://cdn.example.com:8080/~u/(1)?s=64&d=*#top", "https://[::1]/a", "http://a"],
+)
+def test_what_may_be_an_avatar(avatar: str) -> None:
+    assert list(problems(UserCreation(avatar=avatar))) == []
+    assert list(problems(UserUpdate(avatar=avatar))) == []
+
+
+@pytest.mark.parametrize(
+    "avatar",
+    ["", "a.png", "/a.png", "//example.com/a.png", "javascript:alert(1)", "data:image/png;base64,AA==", "https:a.png",
+     "https://", "https:///a.png", "https://:443/", "https://[::1/a", "https://example.com:x/", "ftp://example.com/a",
+     " https://example.com/a", "https://example.com/a b", "https://example.com/\n", 'https://example.com/"><script>',
+     "https://example.com/\u202e", "https://ex\u00e4mple.com/"],
+)  # fmt: skip
+def test_what_may_not_be_an_avatar(avatar: str) -> None:
+    """It becomes the claim ``picture``, which applications show."""
+    assert [path for path, _ in problems(UserCreation(avatar=avatar))] == ["avatar"]
+    assert [path for path, _ in problems(UserUpdate(avatar=avatar))] == ["avatar"]
 
 
 @pytest.mark.parametrize("phone", ["110", "+4915112345678", "4915112345678"])
@@ -79,4 +119,4 @@ def test_what_may_not_be_a_telephone_number(phone: str) -> None:
 
 @given(st.text())
 def test_no_text_is_too_strange_to_be_judged(text: str) -> None:
-    list(problems(UserCreation(username=text, primary_email=text, primary_phone=text)))
+    list(problems(UserCreation(username=text, primary_email=text, primary_phone=text, avatar=text)))

@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from typing import Annotated, Final
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -16,6 +17,7 @@ MAX_PASSWORD_CHARACTERS: Final = 256
 
 _EMAIL: Final = re.compile(r"[^\s@]+@[^\s@.]+(?:\.[^\s@.]+)+")
 _PHONE: Final = re.compile(r"\+?[0-9]{3,32}")
+_WEB_ADDRESS: Final = re.compile(r"(?i:https?)://[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")  # RFC 3986
 
 Username = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 Email = Annotated[str, msgspec.Meta(max_length=254)]
@@ -97,10 +99,12 @@ def problems(wish: UserCreation | UserUpdate) -> Iterator[tuple[str, str]]:
     """Yield the members whose values are of the right type and wrong all the same, each with what is wrong."""
     if isinstance(wish.username, str) and not _is_username(wish.username):
         yield "username", "must not contain spaces, control characters or @, nor be a telephone number"
-    if isinstance(wish.primary_email, str) and not _EMAIL.fullmatch(wish.primary_email):
+    if isinstance(wish.primary_email, str) and not _is_email(wish.primary_email):
         yield "primaryEmail", "must be an e-mail address"
     if isinstance(wish.primary_phone, str) and not _PHONE.fullmatch(wish.primary_phone):
         yield "primaryPhone", "must be a telephone number: digits, + before them is allowed"
+    if isinstance(wish.avatar, str) and not _is_web_address(wish.avatar):
+        yield "avatar", "must be an absolute URL with https or http"
 
 
 def is_email_verified(*, before: str | None, after: str | None, was_verified: bool, wish: bool | UnsetType) -> bool:
@@ -121,6 +125,24 @@ def is_email_verified(*, before: str | None, after: str | None, was_verified: bo
 
 def _is_username(username: str) -> bool:
     # What could be another person's e-mail address or telephone number would answer for that person at the sign-in.
-    if "@" in username or _PHONE.fullmatch(username):
+    return "@" not in username and not _PHONE.fullmatch(username) and _is_visible(username)
+
+
+def _is_email(email: str) -> bool:
+    return _EMAIL.fullmatch(email) is not None and _is_visible(email)
+
+
+def _is_visible(text: str) -> bool:
+    """Whether nothing in it is a space, a control character, or another one that nobody sees."""
+    return not any(unicodedata.category(character)[0] in "CZ" for character in text)
+
+
+def _is_web_address(address: str) -> bool:
+    if not _WEB_ADDRESS.fullmatch(address):
         return False
-    return not any(unicodedata.category(character)[0] in "CZ" for character in username)
+    try:
+        parts = urlsplit(address)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return False
+    return bool(host)
