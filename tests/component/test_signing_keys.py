@@ -159,19 +159,39 @@ async def test_a_previous_key_goes_when_its_last_token_has_expired_and_not_befor
     assert "Previous" not in statuses(await keys.stored())
 
 
-async def test_only_a_previous_key_can_be_deleted(replicas: Replicas) -> None:
+async def test_a_previous_key_can_be_deleted_and_the_current_one_cannot(replicas: Replicas) -> None:
     keys = replicas.one()
     await keys.load()
     replicas.time.pass_s(JWKS_MAX_AGE_S + REFRESH_S + 1)
     token = await issue(keys, replicas.time)
-    for key in await keys.rotate():
-        if key.status == "Previous":
-            assert await keys.delete(key.kid)
-            assert not await keys.delete(key.kid)
-        else:
-            with pytest.raises(SigningKeyInUseError):
-                await keys.delete(key.kid)
+    rotated = {key.status: key.kid for key in await keys.rotate()}
+    assert await keys.delete(rotated["Previous"])
+    assert not await keys.delete(rotated["Previous"])
+    with pytest.raises(SigningKeyInUseError):
+        await keys.delete(rotated["Current"])
     assert not verifies(token, keys, replicas.time)
+    assert sorted(statuses(await keys.stored())) == ["Current", "Next"]
+
+
+async def test_another_key_takes_the_place_of_a_next_one_that_is_deleted(replicas: Replicas) -> None:
+    """Whoever got hold of it forges tokens until it is published no more; the new one is published before it signs."""
+    keys = replicas.one()
+    await keys.load()
+    replicas.time.pass_s(JWKS_MAX_AGE_S + REFRESH_S + 1)
+    await keys.rotate("EdDSA")
+    replicas.time.pass_s(JWKS_MAX_AGE_S + REFRESH_S + 1)
+    token = await issue(keys, replicas.time)
+    before = {key.status: key for key in await keys.stored()}
+    assert await keys.delete(before["Next"].kid)
+    after = {key.status: key for key in await keys.stored()}
+    assert (after["Current"], after["Previous"]) == (before["Current"], before["Previous"])
+    assert after["Next"].kid != before["Next"].kid
+    assert after["Next"].algorithm == "EdDSA"
+    assert before["Next"].kid.encode() not in keys.ring.jwks
+    assert after["Next"].kid.encode() in keys.ring.jwks
+    with pytest.raises(NextKeyTooYoungError):
+        await keys.rotate()
+    assert verifies(token, keys, replicas.time)
 
 
 async def test_rotations_at_once_do_not_both_rotate(replicas: Replicas) -> None:

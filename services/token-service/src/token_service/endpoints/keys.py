@@ -75,15 +75,19 @@ class PrivateKeyController(Controller):
     @delete(
         "/{key_id:str}",
         operation_id="DeletePrivateKey",
-        summary="Delete a previous key",
+        summary="Delete a signing key that is not the current one",
         opt=documented(refuses=(422,)),
     )
     async def delete_key(self, key_id: FromPath[str], keys: NamedDependency[SigningKeys]) -> None:
-        """Answer 204; tokens that the key has signed are refused from then on."""
+        """Answer 204; tokens that the key has signed are refused from then on.
+
+        In the place of the next key another one is made, which can be rotated in once it has been published for long
+        enough.
+        """
         try:
             found = await keys.delete(key_id)
         except SigningKeyInUseError:
-            raise ApiError(422, "oidc.key_in_use", "The current and the next key cannot be deleted.") from None
+            raise ApiError(422, "oidc.key_in_use", "The current key cannot be deleted; rotate first.") from None
         if not found:
             raise missing_by_id("entity.not_found")
 

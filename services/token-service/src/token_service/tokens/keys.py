@@ -71,7 +71,7 @@ _DELETE = text("DELETE FROM signing_key WHERE tenant_id = :tenant_id AND kid = :
 
 
 class SigningKeyInUseError(Exception):
-    """The key signs, or will sign next, and cannot be deleted."""
+    """The key signs and cannot be deleted."""
 
 
 class NextKeyTooYoungError(Exception):
@@ -203,19 +203,24 @@ class SigningKeys:
         return await self.stored()
 
     async def delete(self, kid: str) -> bool:
-        """Delete a Previous key, whose tokens fail from then on; return whether there was such a key.
+        """Delete a key, whose tokens fail from then on; return whether there was such a key.
+
+        In the place of Next another one of the same algorithm is made, which may sign once it has been published for
+        long enough.
 
         Raises:
-            SigningKeyInUseError: It is Current or Next.
+            SigningKeyInUseError: It is Current.
         """
         async with self._engine.begin() as connection:
             await connection.execute(_LOCK, {"tenant_id": self._tenant_id})
-            statuses = {row.kid: row.status for row in await self._rows(connection)}
-            if kid not in statuses:
+            key = next((row for row in await self._rows(connection) if row.kid == kid), None)
+            if key is None:
                 return False
-            if statuses[kid] != "Previous":
+            if key.status == "Current":
                 raise SigningKeyInUseError
             await connection.execute(_DELETE, {"tenant_id": self._tenant_id, "kid": kid})
+            if key.status == "Next":
+                await self._make(connection, "Next", key.algorithm)
         await self.load()
         return True
 
