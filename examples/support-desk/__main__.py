@@ -50,10 +50,23 @@ class Credentials(msgspec.Struct, frozen=True):
     demo: Demo
 
 
+def port(text: str) -> int:
+    """Return the port that an argument names.
+
+    Raises:
+        ValueError: It is no number.
+        argparse.ArgumentTypeError: No port has this number.
+    """
+    number = int(text)
+    if number not in range(1, 65_536):
+        raise argparse.ArgumentTypeError(f"{number} is no port: 1 to 65535")
+    return number
+
+
 def main() -> int:
     """Run until SIGINT or SIGTERM; return the exit status."""
     parser = argparse.ArgumentParser(prog="python examples/support-desk")
-    parser.add_argument("--port", type=int, default=3100)
+    parser.add_argument("--port", type=port, default=3100)
     parser.add_argument("--directory", type=Path, default=Path(".local"))
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does

@@ -15,10 +15,23 @@ from all_in_one.walkthrough import walkthrough
 from identity_common.logs import configure_logs
 
 
+def port(text: str) -> int:
+    """Return the port that an argument names.
+
+    Raises:
+        ValueError: It is no number.
+        argparse.ArgumentTypeError: No port has this number.
+    """
+    number = int(text)
+    if number not in range(1, 65_536):
+        raise argparse.ArgumentTypeError(f"{number} is no port: 1 to 65535")
+    return number
+
+
 def main() -> int:
     """Start the servers, migrate, serve, seed; return when told to stop."""
     parser = argparse.ArgumentParser(prog="python -m all_in_one")
-    parser.add_argument("--port", type=int, default=3000)
+    parser.add_argument("--port", type=port, default=3000)
     parser.add_argument("--directory", type=Path, default=Path(".local"))
     options = parser.parse_args()
     if parent := os.environ.get("STOP_WITH_PARENT"):

@@ -1,0 +1,36 @@
+"""The ports that the programs of a laptop are told to listen on."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from all_in_one.__main__ import main
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "support-desk"
+
+
+@pytest.mark.parametrize(
+    ("port", "problem"),
+    [
+        ("99999", "99999 is no port: 1 to 65535"),
+        ("0", "0 is no port: 1 to 65535"),
+        ("-1", "-1 is no port: 1 to 65535"),
+        ("abc", "invalid port value: 'abc'"),
+    ],
+)
+def test_what_is_no_port_is_said_in_one_line(
+    port: str, problem: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["all_in_one", f"--port={port}"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"python -m all_in_one: error: argument --port: {problem}"
+
+
+def test_the_example_says_it_too() -> None:
+    ended = subprocess.run([sys.executable, EXAMPLE, "--port=99999"], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.endswith(": error: argument --port: 99999 is no port: 1 to 65535\n")
