@@ -34,7 +34,7 @@ class Observation:
             await self._app(scope, receive, send)
             return
         method = str(scope["method"])  # type: ignore[typeddict-item]
-        request_id = _given(scope["headers"]) or new_token_id().encode()
+        request_id = request_id_of(scope["headers"])
         status = 500
 
         def observed_send(message: Message) -> Awaitable[None]:
@@ -57,9 +57,7 @@ class Observation:
             REQUEST_ID.reset(before)
 
 
-def _given(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return the caller's own id; empty when there is none, or the first is not well formed."""
-    for name, value in headers:
-        if name == HEADER:
-            return value if _WELL_FORMED.fullmatch(value) else b""
-    return b""
+def request_id_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return the id of a request: the caller's own, or a new one when there is none, or the first is ill formed."""
+    given = next((value for name, value in headers if name == HEADER), b"")
+    return given if _WELL_FORMED.fullmatch(given) else new_token_id().encode()

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
 
+from identity_common.observation import HEADER, request_id_of
 from identity_common.routing import Service, service_for
 
 Scope = MutableMapping[str, Any]
@@ -36,7 +37,7 @@ class Dispatcher:
         elif path in {"/health/live", "/health/ready"}:
             await self._health(scope, send)
         else:
-            await _answer(send, 404, _NOT_FOUND)
+            await _answer(scope, send, 404, _NOT_FOUND)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         """Start the three apps together; stop them together."""
@@ -56,7 +57,7 @@ class Dispatcher:
         """Answer 200 when every service does."""
         statuses = await asyncio.gather(*(_status(app, scope) for app in self._apps.values()))
         healthy = all(status == 200 for status in statuses)
-        await _answer(send, 200 if healthy else 503, b'{"status":"ok"}' if healthy else b'{"status":"starting"}')
+        await _answer(scope, send, 200 if healthy else 503, b'{"status":"ok"}' if healthy else b'{"status":"starting"}')
 
 
 class LifespanFailed(Exception):  # noqa: N818 - what happened
@@ -107,7 +108,11 @@ async def _status(app: AsgiApp, scope: Scope) -> int:
     return status
 
 
-async def _answer(send: Send, status: int, body: bytes) -> None:
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+async def _answer(scope: Scope, send: Send, status: int, body: bytes) -> None:
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (HEADER, request_id_of(scope["headers"])),
+    ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,26 @@
+"""What the dispatcher of all-in-one answers by itself."""
+
+import re
+
+import httpx
+import pytest
+
+from all_in_one.dispatcher import Dispatcher
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/metrics", 404), ("/schema/openapi.json", 404), ("/health/else", 404), ("/health/ready", 200)],
+)
+async def test_every_answer_has_a_request_id(path: str, status: int) -> None:
+    transport = httpx.ASGITransport(Dispatcher({}))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        answers = [
+            await client.get(path, headers=headers)
+            for headers in ({}, {"X-Request-Id": "mine-1"}, {"X-Request-Id": "not mine"})
+        ]
+    assert {answer.status_code for answer in answers} == {status}
+    made, kept, refused = (answer.headers["X-Request-Id"] for answer in answers)
+    assert kept == "mine-1"
+    assert all(re.fullmatch("[0-9a-f]{32}", each) for each in (made, refused))
+    assert made != refused
