@@ -2,12 +2,15 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+import httpx
 import jwt
 import pytest
 import pytest_asyncio
 
+from identity_common.oauth import GRANT_TOKEN_EXCHANGE
 from identity_common.wire.revocations import revocation_key
 from tests.support.effective_permissions import ReadingMember, fetches, organization_audience
 from tests.support.management_api import AUDIENCE, issues, refusal, revision_of, unique
@@ -104,10 +107,57 @@ async def test_another_good_token_of_ours_is_forbidden(member: ReadingMember, cl
     assert answer.headers["WWW-Authenticate"] == 'Bearer error="insufficient_scope"'
 
 
-async def test_whoever_acts_as_the_member_reads_what_the_member_may_do(member: ReadingMember) -> None:
+def token_of_actors(member: ReadingMember, *actors: str) -> str:
+    """Return an organization token that was got by an exchange, in which these act, the current one first."""
+    act: dict[str, Any] = {}
+    for actor in reversed(actors):
+        act = {"sub": actor, "act": act} if act else {"sub": actor}
+    return member.token(act=act, gty=GRANT_TOKEN_EXCHANGE)
+
+
+async def test_whoever_acts_as_the_member_reads_what_the_member_may_do(
+    member: ReadingMember, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An organization token that was got by an exchange says what its subject may do: reading it is no more."""
-    token = member.token(act={"sub": "somebody"}, gty="urn:ietf:params:oauth:grant-type:token-exchange")
-    assert (await member.read(token)).status_code == 200
+    actors = [(await member.template.management.created("users"))["id"] for _ in range(2)]
+    answer = await member.read(token_of_actors(member, *actors))
+    assert (answer.status_code, answer.json()) == (200, (await member.read()).json())
+    with fetches(monkeypatch) as sent:
+        unchanged = await member.read(token_of_actors(member, *actors), If_None_Match=answer.headers["ETag"])
+    assert (unchanged.status_code, len(sent)) == (304, 1), "whoever acts is looked at in the same statement"
+
+
+@pytest.mark.parametrize("position", [0, 1], ids=["who acts now", "who acted before"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda client, user: client.patch(f"/api/users/{user}/is-suspended", json={"isSuspended": True}),
+        lambda client, user: client.patch(f"/api/users/{user}/password", json={"password": "correct horse"}),
+        lambda client, user: client.delete(f"/api/users/{user}"),
+    ],
+    ids=["suspended", "another password", "deleted"],
+)
+async def test_nobody_who_is_suspended_or_gone_acts_as_the_member(
+    member: ReadingMember, end: Callable[[httpx.AsyncClient, str], Awaitable[httpx.Response]], position: int
+) -> None:
+    """L1: everybody in the chain; on every way to an answer."""
+    actors = [(await member.template.management.created("users"))["id"] for _ in range(2)]
+    token = token_of_actors(member, *actors)
+    first = await member.read(token)
+    assert first.status_code == 200
+    assert (await end(member.template.management.client, actors[position])).is_success
+    await member.template.caught_up()
+    etag = first.headers["ETag"]
+    for headers in ({}, {"If_None_Match": etag}, {"If_None_Match": etag, "Prefer": "wait=1"}):
+        assert refusal(await member.read(token, **headers)) == UNAUTHORIZED
+    assert (await member.read()).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "act", [{"sub": "nobody"}, {"sub": 1}, {}, {"sub": "nobody", "act": "nobody"}, {"client_id": "somebody"}]
+)
+async def test_nobody_who_is_unknown_acts_as_the_member(member: ReadingMember, act: dict[str, Any]) -> None:
+    assert refusal(await member.read(member.token(act=act, gty=GRANT_TOKEN_EXCHANGE))) == UNAUTHORIZED
 
 
 async def test_a_token_that_is_not_good_opens_nothing(member: ReadingMember) -> None:

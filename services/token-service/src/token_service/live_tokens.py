@@ -11,13 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
+from identity_common.actors import actors_of
 from identity_common.wire.events import ApplicationState
 from identity_sdk.errors import TokenInvalid
 from identity_sdk.verification import AccessToken, Expectations, TokenChecker, read_token
 from token_service.directory import Directory, Person, Subject
 from token_service.liveness import KnownOfToken, why_token_dead
 from token_service.revocations import Revocations
-from token_service.tokens.claims import actors_of, organization_audience
+from token_service.tokens.claims import organization_audience
 from token_service.tokens.keys import SigningKeys
 
 _NOWHERE: Final = "urn:nowhere"

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from identity_common.actors import actors_of
 from identity_common.api_errors import missing_by_id
 from identity_common.background import end
 from identity_common.coalescing import Coalescer
@@ -188,20 +189,40 @@ class MemberPermissions:
 
     async def _glance(self, member: Member, token: AccessToken) -> Glance:
         """Return what one statement says. A caller who is unknown is looked up once more after catching up."""
-        question = Question(token.client_id, token.subject, int(token.issued_at) * 1000, *member)
-        found = await self._glances.ask(question)
+        questions = _questions(member, token)
+        found = await self._ask(questions)
         if not found.is_live:
             await self._directory.catch_up()
-            found = await self._glances.ask(question)
+            found = await self._ask(questions)
             if not found.is_live:
                 raise unauthorized()
         return found
+
+    async def _ask(self, questions: Sequence[Question]) -> Glance:
+        """Return the answer to questions of one member: the caller is live if everybody is who asks."""
+        if len(questions) == 1:
+            return await self._glances.ask(questions[0])
+        found, *others = await asyncio.gather(*map(self._glances.ask, questions))
+        return found._replace(is_live=found.is_live and all(other.is_live for other in others))
 
     async def _glance_for_all(self, asked: Sequence[Question]) -> Sequence[Glance]:
         return await store.glance(self._engine, self._tenant_id, asked)
 
     async def _list_for_all(self, asked: Sequence[MemberKey]) -> Sequence[list[OrganizationPermission]]:
         return await store.permissions_of(self._engine, self._tenant_id, asked)
+
+
+def _questions(member: Member, token: AccessToken) -> list[Question]:
+    """Return what is asked for a caller: once for its subject, and once for each who acts in the subject's name.
+
+    Raises:
+        ApiError: 401 when it is not well formed who acts.
+    """
+    actors = actors_of(token.actor)
+    if actors is None:
+        raise unauthorized()
+    issued_at_ms = int(token.issued_at) * 1000
+    return [Question(token.client_id, person, issued_at_ms, *member) for person in (token.subject, *actors)]
 
 
 def _require_member(found: Glance) -> None:

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
+from identity_common.actors import actors_of
+
 MAX_ACTOR_DEPTH: Final = 4
 
 
@@ -68,18 +70,6 @@ def is_outdated(*, issued_at_ms: int, tokens_valid_after: int) -> bool:
 def organization_audience(urn_namespace: str, organization_id: str) -> str:
     """Return ``aud`` of the tokens of an organization."""
     return f"urn:{urn_namespace}:organization:{organization_id}"
-
-
-def actors_of(actor: Mapping[str, Any] | None) -> list[str] | None:
-    """Return the user ids in an ``act`` claim, the current actor first; none when it is not well formed."""
-    subjects = []
-    while actor is not None:
-        subject, nested = actor.get("sub"), actor.get("act")
-        if not isinstance(subject, str) or not isinstance(nested, dict | None):
-            return None
-        subjects.append(subject)
-        actor = nested
-    return subjects
 
 
 def actor_chain(subject: str, earlier: Mapping[str, Any] | None) -> Actor | None:
