@@ -12,7 +12,7 @@ from identity_sdk import _http
 from identity_sdk._http import Request, Steps
 from identity_sdk._keys import KeySet
 from identity_sdk._revisions import HEADER as REVISION_HEADER
-from identity_sdk._sign_in import ClientState, SignIn
+from identity_sdk._sign_in import ClientState, SignedIn, SignIn
 from identity_sdk.errors import OAuthError, SignInRequired
 from identity_sdk.id_token import check_id_token, read_id_token
 from identity_sdk.token_endpoint import TokenResponse, request_code, request_refresh
@@ -25,12 +25,25 @@ _OVER: Final = frozenset({"invalid_grant"})
 """Refusals of a refresh after which nobody is signed in any more."""
 
 
-class Received(msgspec.Struct, frozen=True):
-    """An answer of the token endpoint, with the ID token in it taken apart."""
+class Redeemed(msgspec.Struct, frozen=True):
+    """What a code gave."""
+
+    response: TokenResponse
+    id_token: UncheckedToken
+    nonce: str
+    requested_at: float
+
+
+class Refreshed(msgspec.Struct, frozen=True):
+    """What a refresh gave.
+
+    Attributes:
+        before: Who was signed in when it was asked for.
+    """
 
     response: TokenResponse
     id_token: UncheckedToken | None
-    nonce: str | None
+    before: SignedIn
     requested_at: float
 
 
@@ -41,7 +54,7 @@ class TokenSteps:
         self.state = state
         self._client_secret = client_secret
 
-    def redeem(self, sign_in: SignIn, code: str) -> Steps[Received]:
+    def redeem(self, sign_in: SignIn, code: str) -> Steps[Redeemed]:
         """Exchange a code."""
         requested_at = self.state.clock()
         response = yield from request_code(
@@ -51,57 +64,64 @@ class TokenSteps:
             redirect_uri=sign_in.redirect_uri,
             code_verifier=sign_in.code_verifier,
         )
-        return self._received(response, nonce=sign_in.nonce, requested_at=requested_at)
+        if response.id_token is None:
+            raise SignInRequired("no_id_token", "the service gave no ID token")
+        return Redeemed(response, read_id_token(response.id_token), sign_in.nonce, requested_at)
 
-    def refresh(self, resource: str | None, organization_id: str | None, revision: str | None) -> Steps[Received]:
+    def refresh(self, resource: str | None, organization_id: str | None, revision: str | None) -> Steps[Refreshed]:
         """Get tokens for a target.
 
         Raises:
             SignInRequired: There is no refresh token, or it is not good any more.
         """
-        refresh_token = self.state.signed_in().refresh_token
-        if refresh_token is None:
-            raise SignInRequired("not_granted", "there is no refresh token: offline_access was not granted")
-        requested_at = self.state.clock()
-        try:
-            response = yield from request_refresh(
-                client_id=self.state.client_id,
-                client_secret=self._client_secret,
-                refresh_token=refresh_token,
-                resource=resource,
-                organization_id=organization_id,
-                revision=revision,
-            )
-        except OAuthError as refusal:
-            if refusal.error in _OVER:
-                self.state.forget()
-                raise SignInRequired(refusal.error, refusal.description) from None
-            raise
-        return self._received(response, nonce=None, requested_at=requested_at)
+        while True:
+            before = self.state.signed_in()
+            if before.refresh_token is None:
+                raise SignInRequired("not_granted", "there is no refresh token: offline_access was not granted")
+            requested_at = self.state.clock()
+            try:
+                response = yield from request_refresh(
+                    client_id=self.state.client_id,
+                    client_secret=self._client_secret,
+                    refresh_token=before.refresh_token,
+                    resource=resource,
+                    organization_id=organization_id,
+                    revision=revision,
+                )
+            except OAuthError as refusal:
+                if refusal.error not in _OVER:
+                    raise
+                if self.state.end(before):
+                    raise SignInRequired(refusal.error, refusal.description) from None
+            else:
+                id_token = read_id_token(response.id_token) if response.id_token is not None else None
+                return Refreshed(response, id_token, before, requested_at)
 
-    def accept(self, received: Received, keys: KeySet | None, *, target: str) -> Mapping[str, Any]:
-        """Take over what was received; return who is signed in.
+    def signed_in(self, redeemed: Redeemed, keys: KeySet, *, target: str) -> Mapping[str, Any]:
+        """Take over what a code gave, and return who is signed in.
+
+        Raises:
+            TokenInvalid: The ID token does not say what it must.
+        """
+        response, requested_at = redeemed.response, redeemed.requested_at
+        claims = self._claims(redeemed.id_token, keys, response, nonce=redeemed.nonce)
+        self.state.sign_in(response, target=target, claims=claims, requested_at=requested_at)
+        return claims
+
+    def renewed(self, refreshed: Refreshed, keys: KeySet | None, *, target: str) -> bool:
+        """Take over what a refresh gave; False if somebody has signed out or in meanwhile: then it is of no use.
 
         Raises:
             TokenInvalid: The ID token does not say what it must.
             SignInRequired: It speaks of somebody else than before.
         """
-        before = self.state.signed_in().claims if self.state.is_signed_in() else None
-        claims: Mapping[str, Any] = before or {}
-        if received.id_token is not None and keys is not None:
-            claims = check_id_token(
-                received.id_token,
-                keys=keys,
-                issuer=self.state.issuer,
-                client_id=self.state.client_id,
-                access_token=received.response.access_token,
-                nonce=received.nonce,
-                now=self.state.clock(),
-            )
-            if received.nonce is None and before is not None and claims.get("sub") != before.get("sub"):
+        before, response, requested_at = refreshed.before, refreshed.response, refreshed.requested_at
+        claims: Mapping[str, Any] = before.claims
+        if refreshed.id_token is not None and keys is not None:
+            claims = self._claims(refreshed.id_token, keys, response, nonce=None)
+            if claims.get("sub") != before.claims.get("sub"):
                 raise SignInRequired("wrong_subject", "the renewed ID token speaks of somebody else")
-        self.state.keep_response(received.response, target=target, claims=claims, requested_at=received.requested_at)
-        return claims
+        return self.state.renew(before, response, target=target, claims=claims, requested_at=requested_at)
 
     def user_info(self, access_token: str) -> Steps[dict[str, Any]]:
         """Ask who the person is."""
@@ -120,13 +140,18 @@ class TokenSteps:
             headers |= {"If-None-Match": etag, "Prefer": f"wait={_WAIT_S}"}
         return (yield Request(method="GET", path=path, headers=headers, held_s=_WAIT_S))
 
-    def _received(self, response: TokenResponse, *, nonce: str | None, requested_at: float) -> Received:
-        if nonce is not None and response.id_token is None:
-            raise SignInRequired("no_id_token", "the service gave no ID token")
-        token = None
-        if response.id_token is not None:
-            token = read_id_token(response.id_token)
-        return Received(response, token, nonce, requested_at)
+    def _claims(
+        self, id_token: UncheckedToken, keys: KeySet, response: TokenResponse, *, nonce: str | None
+    ) -> Mapping[str, Any]:
+        return check_id_token(
+            id_token,
+            keys=keys,
+            issuer=self.state.issuer,
+            client_id=self.state.client_id,
+            access_token=response.access_token,
+            nonce=nonce,
+            now=self.state.clock(),
+        )
 
 
 class Watched(msgspec.Struct):

@@ -18,9 +18,11 @@ import httpx
 from identity_sdk import _http
 from identity_sdk._http import Steps
 from identity_sdk._key_source import AsyncKeySource, KeyFreshness, KeySource
+from identity_sdk._keys import KeySet
 from identity_sdk._sign_in import ClientState, MemoryStorage, Storage
-from identity_sdk._token_steps import TIMEOUT_S, Received, TokenSteps, Watched
+from identity_sdk._token_steps import TIMEOUT_S, TokenSteps, Watched
 from identity_sdk.errors import Unavailable
+from identity_sdk.verification import UncheckedToken
 
 __all__ = ["AsyncIdentityClient", "IdentityClient", "MemoryStorage", "Storage"]
 
@@ -89,9 +91,7 @@ class _Client:
 
     def sign_out_url(self, post_logout_redirect_uri: str | None = None) -> str:
         """Return where to send the browser to sign out there too; here, everything is forgotten."""
-        url = self.state.sign_out_url(post_logout_redirect_uri)
-        self.state.forget()
-        return url
+        return self.state.sign_out(post_logout_redirect_uri)
 
 
 class IdentityClient(_Client):
@@ -169,9 +169,9 @@ class IdentityClient(_Client):
             Unavailable: The service did not answer.
         """
         sign_in, code = self.state.answered(url)
-        received = self._run(self._steps.redeem(sign_in, code))
-        self.state.forget()
-        return self._accept(received, self.state.target_key(None, None))
+        redeemed = self._run(self._steps.redeem(sign_in, code))
+        keys = self._keys_for(redeemed.id_token)
+        return self._steps.signed_in(redeemed, keys, target=self.state.target_key(None, None))
 
     def get_access_token(self, resource: str | None = None, organization_id: str | None = None) -> str:
         """Return an access token that lasts a while: a stored one, or a new one.
@@ -216,31 +216,35 @@ class IdentityClient(_Client):
                 watched.take(self._run(self._steps.watch(organization_id, token, watched.etag)))
                 if watched.is_due:
                     self.clear_organization_token(organization_id)
-                    token = self._token(None, organization_id, watched.revision)
+                    with self._refreshing:  # not a token that another caller has asked for before the change
+                        token = self._refreshed(None, organization_id, watched.revision)
                     watched.is_due = False
                     yield token
             except Unavailable as error:
                 time.sleep(error.retry_after or _PAUSE_S)
 
-    def _token(self, resource: str | None, organization_id: str | None, revision: str | None = None) -> str:
+    def _token(self, resource: str | None, organization_id: str | None) -> str:
         target = self.state.target_key(resource, organization_id)
         token = self.state.usable_token(target)
         if token is None:
             with self._refreshing:
                 token = self.state.usable_token(target)  # got while this caller waited
                 if token is None:
-                    received = self._run(self._steps.refresh(resource, organization_id, revision))
-                    self._accept(received, target)
-                    token = received.response.access_token
+                    token = self._refreshed(resource, organization_id)
         return token
 
-    def _accept(self, received: Received, target: str) -> Mapping[str, Any]:
-        keys = None
-        if received.id_token is not None:
-            keys = self._keys.keys()
-            if received.id_token.key_id not in keys:
-                keys = self._keys.keys(unlike=keys)
-        return self._steps.accept(received, keys, target=target)
+    def _refreshed(self, resource: str | None, organization_id: str | None, revision: str | None = None) -> str:
+        """Return a new token; whoever calls has seen to it that no other refresh is under way."""
+        target = self.state.target_key(resource, organization_id)
+        while True:
+            refreshed = self._run(self._steps.refresh(resource, organization_id, revision))
+            keys = self._keys_for(refreshed.id_token) if refreshed.id_token is not None else None
+            if self._steps.renewed(refreshed, keys, target=target):
+                return refreshed.response.access_token
+
+    def _keys_for(self, token: UncheckedToken) -> KeySet:
+        keys = self._keys.keys()
+        return keys if token.key_id in keys else self._keys.keys(unlike=keys)
 
     def _run(self, steps: Steps[_http.T]) -> _http.T:
         return _http.run(steps, lambda request: _http.send(self._http, self.state.endpoint, request, {}))
@@ -302,9 +306,9 @@ class AsyncIdentityClient(_Client):
     async def handle_callback(self, url: str) -> Mapping[str, Any]:
         """Take the answer that the browser has brought; see ``IdentityClient.handle_callback``."""
         sign_in, code = self.state.answered(url)
-        received = await self._run(self._steps.redeem(sign_in, code))
-        self.state.forget()
-        return await self._accept(received, self.state.target_key(None, None))
+        redeemed = await self._run(self._steps.redeem(sign_in, code))
+        keys = await self._keys_for(redeemed.id_token)
+        return self._steps.signed_in(redeemed, keys, target=self.state.target_key(None, None))
 
     async def get_access_token(self, resource: str | None = None, organization_id: str | None = None) -> str:
         """Return an access token; see ``IdentityClient.get_access_token``."""
@@ -327,31 +331,35 @@ class AsyncIdentityClient(_Client):
                 watched.take(await self._run(self._steps.watch(organization_id, token, watched.etag)))
                 if watched.is_due:
                     self.clear_organization_token(organization_id)
-                    token = await self._token(None, organization_id, watched.revision)
+                    async with self._refreshing:  # not a token that another caller has asked for before the change
+                        token = await self._refreshed(None, organization_id, watched.revision)
                     watched.is_due = False
                     yield token
             except Unavailable as error:
                 await asyncio.sleep(error.retry_after or _PAUSE_S)
 
-    async def _token(self, resource: str | None, organization_id: str | None, revision: str | None = None) -> str:
+    async def _token(self, resource: str | None, organization_id: str | None) -> str:
         target = self.state.target_key(resource, organization_id)
         token = self.state.usable_token(target)
         if token is None:
             async with self._refreshing:
                 token = self.state.usable_token(target)  # got while this caller waited
                 if token is None:
-                    received = await self._run(self._steps.refresh(resource, organization_id, revision))
-                    await self._accept(received, target)
-                    token = received.response.access_token
+                    token = await self._refreshed(resource, organization_id)
         return token
 
-    async def _accept(self, received: Received, target: str) -> Mapping[str, Any]:
-        keys = None
-        if received.id_token is not None:
-            keys = await self._keys.keys()
-            if received.id_token.key_id not in keys:
-                keys = await self._keys.keys(unlike=keys)
-        return self._steps.accept(received, keys, target=target)
+    async def _refreshed(self, resource: str | None, organization_id: str | None, revision: str | None = None) -> str:
+        """Return a new token; whoever calls has seen to it that no other refresh is under way."""
+        target = self.state.target_key(resource, organization_id)
+        while True:
+            refreshed = await self._run(self._steps.refresh(resource, organization_id, revision))
+            keys = await self._keys_for(refreshed.id_token) if refreshed.id_token is not None else None
+            if self._steps.renewed(refreshed, keys, target=target):
+                return refreshed.response.access_token
+
+    async def _keys_for(self, token: UncheckedToken) -> KeySet:
+        keys = await self._keys.keys()
+        return keys if token.key_id in keys else await self._keys.keys(unlike=keys)
 
     async def _run(self, steps: Steps[_http.T]) -> _http.T:
         return await _http.async_run(
