@@ -113,3 +113,29 @@ async def test_the_same_in_tasks_over_a_storage_of_ones_own(world: World, person
     with identity_client(world, client_id, storage=storage) as again:
         assert again.get_access_token(world.resource) == token
         assert again.claims()["sub"] == person.user_id
+
+
+def test_two_tabs_sign_in(world: World, person: Person, client_id: str) -> None:
+    with identity_client(world, client_id) as client:
+        backs = [person.go(client.sign_in_url(REDIRECT_URI)) for _ in range(2)]
+        for back in backs:
+            assert client.handle_callback(back)["sub"] == person.user_id
+            assert client.claims()["sub"] == person.user_id
+        assert client.get_access_token(world.resource)
+
+
+def test_an_unacceptable_answer_leaves_whoever_is_signed_in(world: World, person: Person, client_id: str) -> None:
+    with identity_client(world, client_id) as client:
+        client.handle_callback(person.go(client.sign_in_url(REDIRECT_URI)))
+        spoilt = person.go(client.sign_in_url(REDIRECT_URI)).replace("code=", "code=x")
+        with pytest.raises(OAuthError, match="invalid_grant"):
+            client.handle_callback(spoilt)
+        assert client.claims()["sub"] == person.user_id
+
+
+def test_signing_out_forgets_sign_ins_under_way(world: World, person: Person, client_id: str) -> None:
+    with identity_client(world, client_id) as client:
+        back = person.go(client.sign_in_url(REDIRECT_URI))
+        client.sign_out_url()
+        with pytest.raises(SignInRequired, match="unknown_state"):
+            client.handle_callback(back)

@@ -192,12 +192,11 @@ class ClientState:
         return token.access_token if token and token.expires_at - _RENEW_AHEAD_S > self.clock() else None
 
     def sign_in(self, response: TokenResponse, *, target: str, claims: Mapping[str, Any], requested_at: float) -> None:
-        """Remember who has signed in, in the place of whoever was."""
+        """Remember who has signed in, in the place of whoever was; other sign-ins may still be under way."""
         token = StoredToken(response.access_token, requested_at + response.expires_in)
         signed_in = SignedIn(response.id_token or "", dict(claims), response.refresh_token, {target: token})
         with self._lock:
             self._keep(signed_in)
-            self._storage.remove(f"{self._key}:sign-ins")
 
     def renew(
         self,
