@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
 
-from identity_sdk import ManagementClient, Unavailable, exchange_subject_token
+from identity_sdk import (
+    AsyncIdentityClient,
+    AsyncManagementClient,
+    IdentityClient,
+    ManagementClient,
+    Unavailable,
+    exchange_subject_token,
+)
 from identity_sdk._tls import trusted
 
 
@@ -21,6 +29,13 @@ def list_users(address: str) -> object:
         return list(client.users.list())
 
 
+def sign_in(address: str) -> object:
+    with IdentityClient(address, "c") as client:
+        url = client.sign_in_url("https://app.example.com/callback")
+        state = parse_qs(urlsplit(url).query)["state"][0]
+        return client.handle_callback(f"/callback?code=x&state={state}&iss={address}/oidc")
+
+
 def test_whoever_answers_is_checked() -> None:
     context = trusted()
 
@@ -28,7 +43,7 @@ def test_whoever_answers_is_checked() -> None:
     assert context.cert_store_stats()["x509_ca"] > 0
 
 
-@pytest.mark.parametrize("call", [exchange, list_users])
+@pytest.mark.parametrize("call", [exchange, list_users, sign_in])
 def test_the_certificates_are_read_once_a_process(
     call: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -42,3 +57,20 @@ def test_the_certificates_are_read_once_a_process(
         httpx.Client()
     with pytest.raises(Unavailable):
         call("http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: AsyncIdentityClient("https://id.example.com", "c"),
+        lambda: AsyncManagementClient("https://id.example.com", client_id="c", client_secret="s"),
+    ],
+)
+def test_nor_is_anything_read_for_a_client_of_tasks(
+    make: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trusted()
+    read: list[object] = []
+    monkeypatch.setattr(ssl, "create_default_context", lambda *_, **__: read.append(1))
+    make()
+    assert read == []

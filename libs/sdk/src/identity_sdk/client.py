@@ -20,6 +20,7 @@ from identity_sdk._http import Steps
 from identity_sdk._key_source import AsyncKeySource, KeyFreshness, KeySource
 from identity_sdk._keys import KeySet
 from identity_sdk._sign_in import ClientState, MemoryStorage, Storage
+from identity_sdk._tls import trusted
 from identity_sdk._token_steps import TIMEOUT_S, TokenSteps, Watched
 from identity_sdk.errors import Unavailable
 from identity_sdk.verification import UncheckedToken
@@ -135,7 +136,7 @@ class IdentityClient(_Client):
             storage=storage,
             clock=clock,
         )
-        self._http = http or httpx.Client(timeout=TIMEOUT_S)
+        self._http = http or httpx.Client(timeout=TIMEOUT_S, verify=trusted())
         self._owns_http = http is None
         self._keys = KeySource(
             f"{self.state.issuer}/jwks",
@@ -279,7 +280,7 @@ class AsyncIdentityClient(_Client):
             storage=storage,
             clock=clock,
         )
-        self._http = http or httpx.AsyncClient(timeout=TIMEOUT_S)
+        self._http = http or httpx.AsyncClient(timeout=TIMEOUT_S, verify=trusted())
         self._owns_http = http is None
         self._keys = AsyncKeySource(
             f"{self.state.issuer}/jwks",
