@@ -369,7 +369,7 @@ class TestAnswers:
 
 
 class TestPaths:
-    @pytest.mark.parametrize("segment", ["", ".", "..", "..."])
+    @pytest.mark.parametrize("segment", ["", ".", "..", "...", "user/roles/role", "/", "../users"])
     @pytest.mark.parametrize(
         "operation",
         [
@@ -387,16 +387,16 @@ class TestPaths:
         segment: str,
         operation: Callable[[ManagementClient, str], Any],
     ) -> None:
-        """L5: ``DELETE /api/users/..`` is not about a user."""
+        """L5: ``DELETE /api/users/..`` is not about a user, ``DELETE /api/users/user%2Froles%2Frole`` about a role."""
         with pytest.raises(ValueError, match="id or name"):
             operation(client, segment)
         assert service.received == []
 
     def test_an_id_is_one_segment_whatever_it_holds(self, service: Service, client: ManagementClient) -> None:
-        """L5, L13: slashes, queries, fragments and percent signs arrive as part of the id."""
+        """L5, L13: queries, fragments and percent signs arrive as part of the id."""
         client.request("GET", "/api/status")
-        client.users.delete("../applications/a?b=c#d%2fé;\\")
-        assert service.calls[-1].target == "/api/users/..%2Fapplications%2Fa%3Fb%3Dc%23d%252f%C3%A9%3B%5C"
+        client.users.delete("..a?b=c#d%2fé;\\")
+        assert service.calls[-1].target == "/api/users/..a%3Fb%3Dc%23d%252f%C3%A9%3B%5C"
 
 
 class TestConstruction:

@@ -166,11 +166,12 @@ def api_path(*segments: str) -> str:
     """Return the path of something under ``/api``.
 
     Raises:
-        ValueError: A segment is empty or dots only: it would name something else than was meant.
+        ValueError: A segment is empty or dots only, or has a slash, which servers decode before they route: it would
+            name something else than was meant.
     """
     for segment in segments:
-        if segment.strip(".") == "":
-            raise ValueError("an id or name in a path must not be empty, '.' or '..'")
+        if segment.strip(".") == "" or "/" in segment:
+            raise ValueError("an id or name in a path must not be empty, '.' or '..', and has no slash")
     return "/api/" + "/".join(quote(segment, safe="") for segment in segments)
 
 
