@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from identity_common import health
 from identity_common.api_errors import API_EXCEPTION_HANDLERS
 from identity_common.conditional import ConditionalGet
+from identity_common.encoded_slashes import EncodedSlashes
 from identity_common.head import Head
 from identity_common.health import Readiness
 from identity_common.json_body import JsonRequest
@@ -75,7 +76,7 @@ def create_service_app(
     app.asgi_handler = around_the_router(app.asgi_handler)
     # Around the whole app and not as its middleware, which the router's own 404 and 405 would not pass through.
     everywhere = cors(_past_the_router(Options(Head(ConditionalGet(app.asgi_handler))), route_handlers))
-    app.asgi_handler = Observation(everywhere, HttpMetrics(registry))
+    app.asgi_handler = EncodedSlashes(Observation(everywhere, HttpMetrics(registry)))
     return app
 
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
 
 from identity_common.observation import HEADER, request_id_of
+from identity_common.encoded_slashes import routed_path
 from identity_common.routing import Service, service_for
 
 Scope = MutableMapping[str, Any]
@@ -30,7 +31,7 @@ class Dispatcher:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
             return
-        path = scope["path"]
+        path = routed_path(scope)
         service = service_for(path)
         if service is not None:
             await self._apps[service](scope, receive, send)
