@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,6 +12,8 @@ from identity_sdk import AsyncIdentityClient, IdentityClient, MemoryStorage, OAu
 from tests.support.at_a_browser import Person
 from tests.support.authorizing import REDIRECT_URI
 from tests.support.world import World
+
+ORGANIZATIONS = "urn:service:scope:organizations"
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +31,8 @@ def person(world: World) -> Person:
 
 
 def identity_client(world: World, client_id: str, **changes: object) -> IdentityClient:
-    return IdentityClient(
-        world.stack.base_url, client_id, scopes=["read:things"], resources=[world.resource], **changes
-    )  # type: ignore[arg-type]
+    asked = {"scopes": ["read:things"], "resources": [world.resource], **changes}
+    return IdentityClient(world.stack.base_url, client_id, **asked)  # type: ignore[arg-type]
 
 
 def test_a_person_signs_in_gets_tokens_and_signs_out(world: World, person: Person, client_id: str) -> None:
@@ -139,3 +141,61 @@ def test_signing_out_forgets_sign_ins_under_way(world: World, person: Person, cl
         client.sign_out_url()
         with pytest.raises(SignInRequired, match="unknown_state"):
             client.handle_callback(back)
+
+
+def remove(world: World, organization: str, person: Person) -> None:
+    world.template.remove_member(organization, person.user_id)
+
+
+def delete(world: World, organization: str, person: Person) -> None:
+    world.template.delete_organization(organization)
+
+
+@pytest.fixture
+def organization(world: World, person: Person) -> str:
+    organization = world.template.organization()
+    world.template.member(organization, person.user_id, world.clerk_roles["user"])
+    return organization
+
+
+@pytest.mark.parametrize("end", [remove, delete])
+def test_a_watcher_hears_that_the_person_is_no_member_any_more(
+    world: World, person: Person, client_id: str, organization: str, end: Callable[[World, str, Person], None]
+) -> None:
+    with identity_client(world, client_id, scopes=[ORGANIZATIONS]) as client:
+        client.handle_callback(person.go(client.sign_in_url(REDIRECT_URI)))
+        tokens = client.watch_organization_scopes(organization)
+        world.claims(next(tokens), world.organization_audience(organization))
+        end(world, organization, person)
+        with pytest.raises(OAuthError) as watching:
+            next(tokens)
+        client.clear_organization_token(organization)
+        with pytest.raises(OAuthError) as asking:
+            client.get_organization_token(organization)
+        assert watching.value.error == asking.value.error == "access_denied"
+        assert client.is_signed_in()
+
+
+@pytest.mark.parametrize("end", [remove, delete])
+async def test_a_watching_task_hears_the_same(
+    world: World, person: Person, client_id: str, organization: str, end: Callable[[World, str, Person], None]
+) -> None:
+    async with AsyncIdentityClient(world.stack.base_url, client_id, scopes=[ORGANIZATIONS]) as client:
+        await client.handle_callback(person.go(client.sign_in_url(REDIRECT_URI)))
+        tokens = client.watch_organization_scopes(organization)
+        await anext(tokens)
+        end(world, organization, person)
+        with pytest.raises(OAuthError, match="access_denied"):
+            await anext(tokens)
+
+
+def test_a_watcher_hears_that_the_person_must_sign_in_again(
+    world: World, person: Person, client_id: str, organization: str
+) -> None:
+    with identity_client(world, client_id, scopes=[ORGANIZATIONS]) as client:
+        client.handle_callback(person.go(client.sign_in_url(REDIRECT_URI)))
+        tokens = client.watch_organization_scopes(organization)
+        next(tokens)
+        world.management.users.suspend(person.user_id)
+        with pytest.raises(SignInRequired):
+            next(tokens)

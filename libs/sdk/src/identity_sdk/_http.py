@@ -35,6 +35,7 @@ _BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
     422: Conflict,
 }
 _UNAVAILABLE: Final = frozenset({502, 503, 504})
+UNEXPECTED_ANSWER: Final = "unexpected_answer"
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 _PATH: Final = re.compile(r"/[\x21-\x7e]*")
 
@@ -222,7 +223,7 @@ class _ErrorBody(msgspec.Struct, frozen=True):
     data: Any = None
 
 
-_UNEXPECTED: Final = _ErrorBody("unexpected_answer", "the answer is not one of the service's")
+_UNEXPECTED: Final = _ErrorBody(UNEXPECTED_ANSWER, "the answer is not one of the service's")
 
 
 def require_success(answer: httpx.Response) -> None:
@@ -264,7 +265,7 @@ def raise_if_unavailable(answer: httpx.Response) -> None:
 
 def unexpected_answer(message: str, answer: httpx.Response) -> ApiError:
     """Return the error of an answer that the service would not give."""
-    return ApiError(message, status=answer.status_code, code="unexpected_answer", request_id=request_id(answer))
+    return ApiError(message, status=answer.status_code, code=UNEXPECTED_ANSWER, request_id=request_id(answer))
 
 
 def retry_after(answer: httpx.Response) -> float | None:

@@ -13,7 +13,7 @@ from identity_sdk._http import Request, Steps
 from identity_sdk._keys import KeySet
 from identity_sdk._revisions import HEADER as REVISION_HEADER
 from identity_sdk._sign_in import ClientState, SignedIn, SignIn
-from identity_sdk.errors import OAuthError, SignInRequired
+from identity_sdk.errors import Conflict, NotFound, OAuthError, SignInRequired
 from identity_sdk.id_token import check_id_token, read_id_token
 from identity_sdk.token_endpoint import TokenResponse, request_code, request_refresh
 from identity_sdk.verification import UncheckedToken
@@ -171,15 +171,22 @@ class Watched(msgspec.Struct):
         """Take note of an answer.
 
         Raises:
-            SignInRequired: The person is no member any more, or not signed in.
+            SignInRequired: The person is not signed in any more.
+            OAuthError: ``access_denied``, as for a token: no member any more, or the organization is gone.
             ApiError: The answer is none of the service's.
             Unavailable: It asked to come back later.
         """
         if answer.status_code == httpx.codes.NOT_MODIFIED:
             return
-        if answer.status_code in {401, 403, 422}:
+        if answer.status_code in {401, 403}:
             raise SignInRequired("not_granted", "the organization's permissions cannot be read any more")
-        _http.require_success(answer)
+        try:
+            _http.require_success(answer)
+        except (NotFound, Conflict) as gone:
+            if gone.code == _http.UNEXPECTED_ANSWER:
+                raise
+            description = "not a member of this organization, or there is no such organization"
+            raise OAuthError("access_denied", description, status=gone.status, request_id=gone.request_id) from None
         self.is_due = self.is_due or answer.headers.get("ETag") != self.etag
         self.etag = answer.headers.get("ETag")
         self.revision = answer.headers.get(REVISION_HEADER)

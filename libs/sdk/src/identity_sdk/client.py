@@ -207,8 +207,10 @@ class IdentityClient(_Client):
         Blocks between them, for as long as nothing changes. What is not answered is asked again after a pause.
 
         Raises:
-            SignInRequired: The person is signed out, or no member any more.
-            OAuthError: Refused.
+            SignInRequired: The person is signed out.
+            OAuthError: ``access_denied``: the person is no member any more, or the organization is gone. Or refused
+                otherwise, as ``get_access_token`` is.
+            ApiError: The answer is none of the service's.
         """
         watched = Watched()
         while True:
