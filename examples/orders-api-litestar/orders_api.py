@@ -6,17 +6,20 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from litestar import Litestar, Request, get, post
+from litestar.exceptions import NotFoundException
 from litestar.params import JSONBody
 
-from identity_sdk import Access, AccessTokenMiddleware, AsyncAccessTokenVerifier, access_token_of
+from identity_sdk import Access, AccessTokenMiddleware, AsyncAccessTokenVerifier, OrganizationAware, access_token_of
 
-ROUTES: Final[dict[str, str | Access]] = {
+ROUTES: Final[dict[str, str | Access | OrganizationAware]] = {
     "GET /health": Access.PUBLIC,
     "GET /orders": "read:orders",
     "POST /orders": "write:orders",
+    "GET /organizations/{organization_id}/orders": OrganizationAware("read:orders"),
+    "POST /organizations/{organization_id}/orders": OrganizationAware("write:orders"),
 }
 
-orders: dict[str, list[str]] = defaultdict(list)  # by subject; a real API asks its database
+orders: dict[str, list[str]] = defaultdict(list)  # by customer or organization; a real API asks its database
 
 
 class NewOrder(msgspec.Struct, forbid_unknown_fields=True):
@@ -26,10 +29,10 @@ class NewOrder(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Answer(msgspec.Struct):
-    """The orders of a customer, and who has asked.
+    """The orders of a customer or of an organization, and who has asked.
 
     Attributes:
-        sub: The customer.
+        sub: The customer, or the member of the organization.
         act: Who really acts, if it is somebody else.
     """
 
@@ -44,19 +47,31 @@ async def health() -> dict[str, str]:
     return {"status": "ok"}
 
 
-@get("/orders")
+@get(["/orders", "/organizations/{organization_id:str}/orders"])
 async def list_orders(request: Request[Any, Any, Any]) -> Answer:
-    """Return the customer's orders."""
-    token = access_token_of(request.scope)
-    return Answer(token.subject, token.actor, orders[token.subject])
+    """Return what was ordered."""
+    return _answer(request)
 
 
-@post("/orders")
+@post(["/orders", "/organizations/{organization_id:str}/orders"])
 async def create_order(request: Request[Any, Any, Any], data: JSONBody[NewOrder]) -> Answer:
-    """Order something for the customer."""
+    """Order something."""
+    orders[_owner(request)].append(data.item)
+    return _answer(request)
+
+
+def _owner(request: Request[Any, Any, Any]) -> str:
+    """Return whose orders these are: the organization's that the path and the token name, else the customer's."""
     token = access_token_of(request.scope)
-    orders[token.subject].append(data.item)
-    return Answer(token.subject, token.actor, orders[token.subject])
+    organization_id: str | None = request.path_params.get("organization_id")
+    if token.organization_id != organization_id:
+        raise NotFoundException("There is no such organization.")
+    return organization_id or token.subject
+
+
+def _answer(request: Request[Any, Any, Any]) -> Answer:
+    token = access_token_of(request.scope)
+    return Answer(token.subject, token.actor, orders[_owner(request)])
 
 
 def create_app(*, issuer: str, audience: str) -> AccessTokenMiddleware:

@@ -6,19 +6,28 @@ from collections import defaultdict
 from typing import Any, Final
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from identity_sdk import Access, AccessToken, AccessTokenMiddleware, AsyncAccessTokenVerifier, access_token_of
+from identity_sdk import (
+    Access,
+    AccessTokenMiddleware,
+    AsyncAccessTokenVerifier,
+    OrganizationAware,
+    access_token_of,
+)
 
-ROUTES: Final[dict[str, str | Access]] = {
+ROUTES: Final[dict[str, str | Access | OrganizationAware]] = {
     "GET /health": Access.PUBLIC,
     "GET /orders": "read:orders",
     "POST /orders": "write:orders",
+    "GET /organizations/{organization_id}/orders": OrganizationAware("read:orders"),
+    "POST /organizations/{organization_id}/orders": OrganizationAware("write:orders"),
 }
 
-orders: dict[str, list[str]] = defaultdict(list)  # by subject; a real API asks its database
+orders: dict[str, list[str]] = defaultdict(list)  # by customer or organization; a real API asks its database
 
 
 async def health(_: Request) -> JSONResponse:
@@ -27,26 +36,36 @@ async def health(_: Request) -> JSONResponse:
 
 
 async def list_orders(request: Request) -> JSONResponse:
-    """Return the customer's orders."""
-    return JSONResponse(_answer(access_token_of(request.scope)))
+    """Return what was ordered."""
+    return JSONResponse(_answer(request))
 
 
 async def create_order(request: Request) -> JSONResponse:
-    """Order something for the customer: ``{"item": "…"}``."""
-    token = access_token_of(request.scope)
+    """Order something: ``{"item": "…"}``."""
+    owner = _owner(request)
     try:
         item = json.loads(await request.body())["item"]
     except (ValueError, TypeError, KeyError, RecursionError):
         item = None
     if not isinstance(item, str) or not 1 <= len(item) <= 200:
         return JSONResponse({"error": "invalid_order"}, status_code=400)
-    orders[token.subject].append(item)
-    return JSONResponse(_answer(token), status_code=201)
+    orders[owner].append(item)
+    return JSONResponse(_answer(request), status_code=201)
 
 
-def _answer(token: AccessToken) -> dict[str, Any]:
-    """Return the orders of a customer (``sub``), and who really acts if it is somebody else (``act``)."""
-    return {"sub": token.subject, "act": token.actor, "orders": orders[token.subject]}
+def _owner(request: Request) -> str:
+    """Return whose orders these are: the organization's that the path and the token name, else the customer's."""
+    token = access_token_of(request.scope)
+    organization_id: str | None = request.path_params.get("organization_id")
+    if token.organization_id != organization_id:
+        raise HTTPException(404, "There is no such organization.")
+    return organization_id or token.subject
+
+
+def _answer(request: Request) -> dict[str, Any]:
+    """Return the orders, who speaks (``sub``), and who really acts if it is somebody else (``act``)."""
+    token = access_token_of(request.scope)
+    return {"sub": token.subject, "act": token.actor, "orders": orders[_owner(request)]}
 
 
 def create_app(*, issuer: str, audience: str) -> AccessTokenMiddleware:
@@ -57,6 +76,8 @@ def create_app(*, issuer: str, audience: str) -> AccessTokenMiddleware:
                 Route("/health", health),
                 Route("/orders", list_orders),
                 Route("/orders", create_order, methods=["POST"]),
+                Route("/organizations/{organization_id}/orders", list_orders),
+                Route("/organizations/{organization_id}/orders", create_order, methods=["POST"]),
             ]
         ),
         verifier=AsyncAccessTokenVerifier(issuer=issuer, audience=audience),

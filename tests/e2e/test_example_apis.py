@@ -51,10 +51,29 @@ def wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes], log
         time.sleep(0.05)
 
 
-def token(stack: RunningStack, scope: str, *, actor_token: str | None = None) -> dict[str, str]:
-    """Return the header with an access token for the customer, as the demo's application exchanges it."""
+def token(
+    stack: RunningStack,
+    scope: str,
+    *,
+    user_id: str | None = None,
+    organization_id: str | None = None,
+    actor_token: str | None = None,
+) -> dict[str, str]:
+    """Return the header with an access token for the customer, as the demo's application exchanges it.
+
+    Args:
+        stack: Where.
+        scope: What is asked for.
+        user_id: Another user than the customer.
+        organization_id: Within which organization it shall count, and nowhere else.
+        actor_token: Of who really acts.
+    """
     issued = stack.exchange(
-        stack.subject_token(), resource=stack.credentials.demo.resource, scope=scope, actor_token=actor_token
+        stack.subject_token(user_id),
+        resource=stack.credentials.demo.resource,
+        organization_id=organization_id,
+        scope=scope,
+        actor_token=actor_token,
     )
     return {"Authorization": f"Bearer {issued.access_token}"}
 
@@ -82,6 +101,31 @@ def test_each_route_demands_its_scope(orders_api: httpx.Client, stack: RunningSt
     assert refused.status_code == 403
     assert refused.headers["www-authenticate"] == 'Bearer error="insufficient_scope", scope="write:orders"'
     assert orders_api.get("/orders", headers=token(stack, "write:orders")).status_code == 403
+
+
+def test_what_a_member_may_do_in_an_organization_it_may_do_nowhere_else(
+    orders_api: httpx.Client, stack: RunningStack, world: World
+) -> None:
+    """RFC 9068 section 4: what a token says of rights is looked at whole; RFC 6750 section 3.1: yet it is good."""
+    resources = stack.management.resources
+    demo = next(each for each in resources.list() if each.indicator == stack.credentials.demo.resource)
+    clerk = world.template.role(scope_ids=[scope.id for scope in resources.scopes(demo.id)])
+    member, organization, other = world.user(), world.template.organization(), world.template.organization()
+    for each in (organization, other):
+        world.template.member(each, member, clerk)
+    held = token(stack, "read:orders write:orders", user_id=member, organization_id=organization)
+
+    for method in ("GET", "POST"):
+        refused = orders_api.request(method, "/orders", json={"item": "tea"}, headers=held)
+        assert (refused.status_code, refused.json()["error"]) == (403, "insufficient_scope")
+        assert refused.headers["www-authenticate"] == 'Bearer error="insufficient_scope"'
+        elsewhere = orders_api.request(method, f"/organizations/{other}/orders", json={"item": "tea"}, headers=held)
+        assert elsewhere.status_code == 404
+    made = orders_api.post(f"/organizations/{organization}/orders", json={"item": "tea"}, headers=held)
+    assert (made.status_code, made.json()) == (201, {"sub": member, "act": None, "orders": ["tea"]})
+    assert orders_api.get(f"/organizations/{organization}/orders", headers=held).json()["orders"] == ["tea"]
+    everywhere = token(stack, "read:orders")
+    assert orders_api.get(f"/organizations/{organization}/orders", headers=everywhere).status_code == 404
 
 
 def test_a_token_for_somebody_else_is_refused(orders_api: httpx.Client, stack: RunningStack) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE
-from identity_sdk import AccessTokenVerifier
+from identity_sdk import AccessTokenVerifier, TokenInvalid
 from tests.support.world import World
 
 REQUIRED = {"iss", "exp", "aud", "sub", "client_id", "iat", "jti"}
@@ -145,10 +145,16 @@ def test_our_sdk_accepts_it_for_its_audience_only(world: World, issue: Issue) ->
     """L3, section 4: a verifier of any other resource refuses it."""
     token, audience = issue(world)
 
-    accepted = AccessTokenVerifier(issuer=world.stack.issuer, audience=audience).verify(token)
+    verifier = AccessTokenVerifier(issuer=world.stack.issuer, audience=audience)
+    accepted = verifier.verify(token, organization_aware=True)
     assert accepted.claims == world.claims(token, audience)
+    if issue is by_exchange_within_an_organization:
+        with pytest.raises(TokenInvalid, match="organization_only"):
+            verifier.verify(token)
+    else:
+        assert verifier.verify(token) == accepted
     for other in (world.other_resource, audience + "/", audience.upper()):
-        with pytest.raises(Exception, match="wrong_audience"):
+        with pytest.raises(TokenInvalid, match="wrong_audience"):
             AccessTokenVerifier(issuer=world.stack.issuer, audience=other).verify(token)
 
 

@@ -17,6 +17,8 @@ from identity_sdk import (
     AccessTokenMiddleware,
     AccessTokenVerifier,
     AsyncAccessTokenVerifier,
+    OrganizationAware,
+    TokenInvalid,
     access_token_of,
 )
 from tests.unit.sdk.http_server import Answer, HttpServer, Received
@@ -25,12 +27,19 @@ from tests.unit.sdk.issuer import AUDIENCE, ISSUER, NOW, Clock, SigningKey, jwks
 KEY, JUNK = SigningKey("key"), SigningKey("junk")
 GOOD = token(KEY)
 
-ROUTES: dict[str, str | Access] = {
+WITHIN = token(KEY, organization_id="org000000001")
+"""A token with the same scopes, which its subject holds within one organization only."""
+
+ROUTES: dict[str, str | Access | OrganizationAware] = {
     "GET /things": "read:things",
     "POST /things": "write:things read:things",
     "GET /admin": "admin",
+    "GET /organizations/{id}/things": OrganizationAware("read:things"),
+    "GET /organizations/{id}/admin": OrganizationAware("admin"),
+    "GET /organizations/{id}/me": OrganizationAware(Access.ANY_TOKEN),
     "GET /me": Access.ANY_TOKEN,
     "GET /health": Access.PUBLIC,
+    "WEBSOCKET /organizations/{id}/feed": OrganizationAware("read:things"),
     "WEBSOCKET /feed": "read:things",
     "WEBSOCKET /chat": "admin",
     "WEBSOCKET /open": Access.PUBLIC,
@@ -343,6 +352,48 @@ class TestRefusals:
                 await transport.handle_async_request(request)
         assert caplog.records
         assert not [signature for signature in signatures if signature in caplog.text]
+
+
+class TestOrganizations:
+    """L4: the scopes of a token with ``organization_id`` are what its subject may do within one organization."""
+
+    @pytest.mark.parametrize(("method", "path"), [("GET", "/things"), ("POST", "/things"), ("GET", "/me")])
+    async def test_a_route_that_does_not_look_at_the_organization_is_closed(
+        self, api: Api, method: str, path: str
+    ) -> None:
+        """RFC 6750 section 3.1: the token is good; RFC 9068 section 4: what it says of rights is looked at whole."""
+        for within in (WITHIN, token(KEY, organization_id="")):
+            answer = await api.request(method, path, bearer=within)
+            assert refused(answer) == (403, 'Bearer error="insufficient_scope"', "insufficient_scope")
+        assert not api.was_called
+        assert (await api.request(method, path, bearer=GOOD)).status_code == 200
+
+    @pytest.mark.parametrize("bearer", [WITHIN, GOOD])
+    async def test_a_route_that_looks_at_it_takes_both_kinds_of_tokens(self, api: Api, bearer: str) -> None:
+        for path in ("/organizations/org000000001/things", "/organizations/org000000001/me"):
+            assert (await api.request("GET", path, bearer=bearer)).status_code == 200
+        expected = "org000000001" if bearer == WITHIN else None
+        assert {access_token_of(scope).organization_id for scope in api.application.scopes} == {expected}
+
+    async def test_it_demands_its_scopes_all_the_same(self, api: Api) -> None:
+        answer = await api.request("GET", "/organizations/org000000001/admin", bearer=WITHIN)
+        assert refused(answer) == (403, 'Bearer error="insufficient_scope", scope="admin"', "insufficient_scope")
+
+    async def test_a_websocket_is_judged_in_the_same_way(self, api: Api) -> None:
+        assert await api.open("/feed", WITHIN) == [{"type": "websocket.close", "code": 1008}]
+        assert await api.open("/organizations/org000000001/feed", WITHIN) == [{"type": "websocket.accept"}]
+
+    async def test_a_verifier_takes_them_only_if_it_is_told_that_the_organization_is_looked_at(
+        self, api: Api, server: Jwks, clock: Clock
+    ) -> None:
+        blocking = AccessTokenVerifier(issuer=ISSUER, audience=AUDIENCE, jwks_url=server.url, clock=clock)
+        assert blocking.verify(WITHIN, organization_aware=True).organization_id == "org000000001"
+        assert (await api.verifier.verify(WITHIN, organization_aware=True)).organization_id == "org000000001"
+        assert blocking.verify(GOOD) == await api.verifier.verify(GOOD)
+        with pytest.raises(TokenInvalid, match="organization_only"):
+            blocking.verify(WITHIN)
+        with pytest.raises(TokenInvalid, match="organization_only"):
+            await api.verifier.verify(WITHIN)
 
 
 class TestWebSockets:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from identity_sdk import Access
-from identity_sdk._routes import Demand, Routes
+from identity_sdk import Access, OrganizationAware
+from identity_sdk._routes import Declared, Demand, Routes, TokenDemand
 
 ROUTES = Routes(
     {
@@ -22,6 +22,8 @@ ROUTES = Routes(
         "GET /files/{name}": "read:files",
         "GET /files/{rest:path}": "read:everything",
         "GET /files/{name}/meta": "read:meta",
+        "GET /organizations/{id}/orders": OrganizationAware("read:orders list:orders"),
+        "GET /organizations/{id}/me": OrganizationAware(Access.ANY_TOKEN),
         "GET /me": Access.ANY_TOKEN,
         "GET /health": Access.PUBLIC,
         "GET /docs/{rest:path}": Access.PUBLIC,
@@ -31,8 +33,8 @@ ROUTES = Routes(
 )
 
 
-def scopes(*names: str) -> frozenset[str]:
-    return frozenset(names)
+def scopes(*names: str, organization_aware: bool = False) -> TokenDemand:
+    return TokenDemand(frozenset(names), organization_aware)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +58,8 @@ def scopes(*names: str) -> frozenset[str]:
         ("GET", "/files/a/b", scopes("read:everything")),
         ("GET", "/files/a/b/c.txt", scopes("read:everything")),
         ("GET", "/files/a/meta", scopes("read:meta")),
+        ("GET", "/organizations/1/orders", scopes("read:orders", "list:orders", organization_aware=True)),
+        ("GET", "/organizations/1/me", scopes(organization_aware=True)),
         ("GET", "/me", scopes()),
         ("GET", "/health", Access.PUBLIC),
         ("GET", "/docs/a/b.css", Access.PUBLIC),
@@ -136,7 +140,7 @@ def test_a_public_prefix_opens_nothing_but_what_is_below_it(path: str) -> None:
 
 
 def test_the_order_of_declaration_makes_no_difference() -> None:
-    declared: dict[str, str | Access] = {
+    declared: dict[str, Declared] = {
         "GET /{a}/{b}": "any",
         "GET /{rest:path}": "rest",
         "GET /x/{b}": "x",
@@ -193,8 +197,15 @@ def test_a_route_that_means_nothing_is_refused_when_it_is_declared(route: str) -
 )
 def test_a_demand_that_demands_nothing_is_refused_when_it_is_declared(demanded: Any) -> None:
     """L9: an empty setting must not open a route, and nothing here can break out of a header."""
+    for declared in (demanded, OrganizationAware(demanded)):
+        with pytest.raises(ValueError, match="scope tokens"):
+            Routes({"GET /orders": declared})
+
+
+@pytest.mark.parametrize("demanded", [Access.PUBLIC, OrganizationAware("read:orders")])
+def test_no_route_is_public_or_twice_aware_of_organizations(demanded: Any) -> None:
     with pytest.raises(ValueError, match="scope tokens"):
-        Routes({"GET /orders": demanded})
+        Routes({"GET /orders": OrganizationAware(demanded)})
 
 
 @pytest.mark.parametrize(

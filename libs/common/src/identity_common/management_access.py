@@ -78,7 +78,8 @@ class UnrevokedTokens:
             Unavailable: The issuer's keys cannot be read.
             ApiError: 401 when it was revoked, 503 when that cannot be known.
         """
-        token = await self._verifier.verify(access_token, audience=audience)
+        # one of a member of an organization is good as well, and whether it is for this is judged later
+        token = await self._verifier.verify(access_token, audience=audience, organization_aware=True)
         try:
             is_revoked = await self._revocations.is_revoked(token.id)
         except StoreUnavailable as error:

@@ -33,7 +33,7 @@ from identity_sdk.errors import (
     Unavailable,
 )
 from identity_sdk.management import AsyncManagementClient, ManagementClient
-from identity_sdk.middleware import Access, AccessTokenMiddleware, access_token_of
+from identity_sdk.middleware import Access, AccessTokenMiddleware, OrganizationAware, access_token_of
 from identity_sdk.models import (
     Application,
     ApplicationSecret,
@@ -76,6 +76,7 @@ __all__ = [
     "AsyncAccessTokenVerifier",
     "AccessTokenMiddleware",
     "Access",
+    "OrganizationAware",
     "access_token_of",
     # applications that people sign in to
     "IdentityClient",

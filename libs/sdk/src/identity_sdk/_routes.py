@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
+import msgspec
+
 _METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
 _LITERAL: Final = re.compile(r"[^{}/\s%?#*]+")
 _PARAMETER: Final = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*(?::([a-z]+))?\}")
@@ -33,8 +35,38 @@ class Access(enum.Enum):
     ANY_TOKEN = enum.auto()
 
 
-Demand: TypeAlias = frozenset[str] | Literal[Access.PUBLIC]
-"""The scopes that a token must hold, all of them, perhaps none; or no token at all."""
+class OrganizationAware(msgspec.Struct, frozen=True):
+    """What a route may demand that looks at the organization of a token: it takes tokens that other routes refuse.
+
+    A token with the claim ``organization_id`` counts within that organization and nowhere else. The handler compares
+    ``AccessToken.organization_id`` with the organization that the request is about; None is a token that counts for the
+    whole API.
+
+    Attributes:
+        demanded: Scope tokens, or ``Access.ANY_TOKEN``.
+    """
+
+    demanded: str | Access
+
+
+Declared: TypeAlias = str | Access | OrganizationAware
+"""What may be declared of a route."""
+
+
+class TokenDemand(msgspec.Struct, frozen=True):
+    """What a token must be.
+
+    Attributes:
+        scopes: It must hold all of them; perhaps none.
+        organization_aware: Whether it may count within one organization only.
+    """
+
+    scopes: frozenset[str]
+    organization_aware: bool = False
+
+
+Demand: TypeAlias = TokenDemand | Literal[Access.PUBLIC]
+"""What the token must be; or that none is needed."""
 
 
 class Routes:
@@ -45,7 +77,7 @@ class Routes:
     GET.
     """
 
-    def __init__(self, declared: Mapping[str, str | Access]) -> None:
+    def __init__(self, declared: Mapping[str, Declared]) -> None:
         """Read the declaration.
 
         Raises:
@@ -100,12 +132,16 @@ class Routes:
 
 
 def _read_demand(declared: object) -> Demand:
-    if isinstance(declared, Access):
-        return Access.PUBLIC if declared is Access.PUBLIC else frozenset()
-    scopes = declared.split(" ") if isinstance(declared, str) else []
+    if declared is Access.PUBLIC:
+        return Access.PUBLIC
+    organization_aware = isinstance(declared, OrganizationAware)
+    demanded = declared.demanded if isinstance(declared, OrganizationAware) else declared
+    if demanded is Access.ANY_TOKEN:
+        return TokenDemand(frozenset(), organization_aware)
+    scopes = demanded.split(" ") if isinstance(demanded, str) else []
     if not scopes or not all(_SCOPE_TOKEN.fullmatch(scope) for scope in scopes):
         raise ValueError("a route demands scope tokens with single spaces between them, or an Access")
-    return frozenset(scopes)
+    return TokenDemand(frozenset(scopes), organization_aware)
 
 
 def _read_route(route: str) -> tuple[str | None, str]:

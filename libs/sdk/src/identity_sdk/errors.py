@@ -34,6 +34,7 @@ TokenInvalidReason = Literal[
     "wrong_audience",
     "expired",
     "not_yet_valid",
+    "organization_only",
 ]
 
 

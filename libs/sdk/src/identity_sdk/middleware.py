@@ -15,11 +15,11 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
-from identity_sdk._routes import Access, Routes
+from identity_sdk._routes import Access, Declared, OrganizationAware, Routes
 from identity_sdk.errors import TokenInvalid, Unavailable
 from identity_sdk.verification import AccessToken, AsyncAccessTokenVerifier
 
-__all__ = ["Access", "AccessTokenMiddleware", "access_token_of"]
+__all__ = ["Access", "AccessTokenMiddleware", "OrganizationAware", "access_token_of"]
 
 _log = logging.getLogger("identity_sdk")
 
@@ -61,6 +61,7 @@ class AccessTokenMiddleware:
                 "GET /orders": "read:orders",
                 "POST /orders": "write:orders",
                 "GET /orders/{order_id}": "read:orders",
+                "GET /organizations/{organization_id}/orders": OrganizationAware("read:orders"),
                 "GET /me": Access.ANY_TOKEN,
                 "GET /health": Access.PUBLIC,
             },
@@ -71,6 +72,10 @@ class AccessTokenMiddleware:
     whatever the order. HEAD is judged as GET. A WebSocket is a route with ``WEBSOCKET`` in the place of the method, and
     is judged when it is opened.
 
+    The scopes of a token with the claim ``organization_id`` are what its subject may do in that organization, perhaps
+    nowhere else. It is answered 403, unless the route is declared ``OrganizationAware``: then it is for the application
+    to see that the request is about that organization.
+
     What the token says is in ``access_token_of(request.scope)``, and in ``scope["state"]["access_token"]``, which
     frameworks show as ``request.state.access_token``.
 
@@ -79,7 +84,7 @@ class AccessTokenMiddleware:
     """
 
     def __init__(
-        self, app: _Application, *, verifier: AsyncAccessTokenVerifier, routes: Mapping[str, str | Access]
+        self, app: _Application, *, verifier: AsyncAccessTokenVerifier, routes: Mapping[str, Declared]
     ) -> None:
         """Put an application behind a verifier.
 
@@ -87,7 +92,7 @@ class AccessTokenMiddleware:
             app: Any ASGI application.
             verifier: Knows the issuer and this API's audience; there is none without.
             routes: What each route demands: scope tokens with single spaces between them, all of which the token must
-                hold, or ``Access.ANY_TOKEN`` or ``Access.PUBLIC``.
+                hold, or ``Access.ANY_TOKEN`` or ``Access.PUBLIC``; or one of the former two, ``OrganizationAware``.
 
         Raises:
             ValueError: A route is not of the form ``GET /path/{parameter}``, is declared twice, or demands nothing that
@@ -129,7 +134,7 @@ class AccessTokenMiddleware:
         if isinstance(candidate, _Refusal):
             return candidate
         try:
-            token = await self._verifier.verify(candidate)
+            token = await self._verifier.verify(candidate, organization_aware=True)
         except TokenInvalid as invalid:
             _log.debug("an access token was refused: %s", invalid.reason)
             return _INVALID_TOKEN
@@ -137,7 +142,9 @@ class AccessTokenMiddleware:
             return _no_keys(unavailable.retry_after)
         if demanded is None:
             return _no_such_route(self._routes.methods(path) if method else [])
-        return token if demanded <= token.scopes else _insufficient_scope(demanded)
+        if token.organization_id is not None and not demanded.organization_aware:
+            return _ONE_ORGANIZATION
+        return token if demanded.scopes <= token.scopes else _insufficient_scope(demanded.scopes)
 
 
 class _Refusal:
@@ -176,6 +183,14 @@ class _Refusal:
 _NO_TOKEN: Final = _Refusal(401, "unauthenticated", "An access token is required.", challenge="Bearer")
 _INVALID_TOKEN: Final = _Refusal(
     401, "invalid_token", "The access token is not accepted.", challenge='Bearer error="invalid_token"'
+)
+
+# A good token, which RFC 6750 section 3.1 does not let be called invalid; but no scope would make it do.
+_ONE_ORGANIZATION: Final = _Refusal(
+    403,
+    "insufficient_scope",
+    "The access token counts within one organization only.",
+    challenge='Bearer error="insufficient_scope"',
 )
 
 

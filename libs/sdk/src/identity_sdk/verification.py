@@ -60,7 +60,8 @@ class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
         expires_at: ``exp``, seconds since the epoch; up to the leeway ago.
         actor: ``act`` (RFC 8693 section 4.1): who really acts when ``subject`` is impersonated; None otherwise.
         grant_type: ``gty``: the grant that the token comes from, if it says so (token exchange does).
-        organization_id: The organization within which the token holds, if it is bound to a resource as well.
+        organization_id: The organization within which alone the token counts at this audience; None if it counts
+            everywhere.
         claims: All claims, custom ones too. The caller's own copy.
     """
 
@@ -418,16 +419,19 @@ class AccessTokenVerifier:
             http=http,
         )
 
-    def verify(self, token: str, *, audience: str | None = None) -> AccessToken:
+    def verify(self, token: str, *, audience: str | None = None, organization_aware: bool = False) -> AccessToken:
         """Return what the token says.
 
         Args:
             token: As it was presented.
             audience: What ``aud`` must be or contain, if this request is for something else than the verifier was made
                 for: an API of several audiences, with one set of keys.
+            organization_aware: Take a token that counts within one organization only as well. Its scopes are what its
+                subject may do there: compare ``organization_id`` with the organization that the request is about.
 
         Raises:
-            TokenInvalid: It is refused; whatever is passed in, this is the only refusal.
+            TokenInvalid: It is refused; whatever is passed in, this is the only refusal. As ``organization_only`` it is
+                good and not for this: 403 ``insufficient_scope`` (RFC 6750 section 3.1).
             Unavailable: There are no keys yet, and the issuer did not answer.
             ValueError: The audience is empty.
         """
@@ -436,7 +440,10 @@ class AccessTokenVerifier:
         keys = self._source.keys()
         if unchecked.key_id not in keys:
             keys = self._source.keys(unlike=keys)
-        return self._checker.check(unchecked, keys=keys, now=self._clock(), expected=expected)
+        accepted = self._checker.check(unchecked, keys=keys, now=self._clock(), expected=expected)
+        if accepted.organization_id is not None and not organization_aware:
+            raise TokenInvalid("organization_only")
+        return accepted
 
 
 class AsyncAccessTokenVerifier:
@@ -472,16 +479,19 @@ class AsyncAccessTokenVerifier:
             http=http,
         )
 
-    async def verify(self, token: str, *, audience: str | None = None) -> AccessToken:
+    async def verify(self, token: str, *, audience: str | None = None, organization_aware: bool = False) -> AccessToken:
         """Return what the token says.
 
         Args:
             token: As it was presented.
             audience: What ``aud`` must be or contain, if this request is for something else than the verifier was made
                 for: an API of several audiences, with one set of keys.
+            organization_aware: Take a token that counts within one organization only as well. Its scopes are what its
+                subject may do there: compare ``organization_id`` with the organization that the request is about.
 
         Raises:
-            TokenInvalid: It is refused; whatever is passed in, this is the only refusal.
+            TokenInvalid: It is refused; whatever is passed in, this is the only refusal. As ``organization_only`` it is
+                good and not for this: 403 ``insufficient_scope`` (RFC 6750 section 3.1).
             Unavailable: There are no keys yet, and the issuer did not answer.
             ValueError: The audience is empty.
         """
@@ -490,4 +500,7 @@ class AsyncAccessTokenVerifier:
         keys = await self._source.keys()
         if unchecked.key_id not in keys:
             keys = await self._source.keys(unlike=keys)
-        return self._checker.check(unchecked, keys=keys, now=self._clock(), expected=expected)
+        accepted = self._checker.check(unchecked, keys=keys, now=self._clock(), expected=expected)
+        if accepted.organization_id is not None and not organization_aware:
+            raise TokenInvalid("organization_only")
+        return accepted
