@@ -7,7 +7,7 @@ backend keeps that access to itself, and judges every request for impersonation:
    agents hold through an API role.
 2. The agent has signed in: a token that was got by exchange, to act as somebody else, is refused.
 3. Only customers can be acted for, no colleagues; a customer is who has the API role of customers.
-4. There must be a reason and a ticket. They travel in the context of the subject token, to the custom-claims function.
+4. There must be a reason and a ticket. They are kept with the subject token, as its context.
 """
 
 from typing import Annotated, Any, Final

@@ -61,7 +61,7 @@ class Watermark(msgspec.Struct, frozen=True):
 
 
 class UserState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A user, as the claims function and the liveness check see one. Roles are an ``AssignmentState``.
+    """A user, as the claims of tokens and the liveness check see one. Roles are an ``AssignmentState``.
 
     Attributes:
         is_email_verified: An administrator vouches for the e-mail address.

@@ -23,7 +23,7 @@ class SubjectTokenRecord(msgspec.Struct, frozen=True, kw_only=True, tag="subject
             one that was known at minting.
         expires_at: Milliseconds since the epoch, UTC; never later than the TTL of its key.
         revision: Management revision at minting; the exchange waits until the directory has seen it.
-        context: The integrator's own object, at most 16 KiB of JSON; handed to the claims function.
+        context: The integrator's own object, at most 16 KiB of JSON; kept with the token.
     """
 
     id: str

@@ -12,7 +12,7 @@ def create_subject_token(user_id: str, context: FreeForm | None = None) -> Steps
 
     Args:
         user_id: Whom the access token will represent.
-        context: Kept with the token for the custom-claims function; at most 16 KiB of JSON.
+        context: Kept with the token, as long as it is there; at most 16 KiB of JSON. No access token shows it.
 
     Raises:
         NotFound: There is no such user.

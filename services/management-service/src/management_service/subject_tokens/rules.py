@@ -15,7 +15,7 @@ class SubjectTokenCreation(msgspec.Struct, frozen=True, kw_only=True, rename="ca
 
     Attributes:
         user_id: Whom the issued access token will name as its subject.
-        context: The integrator's own object, at most 16 KiB of JSON; handed to the claims function.
+        context: The integrator's own object, at most 16 KiB of JSON; kept with the token.
     """
 
     user_id: str
