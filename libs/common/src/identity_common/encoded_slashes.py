@@ -5,7 +5,7 @@ role. Here it stays a user's, whose id there is not.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -27,8 +27,8 @@ class EncodedSlashes:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Handle one ASGI connection."""
         if scope["type"] == "http":  # type: ignore[comparison-overlap]
             scope["path"] = routed_path(scope)
-        await self._app(scope, receive, send)
+        return self._app(scope, receive, send)
