@@ -18,6 +18,7 @@ from identity_common.bus.connection import Bus
 from identity_common.cors import ANY_PAGE, Cors, Headers
 from identity_common.database import Startup, create_database_engine
 from identity_common.health import Readiness
+from identity_common.lookups import Lookups
 from identity_common.management_access import UnrevokedTokens
 from identity_common.openapi import CHANGES_DIRECTORY
 from identity_common.outbox.changes import Changes
@@ -129,14 +130,11 @@ def create_app(settings: Settings) -> Litestar:
     )
     redis = connect_redis(settings.redis_url)
     tokens = UnrevokedTokens(verifier, RevocationReader(RedisCommands(redis), tenant_id=tenant_id))
-    readers = Readers(
-        tokens,
-        issuer=settings.issuer,
-        management_api=settings.management_api_resource,
-        urn_namespace=settings.urn_namespace,
-    )
+    readers = Readers(tokens, management_api=settings.management_api_resource, urn_namespace=settings.urn_namespace)
+    lookups = Lookups(settings.database_url, service="template-service")
     member_permissions = MemberPermissions(
         engine,
+        lookups,
         directory,
         published,
         waiters,
@@ -160,6 +158,7 @@ def create_app(settings: Settings) -> Litestar:
             await relay.stop()
             await bus.stop()
             await redis.aclose()
+            lookups.close()
             await engine.dispose()
 
     registry = CollectorRegistry()

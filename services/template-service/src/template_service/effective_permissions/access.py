@@ -1,5 +1,6 @@
 """Who may read what a member may do: the member itself, by an organization token, and callers of the Management API."""
 
+from base64 import urlsafe_b64decode
 from typing import Final
 
 import msgspec
@@ -15,7 +16,6 @@ from identity_common.management_access import (
     verified,
 )
 from identity_sdk import AccessToken, TokenInvalid
-from identity_sdk.verification import Expectations, read_token
 
 _ALL: Final = frozenset({SCOPE_ALL})
 
@@ -32,16 +32,14 @@ class Readers:
 
     Args:
         tokens: Verifies them.
-        issuer: Of the tokens.
         management_api: Audience of tokens for the Management API.
         urn_namespace: An organization token's audience is ``urn:{urn_namespace}:organization:{id}``, and nothing else:
             a token for a resource within the organization is none (lesson L4).
     """
 
-    def __init__(self, tokens: UnrevokedTokens, *, issuer: str, management_api: str, urn_namespace: str) -> None:
+    def __init__(self, tokens: UnrevokedTokens, *, management_api: str, urn_namespace: str) -> None:
         self._tokens = tokens
         self._management_api = management_api
-        self._expected = Expectations(issuer=issuer, audience=management_api)
         self._organization = f"urn:{urn_namespace}:organization:"
 
     async def authenticate(self, connection: Connection, organization_id: str, member_id: str) -> AccessToken:
@@ -63,17 +61,23 @@ class Readers:
         return token
 
     async def _verify(self, token: str) -> AccessToken:
-        """Verify a token for whatever audience it says: its signature, its time and all its claims count all the same.
+        """Verify a token for whatever audience it says: its form, signature, time and claims count all the same.
 
         What it may be used for is for the caller to say, by the audience of what is returned.
         """
-        try:
-            audience = _payload.decode(read_token(token, self._expected).payload).aud
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise TokenInvalid("wrong_audience") from None
-        if not audience.strip():
-            raise TokenInvalid("wrong_audience")
-        return await self._tokens.verify(token, audience=audience)
+        return await self._tokens.verify(token, audience=_said_audience(token))
+
+
+def _said_audience(token: str) -> str:
+    """Return what a token that nobody has judged yet says that it is for."""
+    try:
+        payload = token.split(".")[1]
+        audience = _payload.decode(urlsafe_b64decode(payload + "==")).aud
+    except (IndexError, ValueError, RecursionError):
+        raise TokenInvalid("malformed") from None
+    if not audience.strip():
+        raise TokenInvalid("wrong_audience")
+    return audience
 
 
 async def require_reader(connection: Connection, _: BaseRouteHandler) -> None:

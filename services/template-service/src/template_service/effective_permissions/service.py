@@ -13,6 +13,7 @@ from identity_common.api_errors import missing_by_id
 from identity_common.background import end
 from identity_common.coalescing import Coalescer
 from identity_common.conditional import is_known
+from identity_common.lookups import Lookups
 from identity_common.management_access import unauthorized
 from identity_common.progress import Progress, TooManyWaitersError
 from identity_sdk import AccessToken
@@ -89,6 +90,7 @@ class MemberPermissions:
     def __init__(
         self,
         engine: AsyncEngine,
+        lookups: Lookups,
         directory: Directory,
         published: Progress,
         waiters: Waiters,
@@ -97,6 +99,7 @@ class MemberPermissions:
         revision_wait_s: float,
     ) -> None:
         self._engine = engine
+        self._lookups = lookups
         self._directory = directory
         self._published = published
         self._waiters = waiters
@@ -206,7 +209,7 @@ class MemberPermissions:
         return found._replace(is_live=found.is_live and all(other.is_live for other in others))
 
     async def _glance_for_all(self, asked: Sequence[Question]) -> Sequence[Glance]:
-        return await store.glance(self._engine, self._tenant_id, asked)
+        return await store.glance(self._lookups, self._tenant_id, asked)
 
     async def _list_for_all(self, asked: Sequence[MemberKey]) -> Sequence[list[OrganizationPermission]]:
         return await store.permissions_of(self._engine, self._tenant_id, asked)

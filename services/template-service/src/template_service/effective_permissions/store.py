@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.api_errors import store_unavailable
 from identity_common.database import fetch_rows
+from identity_common.lookups import Lookups
 from identity_sdk.event_types import MemberType
 from template_service.permissions.store import OrganizationPermission
 
@@ -107,14 +108,14 @@ _PERMISSIONS: Final = """
 """
 
 
-async def glance(engine: AsyncEngine, tenant_id: str, asked: Sequence[Question]) -> list[Glance]:
+async def glance(lookups: Lookups, tenant_id: str, asked: Sequence[Question]) -> list[Glance]:
     """Return an answer to each question, in their order; one statement for all of them.
 
     Raises:
         ApiError: 503 when the database does not answer, or is not prepared yet.
     """
     columns = [[question[column] for question in asked] for column in range(len(Question._fields))]
-    rows: list[asyncpg.Record] = await fetch_rows(engine, _GLANCE, tenant_id, *columns)
+    rows: list[asyncpg.Record] = await lookups.fetch(_GLANCE, tenant_id, *columns)
     if not rows:
         raise store_unavailable()
     return [Glance(*row) for row in rows]
