@@ -22,7 +22,7 @@ from template_service.effective_permissions.events import (
     permissions_state,
 )
 
-BATCH: Final = 1000
+BATCH: Final = 500
 """Members of one batch, at most."""
 
 _BATCH_BYTES: Final = 16 * 1024 * 1024

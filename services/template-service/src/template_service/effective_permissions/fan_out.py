@@ -41,8 +41,9 @@ class FanOut:
         changes: What the events are recorded through.
         database_url: For the connection that holds the lock and is notified.
         tenant_id: Whose members.
-        published: How far the events are in the stream: the worker stays a batch ahead of the relay, no more, so that
-            the event of an administrator's write has a batch before it and not all members of a role.
+        published: How far the events are in the stream: the worker looks at a batch while the one before is published,
+            and goes no further ahead, so that the event of an administrator's write has two batches before it and not
+            all members of a role.
     """
 
     def __init__(self, changes: Changes, database_url: str, *, tenant_id: str, published: Progress) -> None:
@@ -51,7 +52,7 @@ class FanOut:
         self._database_url = url.render_as_string(hide_password=False)
         self._tenant_id = tenant_id
         self._published = published
-        self._recorded = -1
+        self._recorded = self._recorded_before = -1
         self._limit = BATCH
         self._waited_in_vain_at = -2
         self._task: asyncio.Task[None] | None = None
@@ -100,10 +101,11 @@ class FanOut:
     async def _work(self) -> None:
         """Do one batch, or learn that it must be smaller; afterwards, little by little, they may be larger again."""
         try:
-            self._recorded = await self._look_at_batch()
+            recorded = await self._look_at_batch()
         except BatchTooLargeError:
             self._limit = max(1, self._limit // 2)
         else:
+            self._recorded_before, self._recorded = self._recorded, recorded
             self._limit = min(BATCH, self._limit + max(1, self._limit // 8))
 
     @retry_on_conflict
@@ -113,11 +115,11 @@ class FanOut:
         return transaction.revision
 
     async def _await_publication(self) -> None:
-        """Wait until the batch before is in the stream; while the bus is away, once."""
+        """Wait until the last batch but one is in the stream; while the bus is away, once."""
         if self._waited_in_vain_at == self._published.value:
             return
         try:
-            reached = await self._published.reach(self._recorded, timeout_s=_PUBLICATION_WAIT_S)
+            reached = await self._published.reach(self._recorded_before, timeout_s=_PUBLICATION_WAIT_S)
         except TooManyWaitersError:
             return
         self._waited_in_vain_at = -2 if reached else self._published.value
