@@ -114,14 +114,15 @@ class StreamReader:
         subscription = await self._bus.client.subscribe(inbox, cb=keep)
         name = f"reader-{uuid.uuid4().hex}"
         try:
-            if not await self._create_consumer(name, sequence):
-                yield Batch([], caught_up=True)
+            batch = None if await self._create_consumer(name, sequence) else Batch([], caught_up=True)
             delivered = outstanding = 0
             while True:
-                if outstanding <= _OUTSTANDING - _PULL:
+                # Before the batch is handed over: while the caller applies it, the next one is on its way.
+                while outstanding <= _OUTSTANDING - _PULL:
                     await self._pull(name, inbox)
                     outstanding += _PULL
-                    continue
+                if batch is not None:
+                    yield batch
                 if not arrived:
                     try:
                         async with asyncio.timeout(_SILENCE_S):  # wait_for of 3.11 may lose a cancellation
@@ -136,7 +137,6 @@ class StreamReader:
                 batch, counted, released = self._sort(taken, delivered)
                 delivered += counted
                 outstanding -= counted + released
-                yield batch
         finally:
             await _quietly(subscription.unsubscribe())
             await _quietly(self._bus.client.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{name}"))
