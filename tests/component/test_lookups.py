@@ -1,6 +1,8 @@
 """Reads by key, on connections of their own."""
 
 import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
@@ -13,46 +15,53 @@ PID = "SELECT pg_backend_pid() AS pid"
 REVISION = "SELECT revision FROM source_revision WHERE tenant_id = $1"
 
 
+@asynccontextmanager
+async def lookups_in(database_url: str) -> AsyncIterator[Lookups]:
+    """Yield lookups with one connection."""
+    lookups = Lookups(database_url, service="tests", connections=1)
+    await lookups.start()
+    try:
+        yield lookups
+    finally:
+        lookups.stop()
+
+
 async def test_a_read_asks_an_index_however_small_the_table_is(template: Template) -> None:
-    lookups = Lookups(template.settings.database_url, service="tests")
-    await lookups.fetch("ANALYZE source_revision")
-    await lookups.fetch(f"PREPARE revision_of AS {REVISION}")
-    plan = await lookups.fetch("EXPLAIN EXECUTE revision_of('default')")
-    lookups.close()
+    async with lookups_in(template.settings.database_url) as lookups:
+        await lookups.fetch("ANALYZE source_revision")
+        await lookups.fetch(f"PREPARE revision_of AS {REVISION}")
+        plan = await lookups.fetch("EXPLAIN EXECUTE revision_of('default')")
     assert "Index Scan" in plan[0]["QUERY PLAN"]
     assert "tenant_id = $1" in plan[1]["QUERY PLAN"]  # planned for every tenant, that is, once
 
 
 async def test_a_connection_serves_one_read_after_the_other(template: Template) -> None:
-    lookups = Lookups(template.settings.database_url, service="tests")
-    assert await lookups.fetch(PID) == await lookups.fetch(PID)
-    lookups.close()
+    async with lookups_in(template.settings.database_url) as lookups:
+        assert await lookups.fetch(PID) == await lookups.fetch(PID)
 
 
 async def test_a_connection_that_the_database_has_ended_is_replaced(template: Template) -> None:
-    lookups = Lookups(template.settings.database_url, service="tests")
-    (ended,) = await lookups.fetch(PID)
-    other = await asyncpg.connect(template.settings.database_url.replace("+asyncpg", ""))
-    await other.execute("SELECT pg_terminate_backend($1)", ended["pid"])
-    await other.close()
+    async with lookups_in(template.settings.database_url) as lookups:
+        (ended,) = await lookups.fetch(PID)
+        other = await asyncpg.connect(template.settings.database_url.replace("+asyncpg", ""))
+        await other.execute("SELECT pg_terminate_backend($1)", ended["pid"])
+        await other.close()
 
-    with contextlib.suppress(ApiError):  # who comes before the end has been seen is refused
-        await lookups.fetch(PID)
-    assert await lookups.fetch(PID) != [ended]
-    lookups.close()
+        with contextlib.suppress(ApiError):  # who comes before the end has been seen is refused
+            await lookups.fetch(PID)
+        assert await lookups.fetch(PID) != [ended]
 
 
 async def test_a_database_that_does_not_answer_is_a_503() -> None:
-    lookups = Lookups("postgresql+asyncpg://nobody@127.0.0.1:1/none", service="tests")
-    with pytest.raises(ApiError) as refusal:
-        await lookups.fetch(PID)
+    async with lookups_in("postgresql+asyncpg://nobody@127.0.0.1:1/none") as lookups:
+        with pytest.raises(ApiError) as refusal:
+            await lookups.fetch(PID)
     assert refusal.value.status == 503
 
 
-async def test_a_connection_is_not_used_again_once_a_read_has_failed(template: Template) -> None:
-    lookups = Lookups(template.settings.database_url, service="tests")
-    before = await lookups.fetch(PID)
-    with pytest.raises(ApiError):
-        await lookups.fetch("SELECT 1 / 0")
-    assert await lookups.fetch(PID) != before
-    lookups.close()
+async def test_a_statement_that_fails_is_a_503_and_the_next_one_is_answered(template: Template) -> None:
+    async with lookups_in(template.settings.database_url) as lookups:
+        with pytest.raises(ApiError) as refusal:
+            await lookups.fetch("SELECT 1 / 0")
+        assert refusal.value.status == 503
+        assert await lookups.fetch("SELECT 1 AS one") == [(1,)]

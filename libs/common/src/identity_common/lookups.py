@@ -1,7 +1,7 @@
 """Looking rows up by their keys, for requests that do nothing else in the database: past SQLAlchemy.
 
-A connection is handed from one read to the next without its pool, its transactions and its greenlets; a statement is
-planned once a connection, because to plan a small one takes PostgreSQL longer than to carry it out.
+A connection is handed from one read to the next without transactions and greenlets; a statement is planned once a
+connection, because to plan a small one takes PostgreSQL longer than to carry it out.
 """
 
 from typing import Final
@@ -21,18 +21,37 @@ _SETTINGS: Final = {"jit": "off", "plan_cache_mode": "force_generic_plan", "enab
 
 
 class Lookups:
-    """Connections of their own; as many as there are reads at once, which is for the caller to bound.
+    """A pool of connections for such reads.
 
     Args:
         database_url: ``postgresql+asyncpg://…``.
         service: Shown by the database beside its sessions.
+        connections: So many at most, made when they are needed.
     """
 
-    def __init__(self, database_url: str, *, service: str) -> None:
+    def __init__(self, database_url: str, *, service: str, connections: int) -> None:
         url = make_url(database_url).set(drivername="postgresql")
         self._database_url = url.render_as_string(hide_password=False)
         self._settings = {"application_name": service, **_SETTINGS}
-        self._idle: list[asyncpg.Connection] = []
+        self._connections = connections
+        self._pool: asyncpg.Pool | None = None
+
+    async def start(self) -> None:
+        """Prepare the pool; the database need not answer yet."""
+        self._pool = await asyncpg.create_pool(
+            self._database_url,
+            min_size=0,
+            max_size=self._connections,
+            timeout=CONNECT_TIMEOUT_S,
+            command_timeout=_TIMEOUT_S,
+            server_settings=self._settings,
+            reset=_keep,
+        )
+
+    def stop(self) -> None:
+        """Close the connections."""
+        if self._pool is not None:
+            self._pool.terminate()
 
     async def fetch(self, statement: str, *values: object) -> list[asyncpg.Record]:
         """Return the rows of a statement that looks them up by their keys.
@@ -44,36 +63,15 @@ class Lookups:
         Raises:
             ApiError: 503 when the database does not answer.
         """
+        if self._pool is None:
+            raise store_unavailable()
         try:
-            return await self._fetch(statement, *values)
+            rows: list[asyncpg.Record] = await self._pool.fetch(statement, *values)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
             _log.warning("store.unavailable", store="postgresql", error=type(error).__name__)
             raise store_unavailable() from None
-
-    def close(self) -> None:
-        """Close the connections."""
-        while self._idle:
-            self._idle.pop().terminate()
-
-    async def _fetch(self, statement: str, *values: object) -> list[asyncpg.Record]:
-        connection = self._take() or await self._connect()
-        try:
-            rows: list[asyncpg.Record] = await connection.fetch(statement, *values, timeout=_TIMEOUT_S)
-        except BaseException:
-            connection.terminate()  # an answer may still be to come
-            raise
-        self._idle.append(connection)
         return rows
 
-    def _take(self) -> asyncpg.Connection | None:
-        """Return the connection that was used last and is still open, if there is one."""
-        while self._idle:
-            connection = self._idle.pop()
-            if not connection.is_closed():
-                return connection
-        return None
 
-    async def _connect(self) -> asyncpg.Connection:
-        return await asyncpg.connect(
-            self._database_url, timeout=CONNECT_TIMEOUT_S, command_timeout=_TIMEOUT_S, server_settings=self._settings
-        )
+async def _keep(_: asyncpg.Connection) -> None:
+    """Leave a connection as it is between two reads, which change nothing about it."""

@@ -38,7 +38,7 @@ from template_service.document.service import OrganizationTemplate
 from template_service.effective_permissions.access import Readers
 from template_service.effective_permissions.fan_out import FanOut
 from template_service.effective_permissions.routes import list_application_scopes, list_user_scopes
-from template_service.effective_permissions.service import MemberPermissions
+from template_service.effective_permissions.service import AT_ONCE, MemberPermissions
 from template_service.effective_permissions.unchanged import UnchangedPolls
 from template_service.effective_permissions.waiting import ChangeListener, Waiters
 from template_service.members.routes import (
@@ -131,7 +131,7 @@ def create_app(settings: Settings) -> Litestar:
     redis = connect_redis(settings.redis_url)
     tokens = UnrevokedTokens(verifier, RevocationReader(RedisCommands(redis), tenant_id=tenant_id))
     readers = Readers(tokens, management_api=settings.management_api_resource, urn_namespace=settings.urn_namespace)
-    lookups = Lookups(settings.database_url, service="template-service")
+    lookups = Lookups(settings.database_url, service="template-service", connections=AT_ONCE)
     member_permissions = MemberPermissions(
         engine,
         lookups,
@@ -145,6 +145,7 @@ def create_app(settings: Settings) -> Litestar:
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:
+        await lookups.start()
         startup.start()
         bus.start()
         listener.start()
@@ -158,7 +159,7 @@ def create_app(settings: Settings) -> Litestar:
             await relay.stop()
             await bus.stop()
             await redis.aclose()
-            lookups.close()
+            lookups.stop()
             await engine.dispose()
 
     registry = CollectorRegistry()
