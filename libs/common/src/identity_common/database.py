@@ -11,18 +11,15 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
-import asyncpg
 from sqlalchemy import ColumnElement, RowMapping, Select, collate, event, func, or_, pool, select, text
 from sqlalchemy.exc import (
     DBAPIError,
     DisconnectionError,
-    EmulatedDBAPIException,
     IntegrityError,
     ProgrammingError,
     SQLAlchemyError,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-from sqlalchemy.util import greenlet_spawn
 
 from identity_common.api_errors import ApiError, store_unavailable
 from identity_common.background import end
@@ -38,7 +35,6 @@ _log = get_logger(__name__)
 CONNECT_TIMEOUT_S: Final = 2.0
 _POOL_TIMEOUT_S: Final = 2.0
 _STATEMENT_TIMEOUT_S: Final = 30.0
-_QUICK_TIMEOUT_S: Final = 2.0
 _STARTUP_RETRY_S: Final = 0.25
 _ATTEMPTS: Final = 4
 _GIVEN_UP: Final = frozenset({"40001", "40P01"})  # serialization failure, deadlock
@@ -103,37 +99,6 @@ async def fetch_page(
 def _contains(column: ColumnElement[Any], search: str) -> ColumnElement[bool]:
     # Collated "C", as names are, lower() would know the letters of English only.
     return func.strpos(func.lower(collate(column, "default")), func.lower(search)) > 0
-
-
-async def fetch_rows(engine: AsyncEngine, statement: str, *values: object) -> list[asyncpg.Record]:
-    """Return the rows of a read that every request makes: on the pool's connection, but past SQLAlchemy.
-
-    Costs a third of the same read through the engine: no transaction, no result object, the driver's own cache of
-    prepared statements.
-
-    Args:
-        engine: Whose pool the connection comes from.
-        statement: SQL with ``$1``, ``$2``.
-        values: For these.
-
-    Raises:
-        ApiError: 503 when the database does not answer.
-    """
-    try:
-        return await _fetch_rows(engine, statement, *values)
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, EmulatedDBAPIException, SQLAlchemyError, OSError) as error:
-        _log.warning("store.unavailable", store="postgresql", error=type(error).__name__)
-        raise store_unavailable() from None
-
-
-async def _fetch_rows(engine: AsyncEngine, statement: str, *values: object) -> list[asyncpg.Record]:
-    connection = await greenlet_spawn(engine.sync_engine.pool.connect)
-    try:
-        driver: asyncpg.Connection = connection.driver_connection
-        rows: list[asyncpg.Record] = await driver.fetch(statement, *values, timeout=_QUICK_TIMEOUT_S)
-        return rows
-    finally:
-        await greenlet_spawn(connection.close)
 
 
 def violated_constraint(error: IntegrityError) -> str | None:

@@ -1,4 +1,4 @@
-"""Looking rows up by their keys, for requests that do nothing else in the database: past SQLAlchemy.
+"""Looking rows up by their keys, as every request does to know who asks: past SQLAlchemy.
 
 A connection is handed from one read to the next without transactions and greenlets; a statement is planned once a
 connection, because to plan a small one takes PostgreSQL longer than to carry it out.
@@ -15,6 +15,8 @@ from identity_common.logs import get_logger
 
 _log = get_logger(__name__)
 
+_CONNECTIONS: Final = 4
+"""Besides those of SQLAlchemy's pool; a look-up is over in less than a millisecond, the next one waits for it."""
 _TIMEOUT_S: Final = 2.0
 # A plan that is kept must hold however the tables grow: it asks an index, even where a table is small by then.
 _SETTINGS: Final = {"jit": "off", "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
@@ -29,7 +31,7 @@ class Lookups:
         connections: So many at most, made when they are needed.
     """
 
-    def __init__(self, database_url: str, *, service: str, connections: int) -> None:
+    def __init__(self, database_url: str, *, service: str, connections: int = _CONNECTIONS) -> None:
         url = make_url(database_url).set(drivername="postgresql")
         self._database_url = url.render_as_string(hide_password=False)
         self._settings = {"application_name": service, **_SETTINGS}
@@ -66,7 +68,8 @@ class Lookups:
         if self._pool is None:
             raise store_unavailable()
         try:
-            rows: list[asyncpg.Record] = await self._pool.fetch(statement, *values)
+            async with self._pool.acquire(timeout=_TIMEOUT_S) as connection:
+                rows: list[asyncpg.Record] = await connection.fetch(statement, *values)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
             _log.warning("store.unavailable", store="postgresql", error=type(error).__name__)
             raise store_unavailable() from None

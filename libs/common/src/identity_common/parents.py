@@ -7,10 +7,9 @@ from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from litestar.types import Guard
 from sqlalchemy import Table
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.api_errors import missing_by_id
-from identity_common.database import fetch_rows
+from identity_common.lookups import Lookups
 
 
 class Parents:
@@ -20,8 +19,8 @@ class Parents:
         tables: The table of each kind of parent.
     """
 
-    def __init__(self, engine: AsyncEngine, tables: Mapping[str, Table], *, tenant_id: str) -> None:
-        self._engine = engine
+    def __init__(self, lookups: Lookups, tables: Mapping[str, Table], *, tenant_id: str) -> None:
+        self._lookups = lookups
         self._exists = {
             kind: f"SELECT FROM {table.name} WHERE tenant_id = $1 AND id = $2" for kind, table in tables.items()
         }
@@ -33,7 +32,7 @@ class Parents:
         Raises:
             ApiError: 404 ``entity.not_exists_with_id``; 503 when the database does not answer.
         """
-        if not await fetch_rows(self._engine, self._exists[kind], self._tenant_id, parent_id):
+        if not await self._lookups.fetch(self._exists[kind], self._tenant_id, parent_id):
             raise missing_by_id()
 
 

@@ -17,6 +17,7 @@ from identity_common.application import create_service_app
 from identity_common.bus.connection import Bus
 from identity_common.database import Startup, create_database_engine
 from identity_common.health import Readiness
+from identity_common.lookups import Lookups
 from identity_common.management_access import UnrevokedTokens
 from identity_common.openapi import CHANGES_DIRECTORY
 from identity_common.outbox.changes import Changes
@@ -101,6 +102,7 @@ def create_app(settings: Settings) -> Litestar:
     tenant_id = settings.tenant_id
     engine = _engine(settings)
     reader = _reader(engine)
+    lookups = Lookups(settings.database_url, service="management-service")
     redis = connect_redis(settings.redis_url)
     published = Progress()
     changes = Changes(engine, source="management", tenant_id=tenant_id, published=published)
@@ -124,10 +126,11 @@ def create_app(settings: Settings) -> Litestar:
     )
     commands = RedisCommands(redis)
     tokens = UnrevokedTokens(verifier, RevocationReader(commands, tenant_id=tenant_id))
-    authentication = Authentication(tokens, engine, tenant_id=tenant_id)
+    authentication = Authentication(tokens, lookups, tenant_id=tenant_id)
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:
+        await lookups.start()
         startup.start()
         bus.start()
         try:
@@ -139,6 +142,7 @@ def create_app(settings: Settings) -> Litestar:
             await bus.stop()
             passwords.close()
             await redis.aclose()
+            lookups.stop()
             await engine.dispose()
 
     return create_service_app(
@@ -157,7 +161,7 @@ def create_app(settings: Settings) -> Litestar:
         provide={
             "base_url": settings.base_url,
             "authentication": authentication,
-            "parents": Parents(engine, _PARENTS, tenant_id=tenant_id),
+            "parents": Parents(lookups, _PARENTS, tenant_id=tenant_id),
             "subject_tokens": SubjectTokens(
                 authentication, commands, tenant_id=tenant_id, ttl_s=settings.subject_token_ttl_s
             ),

@@ -10,11 +10,10 @@ from typing import Final
 import asyncpg
 import msgspec
 from litestar.handlers import BaseRouteHandler
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.api_errors import store_unavailable
 from identity_common.coalescing import Coalescer
-from identity_common.database import fetch_rows
+from identity_common.lookups import Lookups
 from identity_common.management_access import (
     SCOPE_ALL,
     SCOPE_SUBJECT_TOKENS,
@@ -81,9 +80,9 @@ def require_live(token: AccessToken, facts: asyncpg.Record) -> None:
 class Authentication:
     """Judges the access token of a request, and whether whom it speaks for is still there."""
 
-    def __init__(self, tokens: UnrevokedTokens, engine: AsyncEngine, *, tenant_id: str) -> None:
+    def __init__(self, tokens: UnrevokedTokens, lookups: Lookups, *, tenant_id: str) -> None:
         self._tokens = tokens
-        self._engine = engine
+        self._lookups = lookups
         self._tenant_id = tenant_id
         self._together = Coalescer(self._look_up)
 
@@ -112,7 +111,7 @@ class Authentication:
     async def _look_up(self, asked: Sequence[tuple[str, str, str]]) -> Sequence[asyncpg.Record]:
         """Return what is known of each client, subject and named user."""
         columns = ([question[column] for question in asked] for column in range(3))
-        facts = await fetch_rows(self._engine, _SELECT_FACTS, self._tenant_id, *columns)
+        facts = await self._lookups.fetch(_SELECT_FACTS, self._tenant_id, *columns)
         if not facts:  # the database is there, and not prepared yet
             raise store_unavailable()
         return facts

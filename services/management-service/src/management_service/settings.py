@@ -12,7 +12,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     Attributes:
         redis_url: ``redis://user:password@host:port/0``; subject tokens are written there.
         subject_token_ttl_s: How long a subject token can be exchanged; 1 to 3600.
-        database_connections: To PostgreSQL, at most.
+        database_connections: To PostgreSQL, at most, besides four for look-ups and a few in the background.
         password_hashing_threads: Passwords hashed at once; each takes a processor core and 19 MiB meanwhile.
         password_hashing_max_waiting: Requests that may wait for one of these threads; more are told to come back.
     """

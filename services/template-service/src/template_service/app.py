@@ -38,7 +38,7 @@ from template_service.document.service import OrganizationTemplate
 from template_service.effective_permissions.access import Readers
 from template_service.effective_permissions.fan_out import FanOut
 from template_service.effective_permissions.routes import list_application_scopes, list_user_scopes
-from template_service.effective_permissions.service import AT_ONCE, MemberPermissions
+from template_service.effective_permissions.service import MemberPermissions
 from template_service.effective_permissions.unchanged import UnchangedPolls
 from template_service.effective_permissions.waiting import ChangeListener, Waiters
 from template_service.members.routes import (
@@ -99,6 +99,7 @@ def create_app(settings: Settings) -> Litestar:
     engine = _engine(settings)
     # The same pool for reading: a statement is its own transaction, and costs no BEGIN and ROLLBACK.
     reader = engine.execution_options(isolation_level="AUTOCOMMIT")
+    lookups = Lookups(settings.database_url, service="template-service")
     published = Progress()
     changes = _changes(settings, engine, published)
     bus = Bus(settings.nats_url, service="template")
@@ -131,9 +132,7 @@ def create_app(settings: Settings) -> Litestar:
     redis = connect_redis(settings.redis_url)
     tokens = UnrevokedTokens(verifier, RevocationReader(RedisCommands(redis), tenant_id=tenant_id))
     readers = Readers(tokens, management_api=settings.management_api_resource, urn_namespace=settings.urn_namespace)
-    lookups = Lookups(settings.database_url, service="template-service", connections=AT_ONCE)
     member_permissions = MemberPermissions(
-        engine,
         lookups,
         directory,
         published,
@@ -173,9 +172,9 @@ def create_app(settings: Settings) -> Litestar:
         ],
         provide={
             "base_url": settings.base_url,
-            "authentication": Authentication(tokens, engine, directory, tenant_id=tenant_id),
+            "authentication": Authentication(tokens, lookups, directory, tenant_id=tenant_id),
             "directory": directory,
-            "parents": Parents(engine, _PARENTS, tenant_id=tenant_id),
+            "parents": Parents(lookups, _PARENTS, tenant_id=tenant_id),
             "tenant_id": tenant_id,
             "permissions": OrganizationPermissions(
                 reader, changes, tenant_id=tenant_id, urn_namespace=settings.urn_namespace
@@ -196,7 +195,7 @@ def create_app(settings: Settings) -> Litestar:
                 management_api=settings.management_api_resource,
             ),
             "organizations": Organizations(reader, changes, tenant_id=tenant_id),
-            "members": Members(reader, changes, directory, tenant_id=tenant_id),
+            "members": Members(reader, lookups, changes, directory, tenant_id=tenant_id),
             "readers": readers,
             "member_permissions": member_permissions,
         },

@@ -7,12 +7,10 @@ revoked (``identity_common.management_access``) nor how a token is verified (``i
 from collections.abc import Sequence
 from typing import Final
 
-import asyncpg
 from litestar.handlers import BaseRouteHandler
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.coalescing import Coalescer
-from identity_common.database import fetch_rows
+from identity_common.lookups import Lookups
 from identity_common.management_access import (
     SCOPE_ALL,
     Connection,
@@ -40,9 +38,9 @@ _SELECT_LIVE: Final = """
 class Authentication:
     """Judges the access token of a request, and whether whom it speaks for is still there."""
 
-    def __init__(self, tokens: UnrevokedTokens, engine: AsyncEngine, directory: Directory, *, tenant_id: str) -> None:
+    def __init__(self, tokens: UnrevokedTokens, lookups: Lookups, directory: Directory, *, tenant_id: str) -> None:
         self._tokens = tokens
-        self._engine = engine
+        self._lookups = lookups
         self._directory = directory
         self._tenant_id = tenant_id
         self._together = Coalescer(self._look_up)
@@ -74,7 +72,7 @@ class Authentication:
 
     async def _look_up(self, asked: Sequence[tuple[str, str, int]]) -> Sequence[bool]:
         columns = ([question[column] for question in asked] for column in range(3))
-        rows: list[asyncpg.Record] = await fetch_rows(self._engine, _SELECT_LIVE, self._tenant_id, *columns)
+        rows = await self._lookups.fetch(_SELECT_LIVE, self._tenant_id, *columns)
         return [row["live"] for row in rows]
 
 

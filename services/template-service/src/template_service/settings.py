@@ -11,7 +11,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
 
     Attributes:
         redis_url: ``redis://user:password@host:port/0``; says which access tokens were revoked.
-        database_connections: To PostgreSQL, at most, besides four for polls and those of what works in the background.
+        database_connections: To PostgreSQL, at most, besides four for look-ups and a few in the background.
         revision_wait_s: How long a request waits for a revision of management-service that it names.
         catch_up_wait_s: How long a request that names something unknown waits for what is in the stream.
     """

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.actors import actors_of
 from identity_common.api_errors import missing_by_id
@@ -27,7 +26,7 @@ from template_service.permissions.store import OrganizationPermission
 
 MAX_WAIT_S: Final = 20
 # A thousand requests that are woken together take neither all connections to the database nor one of them for long.
-AT_ONCE: Final = 4
+_AT_ONCE: Final = 4
 _GLANCES_TOGETHER: Final = 250
 _LISTS_TOGETHER: Final = 50
 
@@ -89,7 +88,6 @@ class MemberPermissions:
 
     def __init__(
         self,
-        engine: AsyncEngine,
         lookups: Lookups,
         directory: Directory,
         published: Progress,
@@ -98,15 +96,14 @@ class MemberPermissions:
         tenant_id: str,
         revision_wait_s: float,
     ) -> None:
-        self._engine = engine
         self._lookups = lookups
         self._directory = directory
         self._published = published
         self._waiters = waiters
         self._tenant_id = tenant_id
         self._revision_wait_s = revision_wait_s
-        self._glances = Coalescer(self._glance_for_all, at_once=AT_ONCE, together=_GLANCES_TOGETHER)
-        self._lists = Coalescer(self._list_for_all, at_once=AT_ONCE, together=_LISTS_TOGETHER)
+        self._glances = Coalescer(self._glance_for_all, at_once=_AT_ONCE, together=_GLANCES_TOGETHER)
+        self._lists = Coalescer(self._list_for_all, at_once=_AT_ONCE, together=_LISTS_TOGETHER)
 
     async def read(self, member: Member, caller: Caller, wish: Wish) -> Answer:
         """Return what a member may do.
@@ -212,7 +209,7 @@ class MemberPermissions:
         return await store.glance(self._lookups, self._tenant_id, asked)
 
     async def _list_for_all(self, asked: Sequence[MemberKey]) -> Sequence[list[OrganizationPermission]]:
-        return await store.permissions_of(self._engine, self._tenant_id, asked)
+        return await store.permissions_of(self._lookups, self._tenant_id, asked)
 
 
 def _questions(member: Member, token: AccessToken) -> list[Question]:

@@ -3,11 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-import asyncpg
-from sqlalchemy.ext.asyncio import AsyncEngine
-
 from identity_common.api_errors import store_unavailable
-from identity_common.database import fetch_rows
 from identity_common.lookups import Lookups
 from identity_sdk.event_types import MemberType
 from template_service.permissions.store import OrganizationPermission
@@ -115,14 +111,14 @@ async def glance(lookups: Lookups, tenant_id: str, asked: Sequence[Question]) ->
         ApiError: 503 when the database does not answer, or is not prepared yet.
     """
     columns = [[question[column] for question in asked] for column in range(len(Question._fields))]
-    rows: list[asyncpg.Record] = await lookups.fetch(_GLANCE, tenant_id, *columns)
+    rows = await lookups.fetch(_GLANCE, tenant_id, *columns)
     if not rows:
         raise store_unavailable()
     return [Glance(*row) for row in rows]
 
 
 async def permissions_of(
-    engine: AsyncEngine, tenant_id: str, asked: Sequence[MemberKey]
+    lookups: Lookups, tenant_id: str, asked: Sequence[MemberKey]
 ) -> list[list[OrganizationPermission]]:
     """Return the organization permissions that each of these members holds: the union over its roles, by name.
 
@@ -131,7 +127,7 @@ async def permissions_of(
     """
     different = list(dict.fromkeys(asked))
     columns = [[member[column] for member in different] for column in range(2)]
-    rows: list[asyncpg.Record] = await fetch_rows(engine, _PERMISSIONS, tenant_id, *columns)
+    rows = await lookups.fetch(_PERMISSIONS, tenant_id, *columns)
     found: list[list[OrganizationPermission]] = [[] for _ in different]
     for position, permission_id, name, description in rows:
         permission = OrganizationPermission(tenant_id=tenant_id, id=permission_id, name=name, description=description)

@@ -13,8 +13,9 @@ from identity_common.api_errors import (
     wrong_kind,
 )
 from identity_common.clock import Clock, now_ms
-from identity_common.database import fetch_rows, retry_on_conflict
+from identity_common.database import retry_on_conflict
 from identity_common.fields import MAX_RELATED
+from identity_common.lookups import Lookups
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.pagination import Page
 from identity_sdk.event_types import MemberState, MemberType
@@ -41,6 +42,7 @@ class Members:
     def __init__(
         self,
         reader: AsyncEngine,
+        lookups: Lookups,
         changes: Changes,
         directory: Directory,
         *,
@@ -48,6 +50,7 @@ class Members:
         clock: Clock = now_ms,
     ) -> None:
         self._reader = reader
+        self._lookups = lookups
         self._changes = changes
         self._directory = directory
         self._tenant_id = tenant_id
@@ -78,7 +81,7 @@ class Members:
             ApiError: 422 when it is no member.
         """
         values = (self._tenant_id, organization_id, member_type, member_id)
-        if not await fetch_rows(self._reader, store.IS_MEMBER, *values):
+        if not await self._lookups.fetch(store.IS_MEMBER, *values):
             raise require_membership()
         async with self._reader.connect() as connection:
             return await store.list_roles(connection, self._tenant_id, organization_id, member_id, page)
