@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.support.at_a_browser import PASSWORD, Form, Person, callback, heading
@@ -225,6 +226,20 @@ def test_a_page_opens_only_in_the_browser_that_asked(person: Person, spa: Client
     form = Form(page.text)
     stolen = other.post(form.action, data={**form.values, "identifier": person.username, "password": PASSWORD})
     assert (stolen.status_code, "set-cookie" in stolen.headers) == (400, False)
+
+
+@pytest.mark.parametrize("foreign", ['prefs={"theme":"dark"}', "a[b]=1", "n=café"])
+def test_cookies_of_others_keep_nobody_from_signing_in(person: Person, spa: Client, foreign: str) -> None:
+    """What else is at this host may set what it likes."""
+
+    def add_foreign(request: httpx.Request) -> None:
+        ours = request.headers.get("Cookie")
+        request.headers.encoding = "utf-8"
+        request.headers["Cookie"] = f"{foreign}; {ours}" if ours else foreign
+
+    person.browser.event_hooks = {"request": [add_foreign]}
+    assert callback(person.sign_in(person.follow(person.authorize(spa))))["code"]
+    assert callback(person.authorize(spa, prompt="none"))["code"]
 
 
 def test_a_form_without_its_token_does_nothing(person: Person, partner: Client) -> None:
