@@ -50,6 +50,20 @@ async def test_an_organization_permission_that_was_just_made_is_asked_for(late_w
     await asyncio.to_thread(ask, late_world)
 
 
+async def test_an_address_that_was_just_registered_is_gone_to_after_signing_out(late_world: World) -> None:
+    def sign_out(world: World) -> None:
+        person, partner = Person(world), third_party(world)
+        for _ in range(3):
+            target = f"{REDIRECT_URI}/{secrets.token_hex(8)}"
+            metadata = {"redirectUris": [REDIRECT_URI], "postLogoutRedirectUris": [target]}
+            world.management.applications.update(partner.id, oidc_client_metadata=metadata)
+            parameters = {"client_id": partner.id, "post_logout_redirect_uri": target}
+            answer = person.browser.get("/oidc/session/end", params=parameters)
+            assert callback(answer, target) == {}
+
+    await asyncio.to_thread(sign_out, late_world)
+
+
 def third_party(world: World) -> Client:
     return Client(
         world.management.applications.create(

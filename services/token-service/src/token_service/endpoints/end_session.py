@@ -76,7 +76,7 @@ class EndSession:
         if hint is not None and client_id != hint.client_id:
             raise BadRequest("id_token_hint is not of this client_id")
         application = await self._flow.application(client_id)
-        target = self._target(parameters, application)
+        target = await self._target(parameters, application)
         session = await self._sessions.find(browser.session_secret)
         is_agreed = hint is not None and (session is None or session.user_id == hint.user_id)
         if is_post and parameters.get("csrf_token") is not None and browser.secret is not None:
@@ -87,11 +87,13 @@ class EndSession:
             await self._end(session)
         return self._signed_out(target, parameters.get("state"))
 
-    def _target(self, parameters: Parameters, application: ApplicationState | None) -> str | None:
+    async def _target(self, parameters: Parameters, application: ApplicationState | None) -> str | None:
         """Return where to go afterwards; none where no registered address was named (section 3)."""
         target = parameters.get("post_logout_redirect_uri")
         if target is None:
             return None
+        if application is not None and target not in application.post_logout_redirect_uris:
+            application = await self._flow.as_of_now(application)
         if application is None or target not in application.post_logout_redirect_uris:
             raise BadRequest("post_logout_redirect_uri is not one that the application has registered")
         return target

@@ -119,6 +119,15 @@ class SignInFlow:
             application = self._directory.small.application(client_id)
         return application
 
+    async def as_of_now(self, application: ApplicationState) -> ApplicationState:
+        """Return an application after catching up: what it seems to lack may have been registered a moment ago.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        await self._directory.catch_up()
+        return self._directory.small.application(application.id) or application
+
     async def client_of(self, parameters: Parameters) -> tuple[ApplicationState, str]:
         """Return client and redirect URI of a request: errors may go there.
 
@@ -139,8 +148,7 @@ class SignInFlow:
             raise BadRequest("redirect_uri is missing")
         is_native = application.type == "Native"
         if not is_registered(redirect_uri, application.redirect_uris, is_native=is_native):
-            await self._directory.catch_up()
-            application = self._directory.small.application(application.id) or application
+            application = await self.as_of_now(application)
             if not is_registered(redirect_uri, application.redirect_uris, is_native=is_native):
                 raise BadRequest("redirect_uri is not one that the application has registered")
         return application, redirect_uri
