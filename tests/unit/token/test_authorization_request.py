@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 import pytest
 
 from token_service.sign_in.request import BadRequest, Refusal, judge, parse_parameters, state_of
+from token_service.tokens.id_token_hints import Hint
 
 GOOD = {
     "client_id": "c1",
@@ -27,6 +28,15 @@ def refusal(**changed: str | list[str] | None) -> str:
     with pytest.raises(Refusal) as refused:
         judged(**changed)
     return refused.value.error
+
+
+def test_a_hint_counts_only_for_the_client_that_got_it() -> None:
+    parsed = parse_parameters(urlencode(GOOD | {"id_token_hint": "x"}).encode())
+    for hint in (None, Hint("ada", "c2")):
+        with pytest.raises(Refusal, match="invalid_request"):
+            judge(parsed, client_id="c1", redirect_uri=GOOD["redirect_uri"], hint=hint)
+    request = judge(parsed, client_id="c1", redirect_uri=GOOD["redirect_uri"], hint=Hint("ada", "c1"))
+    assert (request.hinted_user_id, request.means("ada"), request.means("bob")) == ("ada", True, False)
 
 
 def test_a_good_request_is_what_it_says() -> None:

@@ -233,11 +233,13 @@ def _pages(
     tenant_id = settings.tenant_id
     sessions = Sessions(commands, tenant_id=tenant_id)
     pending = PendingAuthorizations(commands, tenant_id=tenant_id)
+    hints = IdTokenHints(keys, issuer=settings.issuer)
     flow = SignInFlow(
         directory,
         sessions,
         authorizations,
         Codes(commands, tenant_id=tenant_id),
+        hints,
         urn_namespace=settings.urn_namespace,
     )
     throttle = PasswordThrottle(
@@ -261,7 +263,7 @@ def _pages(
         flow,
         sessions,
         authorizations,
-        IdTokenHints(keys, issuer=settings.issuer),
+        hints,
         base_url=settings.base_url,
         trusted_proxies=settings.trusted_proxies,
     )

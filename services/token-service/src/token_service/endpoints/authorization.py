@@ -23,7 +23,7 @@ from token_service.pages.browser import Browser, is_from_page, redirect
 from token_service.pages.consent import consent_page
 from token_service.pages.cookies import BROWSER, SESSION, Cookies
 from token_service.pages.views import STYLE, STYLE_PATH, page
-from token_service.sign_in.flow import Granted, NeedsConsent, NeedsSignIn, Next, SignedIn, SignInFlow, recent_enough
+from token_service.sign_in.flow import Granted, NeedsConsent, NeedsSignIn, Next, SignedIn, SignInFlow, acceptable
 from token_service.sign_in.passwords import PasswordCheck, PasswordsUnavailable
 from token_service.sign_in.pending import Pending, PendingAuthorizations
 from token_service.sign_in.redirect_uris import form_action_source, with_parameters
@@ -206,6 +206,12 @@ class AuthorizationPages:
             await self._sessions.end(session)
             problem = "This account cannot sign in at the moment. Ask your administrator."
             return self._sign_in_page(pending_id, pending, application, identifier, problem)
+        if not pending.request.means(known.user_id):
+            await self._take(pending_id)
+            description = "somebody else than id_token_hint says has signed in"
+            return self._refuse(
+                pending.request.redirect_uri, pending.request.state, "login_required", description, cookies=cookies
+            )
         step = await self._flow.resume(pending, who)
         if isinstance(step, Granted):
             return await self._finish(pending_id, pending, step, cookies=cookies)
@@ -223,7 +229,7 @@ class AuthorizationPages:
         if decision == "deny":
             await self._take(pending_id)
             return self._deny(pending.request)
-        who = recent_enough(await self._flow.signed_in(browser.session_secret), pending)
+        who = acceptable(await self._flow.signed_in(browser.session_secret), pending)
         if who is None:
             return redirect(self._address(NeedsSignIn(), pending_id))
         if decision != "allow":
@@ -317,9 +323,17 @@ class AuthorizationPages:
     def _deny(self, request: AuthorizationRequest) -> Answer:
         return self._refuse(request.redirect_uri, request.state, "access_denied", "the person refused")
 
-    def _refuse(self, redirect_uri: str, state: str | None, error: str, description: str) -> Answer:
+    def _refuse(
+        self,
+        redirect_uri: str,
+        state: str | None,
+        error: str,
+        description: str,
+        *,
+        cookies: list[Cookie] | None = None,
+    ) -> Answer:
         parameters = {"error": error, "error_description": description} | _state(state) | {"iss": self._issuer}
-        return redirect(with_parameters(redirect_uri, parameters))
+        return redirect(with_parameters(redirect_uri, parameters), cookies=cookies or [])
 
     def _address(self, step: Next, pending_id: str) -> str:
         path = _SIGN_IN if isinstance(step, NeedsSignIn) else _CONSENT

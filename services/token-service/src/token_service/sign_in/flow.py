@@ -27,6 +27,7 @@ from token_service.sign_in.request import (
     judge,
 )
 from token_service.sign_in.sessions import Session, Sessions
+from token_service.tokens.id_token_hints import IdTokenHints
 from token_service.tokens.scopes import organizations_scope
 
 _MS: Final = 1000
@@ -93,6 +94,7 @@ class SignInFlow:
         sessions: Sessions,
         authorizations: Authorizations,
         codes: Codes,
+        hints: IdTokenHints,
         *,
         urn_namespace: str,
         clock: Clock = now_ms,
@@ -101,6 +103,7 @@ class SignInFlow:
         self._sessions = sessions
         self._authorizations = authorizations
         self._codes = codes
+        self._hints = hints
         self._urn_namespace = urn_namespace
         self._clock = clock
 
@@ -162,7 +165,8 @@ class SignInFlow:
             Refusal: The first thing that is wrong.
             OAuthError: ``temporarily_unavailable``.
         """
-        request = judge(parameters, client_id=application.id, redirect_uri=redirect_uri)
+        hint = self._hints.read(parameters.get("id_token_hint"))
+        request = judge(parameters, client_id=application.id, redirect_uri=redirect_uri, hint=hint)
         for indicator in request.resources:
             if indicator != organizations_resource(self._urn_namespace) and not await self._exists(indicator):
                 raise Refusal("invalid_target", "a resource is not known")
@@ -198,10 +202,10 @@ class SignInFlow:
             StoreUnavailable: Redis does not answer.
         """
         step: Next = NeedsSignIn()
-        if who and "login" not in request.prompts and not _is_too_old(who.session, request.max_age_s, self._clock()):
+        if who and request.means(who.person.user.id) and not self._must_sign_in_again(who, request):
             step = await self._after_sign_in(request, who)
         if "none" in request.prompts and isinstance(step, NeedsSignIn):
-            raise Refusal("login_required", "nobody is signed in, or too long ago")
+            raise Refusal("login_required", "nobody is signed in, or somebody else, or too long ago")
         if "none" in request.prompts and isinstance(step, NeedsConsent):
             raise Refusal("consent_required", "the person has not agreed to this yet")
         return step
@@ -213,7 +217,7 @@ class SignInFlow:
             OAuthError: ``temporarily_unavailable``.
             StoreUnavailable: Redis does not answer.
         """
-        who = recent_enough(who, pending)
+        who = acceptable(who, pending)
         return NeedsSignIn() if who is None else await self._after_sign_in(pending.request, who)
 
     async def agree(self, pending: Pending, who: SignedIn, *, organizations: frozenset[str] | None) -> Next:
@@ -281,6 +285,9 @@ class SignInFlow:
             return None
         return await self.organizations_of(step.who)
 
+    def _must_sign_in_again(self, who: SignedIn, request: AuthorizationRequest) -> bool:
+        return "login" in request.prompts or _is_too_old(who.session, request.max_age_s, self._clock())
+
     async def _after_sign_in(self, request: AuthorizationRequest, who: SignedIn) -> Next:
         application = await self.application(request.client_id)
         if application is None:
@@ -317,10 +324,13 @@ class SignInFlow:
         return self._directory.small.resource(indicator) is not None
 
 
-def recent_enough(who: SignedIn | None, pending: Pending) -> SignedIn | None:
-    """Return who is signed in, if that is what a request on its way demands: a sign-in after its arrival does."""
-    demands = "login" in pending.request.prompts or pending.request.max_age_s is not None
-    return None if who and demands and who.session.signed_in_at < pending.created_at else who
+def acceptable(who: SignedIn | None, pending: Pending) -> SignedIn | None:
+    """Return who is signed in, if a request on its way means them and their sign-in is as late as it demands."""
+    request = pending.request
+    if who is None or not request.means(who.person.user.id):
+        return None
+    demands = "login" in request.prompts or request.max_age_s is not None
+    return None if demands and who.session.signed_in_at < pending.created_at else who
 
 
 def _authorization(request: AuthorizationRequest, who: SignedIn, consented: Consented) -> Authorization:

@@ -11,6 +11,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from token_service.tokens.id_token_hints import Hint
 from token_service.tokens.scopes import parse_scope
 
 Prompt = Literal["none", "login", "consent"]
@@ -77,6 +78,7 @@ class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True):
         code_challenge: Of PKCE, method S256.
         max_age_s: How long ago the person may have signed in, seconds.
         login_hint: What to write into the field for the name.
+        hinted_user_id: Who alone may be answered for; none for anybody.
     """
 
     client_id: str
@@ -89,6 +91,11 @@ class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True):
     prompts: frozenset[str] = frozenset()
     max_age_s: int | None = None
     login_hint: str | None = None
+    hinted_user_id: str | None = None
+
+    def means(self, user_id: str) -> bool:
+        """Return whether somebody may be answered for (OpenID Connect Core 1.0 section 3.1.2.2)."""
+        return self.hinted_user_id in {None, user_id}
 
 
 def parse_parameters(encoded: bytes) -> Parameters:
@@ -132,8 +139,16 @@ def state_of(parameters: Parameters) -> str | None:
     return None if "state" in parameters.repeated else parameters.get("state")
 
 
-def judge(parameters: Parameters, *, client_id: str, redirect_uri: str) -> AuthorizationRequest:
+def judge(
+    parameters: Parameters, *, client_id: str, redirect_uri: str, hint: Hint | None = None
+) -> AuthorizationRequest:
     """Return the request of a client and redirect URI that are known to be good.
+
+    Args:
+        parameters: As sent.
+        client_id: Whose.
+        redirect_uri: Where the answer goes.
+        hint: What ``id_token_hint`` says; none without one, and for one that was not issued here.
 
     Raises:
         Refusal: The first thing that is wrong.
@@ -152,6 +167,8 @@ def judge(parameters: Parameters, *, client_id: str, redirect_uri: str) -> Autho
         raise Refusal("invalid_request", "only response_mode query is supported")
     if len(parameters.get("state") or "") > _MAX_STATE_CHARACTERS:
         raise Refusal("invalid_request", f"state is longer than {_MAX_STATE_CHARACTERS} characters")
+    if parameters.get("id_token_hint") is not None and (hint is None or hint.client_id != client_id):
+        raise Refusal("invalid_request", "id_token_hint is no ID token that this client got here")
     return AuthorizationRequest(
         client_id=client_id,
         redirect_uri=redirect_uri,
@@ -163,6 +180,7 @@ def judge(parameters: Parameters, *, client_id: str, redirect_uri: str) -> Autho
         prompts=_prompts(parameters.get("prompt")),
         max_age_s=_max_age(parameters.get("max_age")),
         login_hint=parameters.get("login_hint"),
+        hinted_user_id=hint.user_id if hint else None,
     )
 
 
