@@ -356,6 +356,18 @@ async def test_what_ends_an_authorization_ends_exactly_that(replicas: Replicas) 
     assert await alive() == [("u2", "app", "s3")]
 
 
+async def test_of_organizations_that_are_picked_at_once_one_choice_counts(replicas: Replicas) -> None:
+    choices = [frozenset({f"o{number}", f"p{number}"}) for number in range(8)]
+
+    async def pick(stores: Stores, organizations: frozenset[str]) -> None:
+        code = code_for("user", "app", Verifier(), consented=Consented(organizations=organizations))
+        async with stores.authorizations.agreement("user", "app", alone=True) as agreement:
+            await agreement.begin(code.authorization)
+
+    await asyncio.gather(*(pick(stores, choice) for stores, choice in zip(replicas.both(4), choices, strict=True)))
+    assert (await replicas.consents.find("user", "app")).organizations in choices
+
+
 async def test_consents_add_up_and_are_withdrawn_whole(replicas: Replicas) -> None:
     consents = replicas.consents
     assert await consents.find("user", "app") == Consented(organizations=frozenset())
@@ -372,7 +384,7 @@ async def test_consents_add_up_and_are_withdrawn_whole(replicas: Replicas) -> No
         scopes=frozenset({"openid", "offline_access", "email"}),
         resource_scopes={"https://things.example.com": frozenset({"read:things"})},
         organization_permissions=frozenset({"manage:members"}),
-        organizations=frozenset({"o1", "o2"}),
+        organizations=frozenset({"o2"}),
     )
     assert found.covers(CONSENTED)
     assert not found.covers(Consented(resource_scopes={"https://other.example.com": frozenset({"read:things"})}))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
+import jwt
 import pytest
 
 from identity_sdk import Consent, NotFound, ResourceConsent
@@ -58,6 +62,68 @@ def test_a_third_party_hears_of_the_organizations_that_were_picked(world: World,
     tokens = person.redeem(partner, callback(back)["code"], verifier)
     me = world.stack.http.get("/oidc/me", headers={"Authorization": f"Bearer {tokens['access_token']}"})
     assert me.json() == {"sub": person.user_id, "organizations": [picked]}
+    (consent,) = world.management.users.consents(person.user_id)
+    assert consent.organization_ids == (picked,)
+
+
+def test_what_is_picked_anew_replaces_what_was_picked_before_for_tokens_got_earlier_too(
+    world: World, partner: Client
+) -> None:
+    person, template = Person(world), world.template
+    kept, dropped, added = (template.organization() for _ in range(3))
+    for organization in (kept, dropped, added):
+        template.member(organization, person.user_id)
+    asked = {"scope": f"openid offline_access {ORGANIZATIONS}", "prompt": "consent"}
+
+    def pick(*organizations: str) -> dict[str, Any]:
+        verifier = Verifier()
+        answer = person.authorize(partner, verifier=verifier, **asked)
+        if "/sign-in" in answer.headers["Location"]:
+            answer = person.sign_in(person.follow(answer))
+        back = person.send(person.follow(answer), decision="allow", organization=organizations)
+        return person.redeem(partner, callback(back)["code"], verifier)
+
+    def heard_of(tokens: dict[str, Any]) -> set[str]:
+        """Return the organizations of which the client hears, by whichever way."""
+        refreshed = refresh(tokens)
+        told = jwt.decode(refreshed["id_token"], options={"verify_signature": False})["organizations"]
+        bearer = {"Authorization": f"Bearer {tokens['access_token']}"}
+        assert world.stack.http.get("/oidc/me", headers=bearer).json()["organizations"] == told
+        return set(told)
+
+    def refresh(tokens: dict[str, Any], **changes: str) -> dict[str, Any]:
+        form = {"grant_type": "refresh_token", "client_id": partner.id, "refresh_token": tokens["refresh_token"]}
+        answer = world.stack.token_request(form | changes)
+        if answer.status_code == 200:
+            tokens["refresh_token"] = answer.json()["refresh_token"]
+        return dict(answer.json())
+
+    earlier = pick(kept, dropped)
+    assert "access_token" in refresh(earlier, organization_id=dropped)
+    later = pick(kept, added)
+    for tokens in (earlier, later):
+        assert heard_of(tokens) == {kept, added}
+        assert refresh(tokens, organization_id=dropped)["error"] == "access_denied"
+        for organization in (kept, added):
+            assert "access_token" in refresh(tokens, organization_id=organization)
+    (consent,) = world.management.users.consents(person.user_id)
+    assert set(consent.organization_ids) == {kept, added}
+    page = person.follow(person.authorize(partner, **asked))
+    ticked = set(re.findall(r'value="([^"]+)"\s+checked', page.text))
+    assert ticked == {kept, added}
+    person.send(page, decision="allow")
+    assert heard_of(earlier) == heard_of(later) == set()
+
+
+def test_what_is_not_asked_about_stays_picked(world: World, partner: Client) -> None:
+    person = Person(world)
+    picked = world.template.organization()
+    world.template.member(picked, person.user_id)
+    page = person.follow(person.sign_in(person.follow(person.authorize(partner, scope=f"openid {ORGANIZATIONS}"))))
+    assert callback(person.send(page, decision="allow", organization=picked))["code"]
+    page = person.follow(person.authorize(partner, scope="openid email"))
+    assert picked not in page.text
+    assert callback(person.send(page, decision="allow"))["code"]
     (consent,) = world.management.users.consents(person.user_id)
     assert consent.organization_ids == (picked,)
 

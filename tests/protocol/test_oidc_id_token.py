@@ -119,7 +119,7 @@ def test_organizations_and_roles_in_them_are_said_to_whoever_may_know(world: Wor
     eventually(is_said)
     assert "organization_roles" not in claims_for(world, person, f"openid {ORGANIZATIONS}")
     assert "organizations" not in claims_for(world, person, f"openid {ORGANIZATION_ROLES}")
-    picked = claims_for(world, person, scopes, organizations=frozenset({second, "another"}))
+    picked = claims_for(world, person, scopes, client=world.third_party, organizations=frozenset({second, "another"}))
     assert (picked["organizations"], picked["organization_roles"]) == ([second], [])
 
 

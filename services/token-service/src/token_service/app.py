@@ -112,6 +112,7 @@ def create_app(settings: Settings) -> Litestar:
             directory,
             live_tokens,
             people,
+            consents,
             Issuer(settings.issuer, keys),
             SubjectTokens(redis, commands, tenant_id=settings.tenant_id, replicas=settings.redis_replicas),
             Codes(commands, tenant_id=settings.tenant_id),
@@ -190,6 +191,7 @@ def _grants(
     directory: Directory,
     live_tokens: LiveTokens,
     people: People,
+    consents: Consents,
     issuer: Issuer,
     subject_tokens: SubjectTokens,
     codes: Codes,
@@ -203,7 +205,7 @@ def _grants(
         urn_namespace=settings.urn_namespace,
         management_api_resource=settings.management_api_resource,
     )
-    user_tokens = UserTokens(directory, targets, people, issuer, urn_namespace=settings.urn_namespace)
+    user_tokens = UserTokens(directory, targets, people, consents, issuer, urn_namespace=settings.urn_namespace)
     actor_tokens = ActorTokens(
         directory,
         live_tokens,

@@ -139,10 +139,15 @@ class Authorizations:
         await end(self._forgetting)
 
     @asynccontextmanager
-    async def agreement(self, user_id: str, application_id: str) -> AsyncIterator[Agreement]:
+    async def agreement(self, user_id: str, application_id: str, *, alone: bool = False) -> AsyncIterator[Agreement]:
         """Hold still what a user has agreed to for an application: the transaction in which authorizations begin.
 
         Whoever withdraws it meanwhile waits, and ends what was begun; whoever withdrew it just before is seen.
+
+        Args:
+            user_id: Whose.
+            application_id: For which application.
+            alone: Whether others wait who begin authorizations; who takes something back must not miss what they add.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -150,7 +155,8 @@ class Authorizations:
         whose = (self._tenant_id, user_id, application_id)
         with database_answers():
             async with self._engine.begin() as connection:
-                yield Agreement(connection, self._tenant_id, await consents.keep(connection, *whose), self._clock)
+                known = await consents.keep(connection, *whose, alone=alone)
+                yield Agreement(connection, self._tenant_id, known, self._clock)
 
     async def redeem(self, connection: AsyncConnection, authorization_id: str, *, tokens_expire_at: int) -> bool:
         """Note that the code of an authorization is redeemed; return whether that is possible.

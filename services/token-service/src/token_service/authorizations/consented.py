@@ -12,8 +12,9 @@ class Consented(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         scopes: Scopes of OpenID Connect, and ours under the URN namespace.
         resource_scopes: The scopes of each resource, by its indicator; a resource without scopes may be a target too.
         organization_permissions: Permissions of the organization template.
-        organizations: The only organizations that the client gets tokens for; none where it gets them for all of the
-            person's.
+        organizations: That the person picked for a client of somebody else, instead of those picked before; none where
+            nothing was picked. What the client gets tokens for is said by the consent as it is now
+            (``Consents.picked``), not by what an authorization began with.
     """
 
     scopes: frozenset[str] = frozenset()

@@ -5,10 +5,11 @@ from itertools import groupby
 from typing import Final, Literal
 
 import msgspec
-from sqlalchemy import Text, TextClause, bindparam, delete, select, text
+from sqlalchemy import ARRAY, Text, TextClause, any_, bindparam, delete, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from identity_common.wire.events import ApplicationState
 from token_service.authorizations.consented import Consented
 from token_service.authorizations.tables import consents
 from token_service.database import database_answers
@@ -30,6 +31,9 @@ _WHOSE: Final = (
 _FIND: Final = select(consents.c.kind, consents.c.resource, consents.c.name).where(*_WHOSE)
 _INSERT: Final = insert(consents).on_conflict_do_nothing()
 _DELETE: Final = delete(consents).where(*_WHOSE)
+_DROP: Final = _DELETE.where(
+    consents.c.kind == "organization", consents.c.name == any_(bindparam("dropped", type_=ARRAY(Text)))
+)
 
 
 def _lock(function: str) -> TextClause:
@@ -73,6 +77,16 @@ class Consents:
             async with self._engine.connect() as connection:
                 return await _find(connection, _whose(self._tenant_id, user_id, application_id))
 
+    async def picked(self, user_id: str, application: ApplicationState) -> frozenset[str] | None:
+        """Return the organizations that an application gets tokens for and hears of; none for all of the user's.
+
+        As of now, for whatever it has: what is not picked any more is closed to it at once.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        return (await self.find(user_id, application.id)).organizations if application.is_third_party else None
+
     async def of_user(self, user_id: str) -> list[Consent]:
         """Return what a user has agreed to, by the id of the application.
 
@@ -90,13 +104,16 @@ class Consents:
         return found
 
 
-async def keep(connection: AsyncConnection, tenant_id: str, user_id: str, application_id: str) -> Consented:
+async def keep(
+    connection: AsyncConnection, tenant_id: str, user_id: str, application_id: str, *, alone: bool = False
+) -> Consented:
     """Return what ``Consents.find`` does, as it stays until the transaction ends: nobody withdraws it before.
 
-    The lock is one of PostgreSQL's own, because a consent that is not there yet has no row. Others may add meanwhile.
+    The lock is one of PostgreSQL's own, because a consent that is not there yet has no row. Others may add meanwhile,
+    unless it is held alone.
     """
     whose = _whose(tenant_id, user_id, application_id)
-    await connection.execute(_KEEP, whose)
+    await connection.execute(_HOLD if alone else _KEEP, whose)
     return await _find(connection, whose)
 
 
@@ -110,7 +127,11 @@ async def add(
     known: Consented,
     now: int,
 ) -> None:
-    """Remember what a user has agreed to and is not known yet."""
+    """Remember what a user has agreed to and is not known yet. What was picked replaces what was picked before."""
+    picked, known_picks = consented.organizations, known.organizations or frozenset()
+    if picked is not None and not known_picks <= picked:
+        dropped = {"dropped": sorted(known_picks - picked)}
+        await connection.execute(_DROP, _whose(tenant_id, user_id, application_id) | dropped)
     whose = {"tenant_id": tenant_id, "user_id": user_id, "application_id": application_id, "consented_at": now}
     new = sorted({*_names(consented)} - {*_names(known)})
     if new:

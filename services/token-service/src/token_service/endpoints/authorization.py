@@ -235,16 +235,16 @@ class AuthorizationPages:
         if decision != "allow":
             raise BadRequest("decision must be allow or deny")
         application = await self._application(pending)
-        picked = await self._picked(who, application, form)
+        picked = await self._picked(pending.request, who, application, form)
         await self._take(pending_id)
         return await self._go_on(browser, pending.request, await self._flow.agree(pending, who, organizations=picked))
 
-    async def _picked(self, who: SignedIn, application: ApplicationState, form: Parameters) -> frozenset[str] | None:
-        """Return the organizations that were picked, of those that the person belongs to; none where all are meant."""
-        if not application.is_third_party:
-            return None
-        mine = {organization.id for organization in await self._flow.organizations_of(who)}
-        return frozenset(form.organizations) & mine
+    async def _picked(
+        self, request: AuthorizationRequest, who: SignedIn, application: ApplicationState, form: Parameters
+    ) -> frozenset[str] | None:
+        """Return the organizations that were picked, of those that the page showed; none where it showed none."""
+        shown = await self._flow.pickable(request, who, application)
+        return None if shown is None else frozenset(form.organizations) & {each.id for each in shown}
 
     async def _finish(
         self, pending_id: str, pending: Pending, step: Granted, *, cookies: list[Cookie] | None = None
@@ -304,7 +304,7 @@ class AuthorizationPages:
     async def _consent_page(
         self, pending_id: str, pending: Pending, application: ApplicationState, step: NeedsConsent
     ) -> Answer:
-        organizations = await self._flow.pickable(step, application)
+        organizations = await self._flow.pickable(pending.request, step.who, application)
         return consent_page(
             step,
             self._flow.descriptions(step.wanted),

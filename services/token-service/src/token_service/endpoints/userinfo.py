@@ -59,8 +59,8 @@ class Userinfo:
         if "openid" not in live.token.scopes:
             raise insufficient_scope("this needs the scope openid")
         picked = None
-        if live.client.is_third_party and self._people.tells_of_organizations(live.token.scopes):
-            picked = (await self._consents.find(live.person.user.id, live.client.id)).organizations
+        if self._people.tells_of_organizations(live.token.scopes):
+            picked = await self._consents.picked(live.person.user.id, live.client)
         return await self._people.claims(live.person, live.token.scopes, picked=picked)
 
 

@@ -12,7 +12,7 @@ from identity_common.clock import Clock, now_ms
 from identity_common.logs import get_logger
 from identity_common.oauth import OAuthError, insufficient_scope, invalid_grant, invalid_scope, invalid_target
 from identity_common.wire.events import ApplicationState
-from token_service.authorizations import Authorization, Consented
+from token_service.authorizations import Authorization, Consented, Consents
 from token_service.directory import Directory, Person
 from token_service.grants.form import TokenForm
 from token_service.grants.table import TokenResponse
@@ -72,6 +72,7 @@ class UserTokens:
         directory: Directory,
         targets: Targets,
         people: People,
+        consents: Consents,
         issuer: Issuer,
         *,
         urn_namespace: str,
@@ -80,6 +81,7 @@ class UserTokens:
         self._directory = directory
         self._targets = targets
         self._people = people
+        self._consents = consents
         self._issuer = issuer
         self._organizations_scope = organizations_scope(urn_namespace)
         self._clock = clock
@@ -109,7 +111,10 @@ class UserTokens:
         """
         consented, target = authorization.consented, wish.target
         requested = self._requested(consented, wish)
-        self._require_consented(consented, target)
+        picked = None
+        if self._people.tells_of_organizations(consented.scopes):
+            picked = await self._consents.picked(authorization.user_id, client)
+        self._require_consented(consented, picked, target)
         wanted = requested & _consented_for(consented, target)
         small = self._directory.small
         person, role_ids = await self._live_person(authorization, wish)
@@ -124,7 +129,7 @@ class UserTokens:
             person=person,
             target=target,
             scopes=grantable_scopes(requested=wanted, held=held),
-            claims=await self._claims(person, requested & consented.scopes, consented.organizations),
+            claims=await self._claims(person, requested & consented.scopes, picked),
             tokens_expire_at=self._clock() + target.lifetime_s * 1000,
         )
 
@@ -180,14 +185,14 @@ class UserTokens:
             raise invalid_scope("a scope was requested that was not consented to")
         return wish.requested
 
-    def _require_consented(self, consented: Consented, target: Target) -> None:
+    def _require_consented(self, consented: Consented, picked: frozenset[str] | None, target: Target) -> None:
         if target.resource is not None and target.resource.indicator not in consented.resource_scopes:
             raise invalid_target("the resource was not named when the person signed in")
         if target.organization_id is None:
             return
         if self._organizations_scope not in consented.scopes:
             raise insufficient_scope(f"this needs the scope {self._organizations_scope}")
-        if consented.organizations is not None and target.organization_id not in consented.organizations:
+        if picked is not None and target.organization_id not in picked:
             raise no_member("user")
 
     async def _live_person(self, authorization: Authorization, wish: Wish) -> tuple[Person, tuple[str, ...]]:

@@ -226,7 +226,7 @@ class SignInFlow:
         Args:
             pending: The request.
             who: The person.
-            organizations: Those that were picked; none where the client is ours and gets all of them.
+            organizations: Those that were picked, instead of earlier ones; none where the page did not ask.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -234,7 +234,8 @@ class SignInFlow:
         """
         wanted = msgspec.structs.replace(self.wanted(pending.request), organizations=organizations)
         authorization = _authorization(pending.request, who, wanted)
-        async with self._authorizations.agreement(who.person.user.id, pending.request.client_id) as agreement:
+        whose = (who.person.user.id, pending.request.client_id)
+        async with self._authorizations.agreement(*whose, alone=organizations is not None) as agreement:
             await agreement.begin(authorization)
         return await self._give_code(pending.request, who, authorization)
 
@@ -267,23 +268,20 @@ class SignInFlow:
         permissions = {name: small.permission_description(name) for name in wanted.organization_permissions}
         return Descriptions(resources, scopes, permissions)
 
-    async def organizations_of(self, who: SignedIn) -> Sequence[OrganizationState]:
-        """Return the organizations that a person belongs to, by name.
+    async def pickable(
+        self, request: AuthorizationRequest, who: SignedIn, application: ApplicationState
+    ) -> Sequence[OrganizationState] | None:
+        """Return the organizations that a person may pick for an application, by name; none where they are not asked.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
-        return [each.organization for each in await self._directory.memberships_of(who.person.user.id)]
-
-    async def pickable(self, step: NeedsConsent, application: ApplicationState) -> Sequence[OrganizationState] | None:
-        """Return the organizations that a person may open to an application; none where there is nothing to pick.
-
-        Raises:
-            OAuthError: ``temporarily_unavailable``.
-        """
-        if not application.is_third_party or organizations_scope(self._urn_namespace) not in step.wanted.scopes:
+        if (
+            not application.is_third_party
+            or organizations_scope(self._urn_namespace) not in self.wanted(request).scopes
+        ):
             return None
-        return await self.organizations_of(step.who)
+        return [each.organization for each in await self._directory.memberships_of(who.person.user.id)]
 
     def _must_sign_in_again(self, who: SignedIn, request: AuthorizationRequest) -> bool:
         return "login" in request.prompts or _is_too_old(who.session, request.max_age_s, self._clock())
