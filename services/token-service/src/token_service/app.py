@@ -264,7 +264,6 @@ def _pages(
     end_session = EndSession(
         flow,
         sessions,
-        authorizations,
         hints,
         base_url=settings.base_url,
         trusted_proxies=settings.trusted_proxies,

@@ -51,6 +51,9 @@ def _end(*which: ColumnElement[bool]) -> Any:
 
 _END_ONE: Final = _end(authorizations.c.id == bindparam("authorization"))
 _END_OF_SESSION: Final = _end(authorizations.c.session_id == bindparam("session"))
+_END_OF_SESSION_AND_APPLICATION: Final = _end(
+    authorizations.c.session_id == bindparam("session"), authorizations.c.application_id == bindparam("application")
+)
 _END_OF_USER_AND_APPLICATION: Final = _end(
     authorizations.c.user_id == bindparam("user"), authorizations.c.application_id == bindparam("application")
 )
@@ -181,13 +184,16 @@ class Authorizations:
         """
         return await self._end_in_one(_END_ONE, authorization=authorization_id)
 
-    async def end_of_session(self, session_id: str) -> None:
-        """End the authorizations of a session (signing out).
+    async def end_of_session(self, session_id: str, *, application_id: str | None = None) -> None:
+        """End the authorizations of a session: all, or those of one application (signing out).
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
-        await self._end_in_one(_END_OF_SESSION, session=session_id)
+        if application_id is None:
+            await self._end_in_one(_END_OF_SESSION, session=session_id)
+        else:
+            await self._end_in_one(_END_OF_SESSION_AND_APPLICATION, session=session_id, application=application_id)
 
     async def withdraw_consent(self, user_id: str, application_id: str) -> bool:
         """Forget what a user has agreed to for an application, and end its authorizations; return whether it had any.

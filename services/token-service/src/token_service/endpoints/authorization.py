@@ -139,7 +139,7 @@ class AuthorizationPages:
         state = state_of(parameters)
         try:
             request = await self._flow.judge(parameters, application, redirect_uri)
-            who = await self._flow.signed_in(browser.session_secret)
+            who = await self._flow.signed_in(browser.session_cookie)
             step = await self._flow.begin(request, who)
         except Refusal as refusal:
             return self._refuse(redirect_uri, state, refusal.error, refusal.description)
@@ -160,7 +160,7 @@ class AuthorizationPages:
         """Show the page that is due for a request on its way, whichever was asked for."""
         pending = await self._find(browser, pending_id)
         application = await self._application(pending)
-        who = await self._flow.signed_in(browser.session_secret)
+        who = await self._flow.signed_in(browser.session_cookie)
         step = await self._flow.resume(pending, who)
         if isinstance(step, NeedsSignIn):
             return self._sign_in_page(pending_id or "", pending, application, pending.request.login_hint or "")
@@ -169,7 +169,7 @@ class AuthorizationPages:
         return await self._finish(pending_id or "", pending, step)
 
     async def _sign_in(self, browser: Browser, form: Parameters) -> Answer:
-        """Check the password; a right one begins a session under a new secret."""
+        """Check the password; a right one begins a session, or goes on with it under a new secret."""
         pending_id, pending = await self._posted(browser, form)
         application = await self._application(pending)
         identifier = (form.get("identifier") or "").strip()  # keyboards put a space behind what they complete
@@ -195,17 +195,19 @@ class AuthorizationPages:
             problem = "The name or the password is not right."
             return self._sign_in_page(pending_id, pending, application, identifier, problem)
         await self._throttle.forgive(identifier, browser.address)
-        earlier = await self._sessions.find(browser.session_secret)
-        secret, session = await self._sessions.begin(known.user_id, tokens_valid_after=known.tokens_valid_after)
-        if earlier is not None:
-            await self._sessions.end(earlier)
-        _log.info("sign-in.succeeded", user_id=known.user_id, client_id=application.id)
-        cookies = [self._cookies.set(SESSION, secret, max_age_s=SESSION_TTL_S)]
-        who = await self._flow.signed_in(secret, revision=known.revision)
+        earlier = await self._sessions.find(browser.session_cookie)
+        session_cookie, session = await self._sessions.sign_in(
+            known.user_id, tokens_valid_after=known.tokens_valid_after, earlier=earlier
+        )
+        who = await self._flow.signed_in(session_cookie, revision=known.revision)
         if who is None:  # the right password of somebody who may not sign in
-            await self._sessions.end(session)
+            await self._flow.sign_out(session)
             problem = "This account cannot sign in at the moment. Ask your administrator."
             return self._sign_in_page(pending_id, pending, application, identifier, problem)
+        if earlier is not None and earlier.id != session.id:  # somebody else was here
+            await self._flow.sign_out(earlier)
+        _log.info("sign-in.succeeded", user_id=known.user_id, client_id=application.id)
+        cookies = [self._cookies.set(SESSION, session_cookie, max_age_s=SESSION_TTL_S)]
         if not pending.request.means(known.user_id):
             await self._take(pending_id)
             description = "somebody else than id_token_hint says has signed in"
@@ -229,7 +231,7 @@ class AuthorizationPages:
         if decision == "deny":
             await self._take(pending_id)
             return self._deny(pending.request)
-        who = acceptable(await self._flow.signed_in(browser.session_secret), pending)
+        who = acceptable(await self._flow.signed_in(browser.session_cookie), pending)
         if who is None:
             return redirect(self._address(NeedsSignIn(), pending_id))
         if decision != "allow":

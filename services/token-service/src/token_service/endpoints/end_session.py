@@ -7,9 +7,7 @@ from litestar import Request, Response, get, post
 from litestar.handlers import HTTPRouteHandler
 
 from identity_common.identifiers import new_secret
-from identity_common.logs import get_logger
 from identity_common.wire.events import ApplicationState
-from token_service.authorizations import Authorizations
 from token_service.endpoints.authorization import PROBLEMS
 from token_service.pages.browser import Browser, is_from_page, redirect
 from token_service.pages.cookies import BROWSER, SESSION, Cookies
@@ -17,10 +15,8 @@ from token_service.pages.views import page
 from token_service.sign_in.flow import SignInFlow
 from token_service.sign_in.redirect_uris import form_action_source, with_parameters
 from token_service.sign_in.request import BadRequest, Parameters, parse_parameters
-from token_service.sign_in.sessions import Session, Sessions
+from token_service.sign_in.sessions import Sessions
 from token_service.tokens.id_token_hints import IdTokenHints
-
-_log = get_logger(__name__)
 
 PATH: Final = "/oidc/session/end"
 _FORM_VALUES: Final = ("client_id", "post_logout_redirect_uri", "state")
@@ -33,14 +29,15 @@ class EndSession:
     """Answers the endpoint.
 
     With an ID token of the person who is signed in the session ends at once; without one the person is asked, because
-    anybody can send a browser here. Nobody is sent on to an address that the application has not registered.
+    anybody can send a browser here. What the application got in the session that its ID token names ends in any case,
+    also where the browser has forgotten that session, or somebody else is signed in. Nobody is sent on to an address
+    that the application has not registered.
     """
 
     def __init__(
         self,
         flow: SignInFlow,
         sessions: Sessions,
-        authorizations: Authorizations,
         hints: IdTokenHints,
         *,
         base_url: str,
@@ -48,7 +45,6 @@ class EndSession:
     ) -> None:
         self._flow = flow
         self._sessions = sessions
-        self._authorizations = authorizations
         self._hints = hints
         self._trusted_proxies = trusted_proxies
         self._cookies = Cookies(secure=base_url.startswith("https:"))
@@ -77,14 +73,16 @@ class EndSession:
             raise BadRequest("id_token_hint is not of this client_id")
         application = await self._flow.application(client_id)
         target = await self._target(parameters, application)
-        session = await self._sessions.find(browser.session_secret)
+        if hint is not None:
+            await self._flow.sign_out_client(hint)
+        session = await self._sessions.find(browser.session_cookie)
         is_agreed = hint is not None and (session is None or session.user_id == hint.user_id)
         if is_post and parameters.get("csrf_token") is not None and browser.secret is not None:
             is_agreed = is_agreed or is_from_page(parameters, _csrf_token(browser.secret))
         if session is not None and not is_agreed:
             return self._ask(browser, parameters, application, target)
         if session is not None:
-            await self._end(session)
+            await self._flow.sign_out(session)
         return self._signed_out(target, parameters.get("state"))
 
     async def _target(self, parameters: Parameters, application: ApplicationState | None) -> str | None:
@@ -113,17 +111,6 @@ class EndSession:
         if browser.secret is None:
             answer.cookies.append(self._cookies.set(BROWSER, secret))
         return answer
-
-    async def _end(self, session: Session) -> None:
-        """End the session, and with it what applications got in it.
-
-        That comes before the session, so that a request that failed can be sent again; and after it once more, for
-        what was begun between the two (``SignInFlow`` gives no code for what is begun later).
-        """
-        await self._authorizations.end_of_session(session.id)
-        await self._sessions.end(session)
-        await self._authorizations.end_of_session(session.id)
-        _log.info("session.ended", user_id=session.user_id)
 
     def _signed_out(self, target: str | None, state: str | None) -> Answer:
         cookies = [self._cookies.clear(SESSION)]

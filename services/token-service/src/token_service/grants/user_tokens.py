@@ -160,6 +160,7 @@ class UserTokens:
                 lifetime_s=decision.client.id_token_ttl_s,
                 auth_time=decision.authorization.auth_time,
                 nonce=nonce,
+                session_id=decision.authorization.session_id,
                 access_token=access_token,
                 tokens_valid_after=tokens_valid_after,
             )

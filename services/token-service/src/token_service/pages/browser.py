@@ -27,7 +27,7 @@ class Browser:
         self._request = request
         self._cookies = cookies
         headers = request.scope["headers"]
-        self.session_secret = cookies.read(headers, SESSION)
+        self.session_cookie = cookies.read(headers, SESSION)
         self.secret = cookies.read(headers, BROWSER)
         self.address = _address(request.scope, trusted_proxies)
 

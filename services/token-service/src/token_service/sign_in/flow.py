@@ -11,6 +11,7 @@ import msgspec
 
 from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_id
+from identity_common.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from identity_sdk.event_types import OrganizationState
 from token_service.authorizations import Authorization, Authorizations, Code, Codes, Consented
@@ -27,8 +28,10 @@ from token_service.sign_in.request import (
     judge,
 )
 from token_service.sign_in.sessions import Session, Sessions
-from token_service.tokens.id_token_hints import IdTokenHints
+from token_service.tokens.id_token_hints import Hint, IdTokenHints
 from token_service.tokens.scopes import organizations_scope
+
+_log = get_logger(__name__)
 
 _MS: Final = 1000
 
@@ -174,18 +177,18 @@ class SignInFlow:
             await self._directory.catch_up("management", "template")
         return request
 
-    async def signed_in(self, session_secret: str | None, *, revision: int = 0) -> SignedIn | None:
+    async def signed_in(self, session_cookie: str | None, *, revision: int = 0) -> SignedIn | None:
         """Return who is signed in at this browser; none when nobody is, or not any more.
 
         Args:
-            session_secret: From the cookie.
+            session_cookie: What the browser has kept of its session.
             revision: Management's, that the judgement must include.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
             StoreUnavailable: Redis does not answer.
         """
-        session = await self._sessions.find(session_secret)
+        session = await self._sessions.find(session_cookie)
         if session is None:
             return None
         person = await self._directory.person(session.user_id, at_least={"management": revision})
@@ -238,6 +241,30 @@ class SignInFlow:
         async with self._authorizations.agreement(*whose, alone=organizations is not None) as agreement:
             await agreement.begin(authorization)
         return await self._give_code(pending.request, who, authorization)
+
+    async def sign_out(self, session: Session) -> None:
+        """End a session, and with it what applications got in it.
+
+        That comes before the session, so that a request that failed can be sent again; and after it once more, for
+        what was begun between the two (no code is given for what is begun later).
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+            StoreUnavailable: Redis does not answer.
+        """
+        await self._authorizations.end_of_session(session.id)
+        await self._sessions.end(session)
+        await self._authorizations.end_of_session(session.id)
+        _log.info("session.ended", user_id=session.user_id)
+
+    async def sign_out_client(self, hint: Hint) -> None:
+        """End what a client got in the session that its ID token names; the session itself may go on.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        if hint.session_id is not None:
+            await self._authorizations.end_of_session(hint.session_id, application_id=hint.client_id)
 
     def wanted(self, request: AuthorizationRequest) -> Consented:
         """Return what a request asks for, by what exists now."""

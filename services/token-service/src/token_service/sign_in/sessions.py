@@ -1,29 +1,32 @@
-"""Who is signed in at which browser: in Redis, under the hash of a random secret that only the browser has."""
+"""Who is signed in at which browser: in Redis, under an id; a random secret that only the browser has opens it."""
 
 import hashlib
+import hmac
 from typing import Final
 
 import msgspec
 
 from identity_common.clock import Clock, now_ms
-from identity_common.identifiers import new_secret
+from identity_common.identifiers import new_id, new_secret
 from identity_common.redis_commands import RedisCommands
 
 SESSION_TTL_S: Final = 14 * 86_400
 
 
-class Session(msgspec.Struct, frozen=True, kw_only=True, tag="session.v1"):
-    """One sign-in at one browser.
+class Session(msgspec.Struct, frozen=True, kw_only=True, tag="session.v2"):
+    """One person at one browser, from their sign-in until they sign out; signing in again in between goes on with it.
 
     Attributes:
-        id: Of the session; the hash of its secret, safe to store elsewhere.
+        id: Stands in ID tokens (``sid``) and with what applications get in the session; it opens nothing.
         user_id: Who signed in.
-        signed_in_at: Milliseconds: ``auth_time``.
+        signed_in_at: Milliseconds, the last time: ``auth_time``.
+        secret_sha256: Hash of the secret that does.
     """
 
     id: str
     user_id: str
     signed_in_at: int
+    secret_sha256: str
 
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -38,34 +41,49 @@ class Sessions:
         self._tenant_id = tenant_id
         self._clock = clock
 
-    async def begin(self, user_id: str, *, tokens_valid_after: int) -> tuple[str, Session]:
-        """Begin a session; return its secret, for the browser, and the session.
+    async def sign_in(
+        self, user_id: str, *, tokens_valid_after: int, earlier: Session | None = None
+    ) -> tuple[str, Session]:
+        """Begin a session, or go on with one of the same person; return what the browser keeps, and the session.
 
-        Every sign-in begins a new one: an id that somebody knew before is worth nothing (session fixation).
+        Every sign-in has a new secret: one that somebody knew before is worth nothing (session fixation).
 
         Args:
             user_id: Who has just signed in.
             tokens_valid_after: Milliseconds, by the clock of another machine: the sign-in was after it.
+            earlier: Of this browser. It must not have ended meanwhile, or a new one begins.
 
         Raises:
             StoreUnavailable: Redis does not answer.
         """
         secret = new_secret()
-        signed_in_at = max(self._clock(), tokens_valid_after)
-        session = Session(id=_id_of(secret), user_id=user_id, signed_in_at=signed_in_at)
-        await self._commands.execute("SET", self._key(session.id), _encode(session), "EX", SESSION_TTL_S)
-        return secret, session
+        session = Session(
+            id=new_id(),
+            user_id=user_id,
+            signed_in_at=max(self._clock(), tokens_valid_after),
+            secret_sha256=_sha256(secret),
+        )
+        if earlier is not None and earlier.user_id == user_id:
+            renewed = msgspec.structs.replace(session, id=earlier.id)
+            if await self._keep(renewed, "XX"):
+                return f"{renewed.id}.{secret}", renewed
+        await self._keep(session, "NX")
+        return f"{session.id}.{secret}", session
 
-    async def find(self, secret: str | None) -> Session | None:
-        """Return the session of a secret; none when there is none, or not any more.
+    async def find(self, cookie: str | None) -> Session | None:
+        """Return the session that a browser has kept; none when there is none, or not any more.
 
         Raises:
             StoreUnavailable: Redis does not answer.
         """
-        if not secret:
+        session_id, _, secret = (cookie or "").partition(".")
+        if not session_id or not secret:
             return None
-        stored = await self._commands.execute("GET", self._key(_id_of(secret)))
-        return _decode(stored) if stored else None
+        stored = await self._commands.execute("GET", self._key(session_id))
+        if not stored:
+            return None
+        session = _decode(stored)
+        return session if hmac.compare_digest(session.secret_sha256, _sha256(secret)) else None
 
     async def is_alive(self, session: Session) -> bool:
         """Return whether a session that was found has not ended meanwhile.
@@ -83,9 +101,13 @@ class Sessions:
         """
         await self._commands.execute("DEL", self._key(session.id))
 
+    async def _keep(self, session: Session, condition: str) -> bool:
+        command = ("SET", self._key(session.id), _encode(session), "EX", SESSION_TTL_S, condition)
+        return await self._commands.execute(*command) is not None
+
     def _key(self, session_id: str) -> str:
         return f"identity:{self._tenant_id}:session:{session_id}"
 
 
-def _id_of(secret: str) -> str:
+def _sha256(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()

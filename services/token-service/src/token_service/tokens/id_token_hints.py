@@ -8,10 +8,11 @@ from token_service.tokens.keys import SigningKeys
 
 
 class Hint(msgspec.Struct, frozen=True):
-    """Of whom an ID token of ours speaks, and for which client."""
+    """Of whom an ID token of ours speaks, for which client, and since which session; none in older ones."""
 
     user_id: str
     client_id: str
+    session_id: str | None = None
 
 
 class IdTokenHints:
@@ -29,5 +30,9 @@ class IdTokenHints:
             claims = issued_claims(read_id_token(id_token), keys=self._keys.ring.verifying, issuer=self._issuer)
         except TokenInvalid:
             return None
-        user_id, client_id = claims.get("sub"), claims.get("aud")
-        return Hint(user_id, client_id) if isinstance(user_id, str) and isinstance(client_id, str) else None
+        try:
+            return msgspec.convert(
+                {"user_id": claims["sub"], "client_id": claims["aud"], "session_id": claims.get("sid")}, Hint
+            )
+        except (KeyError, msgspec.ValidationError):
+            return None

@@ -44,6 +44,7 @@ class IdTokenClaims(PersonClaims, frozen=True, kw_only=True):
         exp: Seconds since the epoch.
         auth_time: Seconds since the epoch.
         nonce: Of the authorization request; not in ID tokens that a refresh brings (section 12.2).
+        sid: Of the session that the person signed in to (OpenID Connect Front-Channel Logout 1.0 section 3).
         at_hash: Binds it to the access token that it comes with.
     """
 
@@ -53,6 +54,7 @@ class IdTokenClaims(PersonClaims, frozen=True, kw_only=True):
     exp: int
     auth_time: int
     nonce: str | UnsetType = UNSET
+    sid: str | UnsetType = UNSET
     at_hash: str
 
 

@@ -71,6 +71,7 @@ class Issuer:
         lifetime_s: int,
         auth_time: int,
         nonce: str | None,
+        session_id: str | None,
         access_token: str,
         tokens_valid_after: int,
     ) -> str:
@@ -82,6 +83,7 @@ class Issuer:
             lifetime_s: Seconds from now to ``exp``.
             auth_time: Milliseconds: when the subject signed in.
             nonce: From the authorization request.
+            session_id: That the subject signed in to; becomes ``sid``.
             access_token: That it comes with; becomes ``at_hash``.
             tokens_valid_after: The subject's, milliseconds.
         """
@@ -94,6 +96,7 @@ class Issuer:
             exp=issued_at + lifetime_s,
             auth_time=auth_time // 1000,
             nonce=UNSET if nonce is None else nonce,
+            sid=UNSET if session_id is None else session_id,
             at_hash=key.half_hash(access_token),
             **msgspec.structs.asdict(person),
         )

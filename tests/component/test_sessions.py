@@ -1,0 +1,71 @@
+"""Sessions in a real Redis: which secret opens which, and when one goes on."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+
+import pytest
+
+from all_in_one.provision import ServerAddresses
+from identity_common.redis_commands import RedisCommands, connect_redis
+from token_service.sign_in.sessions import Sessions
+
+
+@pytest.fixture
+async def sessions(servers: ServerAddresses) -> AsyncIterator[Sessions]:
+    redis = connect_redis(servers.token_redis_url)
+    yield Sessions(RedisCommands(redis), tenant_id=f"t{secrets.token_hex(6)}")
+    await redis.aclose()
+
+
+async def test_a_session_goes_on_under_a_new_secret(sessions: Sessions) -> None:
+    first_cookie, first = await sessions.sign_in("ada", tokens_valid_after=0)
+    assert await sessions.find(first_cookie) == first
+    second_cookie, second = await sessions.sign_in("ada", tokens_valid_after=0, earlier=first)
+    assert second.id == first.id
+    assert await sessions.find(second_cookie) == second
+    assert await sessions.find(first_cookie) is None, "whoever knew the earlier secret has nothing"
+    assert await sessions.is_alive(first)
+    await sessions.end(first)
+    assert (await sessions.find(second_cookie), await sessions.is_alive(second)) == (None, False)
+
+
+async def test_what_has_ended_does_not_go_on(sessions: Sessions) -> None:
+    """Signed out in another tab, while the password was being checked."""
+    cookie, ended = await sessions.sign_in("ada", tokens_valid_after=0)
+    await sessions.end(ended)
+    _, anew = await sessions.sign_in("ada", tokens_valid_after=0, earlier=ended)
+    assert anew.id != ended.id
+    assert await sessions.find(cookie) is None
+
+
+async def test_somebody_elses_session_does_not_go_on(sessions: Sessions) -> None:
+    cookie, hers = await sessions.sign_in("ada", tokens_valid_after=0)
+    _, his = await sessions.sign_in("bob", tokens_valid_after=0, earlier=hers)
+    assert his.id != hers.id
+    assert await sessions.find(cookie) == hers
+
+
+async def test_nothing_else_opens_a_session(sessions: Sessions) -> None:
+    cookie, session = await sessions.sign_in("ada", tokens_valid_after=0)
+    session_id, secret = cookie.split(".")
+    hashed = session.secret_sha256
+    for wrong in (
+        None,
+        "",
+        ".",
+        session_id,
+        secret,
+        f"{session_id}.",
+        f"{session_id}.x",
+        f"{session_id}.{hashed}",
+        f".{secret}",
+    ):
+        assert await sessions.find(wrong) is None
+
+
+async def test_a_sign_in_is_never_before_what_ended_earlier_ones(sessions: Sessions) -> None:
+    """By the clock of another machine (docs/decisions/0004)."""
+    _, session = await sessions.sign_in("ada", tokens_valid_after=10**15)
+    assert session.signed_in_at == 10**15

@@ -1,0 +1,142 @@
+"""A session from its sign-in to its end, and what applications have from it (RP-Initiated Logout 1.0)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import jwt
+import pytest
+
+from tests.pages.test_authorization import application
+from tests.support.at_a_browser import Person, callback, heading
+from tests.support.authorizing import REDIRECT_URI, Verifier
+from tests.support.world import Client, World
+
+END = "/oidc/session/end"
+
+
+@pytest.fixture(scope="module")
+def spa(world: World) -> Client:
+    return application(world, "SPA")
+
+
+@pytest.fixture(scope="module")
+def other(world: World) -> Client:
+    return application(world, "SPA")
+
+
+@pytest.fixture
+def person(world: World) -> Person:
+    return Person(world)
+
+
+def tokens_of(person: Person, client: Client, **changes: Any) -> dict[str, Any]:
+    return person.redeem(client, *person.code(client, **changes))
+
+
+def is_alive(person: Person, client: Client, tokens: dict[str, Any]) -> bool:
+    """Tell whether the client can go on; whether it can must not depend on what it has."""
+    form = {"grant_type": "refresh_token", "client_id": client.id, "refresh_token": tokens["refresh_token"]}
+    refreshed = person.world.stack.token_request(form)
+    bearer = {"Authorization": f"Bearer {tokens['access_token']}"}
+    assert (person.world.stack.http.get("/oidc/me", headers=bearer).status_code == 200) == refreshed.is_success
+    tokens.update(refreshed.json() if refreshed.is_success else {})
+    return refreshed.is_success
+
+
+def session_of(tokens: dict[str, Any]) -> str:
+    return str(jwt.decode(tokens["id_token"], options={"verify_signature": False})["sid"])
+
+
+def sign_out(browser: httpx.Client, tokens: dict[str, Any]) -> None:
+    assert heading(browser.get(END, params={"id_token_hint": tokens["id_token"]})) == "You are signed out"
+
+
+@pytest.mark.parametrize("demand", [{"prompt": "login"}, {"max_age": "0"}])
+def test_who_signs_in_again_goes_on_with_the_session_and_signs_out_of_all_of_it(
+    person: Person, spa: Client, other: Client, demand: dict[str, str]
+) -> None:
+    first, elsewhere = tokens_of(person, spa), tokens_of(person, other)
+    under_way, verifier = person.code(other)
+    again = tokens_of(person, spa, **demand)
+    assert session_of(again) == session_of(first)
+    assert all(is_alive(person, client, tokens) for client, tokens in ((spa, first), (other, elsewhere), (spa, again)))
+    assert session_of(first) == session_of(again), "a refreshed ID token names it too"
+    person.redeem(other, under_way, verifier)
+
+    sign_out(person.browser, again)
+    assert not any(
+        is_alive(person, client, tokens) for client, tokens in ((spa, first), (other, elsewhere), (spa, again))
+    )
+    assert session_of(tokens_of(person, spa)) != session_of(again)
+
+
+def test_who_signs_in_over_the_session_of_another_signs_them_out(world: World, person: Person, spa: Client) -> None:
+    earlier = tokens_of(person, spa)
+    under_way, verifier = person.code(spa)
+    later = Person(world)
+    later.browser = person.browser
+    page = later.follow(later.authorize(spa, prompt="login"))
+    assert is_alive(person, spa, earlier), "nobody has signed in yet"
+    later.sign_in(page, password="wrong")
+    assert is_alive(person, spa, earlier), "nor now"
+    assert callback(later.sign_in(page))["code"]
+
+    assert not is_alive(person, spa, earlier)
+    form = {"grant_type": "authorization_code", "client_id": spa.id, "code": under_way, "redirect_uri": REDIRECT_URI}
+    refused = world.stack.token_request({**form, "code_verifier": verifier.secret})
+    assert refused.json()["error"] == "invalid_grant"
+    tokens = tokens_of(later, spa)
+    assert session_of(tokens) != session_of(earlier)
+    assert is_alive(later, spa, tokens)
+
+
+def test_whoever_may_not_sign_in_ends_nobody_elses_session(world: World, person: Person, spa: Client) -> None:
+    tokens = tokens_of(person, spa)
+    suspended = Person(world)
+    world.management.users.suspend(suspended.user_id)
+    suspended.browser = person.browser
+    page = suspended.sign_in(suspended.follow(suspended.authorize(spa, prompt="login")))
+    assert "This account cannot sign in" in page.text
+    assert is_alive(person, spa, tokens)
+    assert callback(person.authorize(spa, prompt="none"))["code"]
+
+
+def test_a_client_signs_out_for_itself_where_the_browser_has_forgotten_the_session(
+    person: Person, spa: Client, other: Client
+) -> None:
+    """What is signed in at another browser is not for an ID token alone to end."""
+    tokens, elsewhere = tokens_of(person, spa), tokens_of(person, other)
+    verifier = Verifier()
+    under_way = callback(person.authorize(spa, verifier=verifier))["code"]
+    sign_out(person.new_browser(), tokens)
+
+    assert not is_alive(person, spa, tokens)
+    form = {"grant_type": "authorization_code", "client_id": spa.id, "code": under_way, "redirect_uri": REDIRECT_URI}
+    refused = person.world.stack.token_request({**form, "code_verifier": verifier.secret})
+    assert refused.json()["error"] == "invalid_grant"
+    assert is_alive(person, other, elsewhere)
+    assert is_alive(person, spa, tokens_of(person, spa)), "the session goes on where it is"
+
+
+def test_signing_out_with_an_old_id_token_ends_what_it_came_with_too(person: Person, spa: Client) -> None:
+    """The browser was closed, and the person signed in again."""
+    old = tokens_of(person, spa)
+    person.browser = person.new_browser()
+    new = tokens_of(person, spa)
+    sign_out(person.browser, old)
+    assert not is_alive(person, spa, old)
+    assert not is_alive(person, spa, new)
+    assert "/sign-in" in person.authorize(spa).headers["Location"]
+
+
+def test_a_client_signs_out_for_itself_while_somebody_else_is_signed_in_here(
+    world: World, person: Person, spa: Client
+) -> None:
+    tokens, somebody = tokens_of(person, spa), Person(world)
+    theirs = tokens_of(somebody, spa)
+    asked = somebody.browser.get(END, params={"id_token_hint": tokens["id_token"]})
+    assert heading(asked) == "Sign out?"
+    assert not is_alive(person, spa, tokens)
+    assert is_alive(somebody, spa, theirs)
