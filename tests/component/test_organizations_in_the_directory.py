@@ -19,7 +19,7 @@ from identity_common.bus.streams import ensure_streams
 from identity_common.oauth import OAuthError
 from identity_common.redis_commands import RedisCommands, connect_redis
 from identity_common.revisions import Source
-from identity_common.wire.events import UserState, Watermark, event_subject, watermark_subject
+from identity_common.wire.events import ApplicationState, UserState, Watermark, event_subject, watermark_subject
 from identity_sdk.event_types import (
     CloudEvent,
     MemberState,
@@ -82,7 +82,7 @@ class Following:
             states: What is said; of one source.
             revision: Of the only state, if it is a repetition.
         """
-        source: Source = "management" if isinstance(states[0], UserState) else "template"
+        source: Source = "management" if isinstance(states[0], UserState | ApplicationState) else "template"
         for state in states:
             if revision is None:
                 self.revisions[source] += 1
@@ -144,6 +144,7 @@ def _aggregate(state: Any) -> tuple[str, ...]:
         return "member", state.organization_id, state.member_id
     kinds = {
         UserState: "user",
+        ApplicationState: "application",
         OrganizationState: "organization",
         OrganizationRoleState: "role",
         OrganizationPermissionState: "permission",

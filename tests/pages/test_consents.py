@@ -12,6 +12,7 @@ from identity_sdk import Consent, NotFound, ResourceConsent
 from tests.pages.test_authorization import application
 from tests.support.at_a_browser import Person, callback, heading
 from tests.support.authorizing import Verifier
+from tests.support.patience import eventually
 from tests.support.world import Client, World
 
 ORGANIZATIONS = "urn:service:scope:organizations"
@@ -126,6 +127,16 @@ def test_what_is_not_asked_about_stays_picked(world: World, partner: Client) -> 
     assert callback(person.send(page, decision="allow"))["code"]
     (consent,) = world.management.users.consents(person.user_id)
     assert consent.organization_ids == (picked,)
+
+
+def test_an_application_that_was_deleted_is_not_shown(world: World) -> None:
+    person, users = Person(world), world.management.users
+    passing, staying = application(world, "SPA"), application(world, "SPA")
+    for client in (passing, staying):
+        person.code(client)
+    assert {each.application_id for each in users.consents(person.user_id)} == {passing.id, staying.id}
+    world.management.applications.delete(passing.id)
+    eventually(lambda: [each.application_id for each in users.consents(person.user_id)] == [staying.id])
 
 
 def test_who_and_what_is_not_there_is_a_miss(world: World, partner: Client) -> None:

@@ -33,6 +33,7 @@ from token_service.endpoints.token import PATH as TOKEN_PATH
 from token_service.endpoints.token import token_endpoint
 from token_service.endpoints.userinfo import PATH as USERINFO_PATH
 from token_service.endpoints.userinfo import Userinfo, userinfo_endpoint
+from token_service.forgetting import Forgetting
 from token_service.grants import Grant, Grants
 from token_service.grants.actor import ActorTokens
 from token_service.grants.authorization_code import AuthorizationCodeGrant
@@ -97,6 +98,7 @@ def create_app(settings: Settings) -> Litestar:
     revocations = Revocations(engine, redis, commands, tenant_id=settings.tenant_id, replicas=settings.redis_replicas)
     consents = Consents(engine, tenant_id=settings.tenant_id)
     authorizations = Authorizations(engine, revocations, tenant_id=settings.tenant_id)
+    forgetting = Forgetting(directory, consents, authorizations)
     refresh_tokens = RefreshTokens(
         engine, authorizations, tenant_id=settings.tenant_id, grace_s=settings.refresh_token_grace_s
     )
@@ -132,9 +134,11 @@ def create_app(settings: Settings) -> Litestar:
         directory.start()
         revocations.start()
         authorizations.start()
+        forgetting.start()
         try:
             yield
         finally:
+            await forgetting.stop()
             await authorizations.stop()
             await revocations.stop()
             await directory.stop()

@@ -9,7 +9,7 @@ authorization ends (``token_service.revocations``).
 from token_service.authorizations.authorizations import Authorizations
 from token_service.authorizations.codes import Code, Codes
 from token_service.authorizations.consented import Authorization, Consented
-from token_service.authorizations.consents import Consent, Consents
+from token_service.authorizations.consents import Consent, Consents, Holder
 from token_service.authorizations.refresh_tokens import FoundRefreshToken, RefreshTokens
 
 __all__ = [
@@ -21,5 +21,6 @@ __all__ = [
     "Consented",
     "Consents",
     "FoundRefreshToken",
+    "Holder",
     "RefreshTokens",
 ]

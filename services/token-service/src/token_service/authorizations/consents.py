@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Final, Literal
 
 import msgspec
-from sqlalchemy import ARRAY, Text, TextClause, any_, bindparam, delete, select, text
+from sqlalchemy import ARRAY, Text, TextClause, any_, bindparam, delete, select, text, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -18,10 +18,23 @@ Kind = Literal["scope", "resource-scope", "organization-permission", "organizati
 Name = tuple[Kind, str, str]
 """Kind, indicator of the resource (empty for other kinds), name or id."""
 
+Holder = tuple[str, str]
+"""A user who has agreed to something, and the application that it is for."""
+
 _OF_USER: Final = (
     select(consents.c.application_id, consents.c.kind, consents.c.resource, consents.c.name, consents.c.consented_at)
     .where(consents.c.tenant_id == bindparam("tenant"), consents.c.user_id == bindparam("user"))
     .order_by(consents.c.application_id)
+)
+_HOLDERS: Final = (
+    select(consents.c.user_id, consents.c.application_id)
+    .distinct()
+    .where(
+        consents.c.tenant_id == bindparam("tenant"),
+        tuple_(consents.c.user_id, consents.c.application_id) > tuple_(bindparam("user"), bindparam("application")),
+    )
+    .order_by(consents.c.user_id, consents.c.application_id)
+    .limit(1000)
 )
 _WHOSE: Final = (
     consents.c.tenant_id == bindparam("tenant"),
@@ -102,6 +115,20 @@ class Consents:
             consented = _consented((row.kind, row.resource, row.name) for row in its)
             found.append(Consent(application_id, consented, max(row.consented_at for row in its)))
         return found
+
+    async def holders(self, *, after: Holder = ("", "")) -> list[Holder]:
+        """Return who has agreed to something, and for which application, in their order; a bounded number of them.
+
+        Args:
+            after: The last of those that were returned before.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        with database_answers():
+            async with self._engine.connect() as connection:
+                rows = (await connection.execute(_HOLDERS, _whose(self._tenant_id, *after))).all()
+        return [(row.user_id, row.application_id) for row in rows]
 
 
 async def keep(

@@ -6,7 +6,7 @@ A request reads records and the projection's state in one command and caches nei
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -216,6 +216,17 @@ class LargeHalf:
             _log.warning("store.unavailable", store="redis", error=str(error))
             raise temporarily_unavailable("the directory cannot be read right now") from None
         return records
+
+    async def deleted_among(self, user_ids: Collection[str]) -> frozenset[str]:
+        """Return which of these users were deleted in the last day; one who is not known was not.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``: Redis does not answer.
+        """
+        users = sorted(user_ids)
+        records = await self._read([self._of_people.prefixes[0] + user_id for user_id in users]) if users else ()
+        pairs = zip(users, records, strict=True)
+        return frozenset(user_id for user_id, record in pairs if record is not None and not _data(record))
 
     async def memberships_of(self, member_id: str) -> list[Membership]:
         """Return what a user or application is a member of, by the names of the organizations.

@@ -68,6 +68,7 @@ class SmallHalf:
         self._bus = bus
         self._reader = StreamReader(bus, STREAM_STATE, _subjects(tenant_id))
         self._applications: dict[str, ApplicationState] = {}
+        self._deleted_applications: set[str] = set()
         self._application_roles: dict[str, tuple[str, ...]] = {}
         self._origins: dict[str, frozenset[str]] = {}
         self._resources: dict[str, ResourceState] = {}
@@ -85,6 +86,10 @@ class SmallHalf:
     def application(self, application_id: str) -> ApplicationState | None:
         """Return an application that exists."""
         return self._applications.get(application_id)
+
+    def is_deleted(self, application_id: str) -> bool:
+        """Return whether an application was deleted; one that is not known yet was not."""
+        return application_id in self._deleted_applications
 
     def is_registered_origin(self, origin: str, application_id: str | None) -> bool:
         """Return whether pages of this origin may ask for tokens of this application, or of any if none is named."""
@@ -219,6 +224,7 @@ class SmallHalf:
             application = msgspec.json.decode(data, type=ApplicationState)
             if application.deleted:
                 self._applications.pop(application.id, None)
+                self._deleted_applications.add(application.id)
             else:
                 self._applications[application.id] = application
             self._origins[application.id] = registered_origins(application)

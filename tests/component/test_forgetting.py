@@ -1,0 +1,93 @@
+"""What people have agreed to is forgotten once they, or the application, were deleted, and for no other reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from all_in_one.provision import ServerAddresses
+from identity_common.wire.events import ApplicationState, UserState
+from tests.component.test_organizations_in_the_directory import Following
+from tests.support.authorizing import Stores, Verifier, begin, code_for, opened
+from tests.support.running_stack import RunningStack
+from token_service.authorizations import Consented, Consents
+from token_service.forgetting import Forgetting
+
+CONSENTED = Consented(scopes=frozenset({"openid", "email"}))
+
+
+class Remembered:
+    """Consents beside a directory that follows the bus."""
+
+    def __init__(self, following: Following, stores: Stores) -> None:
+        self.following = following
+        self.consents = Consents(stores.engine, tenant_id=following.tenant_id)
+        self._stores = stores
+        self.forgetting = Forgetting(following.directory, self.consents, stores.authorizations)
+
+    async def agree(self, *holders: str) -> None:
+        """Remember that each "user application" has agreed to something."""
+        at_once = asyncio.Semaphore(8)  # connections that there are
+
+        async def agree(user_id: str, application_id: str) -> None:
+            async with at_once:
+                code = code_for(user_id, application_id, Verifier(), consented=CONSENTED)
+                await begin(self._stores, code.authorization)
+
+        await asyncio.gather(*(agree(*holder.split()) for holder in holders))
+
+    async def tell(self, *states: UserState | ApplicationState) -> None:
+        """Tell the directory of users and applications, and wait until it knows."""
+        revision, directory = await self.following.tell(*states), self.following.directory
+        await directory.wait_for(revision, directory.small.freshness, directory.large.freshness)
+
+    async def left(self) -> list[str]:
+        """Forget what is to be forgotten, and return who is left."""
+        await self.forgetting.forget_the_deleted()
+        return [" ".join(holder) for holder in await self.consents.holders()]
+
+
+@pytest.fixture
+async def remembered(stack: RunningStack, servers: ServerAddresses) -> AsyncIterator[Remembered]:
+    async with (
+        Following(servers) as following,
+        opened(
+            database_url=servers.token_database_url,
+            redis_url=servers.token_redis_url,
+            tenant_id=following.tenant_id,
+        ) as stores,
+    ):
+        yield Remembered(following, stores)
+
+
+async def test_what_was_agreed_to_goes_with_the_user_and_with_the_application(remembered: Remembered) -> None:
+    everybody = ["ada one", "ada two", "bob one", "bob two"]
+    await remembered.tell(UserState(id="ada"), UserState(id="bob"))
+    await remembered.tell(*(ApplicationState(id=name, name=name, type="SPA") for name in ("one", "two")))
+    await remembered.agree(*everybody)
+    assert await remembered.left() == everybody
+
+    await remembered.tell(UserState(id="ada", deleted=True))
+    assert await remembered.left() == ["bob one", "bob two"]
+    await remembered.tell(ApplicationState(id="two", name="", type="SPA", deleted=True))
+    assert await remembered.left() == ["bob one"]
+
+
+async def test_what_the_directory_does_not_know_is_not_forgotten(remembered: Remembered) -> None:
+    """It may be new, and the news on its way; or lost, and to be loaded again."""
+    await remembered.agree("stranger nothing")
+    assert await remembered.left() == ["stranger nothing"]
+    await remembered.following.lose(await remembered.following.copy())
+    assert await remembered.left() == ["stranger nothing"]
+
+
+async def test_there_may_be_more_than_are_looked_at_at_once(remembered: Remembered) -> None:
+    await remembered.agree(*(f"user{number:04} app" for number in range(1005)))
+    await remembered.tell(UserState(id="user0000", deleted=True), UserState(id="user1004", deleted=True))
+    await remembered.forgetting.forget_the_deleted()
+    first = await remembered.consents.holders()
+    rest = await remembered.consents.holders(after=first[-1])
+    found = [user_id for user_id, _ in first + rest]
+    assert found == [f"user{number:04}" for number in range(1, 1004)]
