@@ -14,6 +14,7 @@ import pytest_asyncio
 from tests.support.effective_permissions import ReadingMember, fetches
 from tests.support.management_api import refusal, unique
 from tests.support.organizations import KINDS, USERS, Kind, Organization
+from tests.support.patience import eventually_here
 from tests.support.processes import ServiceProcess
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.template_api import Template
@@ -171,19 +172,27 @@ async def test_a_change_that_meets_the_request_is_not_missed(template: Template,
             assert (await request).status_code == 200
 
 
+def looks(sent: list[str]) -> list[str]:
+    """Return the statements that look whether anything is another than the caller knows."""
+    return [query for query in sent if "string_agg" in query]
+
+
 async def test_changes_of_other_members_wake_nobody(
     template: Template, member: ReadingMember, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     colleague = await ReadingMember.new(template, USERS, member.organization)
     namesake = await Organization.new(template, USERS, member.id)
     role = await template.role()
-    async with a_waiting_request(member, await etag_of(member)) as request:
-        with fetches(monkeypatch) as sent:
+    etag = await etag_of(member)
+    with fetches(monkeypatch) as sent:
+        async with a_waiting_request(member, etag) as request:
+            # One look when the request came, and one once its place was taken: from then on it rests.
+            await eventually_here(lambda: len(looks(sent)) == 2)
             await member.organization.assign([colleague.id], [role["id"]])
             await namesake.assign([member.id], [role["id"]])
             await asyncio.sleep(0.3)
-        assert not [query for query in sent if "string_agg" in query]
-        assert not request.done()
+            assert len(looks(sent)) == 2
+            assert not request.done()
 
 
 async def test_a_waiting_request_holds_no_connection_to_the_database(template: Template) -> None:
