@@ -13,7 +13,7 @@ import pytest
 from identity_common.identifiers import new_id, new_secret
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE, OIDC_SCOPES, TOKEN_TYPE_ACCESS_TOKEN
 from identity_common.wire.subject_tokens import SubjectTokenRecord, subject_token_key
-from tests.support.world import MANAGEMENT_API, NOT_ACCEPTABLE, Client, World, basic, error_body, outcome
+from tests.support.world import MANAGEMENT_API, NOT_ACCEPTABLE, World, basic, error_body, outcome
 
 REFUSED = error_body("invalid_request", NOT_ACCEPTABLE)
 JWT_TYPE = "urn:ietf:params:oauth:token-type:jwt"
@@ -71,9 +71,9 @@ class TestResponse:
             "gty": GRANT_TOKEN_EXCHANGE,
         }
 
-    @pytest.mark.parametrize("name", ["traditional", "spa", "native"])
-    def test_every_first_party_application_that_may_exchanges(self, world: World, name: str) -> None:
-        client: Client = getattr(world, name)
+    @pytest.mark.parametrize("kind", ["MachineToMachine", "Native", "SPA", "Traditional"])
+    def test_every_first_party_application_that_may_exchanges(self, world: World, kind: str) -> None:
+        client = world.client(kind)
         answer = world.exchange(world.subject_token(), client=client)
 
         assert outcome(answer) == (200, None)
@@ -570,7 +570,7 @@ class TestWhatLeavesTheTokenUsable:
         ],
     )
     def test_a_client_that_may_not_exchange(self, world: World, client: str, expected: tuple[int, str]) -> None:
-        """L1 (CVE-2022-1245): the client must be first-party, of a type with people, and allowed to."""
+        """L1 (CVE-2022-1245): the client must be first-party, and allowed to."""
         subject_token = world.subject_token()
         answer = world.exchange(subject_token, client=getattr(world, client))
 

@@ -89,7 +89,7 @@ class TokenExchangeGrant:
         Raises:
             OAuthError: ``unauthorized_client``, ``invalid_request``, ``invalid_target``; ``temporarily_unavailable``.
         """
-        if client.type == "MachineToMachine" or client.is_third_party or not client.allow_token_exchange:
+        if client.is_third_party or not client.allow_token_exchange:
             raise unauthorized_client("this application may not exchange tokens")
         form = request.form
         subject_token = form.require("subject_token")
