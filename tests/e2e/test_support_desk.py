@@ -20,6 +20,7 @@ from all_in_one.demo.browser import sign_in_as
 from all_in_one.provision import ServerAddresses
 from all_in_one.seed import redirect_uri
 from identity_sdk import IdentityClient, OAuthError
+from tests.support.processes import free_port
 from tests.support.running_stack import RunningStack
 from tests.support.support_desk import BACKEND, CUSTOMERS, ENGINEERS, RunningDesk, command, role, user
 
@@ -309,14 +310,17 @@ def test_what_keeps_it_from_starting_is_one_line(
     assert refusal(run_directory, desk.port) == (
         f"error: port {desk.port} is in use; choose another: make example DESK_PORT={desk.port + 1}\n"
     )
-    assert refusal(tmp_path, 0) == (
+    free = free_port()
+    assert refusal(tmp_path, free) == (
         f"error: there is no {tmp_path}/credentials.json; start the stack first, in another terminal: make run\n"
     )
     written = (run_directory / "credentials.json").read_text()
     (tmp_path / "credentials.json").write_text(written.replace(stack.base_url, "http://127.0.0.1:9"))
-    assert refusal(tmp_path, 0).startswith("error: http://127.0.0.1:9: ")
+    assert refusal(tmp_path, free).startswith("error: http://127.0.0.1:9: ")
     (tmp_path / "unreadable" / "credentials.json").mkdir(parents=True)
-    assert refusal(tmp_path / "unreadable", 0) == (f"error: {tmp_path}/unreadable/credentials.json: Is a directory\n")
+    assert refusal(tmp_path / "unreadable", free) == (
+        f"error: {tmp_path}/unreadable/credentials.json: Is a directory\n"
+    )
 
 
 def test_while_the_service_is_away_the_desk_says_so(servers: ServerAddresses, tmp_path: Path) -> None:
