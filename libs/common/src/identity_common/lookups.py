@@ -69,8 +69,18 @@ class Lookups:
             raise store_unavailable()
         try:
             async with self._pool.acquire(timeout=_TIMEOUT_S) as connection:
-                rows: list[asyncpg.Record] = await connection.fetch(statement, *values)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+                try:
+                    rows: list[asyncpg.Record] = await connection.fetch(statement, *values)
+                except asyncpg.InternalClientError:  # the database is just ending this connection
+                    connection.terminate()
+                    raise
+        except (
+            asyncpg.PostgresError,
+            asyncpg.InterfaceError,
+            asyncpg.InternalClientError,
+            OSError,
+            TimeoutError,
+        ) as error:
             _log.warning("store.unavailable", store="postgresql", error=type(error).__name__)
             raise store_unavailable() from None
         return rows
