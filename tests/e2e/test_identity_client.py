@@ -16,20 +16,6 @@ from tests.support.world import World
 ORGANIZATIONS = "urn:service:scope:organizations"
 
 
-@pytest.fixture(scope="module")
-def client_id(world: World) -> str:
-    return world.management.applications.create(
-        name="Web", type="SPA", oidc_client_metadata={"redirectUris": [REDIRECT_URI]}
-    ).id
-
-
-@pytest.fixture
-def person(world: World) -> Person:
-    person = Person(world)
-    world.management.users.assign_roles(person.user_id, [world.keeper_role])
-    return person
-
-
 def identity_client(world: World, client_id: str, **changes: object) -> IdentityClient:
     asked = {"scopes": ["read:things"], "resources": [world.resource], **changes}
     return IdentityClient(world.stack.base_url, client_id, **asked)  # type: ignore[arg-type]

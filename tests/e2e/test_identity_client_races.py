@@ -66,20 +66,6 @@ class Meanwhile:
             todo()
 
 
-@pytest.fixture(scope="module")
-def client_id(world: World) -> str:
-    return world.management.applications.create(
-        name="Web", type="SPA", oidc_client_metadata={"redirectUris": [REDIRECT_URI]}
-    ).id
-
-
-@pytest.fixture
-def person(world: World) -> Person:
-    person = Person(world)
-    world.management.users.assign_roles(person.user_id, [world.keeper_role])
-    return person
-
-
 @pytest.fixture
 def storage() -> OneReaderIsSlow:
     return OneReaderIsSlow()
