@@ -11,10 +11,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import msgspec
 import pytest_asyncio
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from all_in_one.provision import ServerAddresses
@@ -25,6 +22,7 @@ from management_service.schema import metadata
 from management_service.settings import Settings
 from tests.support.issuer import Issuer
 from tests.support.management_api import client_of, running, settings_for, unique
+from tests.support.migrated import differences
 from tests.support.patience import PATIENCE_S
 
 NOT_OURS = {"alembic_version", *(statement.split()[2] for statement in outbox.CREATE)}
@@ -51,19 +49,12 @@ async def query(settings: Settings, statement: str, *values: object) -> list[asy
         await connection.close()
 
 
-def differences(connection: Connection) -> list[object]:
-    context = MigrationContext.configure(
-        connection, opts={"include_name": lambda name, kind, _: kind != "table" or name not in NOT_OURS}
-    )
-    return compare_metadata(context, metadata)
-
-
 async def test_the_migrations_make_what_the_code_expects(settings: Settings) -> None:
     await asyncio.to_thread(migrate, settings)
     engine = create_async_engine(settings.database_url)
     try:
         async with engine.connect() as connection:
-            assert await connection.run_sync(differences) == []
+            assert await connection.run_sync(differences, metadata, NOT_OURS) == []
     finally:
         await engine.dispose()
 

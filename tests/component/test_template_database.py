@@ -1,28 +1,19 @@
 """The database of template-service: its migrations make what the tables in the code say."""
 
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from identity_common.outbox import tables as outbox
 from template_service.effective_permissions import tables as _published  # noqa: F401 - registers its tables
 from template_service.members import tables as _members  # noqa: F401 - registers its tables
 from template_service.schema import metadata
+from tests.support.migrated import differences
 from tests.support.template_api import Template
 
 NOT_OURS = {"alembic_version", *(statement.split()[2] for statement in outbox.CREATE)}
 
 
-def differences(connection: Connection) -> list[object]:
-    context = MigrationContext.configure(
-        connection, opts={"include_name": lambda name, kind, _: kind != "table" or name not in NOT_OURS}
-    )
-    return compare_metadata(context, metadata)
-
-
 async def test_the_migrations_make_what_the_code_expects(template: Template) -> None:
     engine = create_async_engine(template.settings.database_url)
     async with engine.connect() as connection:
-        assert await connection.run_sync(differences) == []
+        assert await connection.run_sync(differences, metadata, NOT_OURS) == []
     await engine.dispose()

@@ -9,13 +9,11 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest_asyncio
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from all_in_one.provision import ServerAddresses
 from identity_common.migrations import migrate
+from tests.support.migrated import differences
 from token_service.app import VERSIONS
 from token_service.authorizations import tables as _authorizations  # noqa: F401 - registers its tables
 from token_service.revocations import tables as _revocations  # noqa: F401 - registers its tables
@@ -35,18 +33,11 @@ async def database_url(servers: ServerAddresses) -> AsyncIterator[str]:
     await administrator.close()
 
 
-def differences(connection: Connection) -> list[object]:
-    context = MigrationContext.configure(
-        connection, opts={"include_name": lambda name, kind, _: kind != "table" or name not in NOT_OURS}
-    )
-    return compare_metadata(context, metadata)
-
-
 async def test_the_migrations_make_what_the_code_expects(database_url: str) -> None:
     await asyncio.to_thread(migrate, database_url, VERSIONS)
     engine = create_async_engine(database_url)
     async with engine.connect() as connection:
-        assert await connection.run_sync(differences) == []
+        assert await connection.run_sync(differences, metadata, NOT_OURS) == []
     await engine.dispose()
 
 
