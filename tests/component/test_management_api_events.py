@@ -1,24 +1,21 @@
 """The outbox: what the stream says is what the database holds, in order, and nothing is said before its commit."""
 
 import asyncio
-import io
 import json
-import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import httpx
 import msgspec
 import nats
-import structlog
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import StreamReader
-from identity_common.logs import configure_logs
 from identity_common.wire.events import STREAM_INTERNAL, STREAM_STATE, ApplicationState
 from identity_sdk.event_types import CloudEvent
 from management_service.app import bootstrap, create_app
 from management_service.settings import Settings
+from tests.support.captured_logs import captured_logs
 from tests.support.management_api import (
     Management,
     at_once,
@@ -57,20 +54,6 @@ async def another(management: Management, settings: Settings) -> AsyncIterator[t
     token = management.token(client_id=credentials.client_id)
     async with running(app), client_of(app, token) as client:
         yield settings.tenant_id, client
-
-
-@contextmanager
-def captured_logs() -> Iterator[io.StringIO]:
-    """Configure logs as a service does, into memory, and put everything back."""
-    root, before = logging.getLogger(), structlog.get_config()
-    handlers, level = root.handlers, root.level
-    log = io.StringIO()
-    configure_logs(service="management-service", stream=log)
-    try:
-        yield log
-    finally:
-        root.handlers, root.level = handlers, level
-        structlog.configure(**before)
 
 
 async def test_the_stream_holds_what_the_database_holds(management: Management) -> None:
@@ -202,7 +185,7 @@ async def test_without_the_database_everything_is_refused_and_comes_back_by_itse
 
 async def test_no_secret_and_no_person_stands_in_a_log_an_event_or_a_metric(management: Management) -> None:
     """L14."""
-    with captured_logs() as log:
+    with captured_logs("management-service") as log:
         async with Management(management.addresses, management.issuer) as own:
             password, name = "swordfish-swordfish", unique("private-person")
             user = await own.created("users", username=name, password=password, primaryEmail=f"{name}@example.com")

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import structlog
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from identity_common.identifiers import new_id, new_secret, new_short_id, new_token_id
-from identity_common.logs import FIELDS, REDACTED, REQUEST_ID, configure_logs, get_logger, redact
+from identity_common.logs import FIELDS, REDACTED, REQUEST_ID, get_logger, redact
+from tests.support.captured_logs import captured_logs
 
 JWT = "eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiJ1c2VyIn0.c2lnbmF0dXJlLXdpdGgtXy1hbmQtLQ"
 SUBJECT_TOKEN = "sub_" + "Ab1" * 14 + "x"
@@ -27,8 +27,8 @@ CLIENT_SECRET = "Zz9" * 14 + "k"
 class Log:
     """What was written, line by line."""
 
-    def __init__(self) -> None:
-        self.stream = io.StringIO()
+    def __init__(self, stream: io.StringIO) -> None:
+        self.stream = stream
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -43,20 +43,8 @@ class Log:
 
 @pytest.fixture
 def log() -> Iterator[Log]:
-    """Configured as a service configures itself; everything is put back afterwards."""
-    names = ("uvicorn", "uvicorn.error", "uvicorn.access", "httpx", "alembic", "nats")
-    loggers = [logging.getLogger(), *map(logging.getLogger, names)]
-    before = [(each, each.handlers, each.level, each.propagate) for each in loggers]
-    configuration = structlog.get_config()
-    written = Log()
-    configure_logs(service="unit-tests", stream=written.stream)
-    try:
-        yield written
-    finally:
-        structlog.configure(**configuration)
-        for each, handlers, level, propagate in before:
-            each.handlers, each.propagate = handlers, propagate
-            each.setLevel(level)
+    with captured_logs("unit-tests") as stream:
+        yield Log(stream)
 
 
 def test_an_event_is_one_json_object_a_line(log: Log) -> None:

@@ -21,6 +21,8 @@ from typing import Any, Final, TextIO, cast
 import msgspec
 import structlog
 
+from identity_common.log_output import OUTPUT
+
 FIELDS: Final = frozenset(
     {
         "event", "level", "logger", "timestamp", "service", "tenant_id", "request_id",
@@ -42,6 +44,7 @@ _SECRETS: Final = re.compile(
     r"|\$argon2\w*\$\S+"  # a password hash
 )
 _LONG: Final = 43
+_LEVEL: Final = logging.INFO
 _NUMBER: Final = (int, float, NoneType)
 REDACTED: Final = "[redacted]"
 
@@ -66,6 +69,14 @@ def _add_timestamp(_: object, __: str, event: MutableMapping[str, Any]) -> Mutab
     """Add when it is, in UTC; structlog's own processor formats each line's date anew, which costs a multiple."""
     seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
     event["timestamp"] = f"{_second(seconds)}.{nanoseconds // 1000:06}Z"
+    return event
+
+
+def _add_service_and_request(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    event.setdefault("service", OUTPUT.service)
+    request_id = REQUEST_ID.get()
+    if request_id is not None:
+        event["request_id"] = request_id
     return event
 
 
@@ -104,15 +115,27 @@ def _render(_: object, __: str, event: MutableMapping[str, Any]) -> str:
         return json.dumps(event)
 
 
-class _LineLogger(structlog.WriteLogger):
-    """Writes lines to a stream, and has the name that a processor adds to them."""
+class _LineLogger:
+    """Passes lines on, and has the name that a processor adds to them."""
 
-    def __init__(self, name: str, stream: TextIO) -> None:
-        super().__init__(stream)
+    def __init__(self, name: str) -> None:
         self.name = name
+        self.info = self.warning = self.error = self.critical = self._write
+
+    def _write(self, line: str) -> None:
+        OUTPUT.write(line + "\n")
 
 
-def configure_logs(*, service: str, stream: TextIO | None = None, level: int = logging.INFO) -> None:
+_FIRST: Final[list[structlog.typing.Processor]] = [
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.add_logger_name,
+    _add_timestamp,
+    _add_service_and_request,
+]
+_LAST: Final[list[structlog.typing.Processor]] = [_render_exception, _only_known_and_harmless, _render]
+
+
+def configure_logs(*, service: str, stream: TextIO | None = None) -> None:
     """Set up logging for a process; what libraries log through the standard library ends in the same lines.
 
     Our own lines do not take the standard library's way: that would cost three times as much on every request.
@@ -120,36 +143,14 @@ def configure_logs(*, service: str, stream: TextIO | None = None, level: int = l
     Args:
         service: Written with every line.
         stream: Where lines go; standard error by default.
-        level: The least level that is written.
     """
-
-    def add_service_and_request(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        event.setdefault("service", service)
-        request_id = REQUEST_ID.get()
-        if request_id is not None:
-            event["request_id"] = request_id
-        return event
-
-    shared: list[structlog.typing.Processor] = [
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        _add_timestamp,
-        add_service_and_request,
-    ]
-    last: list[structlog.typing.Processor] = [_render_exception, _only_known_and_harmless, _render]
-    lines = stream or sys.stderr
-    structlog.configure(
-        processors=[*shared, *last],
-        logger_factory=functools.cache(lambda name="": _LineLogger(name, lines)),
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        cache_logger_on_first_use=False,
-    )
-    handler = logging.StreamHandler(lines)
-    remove_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[remove_meta, *last]))
+    OUTPUT.turn_to(stream or sys.stderr, service=service)
+    handler = logging.StreamHandler(OUTPUT)
+    last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_LAST]
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=_FIRST, processors=last))
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(level)
+    root.setLevel(_LEVEL)
     for name in ("uvicorn", "uvicorn.error"):
         logging.getLogger(name).handlers = []
         logging.getLogger(name).propagate = True
@@ -159,4 +160,7 @@ def configure_logs(*, service: str, stream: TextIO | None = None, level: int = l
 
 def get_logger(name: str) -> structlog.typing.FilteringBoundLogger:
     """Return the logger of a module. Events are named like ``subject-token.consumed``, with fields of ``FIELDS``."""
-    return cast("structlog.typing.FilteringBoundLogger", structlog.get_logger(name))
+    logger = structlog.wrap_logger(
+        _LineLogger(name), processors=[*_FIRST, *_LAST], wrapper_class=structlog.make_filtering_bound_logger(_LEVEL)
+    )
+    return cast("structlog.typing.FilteringBoundLogger", logger.bind())  # bound once, and not again for every line

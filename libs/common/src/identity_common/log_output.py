@@ -1,0 +1,58 @@
+"""Where lines of the log go: those of one turn of the event loop are written together.
+
+A system call for each would cost as much as all the rest of a line.
+"""
+
+import asyncio
+import atexit
+import sys
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import Final, TextIO
+
+
+class LogOutput:
+    """The stream of a process that lines are written to.
+
+    Attributes:
+        service: Who writes, a part of every line.
+        stream: What is written to.
+    """
+
+    def __init__(self) -> None:
+        self.service = ""
+        self.stream: TextIO = sys.stderr
+        self._waiting: deque[str] = deque()
+        self._writing = threading.RLock()
+        self._scheduled_on: asyncio.AbstractEventLoop | None = None
+
+    def turn_to(self, stream: TextIO, *, service: str) -> None:
+        """Write to another stream from now on; what waits belongs to the one before."""
+        self.flush()
+        self.stream, self.service = stream, service
+
+    def write(self, text: str) -> None:
+        """Write whole lines: when this turn of the event loop is over; at once where there is none."""
+        self._waiting.append(text)
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.flush()
+            return
+        if self._scheduled_on is not loop:
+            self._scheduled_on = loop
+            loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Write what waits. Where it cannot be written nobody can be told, and it is dropped."""
+        with self._writing, suppress(OSError, ValueError):  # ValueError: the stream is closed
+            self._scheduled_on = None
+            text = "".join(self._waiting.popleft() for _ in range(len(self._waiting)))
+            if text:
+                self.stream.write(text)
+                self.stream.flush()
+
+
+OUTPUT: Final = LogOutput()
+atexit.register(OUTPUT.flush)
