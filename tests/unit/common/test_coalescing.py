@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from identity_common.coalescing import Coalescer
+from identity_common.coalescing import Coalescer, SameTurn
 
 
 class Oracle:
@@ -59,3 +59,45 @@ async def test_what_is_asked_while_enough_is_under_way_is_collected() -> None:
     with pytest.raises(LookupError):
         await together.ask(13)
     assert await together.ask(7) == 14
+
+
+class TestSameTurn:
+    async def test_what_is_asked_in_one_turn_is_answered_in_order_and_in_one_go(self) -> None:
+        happened: list[str] = []
+
+        def double(number: int) -> int:
+            happened.append(f"{number} answered")
+            return 2 * number
+
+        together = SameTurn(double)
+
+        async def ask(number: int) -> None:
+            happened.append(f"{number} asked")
+            answer = await together.ask(number)
+            happened.append(f"got {answer}")
+
+        await asyncio.gather(ask(1), ask(2))
+        await ask(3)
+
+        assert happened == [
+            "1 asked", "2 asked", "1 answered", "2 answered", "got 2", "got 4", "3 asked", "3 answered", "got 6",
+        ]  # fmt: skip
+
+    async def test_a_failure_is_that_of_who_asked(self) -> None:
+        together = SameTurn(lambda number: 1 // number)
+
+        first, second, third = await asyncio.gather(*map(together.ask, (1, 0, -1)), return_exceptions=True)
+
+        assert (first, third) == (1, -1)
+        assert isinstance(second, ZeroDivisionError)
+
+    async def test_who_goes_away_is_not_worked_for(self) -> None:
+        answered: list[int] = []
+        together = SameTurn(answered.append)
+        leaving, staying = (asyncio.create_task(together.ask(number)) for number in (1, 2))
+        asyncio.get_running_loop().call_soon(leaving.cancel)
+        await staying
+
+        assert answered == [2]
+        with pytest.raises(asyncio.CancelledError):
+            await leaving

@@ -25,7 +25,7 @@ class LogOutput:
         self.stream: TextIO = sys.stderr
         self._waiting: deque[str] = deque()
         self._writing = threading.RLock()
-        self._scheduled_on: asyncio.AbstractEventLoop | None = None
+        self._flushing: asyncio.AbstractEventLoop | None = None  # when its turn is over
 
     def turn_to(self, stream: TextIO, *, service: str) -> None:
         """Write to another stream from now on; what waits belongs to the one before."""
@@ -35,19 +35,21 @@ class LogOutput:
     def write(self, text: str) -> None:
         """Write whole lines: when this turn of the event loop is over; at once where there is none."""
         self._waiting.append(text)
+        loop = self._flushing
+        if loop is not None and loop.is_running():  # to ask for the loop is a system call until Python 3.12
+            return
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             self.flush()
             return
-        if self._scheduled_on is not loop:
-            self._scheduled_on = loop
-            loop.call_soon(self.flush)
+        self._flushing = loop
+        loop.call_soon(self.flush)
 
     def flush(self) -> None:
         """Write what waits. Where it cannot be written nobody can be told, and it is dropped."""
         with self._writing, suppress(OSError, ValueError):  # ValueError: the stream is closed
-            self._scheduled_on = None
+            self._flushing = None
             text = "".join(self._waiting.popleft() for _ in range(len(self._waiting)))
             if text:
                 self.stream.write(text)

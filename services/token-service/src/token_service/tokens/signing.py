@@ -16,6 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
+from identity_common.coalescing import SameTurn
+
 SigningAlgorithm = Literal["ES256", "EdDSA", "RS256"]
 TokenType = Literal["at+jwt", "JWT"]
 PrivateKey = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
@@ -85,6 +87,7 @@ class SigningKey:
         self.jwk = public_jwk(key, kid=kid, algorithm=algorithm)
         self._headers = {typ: self._header(typ) for typ in get_args(TokenType)}
         self._sign = _signer(key)
+        self._signatures = SameTurn(self._sign)
 
     def _header(self, typ: str) -> bytes:
         return _base64url(msgspec.json.encode({"alg": self.algorithm, "typ": typ, "kid": self.kid})) + b"."
@@ -100,7 +103,7 @@ class SigningKey:
         if self.algorithm == "RS256":  # milliseconds: not on the event loop
             signature = await asyncio.to_thread(self._sign, signing_input)
         else:
-            signature = self._sign(signing_input)
+            signature = await self._signatures.ask(signing_input)
         return (signing_input + b"." + _base64url(signature)).decode()
 
     def half_hash(self, token: str) -> str:
