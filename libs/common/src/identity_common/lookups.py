@@ -17,6 +17,8 @@ _log = get_logger(__name__)
 
 _CONNECTIONS: Final = 4
 """Besides those of SQLAlchemy's pool; a look-up is over in less than a millisecond, the next one waits for it."""
+AT_ONCE: Final = 2
+"""So many statements of a kind under way are enough: what is asked meanwhile goes together in the next."""
 _TIMEOUT_S: Final = 2.0
 # A plan that is kept must hold however the tables grow: it asks an index, even where a table is small by then.
 _SETTINGS: Final = {"jit": "off", "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}

@@ -15,7 +15,7 @@ from identity_common.coalescing import Coalescer
 
 _TIMEOUT_S: Final = 1.0
 _POOL: Final = 64
-_AT_ONCE: Final = 8
+_AT_ONCE: Final = 2  # conversations; what is to be sent meanwhile goes together in the next
 Argument = str | bytes | int
 
 
@@ -46,8 +46,7 @@ class RedisCommands:
     def __init__(self, redis: "Redis") -> None:
         self._pool = redis.connection_pool
         self._idle: list[AbstractConnection] = []
-        self._turns = asyncio.Semaphore(_AT_ONCE)
-        self._together = Coalescer(self._send)
+        self._together = Coalescer(self._send, at_once=_AT_ONCE)
 
     async def execute(self, *command: Argument) -> Any:
         """Send one command and return its answer.
@@ -65,7 +64,7 @@ class RedisCommands:
         """Return the answer to each command, an exception for one that got none."""
         answers: list[Any] = []
         try:
-            async with asyncio.timeout(_TIMEOUT_S), self._turns:
+            async with asyncio.timeout(_TIMEOUT_S):
                 await self._converse(commands, answers)
         except (RedisError, OSError, TimeoutError) as error:
             answers += [error] * (len(commands) - len(answers))

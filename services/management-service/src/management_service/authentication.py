@@ -13,7 +13,7 @@ from litestar.handlers import BaseRouteHandler
 
 from identity_common.api_errors import store_unavailable
 from identity_common.coalescing import Coalescer
-from identity_common.lookups import Lookups
+from identity_common.lookups import AT_ONCE, Lookups
 from identity_common.management_access import (
     SCOPE_ALL,
     SCOPE_SUBJECT_TOKENS,
@@ -84,7 +84,7 @@ class Authentication:
         self._tokens = tokens
         self._lookups = lookups
         self._tenant_id = tenant_id
-        self._together = Coalescer(self._look_up)
+        self._together = Coalescer(self._look_up, at_once=AT_ONCE)
 
     async def require_live_caller(self, token: AccessToken) -> None:
         """Refuse a token of somebody who is gone.

@@ -10,7 +10,7 @@ from typing import Final
 from litestar.handlers import BaseRouteHandler
 
 from identity_common.coalescing import Coalescer
-from identity_common.lookups import Lookups
+from identity_common.lookups import AT_ONCE, Lookups
 from identity_common.management_access import (
     SCOPE_ALL,
     Connection,
@@ -43,7 +43,7 @@ class Authentication:
         self._lookups = lookups
         self._directory = directory
         self._tenant_id = tenant_id
-        self._together = Coalescer(self._look_up)
+        self._together = Coalescer(self._look_up, at_once=AT_ONCE)
 
     async def authenticate(self, connection: Connection, *, one_of: frozenset[str]) -> AccessToken:
         """Return the access token for the Management API of a caller who is live.

@@ -12,7 +12,7 @@ from identity_common.api_errors import missing_by_id
 from identity_common.background import end
 from identity_common.coalescing import Coalescer
 from identity_common.conditional import is_known
-from identity_common.lookups import Lookups
+from identity_common.lookups import AT_ONCE, Lookups
 from identity_common.management_access import unauthorized
 from identity_common.progress import Progress, TooManyWaitersError
 from identity_sdk import AccessToken
@@ -26,7 +26,6 @@ from template_service.permissions.store import OrganizationPermission
 
 MAX_WAIT_S: Final = 20
 # A thousand requests that are woken together take neither all connections to the database nor one of them for long.
-_AT_ONCE: Final = 4
 _GLANCES_TOGETHER: Final = 250
 _LISTS_TOGETHER: Final = 50
 
@@ -102,8 +101,8 @@ class MemberPermissions:
         self._waiters = waiters
         self._tenant_id = tenant_id
         self._revision_wait_s = revision_wait_s
-        self._glances = Coalescer(self._glance_for_all, at_once=_AT_ONCE, together=_GLANCES_TOGETHER)
-        self._lists = Coalescer(self._list_for_all, at_once=_AT_ONCE, together=_LISTS_TOGETHER)
+        self._glances = Coalescer(self._glance_for_all, at_once=AT_ONCE, together=_GLANCES_TOGETHER)
+        self._lists = Coalescer(self._list_for_all, at_once=AT_ONCE, together=_LISTS_TOGETHER)
 
     async def read(self, member: Member, caller: Caller, wish: Wish) -> Answer:
         """Return what a member may do.
