@@ -11,7 +11,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from tests.support.effective_permissions import ReadingMember, fetches
+from tests.support.effective_permissions import ReadingMember, looks
 from tests.support.management_api import refusal, unique
 from tests.support.organizations import KINDS, USERS, Kind, Organization
 from tests.support.patience import eventually_here
@@ -172,11 +172,6 @@ async def test_a_change_that_meets_the_request_is_not_missed(template: Template,
             assert (await request).status_code == 200
 
 
-def looks(sent: list[str]) -> list[str]:
-    """Return the statements that look whether anything is another than the caller knows."""
-    return [query for query in sent if "string_agg" in query]
-
-
 async def test_changes_of_other_members_wake_nobody(
     template: Template, member: ReadingMember, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,14 +179,14 @@ async def test_changes_of_other_members_wake_nobody(
     namesake = await Organization.new(template, USERS, member.id)
     role = await template.role()
     etag = await etag_of(member)
-    with fetches(monkeypatch) as sent:
+    with looks(monkeypatch) as looked:
         async with a_waiting_request(member, etag) as request:
             # One look when the request came, and one once its place was taken: from then on it rests.
-            await eventually_here(lambda: len(looks(sent)) == 2)
+            await eventually_here(lambda: len(looked) == 2)
             await member.organization.assign([colleague.id], [role["id"]])
             await namesake.assign([member.id], [role["id"]])
             await asyncio.sleep(0.3)
-            assert len(looks(sent)) == 2
+            assert len(looked) == 2
             assert not request.done()
 
 

@@ -1,5 +1,6 @@
 """A member of an organization with a role, and reading over HTTP what it may do."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
@@ -8,8 +9,11 @@ import asyncpg
 import httpx
 import pytest
 
+from template_service.effective_permissions.glances import Glances
+from template_service.effective_permissions.store import Glance, Question
 from tests.support.management_api import unique
 from tests.support.organizations import USERS, Kind, Organization, member_of_kind
+from tests.support.patience import PATIENCE_S
 from tests.support.template_api import Template
 
 
@@ -80,18 +84,51 @@ class ReadingMember:
 
 @contextmanager
 def fetches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Collect what is asked meanwhile of what members may do; workers in the background fetch other things."""
+    """Collect what is asked meanwhile of what members may do; workers in the background fetch other things.
+
+    It is a ``mark``, where the database stands, a ``glance`` or a ``list``.
+    """
     sent: list[str] = []
     fetch = asyncpg.Connection.fetch
 
     async def remembering(self: Any, query: str, *args: Any, **kwargs: Any) -> Any:
-        if "member_roles AS held" in query:
-            sent.append(query)
+        if "string_agg" in query:
+            sent.append("glance")
+        elif "member_roles AS held" in query:
+            sent.append("list")
+        elif "directory_position AS known" in query:
+            sent.append("mark")
         return await fetch(self, query, *args, **kwargs)
 
     with monkeypatch.context() as patched:
         patched.setattr(asyncpg.Connection, "fetch", remembering)
         yield sent
+
+
+@contextmanager
+def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Question]]:
+    """Collect how often somebody looks meanwhile whether anything is another than the caller knows."""
+    asked: list[Question] = []
+    ask = Glances.ask
+
+    async def remembering(self: Glances, question: Question) -> Glance:
+        asked.append(question)
+        return await ask(self, question)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Glances, "ask", remembering)
+        yield asked
+
+
+async def at_rest(template: Template) -> None:
+    """Wait until nothing in the database moves any more: everybody who is to be told of a change has been told."""
+    query = """SELECT revision, (SELECT sequence FROM directory_position WHERE tenant_id = $1)
+               FROM source_revision WHERE tenant_id = $1"""
+    seen: list[Any] = []
+    async with asyncio.timeout(PATIENCE_S):
+        while len(seen) < 10 or any(each != seen[-1] for each in seen[-10:]):
+            await asyncio.sleep(0.03)
+            seen.append(await template.database.fetchrow(query, template.tenant_id))
 
 
 def new_name() -> str:

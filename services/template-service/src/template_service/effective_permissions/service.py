@@ -19,15 +19,15 @@ from identity_sdk import AccessToken
 from identity_sdk.event_types import MemberType
 from template_service.directory.directory import Directory, not_arrived
 from template_service.effective_permissions import store
+from template_service.effective_permissions.glances import Glances
 from template_service.effective_permissions.store import Glance, MemberKey, Question
 from template_service.effective_permissions.waiting import Waiters
 from template_service.members.service import require_membership
 from template_service.permissions.store import OrganizationPermission
 
 MAX_WAIT_S: Final = 20
-# A thousand requests that are woken together take neither all connections to the database nor one of them for long.
-_GLANCES_TOGETHER: Final = 250
 _LISTS_TOGETHER: Final = 50
+"""So that many requests that are woken together do not take a connection to the database for long."""
 
 
 class Member(NamedTuple):
@@ -101,7 +101,7 @@ class MemberPermissions:
         self._waiters = waiters
         self._tenant_id = tenant_id
         self._revision_wait_s = revision_wait_s
-        self._glances = Coalescer(self._glance_for_all, at_once=AT_ONCE, together=_GLANCES_TOGETHER)
+        self._glances = Glances(lookups, tenant_id=tenant_id)
         self._lists = Coalescer(self._list_for_all, at_once=AT_ONCE, together=_LISTS_TOGETHER)
 
     async def read(self, member: Member, caller: Caller, wish: Wish) -> Answer:
@@ -203,9 +203,6 @@ class MemberPermissions:
             return await self._glances.ask(questions[0])
         found, *others = await asyncio.gather(*map(self._glances.ask, questions))
         return found._replace(is_live=found.is_live and all(other.is_live for other in others))
-
-    async def _glance_for_all(self, asked: Sequence[Question]) -> Sequence[Glance]:
-        return await store.glance(self._lookups, self._tenant_id, asked)
 
     async def _list_for_all(self, asked: Sequence[MemberKey]) -> Sequence[list[OrganizationPermission]]:
         return await store.permissions_of(self._lookups, self._tenant_id, asked)

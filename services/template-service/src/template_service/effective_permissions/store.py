@@ -27,6 +27,20 @@ class Question(NamedTuple):
     member_id: str
 
 
+class Mark(NamedTuple):
+    """Where our database stands: while this is the same, nothing in it has changed that decides about permissions.
+
+    Attributes:
+        revision: Of template-service: each of its transactions moves it.
+        stream: Which incarnation of it management-service's events were read from; none before the first.
+        sequence: How far: each batch of them moves it, in its own transaction.
+    """
+
+    revision: int
+    stream: str | None
+    sequence: int | None
+
+
 class Glance(NamedTuple):
     """What one statement says.
 
@@ -35,14 +49,19 @@ class Glance(NamedTuple):
         organization_exists: Whether there is such an organization.
         is_member: Whether the member is one of it.
         digest: Of all that decides what the member may do.
-        revision: Of template-service, when this was so.
+        mark: Where the database stood when this was so.
     """
 
     is_live: bool
     organization_exists: bool
     is_member: bool
     digest: str
-    revision: int
+    mark: Mark
+
+    @property
+    def revision(self) -> int:
+        """Of template-service, when this was so."""
+        return self.mark.revision
 
 
 # For all the requests of a turn of the event loop. What is looked up by its key stands in a subquery that the planner
@@ -82,12 +101,18 @@ _GLANCE: Final = """
                     AND held.member_id = asked.member_id
             ) AS parts
         ), ''), 'UTF8')), 'hex') AS digest,
-        source_revision.revision
+        source_revision.revision, known.stream, known.sequence
     FROM source_revision
+    LEFT JOIN directory_position AS known ON known.tenant_id = $1
     CROSS JOIN unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[]) WITH ORDINALITY
         AS asked (client_id, subject, issued_at, organization_id, member_type, member_id, position)
     WHERE source_revision.tenant_id = $1
     ORDER BY asked.position
+"""
+_MARK: Final = """
+    SELECT source_revision.revision, known.stream, known.sequence
+    FROM source_revision LEFT JOIN directory_position AS known ON known.tenant_id = $1
+    WHERE source_revision.tenant_id = $1
 """
 _PERMISSIONS: Final = """
     SELECT asked.position, permission.id, permission.name, permission.description
@@ -114,7 +139,22 @@ async def glance(lookups: Lookups, tenant_id: str, asked: Sequence[Question]) ->
     rows = await lookups.fetch(_GLANCE, tenant_id, *columns)
     if not rows:
         raise store_unavailable()
-    return [Glance(*row) for row in rows]
+    return [
+        Glance(is_live, organization_exists, is_member, digest, Mark(*mark))
+        for is_live, organization_exists, is_member, digest, *mark in rows
+    ]
+
+
+async def mark(lookups: Lookups, tenant_id: str) -> Mark:
+    """Return where the database stands.
+
+    Raises:
+        ApiError: 503 when it does not answer, or is not prepared yet.
+    """
+    rows = await lookups.fetch(_MARK, tenant_id)
+    if not rows:
+        raise store_unavailable()
+    return Mark(*rows[0])
 
 
 async def permissions_of(
