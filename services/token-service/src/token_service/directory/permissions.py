@@ -5,7 +5,7 @@ one event, however many hold it. Ids of what is gone, roles and permissions alik
 """
 
 import sys
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar
 
 Name = TypeVar("Name", bound=Hashable)
@@ -72,7 +72,7 @@ class RoleContents:
         return [self._contents[role_id] for role_id in role_ids if role_id in self._contents]
 
 
-def held(names: Names[Name], among: Iterable[Name], granted: Collection[frozenset[str]]) -> list[Name]:
+def held(names: Names[Name], among: Iterable[Name], granted: Iterable[frozenset[str]]) -> set[Name]:
     """Return which of these permissions exist and are granted by one of the roles.
 
     Args:
@@ -80,5 +80,5 @@ def held(names: Names[Name], among: Iterable[Name], granted: Collection[frozense
         among: The names of those that are asked for.
         granted: What each role grants.
     """
-    asked = ((name, names.id_of(name)) for name in among)
-    return [name for name, id_ in asked if id_ is not None and any(id_ in contents for contents in granted)]
+    asked = {id_: name for name in among if (id_ := names.id_of(name)) is not None}
+    return {asked[id_] for contents in granted for id_ in contents.intersection(asked)}
