@@ -73,6 +73,20 @@ async def test_nothing_is_remembered_of_a_database_that_has_failed(
     assert (await glances.ask(question_of(member))).digest != before.digest
 
 
+async def test_what_was_found_long_ago_is_looked_up_again(
+    template: Template, lookups: Lookups, member: ReadingMember, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often it was asked for since, and found to hold."""
+    now = 0.0
+    glances = Glances(lookups, tenant_id=template.tenant_id, clock=lambda: now)
+    await at_rest(template)
+    with fetches(monkeypatch) as sent:
+        for seconds in (0, 1, module.BELIEVED_S, module.BELIEVED_S + 1, module.BELIEVED_S + 2):
+            now = float(seconds)
+            await glances.ask(question_of(member))
+    assert sent == ["glance", "mark", "mark", "glance", "mark"]
+
+
 async def test_so_much_is_remembered_at_most_and_the_oldest_is_forgotten(
     template: Template, lookups: Lookups, monkeypatch: pytest.MonkeyPatch
 ) -> None:

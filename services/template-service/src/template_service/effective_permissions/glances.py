@@ -5,8 +5,9 @@ of the event loop. Where it stands by now is known from the latest answer; what 
 once, so that a busy tenant pays for no row in vain.
 """
 
+import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from identity_common.api_errors import ApiError
@@ -16,6 +17,9 @@ from template_service.effective_permissions import store
 from template_service.effective_permissions.store import Glance, Mark, Question
 
 MOST_REMEMBERED: Final = 10_000
+# After a failover to an older copy the same mark may come to mean something else: a look-up that fails empties the
+# memory, and who asked nothing meanwhile believes it no longer than this.
+BELIEVED_S: Final = 300.0
 # A thousand requests that are woken together take neither all connections to the database nor one of them for long.
 _TOGETHER: Final = 250
 
@@ -23,11 +27,12 @@ _TOGETHER: Final = 250
 class Glances:
     """Asks the database, or remembers."""
 
-    def __init__(self, lookups: Lookups, *, tenant_id: str) -> None:
+    def __init__(self, lookups: Lookups, *, tenant_id: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._lookups = lookups
         self._tenant_id = tenant_id
+        self._clock = clock
         self._together = Coalescer(self._answer_all, at_once=AT_ONCE, together=_TOGETHER)
-        self._remembered: OrderedDict[Question, Glance] = OrderedDict()
+        self._remembered: OrderedDict[Question, tuple[Glance, float]] = OrderedDict()  # with the time of asking
         self._latest: Mark | None = None
 
     async def ask(self, question: Question) -> Glance:
@@ -39,36 +44,39 @@ class Glances:
         return await self._together.ask(question)
 
     async def _answer_all(self, asked: Sequence[Question]) -> Sequence[Glance]:
-        different = dict.fromkeys(asked)
         try:
-            answers = dict(await self._that_still_hold(different))
-            others = [question for question in different if question not in answers]
-            if others:
-                answers.update(zip(others, await store.glance(self._lookups, self._tenant_id, others), strict=True))
+            holding = await self._that_still_hold(asked)
+            found = await self._look_up([question for question in dict.fromkeys(asked) if question not in holding])
         except ApiError:
-            # Another database may answer next: an older copy, that comes to stand at the same mark in another way.
             self._remembered.clear()
             raise
-        self._remember(answers)
+        answers = {**holding, **found}
         return [answers[question] for question in asked]
 
-    async def _that_still_hold(self, asked: Mapping[Question, None]) -> Mapping[Question, Glance]:
+    async def _that_still_hold(self, asked: Sequence[Question]) -> Mapping[Question, Glance]:
         """Return what is remembered and still holds."""
-        latest = self._latest
-        remembered = {
-            question: glance
-            for question in asked
-            if (glance := self._remembered.get(question)) is not None and glance.mark == latest
-        }
+        latest, not_before = self._latest, self._clock() - BELIEVED_S
+        remembered = {}
+        for question in asked:
+            glance, asked_at = self._remembered.get(question, (None, 0.0))
+            if glance is not None and glance.mark == latest and asked_at >= not_before:
+                remembered[question] = glance
+                self._remembered.move_to_end(question)
         if not remembered:
             return {}
         self._latest = await store.mark(self._lookups, self._tenant_id)
         return remembered if self._latest == latest else {}
 
-    def _remember(self, answers: Mapping[Question, Glance]) -> None:
-        for question, glance in answers.items():
+    async def _look_up(self, questions: Sequence[Question]) -> Mapping[Question, Glance]:
+        """Return what the database says, and remember it."""
+        if not questions:
+            return {}
+        asked_at = self._clock()
+        found = dict(zip(questions, await store.glance(self._lookups, self._tenant_id, questions), strict=True))
+        for question, glance in found.items():
             self._latest = glance.mark
-            self._remembered[question] = glance
+            self._remembered[question] = glance, asked_at
             self._remembered.move_to_end(question)
         while len(self._remembered) > MOST_REMEMBERED:
             self._remembered.popitem(last=False)
+        return found
