@@ -1,8 +1,8 @@
 """Glances: what decides about a member's permissions, asked for many requests at once, and not again while it holds.
 
 While our database stands where it stood, what was found there still holds: one row tells, for all the polls of a turn
-of the event loop. Where it stands by now is known from the latest answer; what was found before that is looked up at
-once, so that a busy tenant pays for no row in vain.
+of the event loop. What was found at another mark than the latest that was read is looked up at once: a busy tenant pays
+for that row in vain once after a change, and not once a poll.
 """
 
 import time
