@@ -20,7 +20,6 @@ REVISION = "SELECT revision FROM source_revision WHERE tenant_id = $1"
 async def lookups_in(database_url: str) -> AsyncIterator[Lookups]:
     """Yield lookups with one connection."""
     lookups = Lookups(database_url, service="tests", connections=1)
-    await lookups.start()
     try:
         yield lookups
     finally:

@@ -4,13 +4,14 @@ A connection is handed from one read to the next without transactions and greenl
 connection, because to plan a small one takes PostgreSQL longer than to carry it out.
 """
 
+import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 import asyncpg
 from sqlalchemy.engine import make_url
 
 from identity_common.api_errors import store_unavailable
-from identity_common.database import CONNECT_TIMEOUT_S
 from identity_common.logs import get_logger
 
 _log = get_logger(__name__)
@@ -25,37 +26,30 @@ _SETTINGS: Final = {"jit": "off", "plan_cache_mode": "force_generic_plan", "enab
 
 
 class Lookups:
-    """A pool of connections for such reads.
+    """Connections for such reads, made when they are needed and kept.
+
+    asyncpg's own pool costs as much as a read: two tasks and a timer around each one, and a reset behind it that
+    nothing here has need of.
 
     Args:
         database_url: ``postgresql+asyncpg://…``.
         service: Shown by the database beside its sessions.
-        connections: So many at most, made when they are needed.
+        connections: So many at most.
     """
 
     def __init__(self, database_url: str, *, service: str, connections: int = _CONNECTIONS) -> None:
         url = make_url(database_url).set(drivername="postgresql")
         self._database_url = url.render_as_string(hide_password=False)
         self._settings = {"application_name": service, **_SETTINGS}
-        self._connections = connections
-        self._pool: asyncpg.Pool | None = None
-
-    async def start(self) -> None:
-        """Prepare the pool; the database need not answer yet."""
-        self._pool = await asyncpg.create_pool(
-            self._database_url,
-            min_size=0,
-            max_size=self._connections,
-            timeout=CONNECT_TIMEOUT_S,
-            command_timeout=_TIMEOUT_S,
-            server_settings=self._settings,
-            reset=_keep,
-        )
+        self._places = asyncio.Semaphore(connections)
+        self._open: set[asyncpg.Connection] = set()
+        self._idle: list[asyncpg.Connection] = []
 
     def stop(self) -> None:
         """Close the connections."""
-        if self._pool is not None:
-            self._pool.terminate()
+        self._idle.clear()
+        while self._open:
+            self._open.pop().terminate()
 
     async def fetch(self, statement: str, *values: object) -> list[asyncpg.Record]:
         """Return the rows of a statement that looks them up by their keys.
@@ -67,26 +61,37 @@ class Lookups:
         Raises:
             ApiError: 503 when the database does not answer.
         """
-        if self._pool is None:
-            raise store_unavailable()
         try:
-            async with self._pool.acquire(timeout=_TIMEOUT_S) as connection:
-                try:
-                    rows: list[asyncpg.Record] = await connection.fetch(statement, *values)
-                except asyncpg.InternalClientError:  # the database is just ending this connection
-                    connection.terminate()
-                    raise
+            async with asyncio.timeout(_TIMEOUT_S), self._places:
+                return await self._fetch(statement, values)
         except (
             asyncpg.PostgresError,
             asyncpg.InterfaceError,
-            asyncpg.InternalClientError,
+            asyncpg.InternalClientError,  # the database was just ending this connection
             OSError,
             TimeoutError,
         ) as error:
             _log.warning("store.unavailable", store="postgresql", error=type(error).__name__)
             raise store_unavailable() from None
+
+    async def _fetch(self, statement: str, values: Sequence[object]) -> list[asyncpg.Record]:
+        """Read on a connection that nobody else uses meanwhile; one on which a read has failed is not used again."""
+        connection = await self._take()
+        try:
+            rows: list[asyncpg.Record] = await connection.fetch(statement, *values)
+        except BaseException:
+            self._open.discard(connection)
+            connection.terminate()
+            raise
+        self._idle.append(connection)
         return rows
 
-
-async def _keep(_: asyncpg.Connection) -> None:
-    """Leave a connection as it is between two reads, which change nothing about it."""
+    async def _take(self) -> asyncpg.Connection:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+            self._open.discard(connection)
+        connection = await asyncpg.connect(self._database_url, server_settings=self._settings)
+        self._open.add(connection)
+        return connection

@@ -130,7 +130,6 @@ def create_app(settings: Settings) -> Litestar:
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:
-        await lookups.start()
         startup.start()
         bus.start()
         try:
