@@ -39,7 +39,7 @@ async def test_a_failure_is_everybody_s_and_the_next_turn_starts_afresh() -> Non
 
 async def test_who_goes_away_takes_nobody_along() -> None:
     together: Coalescer[int, int] = Coalescer(Oracle())
-    leaving, staying = (asyncio.create_task(together.ask(number)) for number in (1, 2))
+    leaving, staying = (together.ask(number) for number in (1, 2))
     await asyncio.sleep(0)
     leaving.cancel()
     assert await staying == 4
@@ -50,9 +50,8 @@ async def test_who_goes_away_takes_nobody_along() -> None:
 async def test_what_is_asked_while_enough_is_under_way_is_collected() -> None:
     oracle = Oracle()
     together: Coalescer[int, int] = Coalescer(oracle, at_once=1, together=3)
-    first = asyncio.create_task(together.ask(0))
-    await asyncio.sleep(0)  # it has asked
-    await asyncio.sleep(0)  # and is being answered
+    first = together.ask(0)
+    await asyncio.sleep(0)  # it is being answered
     assert await asyncio.gather(*(together.ask(number) for number in range(1, 6))) == [2, 4, 6, 8, 10]
     assert await first == 0
     assert oracle.asked == [[0], [1, 2, 3], [4, 5]]
@@ -94,8 +93,8 @@ class TestSameTurn:
     async def test_who_goes_away_is_not_worked_for(self) -> None:
         answered: list[int] = []
         together = SameTurn(answered.append)
-        leaving, staying = (asyncio.create_task(together.ask(number)) for number in (1, 2))
-        asyncio.get_running_loop().call_soon(leaving.cancel)
+        leaving, staying = (together.ask(number) for number in (1, 2))
+        leaving.cancel()
         await staying
 
         assert answered == [2]

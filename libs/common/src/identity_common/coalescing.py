@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
@@ -9,7 +10,27 @@ Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 
 
-class Coalescer(Generic[Question, Answer]):
+class _Questions(ABC, Generic[Question, Answer]):
+    """Collects the questions of one turn of the event loop."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Question, asyncio.Future[Answer]]] = []
+
+    def ask(self, question: Question) -> "asyncio.Future[Answer]":
+        """Return the answer to a question, which is on its way from now on, whether it is awaited yet or not."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Answer] = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._flush)
+        self._waiting.append((question, future))
+        return future
+
+    @abstractmethod
+    def _flush(self) -> None:
+        """See to it that the questions are answered that are waiting."""
+
+
+class Coalescer(_Questions[Question, Answer]):
     """Collects the questions of one turn of the event loop and has them answered at once.
 
     Under load this is what makes a question cheap; alone it costs what the question costs.
@@ -27,20 +48,11 @@ class Coalescer(Generic[Question, Answer]):
         at_once: int = sys.maxsize,
         together: int = sys.maxsize,
     ) -> None:
+        super().__init__()
         self._answer_all = answer_all
         self._at_once = at_once
         self._together = together
-        self._waiting: list[tuple[Question, asyncio.Future[Answer]]] = []
         self._answering: set[asyncio.Task[None]] = set()
-
-    async def ask(self, question: Question) -> Answer:
-        """Return the answer to a question."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Answer] = loop.create_future()
-        if not self._waiting:
-            loop.call_soon(self._flush)
-        self._waiting.append((question, future))
-        return await future
 
     def _flush(self) -> None:
         while self._waiting and len(self._answering) < self._at_once:
@@ -66,7 +78,7 @@ class Coalescer(Generic[Question, Answer]):
                 future.set_result(answer)
 
 
-class SameTurn(Generic[Question, Answer]):
+class SameTurn(_Questions[Question, Answer]):
     """Collects the questions of one turn of the event loop and answers them one right after the other.
 
     For what is computed, and by a lot of code: the second answer costs half of the first, which finds the processor
@@ -77,19 +89,10 @@ class SameTurn(Generic[Question, Answer]):
     """
 
     def __init__(self, answer: Callable[[Question], Answer]) -> None:
+        super().__init__()
         self._answer = answer
-        self._waiting: list[tuple[Question, asyncio.Future[Answer]]] = []
 
-    async def ask(self, question: Question) -> Answer:
-        """Return the answer to a question."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Answer] = loop.create_future()
-        if not self._waiting:
-            loop.call_soon(self._answer_all)
-        self._waiting.append((question, future))
-        return await future
-
-    def _answer_all(self) -> None:
+    def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
         for question, future in waiting:
             if future.done():  # its request was cancelled
