@@ -8,6 +8,7 @@ subject suspended: that is for the issuer's introspection endpoint.
 from __future__ import annotations
 
 import binascii
+import functools
 import hashlib
 import re
 import threading
@@ -133,7 +134,7 @@ class UncheckedToken(msgspec.Struct, frozen=True):
         return f"UncheckedToken(key_id={self.key_id!r})"
 
 
-class _Header(msgspec.Struct):
+class _Header(msgspec.Struct, frozen=True):
     # The members of RFC 7515 section 4.1 that are acted on. jku, jwk, x5u and x5c are not: where keys come from is
     # configuration, never the token's own word.
     alg: str = ""
@@ -144,6 +145,11 @@ class _Header(msgspec.Struct):
 
 _header_decoder = msgspec.json.Decoder(_Header)
 _claims_decoder = msgspec.json.Decoder(dict[str, Any])
+
+
+@functools.lru_cache(maxsize=64)
+def _with_audience(expected: Expectations, audience: str) -> Expectations:
+    return msgspec.structs.replace(expected, audience=audience)
 
 
 def read_token(token: object, expected: Expectations) -> UncheckedToken:
@@ -181,7 +187,7 @@ def read_jws(token: object, algorithms: Sequence[str], *, types: frozenset[str])
     segments = _COMPACT_FORM.fullmatch(token)
     if segments is None:
         raise TokenInvalid("malformed")
-    header = _decode_header(_decode_segment(segments[1]))
+    header = _decode_header(segments[1])
     if header.typ.lower() not in types:
         raise TokenInvalid("unsupported_type")
     if header.alg not in algorithms:
@@ -350,9 +356,11 @@ def _optional_string(claims: dict[str, Any], name: str) -> str | None:
     return value
 
 
-def _decode_header(document: bytes) -> _Header:
+@functools.lru_cache(maxsize=64)
+def _decode_header(segment: str) -> _Header:
+    """Decode the first segment, which all tokens that are signed with one key have in common."""
     try:
-        return _header_decoder.decode(document)
+        return _header_decoder.decode(_decode_segment(segment))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise TokenInvalid("malformed") from None
 
@@ -435,7 +443,7 @@ class AccessTokenVerifier:
             Unavailable: There are no keys yet, and the issuer did not answer.
             ValueError: The audience is empty.
         """
-        expected = self._expected if audience is None else msgspec.structs.replace(self._expected, audience=audience)
+        expected = self._expected if audience is None else _with_audience(self._expected, audience)
         unchecked = read_token(token, expected)
         keys = self._source.keys()
         if unchecked.key_id not in keys:
@@ -495,7 +503,7 @@ class AsyncAccessTokenVerifier:
             Unavailable: There are no keys yet, and the issuer did not answer.
             ValueError: The audience is empty.
         """
-        expected = self._expected if audience is None else msgspec.structs.replace(self._expected, audience=audience)
+        expected = self._expected if audience is None else _with_audience(self._expected, audience)
         unchecked = read_token(token, expected)
         keys = await self._source.keys()
         if unchecked.key_id not in keys:
