@@ -11,10 +11,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from litestar.connection import ASGIConnection
+from litestar.types import Scope
 
 from identity_common.api_errors import RETRY_AFTER_S, ApiError, Issue, invalid_input, store_unavailable
 from identity_common.logs import get_logger
 from identity_common.redis_commands import StoreUnavailable
+from identity_common.request_headers import header_values
 from identity_common.revocations import CopyNotWhole, RevocationReader
 from identity_sdk import AccessToken, AsyncAccessTokenVerifier, TokenInvalid, Unavailable
 
@@ -78,20 +80,28 @@ class UnrevokedTokens:
             Unavailable: The issuer's keys cannot be read.
             ApiError: 401 when it was revoked, 503 when that cannot be known.
         """
+        token = await self.signed(access_token, audience=audience)
+        await self.require_unrevoked(token)
+        return token
+
+    async def signed(self, access_token: str, *, audience: str | None = None) -> AccessToken:
+        """Do the first half of ``verify``: the token is good, and may have been revoked."""
         # one of a member of an organization is good as well, and whether it is for this is judged later
-        token = await self._verifier.verify(access_token, audience=audience, organization_aware=True)
+        return await self._verifier.verify(access_token, audience=audience, organization_aware=True)
+
+    async def require_unrevoked(self, token: AccessToken) -> None:
+        """Do the second half of ``verify``."""
         try:
             is_revoked = await self._revocations.is_revoked(token.id)
         except StoreUnavailable as error:
             if isinstance(error, CopyNotWhole) or not self._was_good(token.id):
                 _log.warning("store.unavailable", store="redis", error=str(error))
                 raise store_unavailable() from None
-            return token
+            return
         if is_revoked:
             self._good_at.pop(token.id, None)
             raise unauthorized()
         self._remember(token.id)
-        return token
 
     def _was_good(self, token_id: str) -> bool:
         return self._clock() - self._good_at.get(token_id, float("-inf")) <= _TRUSTED_S
@@ -131,14 +141,14 @@ def require_scope(token: AccessToken, *, one_of: frozenset[str]) -> None:
         raise forbidden()
 
 
-async def verified(connection: Connection, verify: Verify) -> AccessToken:
+async def verified(scope: Scope, verify: Verify) -> AccessToken:
     """Return the access token of a request, verified.
 
     Raises:
         ApiError: 401, or 503 when the issuer's keys cannot be read.
     """
     try:
-        return await verify(bearer_token(connection.headers.getall("authorization", [])))
+        return await verify(bearer_token(header_values(scope, b"authorization")))
     except TokenInvalid:
         raise unauthorized() from None
     except Unavailable:
@@ -147,28 +157,28 @@ async def verified(connection: Connection, verify: Verify) -> AccessToken:
         raise ApiError(503, "temporarily_unavailable", message, headers=headers) from None
 
 
-def require_storable_path(connection: Connection) -> None:
+def require_storable_path(scope: Scope) -> None:
     """Refuse a path that no database looks up.
 
     Raises:
         ApiError: 400.
     """
-    if "\0" in connection.scope["path"]:
+    if "\0" in scope["path"]:
         raise invalid_input(Issue(path="", message="a NUL character is not allowed in a path"))
 
 
-async def authenticate(connection: Connection, verify: Verify, *, one_of: frozenset[str]) -> AccessToken:
+async def authenticate(scope: Scope, verify: Verify, *, one_of: frozenset[str]) -> AccessToken:
     """Return the access token of a request that may go on as far as its token is concerned.
 
     Args:
-        connection: The request.
+        scope: The request.
         verify: Verifies a token for the Management API.
         one_of: The scopes of which the token must hold one.
 
     Raises:
         ApiError: 401, 403, or 503 when the issuer's keys cannot be read.
     """
-    token = await verified(connection, verify)
+    token = await verified(scope, verify)
     require_scope(token, one_of=one_of)
-    require_storable_path(connection)
+    require_storable_path(scope)
     return token

@@ -122,7 +122,7 @@ class Authentication:
         Raises:
             ApiError: 401, 403, or 503 when the issuer's keys or the revocations cannot be read.
         """
-        return await authenticate(connection, self._tokens.verify, one_of=one_of)
+        return await authenticate(connection.scope, self._tokens.verify, one_of=one_of)
 
 
 async def require_management(connection: Connection, _: BaseRouteHandler) -> None:

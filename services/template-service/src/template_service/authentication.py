@@ -51,7 +51,7 @@ class Authentication:
         Raises:
             ApiError: 401, 403, or 503 when the issuer's keys, the revocations or the database cannot be read.
         """
-        token = await authenticate(connection, self._tokens.verify, one_of=one_of)
+        token = await authenticate(connection.scope, self._tokens.verify, one_of=one_of)
         await self.require_live(token)
         return token
 

@@ -1,15 +1,18 @@
 """Who may read what a member may do: the member itself, by an organization token, and callers of the Management API."""
 
 from base64 import urlsafe_b64decode
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
 from litestar.handlers import BaseRouteHandler
+from litestar.types import Scope
 
 from identity_common.management_access import (
     SCOPE_ALL,
     Connection,
     UnrevokedTokens,
+    Verify,
     forbidden,
     require_scope,
     require_storable_path,
@@ -42,7 +45,7 @@ class Readers:
         self._management_api = management_api
         self._organization = f"urn:{urn_namespace}:organization:"
 
-    async def authenticate(self, connection: Connection, organization_id: str, member_id: str) -> AccessToken:
+    async def authenticate(self, scope: Scope, organization_id: str, member_id: str) -> AccessToken:
         """Return the access token of somebody who may read.
 
         An organization token that comes from an exchange, and has an actor, reads what its subject may do: no more than
@@ -52,20 +55,38 @@ class Readers:
             ApiError: 401; 403 for another good token of ours; 503 when the issuer's keys, or the revocations, cannot be
                 read.
         """
-        token = await verified(connection, self._verify)
+        token = await verified(scope, _as_it_says(self._tokens.verify))
+        self._require_reader(token, organization_id, member_id)
+        require_storable_path(scope)
+        return token
+
+    async def recognize(self, scope: Scope, organization_id: str, member_id: str) -> AccessToken:
+        """Do the same, but for asking whether the token was revoked: ``require_unrevoked`` is to follow."""
+        token = await verified(scope, _as_it_says(self._tokens.signed))
+        self._require_reader(token, organization_id, member_id)
+        return token
+
+    async def require_unrevoked(self, token: AccessToken) -> None:
+        """Refuse a token that was revoked.
+
+        Raises:
+            ApiError: 401, or 503 when that cannot be known.
+        """
+        await self._tokens.require_unrevoked(token)
+
+    def _require_reader(self, token: AccessToken, organization_id: str, member_id: str) -> None:
         if token.audience == self._management_api:
             require_scope(token, one_of=_ALL)
         elif token.audience != self._organization + organization_id or token.subject != member_id:
             raise forbidden()
-        require_storable_path(connection)
-        return token
 
-    async def _verify(self, token: str) -> AccessToken:
-        """Verify a token for whatever audience it says: its form, signature, time and claims count all the same.
 
-        What it may be used for is for the caller to say, by the audience of what is returned.
-        """
-        return await self._tokens.verify(token, audience=_said_audience(token))
+def _as_it_says(verify: Callable[..., Awaitable[AccessToken]]) -> Verify:
+    """Return what verifies a token for whatever audience it says: form, signature, time and claims count all the same.
+
+    What it may be used for is for the caller to say, by the audience of what is returned.
+    """
+    return lambda token: verify(token, audience=_said_audience(token))
 
 
 def _said_audience(token: str) -> str:
@@ -94,4 +115,4 @@ async def authenticated_reader(connection: Connection) -> AccessToken:
     readers: Readers = connection.app.state.readers
     path = connection.path_params
     member_id = path["user_id"] if "user_id" in path else path["application_id"]
-    return await readers.authenticate(connection, path["organization_id"], member_id)
+    return await readers.authenticate(connection.scope, path["organization_id"], member_id)

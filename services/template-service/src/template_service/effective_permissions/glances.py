@@ -7,12 +7,12 @@ for that row in vain once after a change, and not once a poll.
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from identity_common.api_errors import ApiError
 from identity_common.coalescing import Coalescer
-from identity_common.lookups import AT_ONCE, Lookups
+from identity_common.lookups import Lookups
 from template_service.effective_permissions import store
 from template_service.effective_permissions.store import Glance, Mark, Question
 
@@ -31,17 +31,17 @@ class Glances:
         self._lookups = lookups
         self._tenant_id = tenant_id
         self._clock = clock
-        self._together = Coalescer(self._answer_all, at_once=AT_ONCE, together=_TOGETHER)
+        self._together = Coalescer(self._answer_all, at_once=1, together=_TOGETHER)
         self._remembered: OrderedDict[Question, tuple[Glance, float]] = OrderedDict()  # with the time of asking
         self._latest: Mark | None = None
 
-    async def ask(self, question: Question) -> Glance:
-        """Return what holds now.
+    def ask(self, question: Question) -> Awaitable[Glance]:
+        """Return what holds now; it is on its way from now on.
 
         Raises:
             ApiError: 503 when the database does not answer.
         """
-        return await self._together.ask(question)
+        return self._together.ask(question)
 
     async def _answer_all(self, asked: Sequence[Question]) -> Sequence[Glance]:
         try:

@@ -125,14 +125,26 @@ class MemberPermissions:
         listed = await self._lists.ask((member.organization_id, member.member_id))
         return Answer(etag, listed, waited_s, found.revision)
 
-    async def unchanged(self, member: Member, token: AccessToken, condition: bytes) -> Answer | None:
-        """Return what a member may do if the caller knows it, by one statement; none if it is something else.
+    async def unchanged(
+        self, member: Member, token: AccessToken, condition: bytes, *, meanwhile: Callable[[], Awaitable[None]]
+    ) -> Answer | None:
+        """Return what a member may do if the caller knows it; none if it is something else, or is to be refused.
+
+        Args:
+            member: Of whom the permissions are asked for.
+            token: Of the caller, who is not known to be live.
+            condition: What the caller knows.
+            meanwhile: What is to be awaited as well before there is an answer; it raises what is to be refused.
 
         Raises:
-            ApiError: 401, 404, 422, 503 as ``read`` does.
+            ApiError: 401 when it is not well formed who acts; 503; and what ``meanwhile`` raises.
         """
-        found = await self._look(member, token)
-        return Answer(_etag(found), None, None, found.revision) if _is_known(found, condition) else None
+        _, glances = await asyncio.gather(meanwhile(), self._ask(_questions(member, token)))
+        found = _of_all(glances)
+        is_granted = found.is_live and found.organization_exists and found.is_member
+        if not is_granted or not _is_known(found, condition):
+            return None
+        return Answer(_etag(found), None, None, found.revision)
 
     async def _wait_for_change(self, member: Member, caller: Caller, condition: bytes, wait_s: int) -> Glance | None:
         """Return what holds when it is something else than the caller knows, or the time is over.
@@ -189,20 +201,17 @@ class MemberPermissions:
     async def _glance(self, member: Member, token: AccessToken) -> Glance:
         """Return what one statement says. A caller who is unknown is looked up once more after catching up."""
         questions = _questions(member, token)
-        found = await self._ask(questions)
+        found = _of_all(await self._ask(questions))
         if not found.is_live:
             await self._directory.catch_up()
-            found = await self._ask(questions)
+            found = _of_all(await self._ask(questions))
             if not found.is_live:
                 raise unauthorized()
         return found
 
-    async def _ask(self, questions: Sequence[Question]) -> Glance:
-        """Return the answer to questions of one member: the caller is live if everybody is who asks."""
-        if len(questions) == 1:
-            return await self._glances.ask(questions[0])
-        found, *others = await asyncio.gather(*map(self._glances.ask, questions))
-        return found._replace(is_live=found.is_live and all(other.is_live for other in others))
+    def _ask(self, questions: Sequence[Question]) -> Awaitable[list[Glance]]:
+        """Return the answers to questions of one member; they are on their way from now on."""
+        return asyncio.gather(*map(self._glances.ask, questions))
 
     async def _list_for_all(self, asked: Sequence[MemberKey]) -> Sequence[list[OrganizationPermission]]:
         return await store.permissions_of(self._lookups, self._tenant_id, asked)
@@ -219,6 +228,11 @@ def _questions(member: Member, token: AccessToken) -> list[Question]:
         raise unauthorized()
     issued_at_ms = int(token.issued_at) * 1000
     return [Question(token.client_id, person, issued_at_ms, *member) for person in (token.subject, *actors)]
+
+
+def _of_all(glances: Sequence[Glance]) -> Glance:
+    """Return the one answer to questions of one member: the caller is live if everybody is who asks."""
+    return glances[0] if len(glances) == 1 else glances[0]._replace(is_live=all(each.is_live for each in glances))
 
 
 def _require_member(found: Glance) -> None:

@@ -5,12 +5,12 @@ plain poll, is refused, or finds a change is left to the route, which answers th
 """
 
 import re
-from typing import Any, Final
+from typing import Final
 
-from litestar.connection import ASGIConnection
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from identity_common.api_errors import ApiError
+from identity_common.request_headers import header_values
 from identity_common.revisions import HEADER as REVISION_HEADER
 from identity_common.revisions import format_revisions
 from identity_sdk.event_types import MemberType
@@ -19,7 +19,8 @@ from template_service.effective_permissions.service import Answer, Member, Membe
 
 _PATH: Final = re.compile(r"/api/organizations/([0-9A-Za-z]+)/(users|applications)/([0-9A-Za-z]+)/scopes")
 _MEMBER_TYPES: Final[dict[str, MemberType]] = {"users": "user", "applications": "application"}
-_SAYS_MORE: Final = ("Prefer", REVISION_HEADER)
+_REVISION: Final = REVISION_HEADER.lower().encode()
+_SAYS_MORE: Final = frozenset({b"prefer", _REVISION})
 """Headers that ask for more than a plain poll."""
 
 
@@ -40,7 +41,7 @@ class UnchangedPolls:
         headers = [
             (b"etag", answer.etag.encode()),
             (b"vary", b"Prefer"),
-            (REVISION_HEADER.lower().encode(), format_revisions({"template": answer.revision}).encode()),
+            (_REVISION, format_revisions({"template": answer.revision}).encode()),
         ]
         await send({"type": "http.response.start", "status": 304, "headers": headers})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -52,15 +53,19 @@ class UnchangedPolls:
         path = _PATH.fullmatch(scope["path"])
         if path is None:
             return None
-        connection: ASGIConnection[Any, Any, Any, Any] = ASGIConnection(scope)
-        condition = connection.headers.getall("If-None-Match", [])
-        if len(condition) != 1 or any(name in connection.headers for name in _SAYS_MORE):
+        condition = header_values(scope, b"if-none-match")
+        if len(condition) != 1 or any(name in _SAYS_MORE for name, _ in scope["headers"]):
             return None
         organization_id, kind, member_id = path.groups()
+        member = Member(organization_id, _MEMBER_TYPES[kind], member_id)
         try:
-            token = await self._readers.authenticate(connection, organization_id, member_id)
-            member = Member(organization_id, _MEMBER_TYPES[kind], member_id)
-            answer = await self._permissions.unchanged(member, token, condition[0].encode("latin-1"))
+            token = await self._readers.recognize(scope, organization_id, member_id)
+            answer = await self._permissions.unchanged(
+                member,
+                token,
+                condition[0].encode("latin-1"),
+                meanwhile=lambda: self._readers.require_unrevoked(token),
+            )
         except ApiError:
             return None
         scope["path_template"] = f"/api/organizations/{{organization_id}}/{kind}/{{{_MEMBER_TYPES[kind]}_id}}/scopes"

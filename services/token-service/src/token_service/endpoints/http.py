@@ -11,6 +11,7 @@ from litestar.types import Receive, Scope, Send
 
 from identity_common.logs import get_logger
 from identity_common.oauth import OAuthError, invalid_request
+from identity_common.request_headers import header_values
 from identity_common.revisions import HEADER, MalformedRevisionError, parse_revisions
 from token_service.endpoints.cors import CLIENT_ID
 from token_service.endpoints.described import OAuthErrorBody
@@ -87,11 +88,6 @@ async def read_form(scope: Scope, receive: Receive) -> TokenForm:
     """
     require_form_content_type("".join(header_values(scope, b"content-type")[-1:]))
     return parse_form(await _body(receive))
-
-
-def header_values(scope: Scope, name: bytes) -> list[str]:
-    """Return every value of a header; its name in lower case."""
-    return [value.decode("latin-1") for each, value in scope["headers"] if each == name]
 
 
 async def _body(receive: Receive) -> bytes:

@@ -24,7 +24,7 @@ class ManagementAccess:
         Raises:
             ApiError: 401, 403, 503.
         """
-        await authenticate(connection, self._verify, one_of=frozenset({SCOPE_ALL}))
+        await authenticate(connection.scope, self._verify, one_of=frozenset({SCOPE_ALL}))
 
     async def _verify(self, token: str) -> AccessToken:
         try:

@@ -10,12 +10,12 @@ from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope, Send
 
 from identity_common.oauth import OAuthError, insufficient_scope, invalid_request
+from identity_common.request_headers import header_values
 from token_service.authorizations import Consents
 from token_service.endpoints.http import (
     HEADERS,
     encode,
     error_body,
-    header_values,
     read_form,
     retry_after,
     send_answer,
