@@ -182,3 +182,21 @@ async def authenticate(scope: Scope, verify: Verify, *, one_of: frozenset[str]) 
     require_scope(token, one_of=one_of)
     require_storable_path(scope)
     return token
+
+
+async def recognize(scope: Scope, tokens: UnrevokedTokens, *, one_of: frozenset[str]) -> AccessToken:
+    """Do as ``authenticate`` does, but leave it to the caller to ask whether the token was revoked.
+
+    Who is refused for what the token says is asked right here: 401 goes before 403.
+
+    Raises:
+        ApiError: 401, 403, or 503 when the issuer's keys or, for a refusal, the revocations cannot be read.
+    """
+    token = await verified(scope, tokens.signed)
+    try:
+        require_scope(token, one_of=one_of)
+        require_storable_path(scope)
+    except ApiError:
+        await tokens.require_unrevoked(token)
+        raise
+    return token

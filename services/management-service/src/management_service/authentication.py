@@ -20,6 +20,7 @@ from identity_common.management_access import (
     Connection,
     UnrevokedTokens,
     authenticate,
+    recognize,
     unauthorized,
 )
 from identity_sdk import AccessToken
@@ -94,6 +95,14 @@ class Authentication:
         """
         await self.named_user(token, "")
 
+    async def require_unrevoked(self, token: AccessToken) -> None:
+        """Refuse a token that was revoked.
+
+        Raises:
+            ApiError: 401, or 503 when that cannot be known.
+        """
+        await self._tokens.require_unrevoked(token)
+
     async def named_user(self, token: AccessToken, user_id: str) -> NamedUser:
         """Make sure that the caller is live; return what is known of a user, in the same statement.
 
@@ -124,6 +133,10 @@ class Authentication:
         """
         return await authenticate(connection.scope, self._tokens.verify, one_of=one_of)
 
+    async def recognize(self, connection: Connection, *, one_of: frozenset[str]) -> AccessToken:
+        """Do the same, but for asking whether the token was revoked: ``require_unrevoked`` is to follow."""
+        return await recognize(connection.scope, self._tokens, one_of=one_of)
+
 
 async def require_management(connection: Connection, _: BaseRouteHandler) -> None:
     """Guard: a live caller with the scope ``all``."""
@@ -133,8 +146,8 @@ async def require_management(connection: Connection, _: BaseRouteHandler) -> Non
 
 
 async def require_minting(connection: Connection, _: BaseRouteHandler) -> None:
-    """Guard: a caller with a scope that opens subject tokens; whoever mints asks ``named_user`` for the rest."""
+    """Guard: a caller with a scope that opens subject tokens; whoever mints asks for the rest."""
     authentication: Authentication = connection.app.state.authentication
-    connection.scope["auth"] = await authentication.authenticate(
+    connection.scope["auth"] = await authentication.recognize(
         connection, one_of=frozenset({SCOPE_ALL, SCOPE_SUBJECT_TOKENS})
     )

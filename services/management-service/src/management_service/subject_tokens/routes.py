@@ -29,7 +29,7 @@ async def create_subject_token(
     try:
         wish = await request.body_as(SubjectTokenCreation)
     except (ApiError, HTTPException):
-        # The caller's liveness is part of the one statement of minting, which a bad body never reaches: 401 goes first.
-        await subject_tokens.require_live_caller(request.auth)
+        # Minting judges the caller as far as that takes a store, and a bad body never gets there: 401 goes first.
+        await subject_tokens.require_good_caller(request.auth)
         raise
     return Response(await subject_tokens.mint(request.auth, wish), headers=_NO_STORE)

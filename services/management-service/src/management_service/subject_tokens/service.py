@@ -1,5 +1,7 @@
 """Minting."""
 
+import asyncio
+
 import msgspec
 
 from identity_common.api_errors import ApiError, body_too_large, store_unavailable, unknown_relation
@@ -46,19 +48,41 @@ class SubjectTokens:
         self._ttl_s = ttl_s
         self._clock = clock
 
-    async def require_live_caller(self, caller: AccessToken) -> None:
-        """Refuse a caller that is gone; ``mint`` does so by itself.
+    async def require_good_caller(self, caller: AccessToken) -> None:
+        """Refuse a caller that is gone, and one whose token was revoked; ``mint`` does so by itself.
 
         Raises:
-            ApiError: 401, or 503 when the database does not answer.
+            ApiError: 401, or 503 when a store does not answer.
         """
+        await self._authentication.require_unrevoked(caller)
         await self._authentication.require_live_caller(caller)
 
     async def mint(self, caller: AccessToken, wish: SubjectTokenCreation) -> MintedSubjectToken:
         """Mint a token for a live user; only its hash is stored, with a TTL.
 
+        Redis is asked whether the caller's token was revoked in the moment in which it is given the new one: if it
+        was, nobody ever learns that one.
+
         Raises:
             ApiError: 401 for a caller that is gone, 404, 413, 422 ``user.suspended``; 503 when a store does not answer.
+        """
+        try:
+            record = await self._record(caller, wish)
+        except ApiError:
+            await self._authentication.require_unrevoked(caller)  # 401 goes first
+            raise
+        subject_token = new_subject_token()
+        await asyncio.gather(self._authentication.require_unrevoked(caller), self._store(subject_token, record))
+        _log.info(
+            "subject-token.minted", subject_token_id=record.id, user_id=record.user_id, client_id=caller.client_id
+        )
+        return MintedSubjectToken(subject_token=subject_token, expires_in=self._ttl_s)
+
+    async def _record(self, caller: AccessToken, wish: SubjectTokenCreation) -> SubjectTokenRecord:
+        """Return what is to be stored of a new token for a live user.
+
+        Raises:
+            ApiError: 401 for a caller that is gone, 404, 413, 422; 503 when the database does not answer.
         """
         now = self._clock()  # before the user is read: whatever ends tokens after that reading ends this one too
         user = await self._authentication.named_user(caller, wish.user_id)
@@ -69,7 +93,7 @@ class SubjectTokens:
             raise unknown_relation(404)
         if user.is_suspended:
             raise ApiError(422, "user.suspended", "The user is suspended.")
-        record = SubjectTokenRecord(
+        return SubjectTokenRecord(
             id=new_id(),
             user_id=wish.user_id,
             issued_to=caller.client_id,
@@ -78,12 +102,6 @@ class SubjectTokens:
             revision=user.revision,
             context=msgspec.Raw(context),
         )
-        subject_token = new_subject_token()
-        await self._store(subject_token, record)
-        _log.info(
-            "subject-token.minted", subject_token_id=record.id, user_id=record.user_id, client_id=caller.client_id
-        )
-        return MintedSubjectToken(subject_token=subject_token, expires_in=self._ttl_s)
 
     async def _store(self, subject_token: str, record: SubjectTokenRecord) -> None:
         kept_ms = self._ttl_s * 1000 + KEPT_AFTER_EXPIRY_MS
