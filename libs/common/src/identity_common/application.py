@@ -46,7 +46,7 @@ def create_service_app(
     readiness: Readiness,
     registry: CollectorRegistry,
     lifespan: Lifespan,
-    around_the_router: Callable[[ASGIApp], ASGIApp] = lambda router: router,
+    before_the_router: Callable[[ASGIApp], ASGIApp] = lambda app: app,
     cors: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> Litestar:
     """Return the app with health, metrics, request ids, strict bodies, one error body and OpenAPI at ``/schema``.
@@ -58,7 +58,7 @@ def create_service_app(
         readiness: Whether the service has started.
         registry: Its metrics.
         lifespan: Starts and stops what the service is made of.
-        around_the_router: Puts a layer around it that answers some requests itself.
+        before_the_router: Puts a layer before it that answers some requests whole, by itself.
         cors: Puts the layer around everything that lets pages of other origins read answers.
     """
     everything = {**provide, "readiness": readiness, "metrics_registry": registry}
@@ -73,9 +73,9 @@ def create_service_app(
         logging_config=None,  # asgi.py and __main__.py configure logs, once a process
         debug=False,
     )
-    app.asgi_handler = around_the_router(app.asgi_handler)
     # Around the whole app and not as its middleware, which the router's own 404 and 405 would not pass through.
-    everywhere = cors(_past_the_router(Options(Head(ConditionalGet(app.asgi_handler))), route_handlers))
+    routed = before_the_router(Options(Head(ConditionalGet(app.asgi_handler))))
+    everywhere = cors(_past_the_router(routed, route_handlers))
     app.asgi_handler = EncodedSlashes(Observation(everywhere, HttpMetrics(registry)))
     return app
 

@@ -17,7 +17,7 @@ class _Questions(ABC, Generic[Question, Answer]):
         self._waiting: list[tuple[Question, asyncio.Future[Answer]]] = []
 
     def ask(self, question: Question) -> "asyncio.Future[Answer]":
-        """Return the answer to a question, which is on its way from now on, whether it is awaited yet or not."""
+        """Return the answer to a question, which is on its way from now on; nobody has to await it."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answer] = loop.create_future()
         if not self._waiting:
@@ -28,6 +28,12 @@ class _Questions(ABC, Generic[Question, Answer]):
     @abstractmethod
     def _flush(self) -> None:
         """See to it that the questions are answered that are waiting."""
+
+
+def _fail(future: "asyncio.Future[Answer]", error: Exception) -> None:
+    """Have a question fail; of no concern to the event loop where nobody awaits the answer."""
+    future.set_exception(error)
+    future.exception()
 
 
 class Coalescer(_Questions[Question, Answer]):
@@ -71,7 +77,7 @@ class Coalescer(_Questions[Question, Answer]):
         except Exception as error:  # noqa: BLE001 - it belongs to those who asked, whatever it is
             for _, future in waiting:
                 if not future.done():
-                    future.set_exception(error)
+                    _fail(future, error)
             return
         for (_, future), answer in zip(waiting, answers, strict=True):
             if not future.done():  # else its request was cancelled
@@ -100,4 +106,4 @@ class SameTurn(_Questions[Question, Answer]):
             try:
                 future.set_result(self._answer(question))
             except Exception as error:  # noqa: BLE001 - it belongs to who asked, whatever it is
-                future.set_exception(error)
+                _fail(future, error)

@@ -201,7 +201,7 @@ def create_app(settings: Settings) -> Litestar:
         readiness=Readiness(startup, lambda: projection.is_complete),
         registry=registry,
         lifespan=lifespan,
-        around_the_router=lambda router: UnchangedPolls(router, readers, member_permissions),
+        before_the_router=lambda app: UnchangedPolls(app, readers, member_permissions),
         cors=lambda whole: Cors(whole, _permission, methods=b"GET"),
     )
 

@@ -139,8 +139,9 @@ class MemberPermissions:
         Raises:
             ApiError: 401 when it is not well formed who acts; 503; and what ``meanwhile`` raises.
         """
-        _, glances = await asyncio.gather(meanwhile(), self._ask(_questions(member, token)))
-        found = _of_all(glances)
+        asked = self._ask(_questions(member, token))
+        await meanwhile()
+        found = _of_all([await each for each in asked])
         is_granted = found.is_live and found.organization_exists and found.is_member
         if not is_granted or not _is_known(found, condition):
             return None
@@ -201,17 +202,17 @@ class MemberPermissions:
     async def _glance(self, member: Member, token: AccessToken) -> Glance:
         """Return what one statement says. A caller who is unknown is looked up once more after catching up."""
         questions = _questions(member, token)
-        found = _of_all(await self._ask(questions))
+        found = _of_all([await each for each in self._ask(questions)])
         if not found.is_live:
             await self._directory.catch_up()
-            found = _of_all(await self._ask(questions))
+            found = _of_all([await each for each in self._ask(questions)])
             if not found.is_live:
                 raise unauthorized()
         return found
 
-    def _ask(self, questions: Sequence[Question]) -> Awaitable[list[Glance]]:
+    def _ask(self, questions: Sequence[Question]) -> list[Awaitable[Glance]]:
         """Return the answers to questions of one member; they are on their way from now on."""
-        return asyncio.gather(*map(self._glances.ask, questions))
+        return [self._glances.ask(question) for question in questions]
 
     async def _list_for_all(self, asked: Sequence[MemberKey]) -> Sequence[list[OrganizationPermission]]:
         return await store.permissions_of(self._lookups, self._tenant_id, asked)

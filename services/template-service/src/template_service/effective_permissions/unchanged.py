@@ -25,10 +25,10 @@ _SAYS_MORE: Final = frozenset({b"prefer", _REVISION})
 
 
 class UnchangedPolls:
-    """ASGI layer around the router."""
+    """ASGI layer before the router."""
 
-    def __init__(self, router: ASGIApp, readers: Readers, permissions: MemberPermissions) -> None:
-        self._router = router
+    def __init__(self, app: ASGIApp, readers: Readers, permissions: MemberPermissions) -> None:
+        self._app = app
         self._readers = readers
         self._permissions = permissions
 
@@ -36,7 +36,7 @@ class UnchangedPolls:
         """Handle one ASGI connection."""
         answer = await self._unchanged(scope)
         if answer is None:
-            await self._router(scope, receive, send)
+            await self._app(scope, receive, send)
             return
         headers = [
             (b"etag", answer.etag.encode()),
