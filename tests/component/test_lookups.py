@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -10,6 +11,8 @@ import pytest
 
 from identity_common.api_errors import ApiError
 from identity_common.lookups import Lookups
+from management_service.authentication import SELECT_FACTS
+from template_service.authentication import SELECT_LIVE
 from tests.support.template_api import Template
 
 PID = "SELECT pg_backend_pid() AS pid"
@@ -33,6 +36,27 @@ async def test_a_read_asks_an_index_however_small_the_table_is(template: Templat
         plan = await lookups.fetch("EXPLAIN EXECUTE revision_of('default')")
     assert "Index Scan" in plan[0]["QUERY PLAN"]
     assert "tenant_id = $1" in plan[1]["QUERY PLAN"]  # planned for every tenant, that is, once
+
+
+async def test_who_asks_is_looked_up_by_its_key_whatever_the_planner_believes(template: Template) -> None:
+    """A plan is kept while the tables grow: one that reads a small table whole would read the large one whole."""
+    management = template.management.settings.database_url
+    facts = await plan_of(SELECT_FACTS, "text, text[], text[], text[]", management)
+    live = await plan_of(SELECT_LIVE, "text, text[], text[], bigint[]", template.settings.database_url)
+    tables = ["applications", "known_applications", "known_users", "users", "users"]
+    for plan in (facts, live):
+        for table, condition in re.findall(r"Index (?:Only )?Scan using \w+ on (\w+).*\n *Index Cond: (.*)", plan):
+            if table != "source_revision":
+                tables.remove(table)
+                assert "id = asked." in condition.replace("tenant_id", ""), plan
+    assert tables == [], "each of them is asked by an index"
+
+
+async def plan_of(statement: str, types: str, database_url: str) -> str:
+    async with lookups_in(database_url) as lookups:
+        await lookups.fetch(f"PREPARE who_asks ({types}) AS {statement}")
+        rows = await lookups.fetch("EXPLAIN EXECUTE who_asks('default', '{a}', '{b}', '{1}')")
+    return "\n".join(row["QUERY PLAN"] for row in rows)
 
 
 async def test_a_connection_serves_one_read_after_the_other(template: Template) -> None:

@@ -26,10 +26,11 @@ from identity_common.management_access import (
 from identity_sdk import AccessToken
 
 # One statement and one snapshot for a caller and, where a subject token is minted, for the user it will speak for; and
-# one for all the requests of a turn of the event loop.
-_SELECT_FACTS: Final = """
+# one for all the requests of a turn of the event loop. What is looked up by its key stands in a subquery that the
+# planner cannot turn round (OFFSET 0): where a table was small when it planned, it would read all of it ever after.
+SELECT_FACTS: Final = """
     SELECT
-        EXISTS (SELECT FROM applications WHERE tenant_id = $1 AND id = asked.client_id) AS client_exists,
+        EXISTS (SELECT FROM applications WHERE tenant_id = $1 AND id = asked.client_id OFFSET 0) AS client_exists,
         caller.is_suspended AS caller_is_suspended,
         caller.tokens_valid_after AS caller_tokens_valid_after,
         named.is_suspended AS user_is_suspended,
@@ -38,8 +39,12 @@ _SELECT_FACTS: Final = """
     FROM source_revision
     CROSS JOIN unnest($2::text[], $3::text[], $4::text[]) WITH ORDINALITY
         AS asked (client_id, subject, user_id, position)
-    LEFT JOIN users AS caller ON caller.tenant_id = $1 AND caller.id = asked.subject
-    LEFT JOIN users AS named ON named.tenant_id = $1 AND named.id = asked.user_id
+    LEFT JOIN LATERAL (
+        SELECT is_suspended, tokens_valid_after FROM users WHERE tenant_id = $1 AND id = asked.subject OFFSET 0
+    ) AS caller ON true
+    LEFT JOIN LATERAL (
+        SELECT is_suspended, tokens_valid_after FROM users WHERE tenant_id = $1 AND id = asked.user_id OFFSET 0
+    ) AS named ON true
     WHERE source_revision.tenant_id = $1
     ORDER BY asked.position
 """
@@ -120,7 +125,7 @@ class Authentication:
     async def _look_up(self, asked: Sequence[tuple[str, str, str]]) -> Sequence[asyncpg.Record]:
         """Return what is known of each client, subject and named user."""
         columns = ([question[column] for question in asked] for column in range(3))
-        facts = await self._lookups.fetch(_SELECT_FACTS, self._tenant_id, *columns)
+        facts = await self._lookups.fetch(SELECT_FACTS, self._tenant_id, *columns)
         if not facts:  # the database is there, and not prepared yet
             raise store_unavailable()
         return facts
