@@ -3,12 +3,14 @@
 import asyncio
 import re
 
+import jwt
 import msgspec
 import pytest
 
+from identity_common.wire.revocations import revocation_key
 from identity_common.wire.subject_tokens import KEPT_AFTER_EXPIRY_MS, SubjectTokenRecord, subject_token_key
 from management_service.app import create_app
-from tests.support.management_api import Management, client_of, issues, refusal, running, settings_for
+from tests.support.management_api import Management, client_of, issues, refusal, running, settings_for, unique
 from tests.support.tcp_proxy import TcpProxy
 
 PATH = "/api/subject-tokens"
@@ -123,6 +125,27 @@ async def test_a_caller_that_is_gone_is_told_so_before_anything_is_said_of_the_b
             await client.post(PATH, content=b"userId=a", headers={"Content-Type": "text/plain"}),
         ):
             assert refusal(answer) == (401, "auth.unauthorized")
+
+
+async def test_a_revoked_token_mints_nothing_and_is_told_so_before_anything_else(management: Management) -> None:
+    user, suspended = [(await management.created("users"))["id"] for _ in range(2)]
+    await management.client.patch(f"/api/users/{suspended}/is-suspended", json={"isSuspended": True})
+    wishes = (
+        ({"userId": user}, 201),
+        ({"userId": "nobody"}, 404),
+        ({"userId": suspended}, 422),
+        ({"userId": user, "context": {"a": "x" * 16_384}}, 413),
+        ({}, 400),
+    )
+    for scope in ("subject-tokens", "else"):
+        token = management.token(jti=unique("t"), scope=scope)
+        async with management.client_with(token) as client:
+            before = [(await client.post(PATH, json=wish)).status_code for wish, _ in wishes]
+            token_id = jwt.decode(token, options={"verify_signature": False})["jti"]
+            await management.redis.set(revocation_key(management.tenant_id, token_id), "1", px=60_000)
+            after = {refusal(await client.post(PATH, json=wish)) for wish, _ in wishes}
+        assert before == [status if scope == "subject-tokens" else 403 for _, status in wishes]
+        assert after == {(401, "auth.unauthorized")}
 
 
 async def test_without_redis_minting_is_refused_and_comes_back_by_itself(management: Management) -> None:

@@ -1,6 +1,7 @@
 """Questions of one turn of the event loop are answered together, each with its own answer."""
 
 import asyncio
+import gc
 from collections.abc import Sequence
 
 import pytest
@@ -45,6 +46,17 @@ async def test_who_goes_away_takes_nobody_along() -> None:
     assert await staying == 4
     with pytest.raises(asyncio.CancelledError):
         await leaving
+
+
+async def test_a_question_is_answered_although_nobody_awaits_it_and_may_fail_in_silence() -> None:
+    oracle, complaints = Oracle(), list[object]()
+    together: Coalescer[int, int] = Coalescer(oracle)
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    for number in (1, 13):
+        together.ask(number)
+    await asyncio.sleep(0.01)
+    gc.collect()
+    assert (oracle.asked, complaints) == ([[1, 13]], [])
 
 
 async def test_what_is_asked_while_enough_is_under_way_is_collected() -> None:
