@@ -51,11 +51,16 @@ async def test_who_goes_away_takes_nobody_along() -> None:
 async def test_a_question_is_answered_although_nobody_awaits_it_and_may_fail_in_silence() -> None:
     oracle, complaints = Oracle(), list[object]()
     together: Coalescer[int, int] = Coalescer(oracle)
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-    for number in (1, 13):
-        together.ask(number)
-    await asyncio.sleep(0.01)
-    gc.collect()
+    loop = asyncio.get_running_loop()
+    usual = loop.get_exception_handler()
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    try:
+        for number in (1, 13):
+            together.ask(number)
+        await asyncio.sleep(0.01)
+        gc.collect()
+    finally:
+        loop.set_exception_handler(usual)  # the loop is that of all tests
     assert (oracle.asked, complaints) == ([[1, 13]], [])
 
 
