@@ -21,7 +21,8 @@ _CONNECTIONS: Final = 4
 AT_ONCE: Final = 2
 """So many statements of a kind under way are enough: what is asked meanwhile goes together in the next."""
 _TIMEOUT_S: Final = 2.0
-# A plan that is kept must hold however the tables grow: it asks an index, even where a table is small by then.
+# A plan that is kept must hold however the tables grow: it asks an index, even where a table is small by then. That it
+# asks by the whole key, and not for the whole table, a statement of several rows must see to itself (OFFSET 0).
 _SETTINGS: Final = {"jit": "off", "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
 
 
