@@ -12,6 +12,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from identity_common.coalescing import Coalescer
+from identity_common.patience import Patience
 
 _TIMEOUT_S: Final = 1.0
 _POOL: Final = 64
@@ -46,28 +47,25 @@ class RedisCommands:
     def __init__(self, redis: "Redis") -> None:
         self._pool = redis.connection_pool
         self._idle: list[AbstractConnection] = []
-        self._together = Coalescer(self._send, at_once=_AT_ONCE)
+        self._patience = Patience(_TIMEOUT_S)
+        self._together: Coalescer[bytes, Any] = Coalescer(self._send, at_once=_AT_ONCE)
 
-    async def execute(self, *command: Argument) -> Any:
-        """Send one command and return its answer.
+    def execute(self, *command: Argument) -> "asyncio.Future[Any]":
+        """Send one command and return its answer; it is on its way from now on, whoever awaits it and when.
 
         Raises:
             StoreUnavailable: Redis did not answer or refused; the command may or may not have been carried out.
         """
-        packed = pack_command(command)  # type: ignore[arg-type]  # its stub knows tuples of one only
-        answer = await self._together.ask(packed)
-        if isinstance(answer, Exception):
-            raise StoreUnavailable(type(answer).__name__)
-        return answer
+        return self._together.ask(pack_command(command))  # type: ignore[arg-type]  # its stub knows tuples of one only
 
     async def _send(self, commands: Sequence[bytes]) -> Sequence[Any]:
         """Return the answer to each command, an exception for one that got none."""
         answers: list[Any] = []
         try:
-            async with asyncio.timeout(_TIMEOUT_S):
+            with self._patience:
                 await self._converse(commands, answers)
         except (RedisError, OSError, TimeoutError) as error:
-            answers += [error] * (len(commands) - len(answers))
+            answers += [StoreUnavailable(type(error).__name__) for _ in commands[len(answers) :]]
         return answers
 
     async def _converse(self, commands: Sequence[bytes], answers: list[Any]) -> None:
@@ -103,4 +101,4 @@ async def _read_answer(connection: AbstractConnection) -> Any:
     try:
         return await connection.read_response()
     except ResponseError as error:
-        return error
+        return StoreUnavailable(type(error).__name__)
