@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import secrets
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from identity_common.bus.stream_reader import StreamReader
 from identity_common.bus.streams import ensure_streams
 from identity_common.wire.events import STREAM_STATE, UserState
 from identity_sdk.event_types import CloudEvent, MemberState
+from tests.support.captured_logs import lines_of
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ async def test_only_events_of_the_source_whose_subject_they_came_on_are_read(
     found = await read(servers, tenant, until=set(genuine))
 
     assert found == genuine
-    said = (json.loads(line) for line in (await asyncio.to_thread(logs.read_text)).splitlines())
+    said = await asyncio.to_thread(lines_of, logs)
     reports = [each for each in said if each["event"] == "bus.event-not-genuine" and tenant in each["subject"]]
     assert {(report["level"], report["stream"]) for report in reports} == {("error", STREAM_STATE)}
     # What was overwritten by its genuine successor is seen only by a reader that is quick enough.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.support.authorizing import REDIRECT_URI, Stores, in_stores
+from tests.support.captured_logs import lines_of
 from tests.support.signing_in import NOT_ACCEPTABLE, SignIn
 from tests.support.world import Client, World, error_body, outcome
 
@@ -24,7 +24,7 @@ def is_revoked(world: World, token_id: str) -> bool:
 
 def said_of(sign_in: SignIn, run_directory: Path) -> list[str]:
     """Return the events that were logged of an authorization, in their order."""
-    lines = map(json.loads, (run_directory / "services.log").read_text().splitlines())
+    lines = lines_of(run_directory / "services.log")
     return [line["event"] for line in lines if line.get("authorization_id") == sign_in.authorization_id]
 
 

@@ -1,8 +1,11 @@
-"""Logs as a service writes them, in memory."""
+"""Logs as a service writes them: in memory, or those of this run in their file."""
 
 import io
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from identity_common.log_output import OUTPUT
 from identity_common.logs import configure_logs
@@ -18,3 +21,9 @@ def captured_logs(service: str) -> Iterator[io.StringIO]:
         yield log
     finally:
         configure_logs(service=before, stream=stream)
+
+
+def lines_of(log: Path) -> list[dict[str, Any]]:
+    """Return what was logged in this process until now: lines are written a moment later, together."""
+    OUTPUT.flush()
+    return [json.loads(line) for line in log.read_text().splitlines()]

@@ -37,18 +37,26 @@ def test_outside_an_event_loop_a_line_is_written_at_once() -> None:
     assert stream.getvalue() == "a\n"
 
 
-async def test_the_lines_of_one_turn_are_written_together_and_in_their_order() -> None:
+async def written(stream: io.StringIO, text: str) -> str:
+    """Return what a stream holds as soon as this text is in it, or after a few seconds."""
+    for _ in range(500):
+        if text in stream.getvalue():
+            break
+        await asyncio.sleep(0.01)
+    return stream.getvalue()
+
+
+async def test_lines_that_come_soon_after_each_other_are_written_together_and_in_their_order() -> None:
     stream = Counted()
     output = output_to(stream)
 
     for line in ("a\n", "b\n", "c\n"):
         output.write(line)
-    await asyncio.sleep(0)
-    assert (stream.getvalue(), stream.writes) == ("a\nb\nc\n", 1)
+        await asyncio.sleep(0)
+    assert (await written(stream, "c"), stream.writes) == ("a\nb\nc\n", 1)
 
     output.write("d\n")
-    await asyncio.sleep(0)
-    assert (stream.getvalue(), stream.writes) == ("a\nb\nc\nd\n", 2)
+    assert (await written(stream, "d"), stream.writes) == ("a\nb\nc\nd\n", 2)
 
 
 def test_a_loop_that_ended_before_it_wrote_does_not_keep_the_next_one_from_it() -> None:
@@ -61,12 +69,11 @@ def test_a_loop_that_ended_before_it_wrote_does_not_keep_the_next_one_from_it() 
     ended.close()
     assert stream.getvalue() == ""
 
-    async def write() -> None:
+    async def write() -> str:
         output.write("b\n")
-        await asyncio.sleep(0)
+        return await written(stream, "b")
 
-    asyncio.run(write())
-    assert stream.getvalue() == "a\nb\n"
+    assert asyncio.run(write()) == "a\nb\n"
 
 
 def test_what_waits_is_written_where_it_belongs_when_the_stream_changes() -> None:
@@ -77,6 +84,8 @@ def test_what_waits_is_written_where_it_belongs_when_the_stream_changes() -> Non
         output.write("a\n")
         output.turn_to(after, service="unit-tests")
         output.write("b\n")
+
+        await written(after, "b")
 
     asyncio.run(write())
     assert (before.getvalue(), after.getvalue()) == ("a\n", "b\n")
@@ -101,6 +110,7 @@ def test_threads_and_loops_lose_no_line() -> None:
         done += [threads.submit(write_without_a_loop, thread) for thread in range(4, 8)]
     for each in done:
         each.result()
+    output.flush()
 
     lines = stream.getvalue().splitlines()
     for thread in range(8):
@@ -112,10 +122,14 @@ async def test_a_stream_that_cannot_be_written_to_harms_nobody() -> None:
     output = output_to(stream)
     stream.close()
     failures: list[object] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
-
-    output.write("a\n")
-    await asyncio.sleep(0.01)
+    loop = asyncio.get_running_loop()
+    usual = loop.get_exception_handler()
+    loop.set_exception_handler(lambda _, context: failures.append(context))
+    try:
+        output.write("a\n")
+        await asyncio.sleep(0.05)
+    finally:
+        loop.set_exception_handler(usual)  # the loop is that of all tests
 
     assert failures == []
 
@@ -125,9 +139,9 @@ async def test_our_own_lines_and_those_of_libraries_keep_their_order() -> None:
         for number in range(3):
             get_logger("x").info("ours", count=number)
             logging.getLogger("library").warning("theirs %d", number)
-        await asyncio.sleep(0)
 
-        events = [line.partition('"event":"')[2].partition('"')[0] for line in log.getvalue().splitlines()]
+        lines = (await written(log, "theirs 2")).splitlines()
+        events = [line.partition('"event":"')[2].partition('"')[0] for line in lines]
         assert events == ["ours", "theirs 0", "ours", "theirs 1", "ours", "theirs 2"]
 
 

@@ -1,6 +1,6 @@
-"""Where lines of the log go: those of one turn of the event loop are written together.
+"""Where lines of the log go: those of a hundredth of a second are written together.
 
-A system call for each would cost as much as all the rest of a line.
+A system call for each would cost more than all the rest of a line.
 """
 
 import asyncio
@@ -10,6 +10,8 @@ import threading
 from collections import deque
 from contextlib import suppress
 from typing import Final, TextIO
+
+_TOGETHER_S: Final = 0.01
 
 
 class LogOutput:
@@ -25,7 +27,7 @@ class LogOutput:
         self.stream: TextIO = sys.stderr
         self._waiting: deque[str] = deque()
         self._writing = threading.RLock()
-        self._flushing: asyncio.AbstractEventLoop | None = None  # when its turn is over
+        self._flushing: asyncio.AbstractEventLoop | None = None  # which has been asked to
 
     def turn_to(self, stream: TextIO, *, service: str) -> None:
         """Write to another stream from now on; what waits belongs to the one before."""
@@ -33,7 +35,7 @@ class LogOutput:
         self.stream, self.service = stream, service
 
     def write(self, text: str) -> None:
-        """Write whole lines: when this turn of the event loop is over; at once where there is none."""
+        """Write whole lines: soon; at once where there is no event loop."""
         self._waiting.append(text)
         loop = self._flushing
         if loop is not None and loop.is_running():  # to ask for the loop is a system call until Python 3.12
@@ -44,7 +46,7 @@ class LogOutput:
             self.flush()
             return
         self._flushing = loop
-        loop.call_soon(self.flush)
+        loop.call_later(_TOGETHER_S, self.flush)
 
     def flush(self) -> None:
         """Write what waits. Where it cannot be written nobody can be told, and it is dropped."""
