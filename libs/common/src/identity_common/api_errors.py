@@ -4,15 +4,11 @@ Owns the error type, the constructors for the refusals that every resource share
 belongs to one resource is constructed there, from ``ApiError``.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 from litestar import MediaType, Request, Response
-from litestar.exceptions import (
-    ClientException,
-    HTTPException,
-    MethodNotAllowedException,
-    NotFoundException,
-    ValidationException,
-)
+from litestar.exceptions import ClientException, HTTPException, MethodNotAllowedException, ValidationException
 from litestar.types import ExceptionHandlersMap
 from sqlalchemy.exc import DBAPIError, InterfaceError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -144,39 +140,50 @@ def store_unavailable() -> ApiError:
     )
 
 
-def _render(error: ApiError) -> Response[ErrorBody]:
-    return Response(error.body, status_code=error.status, headers=error.headers, media_type=MediaType.JSON)
+def method_not_allowed(allowed: Iterable[str]) -> ApiError:
+    """405: the path does not take this method, but these."""
+    headers = {"Allow": ", ".join(sorted(allowed))}
+    return ApiError(405, "request.method_not_allowed", "This path does not take this method.", headers=headers)
 
 
-def _render_api_error(_: Request, error: ApiError) -> Response[ErrorBody]:  # type: ignore[type-arg]
-    return _render(error)
+def unsupported_media_type() -> ApiError:
+    """415: the body is called something else than ``application/json``."""
+    return ApiError(415, "request.unsupported_media_type", "The body must be application/json.")
 
 
-_BY_STATUS = {
-    404: ("entity.not_found", "There is nothing at this path."),
-    405: ("request.method_not_allowed", "This path does not take this method."),
-    413: ("request.too_large", "The body is too large."),
-    415: ("request.unsupported_media_type", "The body must be application/json."),
-}
+def refusal_of(error: Exception) -> ApiError:
+    """Return what a caller reads of an error that reached the edge; what nobody has thought of is logged."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, HTTPException):
+        return _of_framework(error)
+    if is_store_down(error):
+        _log.warning("store.unavailable", store="postgresql", error=type(error).__name__)
+        return store_unavailable()
+    return _unexpected(error)
 
 
-def _render_http_exception(_: Request, error: HTTPException) -> Response[ErrorBody]:  # type: ignore[type-arg]
-    """Render what the framework itself refuses: unknown paths, methods, bodies, queries."""
+def _of_framework(error: HTTPException) -> ApiError:
+    """Return what the framework itself refuses: unknown paths, methods, bodies, queries."""
     if isinstance(error, ValidationException):
-        return _render(invalid_input(*_framework_issues(error)))
-    if error.status_code in _BY_STATUS:
-        code, message = _BY_STATUS[error.status_code]
-        headers = _allowed(error) if isinstance(error, MethodNotAllowedException) else {}
-        return _render(ApiError(error.status_code, code, message, headers=headers))
+        return invalid_input(*_framework_issues(error))
+    if isinstance(error, MethodNotAllowedException):
+        return method_not_allowed(_allowed(error))
+    if error.status_code == 404:
+        return ApiError(404, "entity.not_found", "There is nothing at this path.")
+    if error.status_code == 413:
+        return body_too_large("The body is too large.")
+    if error.status_code == 415:
+        return unsupported_media_type()
     if isinstance(error, ClientException):
-        return _render(invalid_input(Issue(path="", message="the request is malformed")))
-    return _render_unexpected(_, error)
+        return invalid_input(Issue(path="", message="the request is malformed"))
+    return _unexpected(error)
 
 
-def _allowed(error: MethodNotAllowedException) -> dict[str, str]:
-    """Return ``Allow``; the framework does not know that ``HEAD`` goes wherever ``GET`` does."""
+def _allowed(error: MethodNotAllowedException) -> set[str]:
+    """Return the methods of a path; the framework does not know that ``HEAD`` goes wherever ``GET`` does."""
     methods = {method.strip() for method in (error.headers or {}).get("allow", "").split(",")} - {""}
-    return {"Allow": ", ".join(sorted(methods | {"HEAD"} if "GET" in methods else methods))}
+    return methods | {"HEAD"} if "GET" in methods else methods
 
 
 def _framework_issues(error: ValidationException) -> list[Issue]:
@@ -199,27 +206,16 @@ def is_store_down(error: Exception) -> bool:
     )
 
 
-def _render_store_down(_: Request, error: Exception) -> Response[ErrorBody]:  # type: ignore[type-arg]
-    """A driver's error that reached the edge: a lost connection is 503, anything else is our mistake."""
-    if is_store_down(error):
-        _log.warning("store.unavailable", store="postgresql", error=type(error).__name__)
-        return _render(store_unavailable())
-    return _render_unexpected(_, error)
-
-
-def _render_unexpected(_: Request, error: Exception) -> Response[ErrorBody]:  # type: ignore[type-arg]
+def _unexpected(error: Exception) -> ApiError:
     """500 without a detail: what went wrong stands in the log, under the request id that the answer carries."""
     _log.error("request.failed", error=type(error).__name__, exc_info=error)
-    return _render(ApiError(500, "server.error", "The server failed. The log has the cause under this request id."))
+    return ApiError(500, "server.error", "The server failed. The log has the cause under this request id.")
 
 
-API_EXCEPTION_HANDLERS: ExceptionHandlersMap = {
-    ApiError: _render_api_error,
-    NotFoundException: _render_http_exception,
-    HTTPException: _render_http_exception,
-    DBAPIError: _render_store_down,
-    PoolTimeoutError: _render_store_down,
-    OSError: _render_store_down,
-    Exception: _render_unexpected,
-}
+def _render(_: Request, error: Exception) -> Response[ErrorBody]:  # type: ignore[type-arg]
+    refusal = refusal_of(error)
+    return Response(refusal.body, status_code=refusal.status, headers=refusal.headers, media_type=MediaType.JSON)
+
+
+API_EXCEPTION_HANDLERS: ExceptionHandlersMap = {Exception: _render}
 """For the app level of a service: the router's own 404 and 405 are only seen there."""

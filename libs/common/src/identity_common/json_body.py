@@ -15,9 +15,11 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 from litestar import Request
 from litestar.datastructures import State
-from litestar.exceptions import HTTPException
+from litestar.types import Receive, Scope
 
-from identity_common.api_errors import Issue, body_too_large, invalid_input
+from identity_common.api_errors import Issue, body_too_large, invalid_input, unsupported_media_type
+from identity_common.request_body import read_whole
+from identity_common.request_headers import header_values
 
 T = TypeVar("T")
 
@@ -155,6 +157,32 @@ def convert_body(value: object, kind: type[T]) -> T:
         raise invalid_input(*issues or [Issue(path="", message=str(error))]) from None
 
 
+def _require_json(scope: Scope) -> None:
+    """Refuse what is not called JSON."""
+    content_type = "".join(header_values(scope, b"content-type")[-1:])
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise unsupported_media_type()
+
+
+def _decode(body: bytes, kind: type[T]) -> T:
+    if len(body) > MAX_BODY_BYTES:
+        raise body_too_large()
+    return convert_body(parse_json(body), kind)
+
+
+async def read_body(scope: Scope, receive: Receive, kind: type[T]) -> T:
+    """Return the body of a request as a struct; of one that is too large no more is read than shows it.
+
+    Raises:
+        ApiError: 400, 413 for a body beyond 4 MiB, 415 for another content type.
+    """
+    _require_json(scope)
+    body = await read_whole(receive, at_most=MAX_BODY_BYTES)
+    if body is None:
+        raise invalid_input(Issue(path="", message="the request ended early"))
+    return _decode(body, kind)
+
+
 class JsonRequest(Request[Any, Any, State]):
     """A request whose ``data`` argument goes through the strict decoder; set as the app's ``request_class``."""
 
@@ -167,12 +195,7 @@ class JsonRequest(Request[Any, Any, State]):
         """Return the body as a struct.
 
         Raises:
-            ApiError: 400, or 413 for a body beyond 4 MiB.
-            HTTPException: 415 for another content type.
+            ApiError: 400, 413 for a body beyond 4 MiB, 415 for another content type.
         """
-        if self.content_type[0] != "application/json":
-            raise HTTPException(status_code=415)
-        body = await self.body()
-        if len(body) > MAX_BODY_BYTES:
-            raise body_too_large()
-        return convert_body(parse_json(body), kind)
+        _require_json(self.scope)
+        return _decode(await self.body(), kind)

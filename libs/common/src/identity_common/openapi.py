@@ -2,7 +2,8 @@
 
 From the signature of a handler: bodies, path, lists. From its guards: who may call it. From its method: entity tags,
 revisions. From ``documented``: what none of these shows. Whatever every route of a kind may answer is said here, once;
-examples are made of the schemas and one table of values. A raw ASGI route shows nothing: its operation is ``written``.
+examples are made of the schemas and one table of values. A raw ASGI route shows nothing: what a handler would have
+shown is said of it (``Shown``), or all of its operations are ``written``.
 """
 
 import re
@@ -25,6 +26,7 @@ PATH: Final = "/schema"
 
 _OPT: Final = "documented"
 _REVISED: Final = "changes_directory"
+_SHOWN: Final = "shown"
 _WRITTEN: Final = "written"
 _COMPONENTS: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
@@ -91,6 +93,38 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
     request_headers: tuple[RequestHeader, ...] = ()
 
 
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """What a handler shows; of a raw ASGI route it is said.
+
+    Attributes:
+        method: Of HTTP.
+        operation_id: Of the operation.
+        summary: In a few words.
+        description: What the route does.
+        tags: Groups of operations.
+        status: Of its success.
+        body: Type of the body of a request; none where there is no body, as for the answer.
+        answer: Type of the body of its success.
+        is_list: Whether it answers pages.
+        is_guarded: Whether a caller must be known.
+        is_revised: Whether its writes answer with ``Identity-Revision``.
+        more: What only ``documented`` says.
+    """
+
+    method: str
+    operation_id: str
+    summary: str
+    description: str
+    tags: tuple[str, ...]
+    status: int
+    body: Any = None
+    answer: Any = None
+    is_list: bool = False
+    is_guarded: bool = True
+    is_revised: bool = False
+    more: Documented = Documented()
+
+
 class Written(msgspec.Struct, frozen=True, kw_only=True):
     """The operations of a route that is no HTTP handler, as somebody wrote them.
 
@@ -103,6 +137,11 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     operations: Json
     types: tuple[Any, ...]
     security_schemes: Json
+
+
+def shown(operation: Shown) -> Json:
+    """Return ``opt`` of a raw ASGI route with its one operation; see ``Shown``."""
+    return {_SHOWN: operation}
 
 
 def written(operations: Json, *, types: tuple[Any, ...], security_schemes: Json) -> Json:
@@ -166,7 +205,7 @@ def schema_route(title: str) -> HTTPRouteHandler:
 
 def document(app: Litestar, *, title: str) -> Json:
     """Return the OpenAPI 3.1 document of an app."""
-    operations = [_Operation(path, method, handler) for path, method, handler in _handlers(app)]
+    operations = [_Operation(path, operation) for path, operation in _shown(app)]
     by_hand = dict(_written(app))
     types: list[Any] = [ErrorBody]
     for of_operation in (*(each.types for each in operations), *(each.types for each in by_hand.values())):
@@ -228,12 +267,36 @@ def merged(documents: Sequence[Json], *, title: str) -> Json:
     return {**whole, "components": components}
 
 
-def _handlers(app: Litestar) -> Iterator[tuple[str, str, HTTPRouteHandler]]:
+def _shown(app: Litestar) -> Iterator[tuple[str, Shown]]:
     for route in app.routes:
         if isinstance(route, HTTPRoute):
             for method, (handler, _) in route.route_handler_map.items():
                 if handler.operation_id is not None:
-                    yield route.path_format, str(method), handler
+                    yield route.path_format, _shown_by(handler, str(method))
+        elif isinstance(route, ASGIRoute) and _SHOWN in route.route_handler.opt:
+            yield route.path_format, route.route_handler.opt[_SHOWN]
+
+
+def _shown_by(handler: HTTPRouteHandler, method: str) -> Shown:
+    more: Documented = handler.opt.get(_OPT, Documented())
+    signature = handler.parsed_fn_signature
+    data = signature.parameters.get("data")
+    returned = signature.return_type.annotation
+    answer = more.answer or (get_args(returned)[0] if get_origin(returned) is Response else returned)
+    return Shown(
+        method=method,
+        operation_id=str(handler.operation_id),
+        summary=handler.summary or "",
+        description=(handler.fn.__doc__ or "").strip(),
+        tags=tuple(handler.resolve_tags()),
+        status=handler.status_code,
+        body=more.body if data is None else data.annotation,
+        answer=None if answer in {None, type(None)} else answer,
+        is_list="listing" in signature.parameters,
+        is_guarded=bool(handler.resolve_guards()),
+        is_revised=bool(handler.opt.get(_REVISED)),
+        more=more,
+    )
 
 
 def _written(app: Litestar) -> Iterator[tuple[str, Written]]:
@@ -280,44 +343,35 @@ class _Schemas:
 class _Operation:
     """One method of one path."""
 
-    def __init__(self, path: str, method: str, handler: HTTPRouteHandler) -> None:
+    def __init__(self, path: str, operation: Shown) -> None:
         self.path = path
-        self.method = method
-        self._handler = handler
-        self._more: Documented = handler.opt.get(_OPT, Documented())
-        signature = handler.parsed_fn_signature
-        data = signature.parameters.get("data")
-        self._body = self._more.body if data is None else data.annotation
-        returned = signature.return_type.annotation
-        self._answer = self._more.answer or (get_args(returned)[0] if get_origin(returned) is Response else returned)
-        if self._answer in {None, type(None)}:
-            self._answer = None
-        self._is_list = "listing" in signature.parameters
-        self._is_guarded = bool(handler.resolve_guards())
+        self.method = operation.method
+        self._shown = operation
+        self._more = operation.more
 
     @property
     def types(self) -> list[Any]:
         """The types that need a schema."""
-        return [kind for kind in (self._body, self._answer) if kind is not None and kind is not bytes]
+        return [kind for kind in (self._shown.body, self._shown.answer) if kind is not None and kind is not bytes]
 
     def describe(self, schemas: _Schemas) -> Json:
         """Return the Operation Object."""
         described: Json = {
-            "operationId": self._handler.operation_id,
-            "summary": self._handler.summary,
-            "description": (self._handler.fn.__doc__ or "").strip(),
-            "tags": list(self._handler.resolve_tags()),
+            "operationId": self._shown.operation_id,
+            "summary": self._shown.summary,
+            "description": self._shown.description,
+            "tags": list(self._shown.tags),
             "parameters": list(self._parameters()),
             "responses": {str(status): value for status, value in sorted(self._responses(schemas).items())},
         }
-        if self._body is not None:
+        if self._shown.body is not None:
             described["requestBody"] = {
                 "required": self._more.body_required,
-                "content": schemas.content(self._body),
+                "content": schemas.content(self._shown.body),
             }
             if self._more.body_example is not None:
                 described["requestBody"]["content"]["application/json"]["example"] = self._more.body_example
-        if not self._is_guarded:
+        if not self._shown.is_guarded:
             described["security"] = []
         return {name: value for name, value in described.items() if value or name == "security"}
 
@@ -326,7 +380,7 @@ class _Operation:
             example = EXAMPLES[re.sub(r"_(\w)", lambda match: match[1].upper(), name)]
             schema = {"type": "string", "minLength": 1, "pattern": "^[^\\u0000/]+$"}
             yield {"name": name, "in": "path", "required": True, "schema": schema, "example": example}
-        if self._is_list:
+        if self._shown.is_list:
             bounds = (("page", MAX_NUMBER, "Which page, from 1."), ("page_size", MAX_SIZE, "Items on a page."))
             for name, maximum, description in bounds:
                 schema = {"type": "integer", "minimum": 1, "maximum": maximum}
@@ -349,7 +403,7 @@ class _Operation:
                 "schema": {"type": "string"},
                 "example": header.example,
             }
-        if self.method == "GET" and self._answer is not None:
+        if self.method == "GET" and self._shown.answer is not None:
             description = "Entity tags of what the caller has, or *."
             schema = {"type": "string"}
             yield {
@@ -361,36 +415,36 @@ class _Operation:
             }
 
     def _responses(self, schemas: _Schemas) -> dict[int, Json]:
-        status = self._handler.status_code
+        status = self._shown.status
         success: Json = {"description": HTTPStatus(status).phrase, "headers": _headers(*self._success_headers())}
-        if self._answer is not None:
-            success["content"] = schemas.content(self._answer)
+        if self._shown.answer is not None:
+            success["content"] = schemas.content(self._shown.answer)
             if self._more.example is not None:
                 success["content"]["application/json"]["example"] = self._more.example
         responses = {status: success}
-        if self.method == "GET" and self._answer is not None:
+        if self.method == "GET" and self._shown.answer is not None:
             responses[304] = {"description": "The caller has the answer already.", "headers": _headers("ETag")}
         for refusal in self._refusals():
             responses[refusal] = _refusal(refusal, schemas)
         return responses
 
     def _success_headers(self) -> Iterator[str]:
-        if self.method == "GET" and self._answer is not None:
+        if self.method == "GET" and self._shown.answer is not None:
             yield "ETag"
-        if self._is_list:
+        if self._shown.is_list:
             yield from ("Total-Number", "Link")
-        if self._handler.opt.get(_REVISED) and self.method != "GET":
+        if self._shown.is_revised and self.method != "GET":
             yield "Identity-Revision"
         yield from self._more.headers
 
     def _refusals(self) -> Iterator[int]:
         """Yield the statuses of the refusals; nothing is refused where nothing is asked for."""
         found = {500, *self._more.refuses}
-        if self._is_guarded:
+        if self._shown.is_guarded:
             found |= {400, 401, 403, 503}
         if "{" in self.path:
             found.add(404)
-        if self._body is not None:
+        if self._shown.body is not None:
             found |= {400, 413, 415, 422}
         return (status for status in sorted(found) if status not in self._more.never)
 

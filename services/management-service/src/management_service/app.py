@@ -31,7 +31,7 @@ from identity_sdk import AsyncAccessTokenVerifier
 from management_service.applications.routes import ApplicationController, SecretController
 from management_service.applications.service import Applications
 from management_service.applications.tables import applications
-from management_service.authentication import Authentication, require_management, require_minting
+from management_service.authentication import Authentication, require_management
 from management_service.bootstrap import Bootstrap, Credentials
 from management_service.passwords import Passwords
 from management_service.resources.routes import ResourceController, ResourceScopeController
@@ -49,7 +49,7 @@ from management_service.roles.routes import (
 from management_service.roles.service import Roles
 from management_service.roles.tables import roles
 from management_service.settings import Settings
-from management_service.subject_tokens.routes import create_subject_token
+from management_service.subject_tokens.routes import subject_token_route
 from management_service.subject_tokens.service import SubjectTokens
 from management_service.users.password_check import PasswordChecks
 from management_service.users.routes import UserController
@@ -127,6 +127,7 @@ def create_app(settings: Settings) -> Litestar:
     commands = RedisCommands(redis)
     tokens = UnrevokedTokens(verifier, RevocationReader(commands, tenant_id=tenant_id))
     authentication = Authentication(tokens, lookups, tenant_id=tenant_id)
+    subject_tokens = SubjectTokens(authentication, commands, tenant_id=tenant_id, ttl_s=settings.subject_token_ttl_s)
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:
@@ -147,23 +148,20 @@ def create_app(settings: Settings) -> Litestar:
     return create_service_app(
         title="Management API",
         route_handlers=[
+            subject_token_route(authentication, subject_tokens),
             Router(
                 "/api",
                 route_handlers=[
                     status,
                     swagger,
-                    Router("/", guards=[require_minting], route_handlers=[create_subject_token]),
                     Router("/", guards=[require_management], opt=CHANGES_DIRECTORY, route_handlers=_CONTROLLERS),
                 ],
-            )
+            ),
         ],
         provide={
             "base_url": settings.base_url,
             "authentication": authentication,
             "parents": Parents(lookups, _PARENTS, tenant_id=tenant_id),
-            "subject_tokens": SubjectTokens(
-                authentication, commands, tenant_id=tenant_id, ttl_s=settings.subject_token_ttl_s
-            ),
             "users": Users(reader, changes, passwords, tenant_id=tenant_id),
             "applications": Applications(reader, changes, tenant_id=tenant_id),
             "resources": _resources(settings, reader, changes),

@@ -1,4 +1,4 @@
-"""Who may call this service: the guards, and whether the caller is still there.
+"""Who may call this service: the guard, and whether the caller is still there.
 
 Owns the liveness of the caller, by the database. Does not own the refusals and what was revoked
 (``identity_common.management_access``) nor how a token is verified (``identity_sdk``).
@@ -10,13 +10,13 @@ from typing import Final
 import asyncpg
 import msgspec
 from litestar.handlers import BaseRouteHandler
+from litestar.types import Scope
 
 from identity_common.api_errors import store_unavailable
 from identity_common.coalescing import Coalescer
 from identity_common.lookups import AT_ONCE, Lookups
 from identity_common.management_access import (
     SCOPE_ALL,
-    SCOPE_SUBJECT_TOKENS,
     Connection,
     UnrevokedTokens,
     authenticate,
@@ -130,29 +130,21 @@ class Authentication:
             raise store_unavailable()
         return facts
 
-    async def authenticate(self, connection: Connection, *, one_of: frozenset[str]) -> AccessToken:
+    async def authenticate(self, scope: Scope, *, one_of: frozenset[str]) -> AccessToken:
         """Return the access token of a request that may go on as far as its token is concerned.
 
         Raises:
             ApiError: 401, 403, or 503 when the issuer's keys or the revocations cannot be read.
         """
-        return await authenticate(connection.scope, self._tokens.verify, one_of=one_of)
+        return await authenticate(scope, self._tokens.verify, one_of=one_of)
 
-    async def recognize(self, connection: Connection, *, one_of: frozenset[str]) -> AccessToken:
+    async def recognize(self, scope: Scope, *, one_of: frozenset[str]) -> AccessToken:
         """Do the same, but for asking whether the token was revoked: ``require_unrevoked`` is to follow."""
-        return await recognize(connection.scope, self._tokens, one_of=one_of)
+        return await recognize(scope, self._tokens, one_of=one_of)
 
 
 async def require_management(connection: Connection, _: BaseRouteHandler) -> None:
     """Guard: a live caller with the scope ``all``."""
     authentication: Authentication = connection.app.state.authentication
-    token = await authentication.authenticate(connection, one_of=frozenset({SCOPE_ALL}))
+    token = await authentication.authenticate(connection.scope, one_of=frozenset({SCOPE_ALL}))
     await authentication.require_live_caller(token)
-
-
-async def require_minting(connection: Connection, _: BaseRouteHandler) -> None:
-    """Guard: a caller with a scope that opens subject tokens; whoever mints asks for the rest."""
-    authentication: Authentication = connection.app.state.authentication
-    connection.scope["auth"] = await authentication.recognize(
-        connection, one_of=frozenset({SCOPE_ALL, SCOPE_SUBJECT_TOKENS})
-    )

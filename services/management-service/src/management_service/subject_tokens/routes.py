@@ -1,35 +1,46 @@
-"""``POST /api/subject-tokens``."""
+"""``POST /api/subject-tokens``: a hot path."""
 
 from typing import Final
 
-from litestar import Response, post
-from litestar.di import NamedDependency
-from litestar.exceptions import HTTPException
+from litestar.handlers import ASGIRouteHandler
+from litestar.types import Receive, Scope
 
 from identity_common.api_errors import ApiError
-from identity_common.json_body import JsonRequest
-from identity_common.openapi import documented
+from identity_common.asgi_routes import posted
+from identity_common.json_body import read_body
+from identity_common.management_access import SCOPE_ALL, SCOPE_SUBJECT_TOKENS
+from identity_common.openapi import Documented, Shown
+from management_service.authentication import Authentication
 from management_service.subject_tokens.rules import SubjectTokenCreation
 from management_service.subject_tokens.service import MintedSubjectToken, SubjectTokens
 
-_NO_STORE: Final = {"Cache-Control": "no-store"}
+PATH: Final = "/api/subject-tokens"
 
-
-@post(
-    "/subject-tokens",
+_SCOPES: Final = frozenset({SCOPE_ALL, SCOPE_SUBJECT_TOKENS})
+_OPERATION: Final = Shown(
+    method="POST",
     operation_id="CreateSubjectToken",
     summary="Mint a subject token",
-    tags=["Subject tokens"],
-    opt=documented(body=SubjectTokenCreation, refuses=(404,), headers=("Cache-Control",)),
+    description="Mint a one-time token that stands for a user until an application exchanges it.",
+    tags=("Subject tokens",),
+    status=201,
+    body=SubjectTokenCreation,
+    answer=MintedSubjectToken,
+    more=Documented(refuses=(404,), headers=("Cache-Control",)),
 )
-async def create_subject_token(
-    request: JsonRequest, subject_tokens: NamedDependency[SubjectTokens]
-) -> Response[MintedSubjectToken]:
-    """Mint a one-time token that stands for a user until an application exchanges it."""
-    try:
-        wish = await request.body_as(SubjectTokenCreation)
-    except (ApiError, HTTPException):
-        # Minting judges the caller as far as that takes a store, and a bad body never gets there: 401 goes first.
-        await subject_tokens.require_good_caller(request.auth)
-        raise
-    return Response(await subject_tokens.mint(request.auth, wish), headers=_NO_STORE)
+
+
+def subject_token_route(authentication: Authentication, subject_tokens: SubjectTokens) -> ASGIRouteHandler:
+    """Return the route."""
+
+    async def mint(scope: Scope, receive: Receive) -> MintedSubjectToken:
+        caller = await authentication.recognize(scope, one_of=_SCOPES)
+        try:
+            wish = await read_body(scope, receive, SubjectTokenCreation)
+        except ApiError:
+            # Minting judges the caller as far as that takes a store, and a bad body never gets there: 401 goes first.
+            await subject_tokens.require_good_caller(caller)
+            raise
+        return await subject_tokens.mint(caller, wish)
+
+    return posted(PATH, mint, headers={"Cache-Control": "no-store"}, operation=_OPERATION)

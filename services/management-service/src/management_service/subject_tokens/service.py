@@ -1,6 +1,7 @@
 """Minting."""
 
 import asyncio
+from typing import Any
 
 import msgspec
 
@@ -72,7 +73,9 @@ class SubjectTokens:
             await self._authentication.require_unrevoked(caller)  # 401 goes first
             raise
         subject_token = new_subject_token()
-        await asyncio.gather(self._authentication.require_unrevoked(caller), self._store(subject_token, record))
+        storing = self._store(subject_token, record)
+        await self._authentication.require_unrevoked(caller)
+        await self._require_stored(storing, record)
         _log.info(
             "subject-token.minted", subject_token_id=record.id, user_id=record.user_id, client_id=caller.client_id
         )
@@ -103,11 +106,14 @@ class SubjectTokens:
             context=msgspec.Raw(context),
         )
 
-    async def _store(self, subject_token: str, record: SubjectTokenRecord) -> None:
-        kept_ms = self._ttl_s * 1000 + KEPT_AFTER_EXPIRY_MS
+    def _store(self, subject_token: str, record: SubjectTokenRecord) -> "asyncio.Future[Any]":
         key = subject_token_key(self._tenant_id, subject_token)
+        kept_ms = self._ttl_s * 1000 + KEPT_AFTER_EXPIRY_MS
+        return self._redis.execute("SET", key, _encode(record), "NX", "PX", kept_ms)
+
+    async def _require_stored(self, storing: "asyncio.Future[Any]", record: SubjectTokenRecord) -> None:
         try:
-            stored = await self._redis.execute("SET", key, _encode(record), "NX", "PX", kept_ms)
+            stored = await storing
         except StoreUnavailable as error:
             _log.warning("store.unavailable", store="redis", error=str(error))
             raise store_unavailable() from None

@@ -11,6 +11,7 @@ from litestar.types import Receive, Scope, Send
 
 from identity_common.logs import get_logger
 from identity_common.oauth import OAuthError, invalid_request
+from identity_common.request_body import read_whole
 from identity_common.request_headers import header_values
 from identity_common.revisions import HEADER, MalformedRevisionError, parse_revisions
 from token_service.endpoints.cors import CLIENT_ID
@@ -87,19 +88,10 @@ async def read_form(scope: Scope, receive: Receive) -> TokenForm:
         OAuthError: ``invalid_request``.
     """
     require_form_content_type("".join(header_values(scope, b"content-type")[-1:]))
-    return parse_form(await _body(receive))
-
-
-async def _body(receive: Receive) -> bytes:
-    """Return the body, or as much of it as shows that it is too large."""
-    body = b""
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise invalid_request("the request ended early")
-        body += message["body"]
-        if not message.get("more_body", False) or len(body) > MAX_BYTES:
-            return body
+    body = await read_whole(receive, at_most=MAX_BYTES)
+    if body is None:
+        raise invalid_request("the request ended early")
+    return parse_form(body)
 
 
 async def _refuse(error: OAuthError, send: Send) -> None:
