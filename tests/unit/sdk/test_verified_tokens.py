@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from identity_sdk import AccessToken, TokenInvalid
-from identity_sdk.verification import Expectations, KeySet, TokenChecker, read_token
+from identity_sdk.verification import Expectations, KeySet, Remembered, TokenChecker, read_claims, read_token
 from tests.unit.sdk.issuer import AUDIENCE, ISSUER, NOW, SigningKey, jwks, token
 
 KEY = SigningKey("current")
@@ -31,7 +31,11 @@ TOKENS = [
 
 
 def decide(checker: TokenChecker, candidate: str, *, keys: KeySet, now: float) -> AccessToken | str:
+    """Decide as the verifiers do."""
     try:
+        remembered = checker.recall(candidate)
+        if remembered is not None and remembered.keys is keys:
+            return read_claims(remembered.payload, expected=EXPECTED, now=now)
         return checker.check(read_token(candidate, EXPECTED), keys=keys, now=now)
     except TokenInvalid as refused:
         return refused.reason
@@ -114,11 +118,24 @@ def test_the_token_that_was_not_seen_for_longest_is_forgotten_first() -> None:
 
 
 def test_the_token_itself_is_not_kept() -> None:
-    """L14: a hash of it is."""
+    """L14: a hash of it is, and what it says; nothing that anybody would take for the token."""
     checker = TokenChecker(EXPECTED)
     decide(checker, TOKENS[0], keys=KEY_SETS[0], now=NOW)
 
-    assert [len(digest) for digest in checker._good] == [32]
+    unchecked = read_token(TOKENS[0], EXPECTED)
+    assert checker._good == {unchecked.digest: Remembered(KEY_SETS[0], unchecked.payload)}
+    assert "user" not in repr(checker._good.values())
+
+
+@pytest.mark.parametrize(
+    "what", ["", "a.b.c", TOKENS[0] + "A", TOKENS[0][:-1], "é" * 40, "\ud800", "x" * 20_000, None, 1]
+)
+def test_nothing_is_remembered_of_what_is_not_that_token(what: object) -> None:
+    checker = TokenChecker(EXPECTED)
+    decide(checker, TOKENS[0], keys=KEY_SETS[0], now=NOW)
+
+    assert checker.recall(TOKENS[0]) is not None
+    assert checker.recall(what) is None
 
 
 @pytest.mark.parametrize("cache_size", [0, 1024])

@@ -67,7 +67,8 @@ from identity_sdk.token_endpoint import (
     client_credentials,
     exchange_subject_token,
 )
-from identity_sdk.verification import AccessToken, AccessTokenVerifier, AsyncAccessTokenVerifier
+from identity_sdk.verification import AccessToken
+from identity_sdk.verifiers import AccessTokenVerifier, AsyncAccessTokenVerifier
 
 __all__ = [
     # verification

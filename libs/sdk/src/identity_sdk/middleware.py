@@ -17,7 +17,8 @@ import msgspec
 
 from identity_sdk._routes import Access, Declared, OrganizationAware, Routes
 from identity_sdk.errors import TokenInvalid, Unavailable
-from identity_sdk.verification import AccessToken, AsyncAccessTokenVerifier
+from identity_sdk.verification import AccessToken
+from identity_sdk.verifiers import AsyncAccessTokenVerifier
 
 __all__ = ["Access", "AccessTokenMiddleware", "OrganizationAware", "access_token_of"]
 

@@ -1,8 +1,7 @@
-"""Verification of access tokens (RFC 9068) without asking anybody but the issuer for its keys.
+"""What an access token (RFC 9068) must say and look like: pure functions, and what is remembered of good signatures.
 
-Owns what a token must say and look like. ``AccessTokenVerifier`` (threads) and ``AsyncAccessTokenVerifier`` (tasks) are
-a few lines each over the same pure functions and the same ``KeySet``. Does not own whether a token was revoked or its
-subject suspended: that is for the issuer's introspection endpoint.
+Does not own where keys come from (``identity_sdk.verifiers``), nor whether a token was revoked or its subject
+suspended: that is for the issuer's introspection endpoint.
 """
 
 from __future__ import annotations
@@ -12,26 +11,23 @@ import functools
 import hashlib
 import re
 import threading
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-import httpx
 import msgspec
 
-from identity_sdk._key_source import AsyncKeySource, KeyFreshness, KeySource
 from identity_sdk._keys import SUPPORTED_ALGORITHMS, KeySet
 from identity_sdk.errors import TokenInvalid
 
 __all__ = [
     "AccessToken",
-    "AccessTokenVerifier",
-    "AsyncAccessTokenVerifier",
     "Expectations",
     "KeySet",
+    "Remembered",
     "TokenChecker",
     "UncheckedToken",
+    "read_claims",
     "read_token",
 ]
 
@@ -147,11 +143,6 @@ _header_decoder = msgspec.json.Decoder(_Header)
 _claims_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
-@functools.lru_cache(maxsize=64)
-def _with_audience(expected: Expectations, audience: str) -> Expectations:
-    return msgspec.structs.replace(expected, audience=audience)
-
-
 def read_token(token: object, expected: Expectations) -> UncheckedToken:
     """Take an access token apart and judge what can be judged without a key: size, form and header.
 
@@ -207,11 +198,26 @@ def read_jws(token: object, algorithms: Sequence[str], *, types: frozenset[str])
     )
 
 
+class Remembered(msgspec.Struct, frozen=True):
+    """A token whose signature was found good, without that signature: nobody can make the token of this again.
+
+    Attributes:
+        keys: Under which it was found good.
+        payload: The JWT Claims Set, decoded.
+    """
+
+    keys: KeySet
+    payload: bytes
+
+    def __repr__(self) -> str:
+        return "Remembered(…)"
+
+
 class TokenChecker:
     """The decision over a token, given keys and time; no I/O.
 
     Remembers of which tokens the signature was found good under which keys, so that a bearer token that comes again
-    costs no second verification. Everything that the token says is judged every time.
+    is neither taken apart nor verified again. Everything that the token says is judged every time.
     """
 
     def __init__(self, expected: Expectations, *, cache_size: int = 1024) -> None:
@@ -219,11 +225,11 @@ class TokenChecker:
 
         Args:
             expected: What every token must fit.
-            cache_size: How many tokens are remembered, by their hash; 0 turns the memory off.
+            cache_size: How many tokens are remembered, by their hash and with what they say; 0 for none.
         """
         self._expected = expected
         self._cache_size = cache_size
-        self._good: OrderedDict[bytes, KeySet] = OrderedDict()
+        self._good: OrderedDict[bytes, Remembered] = OrderedDict()
         self._lock = threading.Lock()
 
     def check(
@@ -243,28 +249,37 @@ class TokenChecker:
         Source:
             RFC 9068 section 4; RFC 8725 sections 3.1 (one algorithm a key) and 3.12 (token classes exclude each other).
         """
-        known = self._is_known_good(token.digest, keys)
+        remembered = self._find(token.digest)
+        known = remembered is not None and remembered.keys is keys
         if not known:
             require_signature(token, keys)
         access_token = read_claims(token.payload, expected=expected or self._expected, now=now)
         if not known:
-            self._remember(token.digest, keys)
+            self._remember(token.digest, Remembered(keys, token.payload))
         return access_token
 
-    def _is_known_good(self, digest: bytes, keys: KeySet) -> bool:
-        with self._lock:
-            # Bound to the very key set: another one, also one that arrives while a signature is being verified, makes
-            # every entry a miss without anybody having to clear anything at the right moment.
-            if self._good.get(digest) is not keys:
-                return False
-            self._good.move_to_end(digest)
-            return True
+    def recall(self, token: object) -> Remembered | None:
+        """Return what is remembered of a token; it counts as long as the issuer's keys are the same ones.
 
-    def _remember(self, digest: bytes, keys: KeySet) -> None:
+        Bound to the very key set: another one, also one that arrives while a signature is being verified, makes every
+        entry a miss without anybody having to clear anything at the right moment.
+        """
+        if not isinstance(token, str) or len(token) > MAX_TOKEN_CHARS or not token.isascii():
+            return None
+        return self._find(hashlib.sha256(token.encode("ascii")).digest())
+
+    def _find(self, digest: bytes) -> Remembered | None:
+        with self._lock:
+            remembered = self._good.get(digest)
+            if remembered is not None:
+                self._good.move_to_end(digest)
+            return remembered
+
+    def _remember(self, digest: bytes, remembered: Remembered) -> None:
         if self._cache_size <= 0:
             return
         with self._lock:
-            self._good[digest] = keys
+            self._good[digest] = remembered
             self._good.move_to_end(digest)
             if len(self._good) > self._cache_size:
                 self._good.popitem(last=False)
@@ -375,140 +390,3 @@ def _decode_segment(segment: str) -> bytes:
     if binascii.b2a_base64(decoded, newline=False) != standard:
         raise TokenInvalid("malformed")
     return decoded
-
-
-class AccessTokenVerifier:
-    """Verifies access tokens against the keys that their issuer publishes. Safe for threads.
-
-    Fetches nothing until the first token comes. Keys are kept as long as the issuer says (``Cache-Control: max-age``,
-    10 s to 24 h, otherwise 300 s), fetched anew when a token names a key that is not among them, and go on serving when
-    they are old and the issuer does not answer.
-    """
-
-    def __init__(
-        self,
-        *,
-        issuer: str,
-        audience: str,
-        jwks_url: str | None = None,
-        algorithms: Sequence[str] = SUPPORTED_ALGORITHMS,
-        leeway_s: float = 60.0,
-        refresh_floor_s: float = 5.0,
-        cache_size: int = 1024,
-        timeout_s: float = 5.0,
-        clock: Callable[[], float] = time.time,
-        http: httpx.Client | None = None,
-    ) -> None:
-        """Prepare to verify the tokens of one issuer for one audience.
-
-        Args:
-            issuer: What ``iss`` must be, byte for byte.
-            audience: What ``aud`` must be or contain: the resource indicator of the API that receives the tokens.
-            jwks_url: Where the keys are; ``{issuer}/jwks`` if not given.
-            algorithms: The signature algorithms that are allowed.
-            leeway_s: By how many seconds clocks may differ.
-            refresh_floor_s: At least so many seconds lie between two requests for keys, whatever tokens come.
-            cache_size: How many tokens are remembered (by hash) so that they cost no second verification; 0 for none.
-            timeout_s: Seconds to wait for the keys; does not apply to an ``http`` of your own.
-            clock: Seconds since the epoch.
-            http: Fetches the keys, if you need a proxy or certificates of your own; stays yours to close.
-
-        Raises:
-            ValueError: Issuer or audience is empty, or an algorithm is not supported.
-        """
-        self._expected = Expectations(issuer=issuer, audience=audience, algorithms=tuple(algorithms), leeway_s=leeway_s)
-        self._checker = TokenChecker(self._expected, cache_size=cache_size)
-        self._clock = clock
-        self._source = KeySource(
-            jwks_url or f"{issuer}/jwks",
-            freshness=KeyFreshness(floor_s=refresh_floor_s),
-            clock=clock,
-            timeout_s=timeout_s,
-            http=http,
-        )
-
-    def verify(self, token: str, *, audience: str | None = None, organization_aware: bool = False) -> AccessToken:
-        """Return what the token says.
-
-        Args:
-            token: As it was presented.
-            audience: What ``aud`` must be or contain, if this request is for something else than the verifier was made
-                for: an API of several audiences, with one set of keys.
-            organization_aware: Take a token that counts within one organization only as well. Its scopes are what its
-                subject may do there: compare ``organization_id`` with the organization that the request is about.
-
-        Raises:
-            TokenInvalid: It is refused; whatever is passed in, this is the only refusal. As ``organization_only`` it is
-                good and not for this: 403 ``insufficient_scope`` (RFC 6750 section 3.1).
-            Unavailable: There are no keys yet, and the issuer did not answer.
-            ValueError: The audience is empty.
-        """
-        expected = self._expected if audience is None else _with_audience(self._expected, audience)
-        unchecked = read_token(token, expected)
-        keys = self._source.keys()
-        if unchecked.key_id not in keys:
-            keys = self._source.keys(unlike=keys)
-        accepted = self._checker.check(unchecked, keys=keys, now=self._clock(), expected=expected)
-        if accepted.organization_id is not None and not organization_aware:
-            raise TokenInvalid("organization_only")
-        return accepted
-
-
-class AsyncAccessTokenVerifier:
-    """Verifies access tokens in tasks of one event loop; otherwise the same as ``AccessTokenVerifier``."""
-
-    def __init__(
-        self,
-        *,
-        issuer: str,
-        audience: str,
-        jwks_url: str | None = None,
-        algorithms: Sequence[str] = SUPPORTED_ALGORITHMS,
-        leeway_s: float = 60.0,
-        refresh_floor_s: float = 5.0,
-        cache_size: int = 1024,
-        timeout_s: float = 5.0,
-        clock: Callable[[], float] = time.time,
-        http: httpx.AsyncClient | None = None,
-    ) -> None:
-        """Prepare to verify the tokens of one issuer for one audience; see ``AccessTokenVerifier``.
-
-        Raises:
-            ValueError: Issuer or audience is empty, or an algorithm is not supported.
-        """
-        self._expected = Expectations(issuer=issuer, audience=audience, algorithms=tuple(algorithms), leeway_s=leeway_s)
-        self._checker = TokenChecker(self._expected, cache_size=cache_size)
-        self._clock = clock
-        self._source = AsyncKeySource(
-            jwks_url or f"{issuer}/jwks",
-            freshness=KeyFreshness(floor_s=refresh_floor_s),
-            clock=clock,
-            timeout_s=timeout_s,
-            http=http,
-        )
-
-    async def verify(self, token: str, *, audience: str | None = None, organization_aware: bool = False) -> AccessToken:
-        """Return what the token says.
-
-        Args:
-            token: As it was presented.
-            audience: What ``aud`` must be or contain, if this request is for something else than the verifier was made
-                for: an API of several audiences, with one set of keys.
-            organization_aware: Take a token that counts within one organization only as well. Its scopes are what its
-                subject may do there: compare ``organization_id`` with the organization that the request is about.
-
-        Raises:
-            TokenInvalid: It is refused; whatever is passed in, this is the only refusal. As ``organization_only`` it is
-                good and not for this: 403 ``insufficient_scope`` (RFC 6750 section 3.1).
-            Unavailable: There are no keys yet, and the issuer did not answer.
-            ValueError: The audience is empty.
-        """
-        expected = self._expected if audience is None else _with_audience(self._expected, audience)
-        unchecked = read_token(token, expected)
-        keys = await self._source.keys()
-        if unchecked.key_id not in keys:
-            keys = await self._source.keys(unlike=keys)
-        accepted = self._checker.check(unchecked, keys=keys, now=self._clock(), expected=expected)
-        if accepted.organization_id is not None and not organization_aware:
-            raise TokenInvalid("organization_only")
-        return accepted
