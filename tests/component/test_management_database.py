@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from urllib.parse import urlsplit
 
 import asyncpg
 import msgspec
@@ -21,8 +20,9 @@ from management_service.app import VERSIONS, bootstrap, create_app, migrate
 from management_service.schema import metadata
 from management_service.settings import Settings
 from tests.support.issuer import Issuer
-from tests.support.management_api import client_of, running, settings_for, unique
+from tests.support.management_api import client_of, running, settings_for
 from tests.support.migrated import differences
+from tests.support.new_database import new_database
 from tests.support.patience import PATIENCE_S
 
 NOT_OURS = {"alembic_version", *(statement.split()[2] for statement in outbox.CREATE)}
@@ -31,14 +31,8 @@ NOT_OURS = {"alembic_version", *(statement.split()[2] for statement in outbox.CR
 @pytest_asyncio.fixture
 async def settings(servers: ServerAddresses, issuer: Issuer) -> AsyncIterator[Settings]:
     """Settings with a database that is new and empty."""
-    name = unique("management").replace("-", "_")
-    role = urlsplit(servers.management_database_url).username
-    administrator = await asyncpg.connect(servers.admin_postgres_url)
-    await administrator.execute(f"CREATE DATABASE {name} OWNER {role}")
-    url = urlsplit(servers.management_database_url)._replace(path=f"/{name}").geturl()
-    yield settings_for(servers, issuer, database_url=url)
-    await administrator.execute(f"DROP DATABASE {name} WITH (FORCE)")
-    await administrator.close()
+    async with new_database(servers, servers.management_database_url) as url:
+        yield settings_for(servers, issuer, database_url=url)
 
 
 async def query(settings: Settings, statement: str, *values: object) -> list[asyncpg.Record]:

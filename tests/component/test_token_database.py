@@ -1,11 +1,9 @@
 """The database of token-service: its migrations make what the tables in the code say, and keep what was there."""
 
 import asyncio
-import secrets
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import asyncpg
 import pytest_asyncio
@@ -14,6 +12,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from all_in_one.provision import ServerAddresses
 from identity_common.migrations import migrate
 from tests.support.migrated import differences
+from tests.support.new_database import new_database
 from token_service.app import VERSIONS
 from token_service.authorizations import tables as _authorizations  # noqa: F401 - registers its tables
 from token_service.revocations import tables as _revocations  # noqa: F401 - registers its tables
@@ -25,12 +24,8 @@ NOT_OURS = {"alembic_version", "signing_key"}
 @pytest_asyncio.fixture
 async def database_url(servers: ServerAddresses) -> AsyncIterator[str]:
     """A database that is new and empty."""
-    name = f"token_{secrets.token_hex(6)}"
-    administrator = await asyncpg.connect(servers.admin_postgres_url)
-    await administrator.execute(f"CREATE DATABASE {name} OWNER {urlsplit(servers.token_database_url).username}")
-    yield urlsplit(servers.token_database_url)._replace(path=f"/{name}").geturl()
-    await administrator.execute(f"DROP DATABASE {name} WITH (FORCE)")
-    await administrator.close()
+    async with new_database(servers, servers.token_database_url) as url:
+        yield url
 
 
 async def test_the_migrations_make_what_the_code_expects(database_url: str) -> None:

@@ -1,7 +1,7 @@
 """Looking rows up by their keys, as every request does to know who asks: past SQLAlchemy.
 
-A connection is handed from one read to the next without transactions and greenlets; a statement is planned once a
-connection, because to plan a small one takes PostgreSQL longer than to carry it out.
+A connection is handed from one read to the next without transactions and greenlets; a statement is planned once in
+seconds, because to plan a small one takes PostgreSQL longer than to carry it out.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from sqlalchemy.engine import make_url
 
 from identity_common.api_errors import store_unavailable
 from identity_common.logs import get_logger
+from identity_common.patience import Patience
 
 _log = get_logger(__name__)
 
@@ -21,6 +22,8 @@ _CONNECTIONS: Final = 4
 AT_ONCE: Final = 2
 """So many statements of a kind under way are enough: what is asked meanwhile goes together in the next."""
 _TIMEOUT_S: Final = 2.0
+_PLANNED_ANEW_S: Final = 10.0
+"""A plan that was made when a table was empty may ask any index of it, and would go on to when it is large."""
 # A plan that is kept must hold however the tables grow: it asks an index, even where a table is small by then. That it
 # asks by the whole key, and not for the whole table, a statement of several rows must see to itself (OFFSET 0).
 _SETTINGS: Final = {"jit": "off", "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
@@ -36,12 +39,22 @@ class Lookups:
         database_url: ``postgresql+asyncpg://…``.
         service: Shown by the database beside its sessions.
         connections: So many at most.
+        planned_anew_s: So old a plan may get, in seconds.
     """
 
-    def __init__(self, database_url: str, *, service: str, connections: int = _CONNECTIONS) -> None:
+    def __init__(
+        self,
+        database_url: str,
+        *,
+        service: str,
+        connections: int = _CONNECTIONS,
+        planned_anew_s: float = _PLANNED_ANEW_S,
+    ) -> None:
         url = make_url(database_url).set(drivername="postgresql")
         self._database_url = url.render_as_string(hide_password=False)
         self._settings = {"application_name": service, **_SETTINGS}
+        self._planned_anew_s = planned_anew_s
+        self._patience = Patience(_TIMEOUT_S)
         self._places = asyncio.Semaphore(connections)
         self._open: set[asyncpg.Connection] = set()
         self._idle: list[asyncpg.Connection] = []
@@ -63,8 +76,9 @@ class Lookups:
             ApiError: 503 when the database does not answer.
         """
         try:
-            async with asyncio.timeout(_TIMEOUT_S), self._places:
-                return await self._fetch(statement, values)
+            with self._patience:
+                async with self._places:
+                    return await self._fetch(statement, values)
         except (
             asyncpg.PostgresError,
             asyncpg.InterfaceError,
@@ -93,6 +107,10 @@ class Lookups:
             if not connection.is_closed():
                 return connection
             self._open.discard(connection)
-        connection = await asyncpg.connect(self._database_url, server_settings=self._settings)
+        connection = await asyncpg.connect(
+            self._database_url,
+            server_settings=self._settings,
+            max_cached_statement_lifetime=self._planned_anew_s,
+        )
         self._open.add(connection)
         return connection
