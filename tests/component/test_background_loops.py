@@ -14,6 +14,7 @@ from identity_common.wire.events import relay_subject
 from management_service.app import VERSIONS
 from tests.support.management_api import Management
 from tests.support.patience import PATIENCE_S, eventually_here
+from tests.support.round_trip import round_trip
 
 
 async def test_a_service_whose_preparation_failed_once_becomes_ready(management: Management) -> None:
@@ -63,7 +64,7 @@ async def test_a_replica_goes_on_listening_to_the_active_relay_after_nonsense(ma
                     await asyncio.sleep(0.02)
             if round_ == 0:
                 await speaker.publish(subject, b"nonsense")
-                await speaker.flush()
+                await round_trip(speaker)
     finally:
         await relay.stop()
         await bus.stop()

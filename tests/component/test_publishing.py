@@ -16,6 +16,7 @@ from identity_common.bus.publishing import NotAcknowledgedError, Outgoing, Publi
 from identity_common.wire.events import STREAM_INTERNAL, event_subject
 from tests.support.management_api import Management, unique
 from tests.support.patience import PATIENCE_S
+from tests.support.round_trip import round_trip
 from tests.support.tcp_proxy import TcpProxy
 
 OF_NO_STREAM = "identity-relay.publishing.management"
@@ -86,7 +87,7 @@ async def test_a_message_that_the_stream_refuses_is_not_acknowledged(
         await message.respond(answer)
 
     await client.subscribe(OF_NO_STREAM, cb=refuse)
-    await client.flush()  # the server knows of it before the first message comes
+    await round_trip(client)
     with pytest.raises(NotAcknowledgedError):
         await publisher.publish([Outgoing(OF_NO_STREAM, "id", b"")], timeout_s=5)
 
@@ -98,7 +99,7 @@ async def test_one_acknowledgement_is_not_counted_for_another_message(publisher:
             await message.respond(b'{"stream":"S","seq":1}')
 
     await client.subscribe(OF_NO_STREAM, cb=acknowledge_twice)
-    await client.flush()  # the server knows of it before the first message comes
+    await round_trip(client)
     messages = [Outgoing(OF_NO_STREAM, f"{number}", f"{number}".encode()) for number in (1, 2)]
     with pytest.raises(TimeoutError):
         await publisher.publish(messages, timeout_s=0.3)
@@ -111,7 +112,7 @@ async def test_what_comes_late_is_not_counted_for_the_next_batch(publisher: Publ
         held.append(message)
 
     await client.subscribe(OF_NO_STREAM, cb=keep)
-    await client.flush()  # the server knows of it before the first message comes
+    await round_trip(client)
     messages = [Outgoing(OF_NO_STREAM, "id", b"")]
     with pytest.raises(TimeoutError):
         await publisher.publish(messages, timeout_s=0.1)

@@ -22,6 +22,7 @@ from identity_common.bus.connection import Bus
 from identity_common.bus.streams import ensure_streams
 from identity_common.wire.events import STREAM_EVENTS, STREAM_INTERNAL, STREAM_STATE
 from tests.support.own_servers import OwnServers
+from tests.support.round_trip import round_trip
 
 SERVICES = ("management", "token", "template")
 STREAMS_OF_SERVICES = (STREAM_INTERNAL, STREAM_EVENTS, STREAM_STATE)
@@ -101,7 +102,7 @@ async def untouched(addresses: ServerAddresses) -> AsyncIterator[None]:
         # Literal subjects: a push consumer delivers only where it sees somebody listen to exactly that.
         await management.subscribe("identity-rpc.isolation.password-check", cb=hear)
         await management.subscribe("identity-relay.isolation.management", cb=hear)
-        await management.flush()
+        await round_trip(management)
         before = await state(management.jetstream())
         yield
         await asyncio.sleep(SETTLED_S)
@@ -153,7 +154,7 @@ class TestASubscriberCannotHaveTheServerSpeakForIt:
             for subject in SUBJECTS_OF_SERVICES:
                 for question in ("INFO", "STREAM.NAMES", f"STREAM.INFO.{STREAM_EVENTS}", f"DIRECT.GET.{STREAM_EVENTS}"):
                     await subscriber.publish(f"$JS.API.{question}", b"", reply=subject)
-            await subscriber.flush()
+            await round_trip(subscriber)
 
     async def test_by_sending_a_consumer_of_its_own_making_through_the_import(self, addresses: ServerAddresses) -> None:
         """JetStream's answer about a consumer reads as a request to make one, and the import leads to the services."""
@@ -175,7 +176,7 @@ class TestASubscriberCannotHaveTheServerSpeakForIt:
                     (f"DIRECT.GET.{STREAM_EVENTS}.{MARKED}", b""),
                 ):
                     await subscriber.publish(f"$JS.API.{question}", body, reply=import_of_services)
-                await subscriber.flush()
+                await round_trip(subscriber)
                 await asyncio.sleep(SETTLED_S)
                 await subscriber.jetstream().delete_consumer(STREAM_EVENTS, info.name)
             assert (await made.stream_info(STREAM_EVENTS)).state.consumer_count == before
@@ -223,7 +224,7 @@ class TestNobodyCanDeleteAtRunTime:
             for victim in STREAMS_OF_SERVICES:
                 deletion = f"$JS.API.STREAM.DELETE.{victim}"
                 await client.publish(f"$JS.API.DIRECT.GET.{STREAM_STATE}.nothing.there", b"", reply=deletion)
-            await client.flush()
+            await round_trip(client)
 
 
 class TestWhatASubscriberCanDo:

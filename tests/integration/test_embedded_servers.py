@@ -43,6 +43,7 @@ from all_in_one.embedded import (
 )
 from identity_common.bus.streams import STREAMS, SUBSCRIBERS_API, SUBSCRIBERS_COPY
 from tests.support.patience import PATIENCE_S
+from tests.support.round_trip import round_trip
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="what only root must do differently")
 
@@ -562,12 +563,6 @@ STREAMS_OF_ALL = {
 CONSUMING_STATE = {f"$JS.API.CONSUMER.{action}.IDENTITY_STATE.a" for action in ("CREATE", "INFO", "MSG.NEXT", "DELETE")}
 
 
-async def heard(client: nats.NATS) -> None:
-    """Wait until the server has dealt with all that was sent; one flush overtakes what is still waiting to be sent."""
-    await client.flush()
-    await client.flush()
-
-
 class TestNats:
     @staticmethod
     async def allowed(url: str) -> tuple[set[str], set[str]]:
@@ -580,13 +575,13 @@ class TestNats:
         client = await nats.connect(url, error_cb=keep, allow_reconnect=False)
         for subject in PUBLISHED:
             await client.publish(subject, b"{}")
-        await heard(client)
+        await round_trip(client)
         published = {s for s in PUBLISHED if not any(f'publish to "{s.lower()}"' in error for error in refused)}
         assert len(published) + len(refused) == len(PUBLISHED)
         refused.clear()
         for subject in SUBSCRIBED:
             await client.subscribe(subject)
-        await heard(client)
+        await round_trip(client)
         subscribed = {s for s in SUBSCRIBED if not any(f'subscription to "{s.lower()}"' in error for error in refused)}
         assert len(subscribed) + len(refused) == len(SUBSCRIBED)
         await client.close()
@@ -653,7 +648,7 @@ class TestNats:
                 await question.respond(b"right")
 
             await management.subscribe("identity-rpc.*.password-check", cb=answer)
-            await heard(management)
+            await round_trip(management)
             assert (await token.request("identity-rpc.default.password-check", b"?")).data == b"right"
         finally:
             for client in (management, template, token, subscriber):
