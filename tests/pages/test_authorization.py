@@ -216,6 +216,30 @@ def test_what_is_wrong_is_told_to_the_client(
     assert (back["error"], back["state"], back["iss"]) == (error, "s-1", world.stack.issuer)
 
 
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.mark.parametrize("path", ["/oidc/auth", "/sign-in", "/sign-in/cancel", "/consent", "/oidc/session/end"])
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        (FORM, b"identifier=" + b"a" * 40_000),
+        (FORM, [b"identifier=", *[b"a" * 65_536] * 200]),  # in parts, without saying how long it will be
+        (FORM, b"&".join(b"p%d=1" % number for number in range(1000))),
+        (FORM, b"identifier=a%00b"),
+        (FORM, b"identifier=\xff"),
+        ("application/json", b"{}"),
+        ("", b""),
+    ],
+    ids=["large", "endless", "many", "NUL", "not UTF-8", "JSON", "nothing"],
+)
+def test_what_is_no_form_or_a_huge_one_gets_a_page(
+    world: World, path: str, content_type: str, body: bytes | list[bytes]
+) -> None:
+    answer = world.stack.http.post(path, content=body, headers={"Content-Type": content_type})
+    assert (answer.status_code, heading(answer)) == (400, "This did not work")
+
+
 def test_a_page_opens_only_in_the_browser_that_asked(person: Person, spa: Client) -> None:
     """Session fixation and login CSRF: somebody else's link opens nothing."""
     answer = person.authorize(spa)

@@ -217,5 +217,10 @@ def _render(_: Request, error: Exception) -> Response[ErrorBody]:  # type: ignor
     return Response(refusal.body, status_code=refusal.status, headers=refusal.headers, media_type=MediaType.JSON)
 
 
-API_EXCEPTION_HANDLERS: ExceptionHandlersMap = {Exception: _render}
-"""For the app level of a service: the router's own 404 and 405 are only seen there."""
+API_EXCEPTION_HANDLERS: ExceptionHandlersMap = dict.fromkeys(
+    (ApiError, HTTPException, DBAPIError, PoolTimeoutError, OSError, Exception), _render
+)
+"""For the app level of a service: the router's own 404 and 405 are only seen there.
+
+What has a meaning here is named: a page that shows any other exception in its own way replaces the last entry only.
+"""

@@ -8,6 +8,7 @@ from litestar import MediaType, Request, Response
 from litestar.datastructures import Cookie
 from litestar.types import Scope
 
+from identity_common.request_body import read_whole
 from token_service.pages.cookies import BROWSER, SESSION, Cookies
 from token_service.sign_in.request import MAX_BYTES, BadRequest, Parameters, parse_parameters
 
@@ -18,7 +19,8 @@ class Browser:
     """What a request says of the browser that it comes from.
 
     Args:
-        request: The request; the framework's own parsers of cookies and forms are not used: they keep what they read.
+        request: The request; the framework's own parsers of cookies and forms are not used: they keep what they read,
+            and judge how large a body is when they have read it.
         cookies: Of this address.
         trusted_proxies: How many proxies in front of this service add to ``X-Forwarded-For``; 0 to ignore the header.
     """
@@ -45,10 +47,10 @@ class Browser:
         content_type = self._request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if content_type != "application/x-www-form-urlencoded":
             raise BadRequest("the body must be application/x-www-form-urlencoded")
-        length = self._request.headers.get("Content-Length", "0")
-        if not length.isdecimal() or int(length) > MAX_BYTES:
-            raise BadRequest("the form is too large")
-        return parse_parameters(await self._request.body())
+        body = await read_whole(self._request.receive, at_most=MAX_BYTES)
+        if body is None:
+            raise BadRequest("the request ended before its body")
+        return parse_parameters(body)
 
 
 def is_from_page(form: Parameters, csrf_token: str) -> bool:

@@ -1,0 +1,33 @@
+"""Who renders an error: the API where it means something to it, else whoever has a way of their own."""
+
+import httpx
+import pytest
+from litestar import Litestar, Response, get
+from litestar.exceptions import HTTPException
+from litestar.params import FromPath
+from sqlalchemy.exc import InterfaceError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from identity_common.api_errors import API_EXCEPTION_HANDLERS, store_unavailable
+
+ERRORS: dict[str, tuple[Exception, int]] = {
+    "api": (store_unavailable(), 503),
+    "framework": (HTTPException(status_code=413), 413),
+    "connection": (ConnectionResetError(), 503),
+    "driver": (InterfaceError("", None, Exception()), 503),
+    "pool": (PoolTimeoutError(), 503),
+    "unexpected": (RuntimeError(), 418),
+}
+
+
+@get("/{name:str}", exception_handlers={Exception: lambda *_: Response("", status_code=418)})
+async def page(name: FromPath[str]) -> None:
+    raise ERRORS[name][0]
+
+
+@pytest.mark.parametrize("name", ERRORS)
+async def test_a_page_that_shows_failures_in_its_own_way_leaves_refusals_to_the_api(name: str) -> None:
+    app = Litestar([page], exception_handlers=API_EXCEPTION_HANDLERS, logging_config=None, openapi_config=None)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://identity.example.com") as client:
+        answer = await client.get(f"/{name}")
+    assert answer.status_code == ERRORS[name][1]
