@@ -1,0 +1,20 @@
+"""The log of a service that runs as a process of its own."""
+
+import asyncio
+import json
+from pathlib import Path
+
+from tests.support.management_api import Management
+from tests.support.processes import Deployment
+
+
+async def test_what_a_service_says_while_it_stops_is_written(management: Management, tmp_path: Path) -> None:
+    """A signal ends the process right after its app; what waits to be written together is written before."""
+    process = Deployment(management.addresses, tmp_path).management
+    process.start()
+    try:
+        await asyncio.to_thread(process.wait_until_ready)
+    finally:
+        await asyncio.to_thread(process.stop)
+    said = [json.loads(line)["event"] for line in process.log.read_text().splitlines()]
+    assert said[-1] == "bus.disconnected"
