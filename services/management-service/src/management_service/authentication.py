@@ -27,7 +27,7 @@ from identity_sdk import AccessToken
 
 # One statement and one snapshot for a caller and, where a subject token is minted, for the user it will speak for; and
 # one for all the requests of a turn of the event loop. What is looked up by its key stands in a subquery that the
-# planner cannot turn round (OFFSET 0): where a table was small when it planned, it would read all of it ever after.
+# planner cannot turn round (OFFSET 0): where a table was small when it planned, it would read all of it for long.
 SELECT_FACTS: Final = """
     SELECT
         EXISTS (SELECT FROM applications WHERE tenant_id = $1 AND id = asked.client_id OFFSET 0) AS client_exists,

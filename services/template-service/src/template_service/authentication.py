@@ -22,8 +22,7 @@ from identity_sdk import AccessToken
 from template_service.directory.directory import Directory
 
 # One statement for all the requests of a turn of the event loop. What is looked up by its key stands in a subquery that
-# the planner cannot turn round (OFFSET 0): where a table was small when it planned, it would read the whole of it ever
-# after.
+# the planner cannot turn round (OFFSET 0): where a table was small when it planned, it would read all of it for long.
 SELECT_LIVE: Final = """
     SELECT EXISTS (SELECT FROM known_applications WHERE tenant_id = $1 AND id = asked.client_id OFFSET 0) AND (
         asked.subject = asked.client_id OR EXISTS (
