@@ -102,6 +102,7 @@ async def test_a_partner_gets_the_organizations_that_are_ticked(
     chosen, other = (world.management.organizations.create(name).id for name in ("Harbour Lights", "Quiet Garden"))
     for organization in (chosen, other):
         world.management.organizations.add_users(organization, [visitor.person.user_id])
+    world.caught_up()
     client = site.client(site.partner, ORGANIZATIONS, site.permission)
     await visitor.open(client)
     await visitor.sign_in()
@@ -196,6 +197,7 @@ async def test_everything_works_without_scripts(browser: Browser, world: World, 
 async def test_everything_works_with_the_keyboard(world: World, visitor: Visitor, site: ApplicationSite) -> None:
     organization = world.management.organizations.create("Harbour Lights").id
     world.management.organizations.add_users(organization, [visitor.person.user_id])
+    world.caught_up()
     client = site.client(site.partner, "read:orders", ORGANIZATIONS, site.permission)
     keyboard = visitor.page.keyboard
     await visitor.open(client)

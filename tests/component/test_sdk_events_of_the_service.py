@@ -123,6 +123,7 @@ async def test_the_cache_asks_the_service_for_whom_no_event_tells(
     idle = await member_of_kind(template, USERS)
     stranger = await member_of_kind(template, USERS)
     await member.organization.add(idle)
+    await template.everybody_looked_at()
     revision = await template.revision()
     async with PermissionCache(bus, management=management_client) as cache:
         async with asyncio.timeout(WITHIN_S):

@@ -48,11 +48,12 @@ async def seen(cache: PermissionCache, revision: int) -> None:
 async def test_holds_what_was_published_before_and_after(source: TemplateSource, bus: EventBus) -> None:
     await source.grant("o1", "u1", "a")
     await source.grant("o1", "u1", "a", "b@https://api.example.com")
-    await source.grant("o2", "u1", "c")
+    last = await source.grant("o2", "u1", "c")
     async with PermissionCache(bus) as cache:
         async with asyncio.timeout(WITHIN_S):
             await cache.ready()
         assert cache.is_current
+        await seen(cache, last)
         held = await cache.permissions("o1", "u1")
         assert held == MemberPermissions(
             permissions=(GrantedPermission("a"), GrantedPermission("b", "https://api.example.com")), version=2

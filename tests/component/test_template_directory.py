@@ -9,7 +9,7 @@ import msgspec
 from identity_common.wire.events import UserState
 from identity_sdk.event_types import GrantedPermission, OrganizationRoleState
 from tests.support.issuer import Issuer
-from tests.support.management_api import Management, unique
+from tests.support.management_api import Management, at_once, unique
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.template_api import Template
 from tests.support.template_tables import TemplateTables, fold
@@ -175,7 +175,8 @@ async def test_two_replicas_that_follow_at_once_apply_everything_once(
         await tables.members(organization, 0, role, ids=made)
         await tables.settled()
         delete = template.management.client.delete
-        await asyncio.gather(*(delete(f"/api/users/{user}") for user in made[:40]))
+        deleting = await at_once(*(delete(f"/api/users/{user}") for user in made[:40]))
+        assert {answer.status_code for answer in deleting} == {204}
         await template.caught_up()
         await tables.settled()
         told = await tables.told(organization)

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.management_api import issues, refusal, unique
+from tests.support.management_api import at_once, issues, refusal, unique
 from tests.support.requested_fan_outs import RequestedFanOuts
 from tests.support.template_api import Template, revision
 
@@ -166,7 +166,7 @@ async def test_of_many_who_want_one_name_exactly_one_gets_it(template: Template)
     contested = unique("contested")
     before = await template.revision()
     permissions = [await template.permission() for _ in range(5)]
-    answers = await asyncio.gather(
+    answers = await at_once(
         *(template.client.post(PATH, json={"name": contested}) for _ in range(10)),
         *(template.client.patch(f"{PATH}/{each['id']}", json={"name": contested}) for each in permissions),
     )

@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from tests.support.management_api import refusal, unique
+from tests.support.management_api import at_once, refusal, unique
 from tests.support.requested_fan_outs import RequestedFanOuts
 from tests.support.template_api import Template
 
@@ -122,7 +122,7 @@ async def test_changes_racing_a_deletion_are_done_before_it_or_miss(template: Te
         requests = [template.client.request(method, f"/api/{at}", json=body) for method, at, body in changes * 2]
         middle = len(requests) // 2
         requests[middle:middle] = [template.client.delete(f"/api/{path}") for _ in range(2)]
-        answers = await asyncio.gather(*requests)
+        answers = await at_once(*requests)
         deletions = sorted(answer.status_code for answer in answers[middle : middle + 2])
         assert deletions == [204, 404]
         assert {answer.status_code for answer in answers} <= {200, 201, 204, 404, 422}
@@ -196,7 +196,7 @@ async def test_who_locks_in_another_order_is_waited_for_and_nobody_dies(template
     permissions = [(await template.permission())["id"] for _ in range(5)]
     roles = [(await template.role(organizationScopeIds=permissions))["id"] for _ in range(5)]
     orders = list(itertools.islice(itertools.permutations(permissions), 0, 120, 17))
-    answers = await asyncio.gather(
+    answers = await at_once(
         *(
             template.client.put(f"/api/organization-roles/{role}/scopes", json={"organizationScopeIds": order[:3]})
             for role in roles

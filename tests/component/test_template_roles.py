@@ -7,7 +7,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from tests.support.management_api import AUDIENCE, issues, refusal, unique
+from tests.support.management_api import AUDIENCE, at_once, issues, refusal, unique
 from tests.support.requested_fan_outs import RequestedFanOuts
 from tests.support.template_api import Template, revision
 
@@ -329,7 +329,7 @@ async def test_two_roles_never_have_one_name(template: Template) -> None:
     in_use = (422, "entity.unique_integrity_violation")
     assert refusal(await template.client.post(PATH, json={"name": role["name"]})) == in_use
     contested = unique("contested")
-    answers = await asyncio.gather(*(template.client.post(PATH, json={"name": contested}) for _ in range(15)))
+    answers = await at_once(*(template.client.post(PATH, json={"name": contested}) for _ in range(15)))
     assert sorted(answer.status_code for answer in answers) == [201] + [422] * 14
 
 

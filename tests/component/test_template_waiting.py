@@ -11,7 +11,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from tests.support.effective_permissions import ReadingMember, looks
+from tests.support.effective_permissions import ReadingMember, at_rest, looks
 from tests.support.management_api import refusal, unique
 from tests.support.organizations import KINDS, USERS, Kind, Organization
 from tests.support.patience import eventually_here
@@ -178,6 +178,7 @@ async def test_changes_of_other_members_wake_nobody(
     colleague = await ReadingMember.new(template, USERS, member.organization)
     namesake = await Organization.new(template, USERS, member.id)
     role = await template.role()
+    await at_rest(template)
     etag = await etag_of(member)
     with looks(monkeypatch) as looked:
         async with a_waiting_request(member, etag) as request:

@@ -153,6 +153,7 @@ def test_a_watcher_hears_that_the_person_is_no_member_any_more(
         tokens = client.watch_organization_scopes(organization)
         world.claims(next(tokens), world.organization_audience(organization))
         end(world, organization, person)
+        world.caught_up()
         with pytest.raises(OAuthError) as watching:
             next(tokens)
         client.clear_organization_token(organization)
@@ -171,6 +172,7 @@ async def test_a_watching_task_hears_the_same(
         tokens = client.watch_organization_scopes(organization)
         await anext(tokens)
         end(world, organization, person)
+        world.caught_up()
         with pytest.raises(OAuthError, match="access_denied"):
             await anext(tokens)
 

@@ -34,9 +34,18 @@ def own_addresses(own_servers: EmbeddedServers) -> ServerAddresses:
 
 
 @pytest.fixture(scope="module")
-def deployment(own_addresses: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+def token_settings() -> dict[str, str]:
+    """Return what token-service is told besides where its servers are; a module may say something else."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def deployment(
+    own_addresses: ServerAddresses, token_settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Deployment]:
     """The services as processes: three replicas of token-service."""
-    deployment = Deployment(own_addresses, tmp_path_factory.mktemp("logs"), token_replicas=3)
+    logs = tmp_path_factory.mktemp("logs")
+    deployment = Deployment(own_addresses, logs, token_replicas=3, token_settings=token_settings)
     try:
         deployment.start()
         yield deployment

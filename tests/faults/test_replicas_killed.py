@@ -153,6 +153,7 @@ def pairs(own_addresses: ServerAddresses, tmp_path_factory: pytest.TempPathFacto
             management_replicas=2,
             template_replicas=2,
             jwks_url=keys.url,
+            token_settings={"REVISION_WAIT_S": "20"},  # a relay that takes over from one that was killed needs a moment
         )
         keys.replicas = [process.url for process in deployment.tokens]
         try:

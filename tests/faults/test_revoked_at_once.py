@@ -23,6 +23,12 @@ AT_ONCE = 2
 """Requests to each replica right after a write, besides the one that is always under way."""
 
 
+@pytest.fixture(scope="module")
+def token_settings() -> dict[str, str]:
+    """Wait for a revision as long as it takes: on a busy machine "come back later" is no wrong answer."""
+    return {"REVISION_WAIT_S": "20"}
+
+
 class History:
     """Writes that grant and revoke in turn, and what was asked meanwhile.
 

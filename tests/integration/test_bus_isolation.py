@@ -22,6 +22,7 @@ from identity_common.bus.connection import Bus
 from identity_common.bus.streams import ensure_streams
 from identity_common.wire.events import STREAM_EVENTS, STREAM_INTERNAL, STREAM_STATE
 from tests.support.own_servers import OwnServers
+from tests.support.patience import PATIENCE_S
 from tests.support.round_trip import round_trip
 
 SERVICES = ("management", "token", "template")
@@ -239,8 +240,8 @@ class TestWhatASubscriberCanDo:
         jetstream = subscriber.jetstream()
         for _ in range(2):  # the second goes on with the first one's
             reading = await jetstream.pull_subscribe(MARKED, durable="isolation-durable", stream=STREAM_EVENTS)
-            (message,) = await reading.fetch(1)
-            await message.ack_sync()
+            (message,) = await reading.fetch(1, PATIENCE_S)
+            await message.ack_sync(PATIENCE_S)
             await reading.unsubscribe()
         info = await jetstream.consumer_info(STREAM_EVENTS, "isolation-durable")
         assert info.ack_floor is not None
@@ -249,14 +250,14 @@ class TestWhatASubscriberCanDo:
 
     async def test_pull_with_an_ephemeral_consumer(self, subscriber: Client) -> None:
         reading = await subscriber.jetstream().pull_subscribe(MARKED, stream=STREAM_EVENTS)
-        (message,) = await reading.fetch(1)
-        await message.ack_sync()
+        (message,) = await reading.fetch(1, PATIENCE_S)
+        await message.ack_sync(PATIENCE_S)
         assert message.subject == MARKED
 
     async def test_be_pushed_to_durably(self, subscriber: Client) -> None:
         reading = await subscriber.jetstream().subscribe(MARKED, durable="isolation-pushed", stream=STREAM_EVENTS)
-        message = await reading.next_msg()
-        await message.ack_sync()
+        message = await reading.next_msg(PATIENCE_S)
+        await message.ack_sync(PATIENCE_S)
         assert message.subject == MARKED
         await subscriber.jetstream().delete_consumer(STREAM_EVENTS, "isolation-pushed")
 

@@ -641,7 +641,7 @@ class TestNats:
                 "identity.work.>", durable="team", stream="IDENTITY_EVENTS"
             )
             (event,) = await events.fetch(1, PATIENCE_S)
-            await event.ack_sync()
+            await event.ack_sync(PATIENCE_S)
             assert event.data == b"role"
 
             async def answer(question: Msg) -> None:
@@ -649,7 +649,8 @@ class TestNats:
 
             await management.subscribe("identity-rpc.*.password-check", cb=answer)
             await round_trip(management)
-            assert (await token.request("identity-rpc.default.password-check", b"?")).data == b"right"
+            told = await token.request("identity-rpc.default.password-check", b"?", timeout=PATIENCE_S)
+            assert told.data == b"right"
         finally:
             for client in (management, template, token, subscriber):
                 await client.close()

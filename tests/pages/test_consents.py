@@ -57,6 +57,7 @@ def test_a_third_party_hears_of_the_organizations_that_were_picked(world: World,
     picked, other = template.organization(), template.organization()
     for organization in (picked, other):
         template.member(organization, person.user_id)
+    world.caught_up()
     verifier = Verifier()
     page = person.sign_in(person.follow(person.authorize(partner, verifier=verifier, scope=f"openid {ORGANIZATIONS}")))
     back = person.send(person.follow(page), decision="allow", organization=picked)
@@ -74,6 +75,7 @@ def test_what_is_picked_anew_replaces_what_was_picked_before_for_tokens_got_earl
     kept, dropped, added = (template.organization() for _ in range(3))
     for organization in (kept, dropped, added):
         template.member(organization, person.user_id)
+    world.caught_up()
     asked = {"scope": f"openid offline_access {ORGANIZATIONS}", "prompt": "consent"}
 
     def pick(*organizations: str) -> dict[str, Any]:
@@ -120,6 +122,7 @@ def test_what_is_not_asked_about_stays_picked(world: World, partner: Client) -> 
     person = Person(world)
     picked = world.template.organization()
     world.template.member(picked, person.user_id)
+    world.caught_up()
     page = person.follow(person.sign_in(person.follow(person.authorize(partner, scope=f"openid {ORGANIZATIONS}"))))
     assert callback(person.send(page, decision="allow", organization=picked))["code"]
     page = person.follow(person.authorize(partner, scope="openid email"))

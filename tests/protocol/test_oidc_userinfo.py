@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.patience import eventually
 from tests.support.signing_in import SignIn
 from tests.support.world import MANAGEMENT_API, World, error_body
 
@@ -57,9 +58,7 @@ def test_it_says_what_the_scopes_open(world: World, person: str) -> None:
 def test_a_change_is_seen_at_once(world: World, person: str) -> None:
     token = world.userinfo_token(person, scope="openid profile")
     world.management.users.update(person, name="Augusta Ada")
-    deadline = time.monotonic() + 5
-    while me(world, token).json()["name"] != "Augusta Ada":
-        assert time.monotonic() < deadline
+    eventually(lambda: me(world, token).json()["name"] == "Augusta Ada")
 
 
 def test_a_token_that_was_got_by_exchange_opens_it_too(world: World) -> None:
@@ -173,18 +172,14 @@ def test_whoever_ended_it_is_not_spoken_for_any_more(world: World, end: str) -> 
     assert [refused(me(world, token)) for token in tokens] == [False, False]
     for person in people:
         getattr(world.management.users, end)(person, *arguments)
-    deadline = time.monotonic() + 5
-    while not all(refused(me(world, token)) for token in tokens):
-        assert time.monotonic() < deadline
+    eventually(lambda: all(refused(me(world, token)) for token in tokens))
 
 
 def test_a_deleted_client_opens_nothing(world: World) -> None:
     client = world.client("Traditional", exchange=False)
     token = SignIn(world, client).tokens()["access_token"]
     world.management.applications.delete(client.id)
-    deadline = time.monotonic() + 5
-    while not refused(me(world, token)):
-        assert time.monotonic() < deadline
+    eventually(lambda: refused(me(world, token)))
 
 
 def test_any_page_may_ask(world: World) -> None:

@@ -306,6 +306,7 @@ def test_a_person_who_is_suspended_or_gone_gets_nothing(world: World) -> None:
             world.management.users.set_password(user, "correct horse 2")
         else:
             getattr(world.management.users, change)(user)
+        world.caught_up()
         assert sign_in.redeem().json() == REFUSED, change
         assert sign_in.redeem().json() == REFUSED, change
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import asyncpg
 import jwt
 import pytest
+from cryptography.hazmat.primitives.serialization import load_der_private_key
 
 from identity_sdk import AccessTokenVerifier
 from tests.support.world import World
@@ -76,7 +77,10 @@ def test_private_keys_are_stored_encrypted(world: World) -> None:
 
     assert [(row["status"], row["algorithm"]) for row in stored] == [("Current", "ES256"), ("Next", "ES256")]
     assert {row["kid"] for row in stored} == {key["kid"] for key in read_jwks(world)["keys"]}
-    assert not [row for row in stored if number in row["private_key"] or b"\x30\x81" in row["private_key"][:3]]
+    for row in stored:
+        assert number not in row["private_key"]
+        with pytest.raises(ValueError, match="Could not deserialize"):
+            load_der_private_key(row["private_key"], password=None)
 
 
 class TestCaching:

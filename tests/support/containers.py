@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from testcontainers.core.container import DockerContainer
-from testcontainers.core.wait_strategies import LogMessageWaitStrategy
+from testcontainers.core.wait_strategies import ExecWaitStrategy, LogMessageWaitStrategy
 
 from all_in_one.provision import NATS_PERMISSIONS, nats_server_config
 
@@ -25,7 +25,8 @@ def containers(directory: Path) -> Iterator[dict[str, str]]:
         .with_env("POSTGRES_PASSWORD", admin)
         .with_command("postgres -c max_connections=200 -c fsync=off")
         .with_exposed_ports(5432)
-        .waiting_for(LogMessageWaitStrategy("database system is ready to accept connections"))
+        # Over TCP: while the image makes the database, a server of its own answers on a socket, and says the same.
+        .waiting_for(ExecWaitStrategy(["pg_isready", "--host", "127.0.0.1", "--username", "postgres"]))
     )
     redis = (
         DockerContainer("redis:8")

@@ -122,6 +122,10 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Question]]:
 
 async def at_rest(template: Template) -> None:
     """Wait until nothing in the database moves any more: everybody who is to be told of a change has been told."""
+    await template.management.everything_is_out()
+    await template.caught_up()
+    await template.everybody_looked_at()
+    await template.everything_is_out()
     query = """SELECT revision, (SELECT sequence FROM directory_position WHERE tenant_id = $1)
                FROM source_revision WHERE tenant_id = $1"""
     seen: list[Any] = []

@@ -18,6 +18,7 @@ from identity_sdk.event_types import CloudEvent
 from template_service.app import create_app, migrate
 from template_service.settings import Settings
 from tests.support.management_api import Management, client_of, revision_of, running, unique
+from tests.support.patience import PATIENCE_S
 
 
 class Template:
@@ -69,8 +70,23 @@ class Template:
         """Return another client of the same app."""
         return client_of(self.app, token)
 
+    async def everybody_looked_at(self) -> None:
+        """Wait until every change has reached the members whose permissions it touches."""
+        query = "SELECT EXISTS (SELECT FROM fan_outs WHERE tenant_id = $1)"
+        async with asyncio.timeout(PATIENCE_S):
+            while await self.database.fetchval(query, self.tenant_id):  # noqa: ASYNC110 - seen from outside only
+                await asyncio.sleep(0.01)
+
+    async def everything_is_out(self) -> None:
+        """Wait until the relay has published and forgotten all there is; a write waits for that a moment only."""
+        query = "SELECT EXISTS (SELECT FROM outbox WHERE tenant_id = $1)"
+        async with asyncio.timeout(PATIENCE_S):
+            while await self.database.fetchval(query, self.tenant_id):  # noqa: ASYNC110 - seen from outside only
+                await asyncio.sleep(0.01)
+
     async def event(self, *subject: str) -> CloudEvent | None:
         """Return the last event of an aggregate; none if there never was one."""
+        await self.everything_is_out()
         name = ".".join(("identity", self.tenant_id, *subject))
         try:
             message = await self._jetstream.get_last_msg(STREAM_EVENTS, name, direct=True)

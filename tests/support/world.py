@@ -16,6 +16,7 @@ from identity_sdk import ManagementClient
 from identity_sdk.event_types import MemberType
 from tests.support.forger import Forger
 from tests.support.organization_template import OrganizationTemplate
+from tests.support.patience import eventually
 from tests.support.running_stack import RunningStack
 
 MANAGEMENT_API = "https://default.service.internal/api"
@@ -219,6 +220,11 @@ class World:
         if client.secret is None:
             form.setdefault("client_id", client.id)
         return self.stack.token_request(form, auth=client.basic if client.secret else None, **(headers or {}))
+
+    def caught_up(self) -> None:
+        """Return when token-service knows of every write so far: whoever names the last one's revision waits for it."""
+        named = {"Identity_Revision": self.template.last_revision}
+        eventually(lambda: self.exchange(self.subject_token(), headers=named).status_code == 200)
 
     def client_credentials(
         self, client: Client | None = None, *, headers: Mapping[str, str] | None = None, **changes: Any

@@ -193,7 +193,10 @@ async def test_no_connection_is_unavailable(clock: Clock) -> None:
 
 async def test_no_answer_in_time_is_unavailable(service: Service, clock: Clock) -> None:
     held = HeldTokenRequests(service)
-    async with service.async_client(clock, timeout_s=0.1) as client:
+    async with (
+        httpx.AsyncClient(timeout=httpx.Timeout(None, read=0.1)) as http,
+        service.async_client(clock, http=http) as client,
+    ):
         with pytest.raises(Unavailable, match="ReadTimeout"):
             await client.users.get("x")
     held.answer()

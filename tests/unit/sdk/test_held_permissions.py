@@ -86,11 +86,11 @@ async def test_the_time_that_is_waited_on_purpose_is_no_time_out(service: Servic
     def late(request: Received) -> Answer:
         if request.path == "/oidc/token":
             return service.issue()
-        answered.wait(0.5)
+        answered.wait(1)
         return Answer(304, b"", {})
 
     service.answer = late
-    timeout = httpx.Timeout(0.2)
+    timeout = httpx.Timeout(None, read=0.5)
     with (
         httpx.Client(timeout=timeout) as http,
         service.client(Clock(), http=http) as client,
