@@ -1,4 +1,4 @@
-"""The body of a request to a raw ASGI route."""
+"""The body of a request, read no further than it may go."""
 
 from litestar.types import Receive
 
