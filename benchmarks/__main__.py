@@ -30,7 +30,7 @@ from benchmarks.scenarios import (
     make_parties,
     needs_subject_tokens,
 )
-from identity_sdk import client_credentials
+from stead import client_credentials
 from tests.support.processes import Deployment, ServiceProcess
 
 _CONNECTIONS: Final = (1, 16, 64)

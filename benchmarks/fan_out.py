@@ -22,8 +22,8 @@ from all_in_one.embedded import EmbeddedServers
 from all_in_one.provision import ServerAddresses
 from benchmarks.measure import cpu_seconds
 from identity_common.identifiers import new_id, new_short_id
-from identity_sdk import ManagementClient
-from identity_sdk.event_types import GrantedPermission, MemberPermissionsState
+from stead import ManagementClient
+from stead.event_types import GrantedPermission, MemberPermissionsState
 from tests.support.processes import Deployment
 from tests.support.template_tables import TemplateTables
 

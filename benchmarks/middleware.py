@@ -1,4 +1,4 @@
-"""What identity_sdk's ``AccessTokenMiddleware`` adds to a request, in processor time of the API that receives it.
+"""What stead's ``AccessTokenMiddleware`` adds to a request, in processor time of the API that receives it.
 
 Measured in this process: an ASGI application that answers at once, called bare and behind the middleware in turn, with
 a real token of the running token-service.
@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import uvloop
 
-from identity_sdk import AsyncAccessTokenVerifier
-from identity_sdk.middleware import AccessTokenMiddleware
+from stead import AsyncAccessTokenVerifier
+from stead.middleware import AccessTokenMiddleware
 
 _REQUESTS: Final = 2_000
 _ROUNDS: Final = 9

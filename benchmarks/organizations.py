@@ -22,7 +22,7 @@ from benchmarks.measure import Measurement, measure
 from benchmarks.report import Key, Report
 from benchmarks.scenarios import FLOOR, SUBJECT_TOKEN_CHARS, Mint, Parties, form_step, make_parties
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
-from identity_sdk import client_credentials
+from stead import client_credentials
 from tests.support.processes import Deployment, ServiceProcess
 
 BY_CREDENTIALS: Final = "organization token by client credentials"

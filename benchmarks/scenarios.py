@@ -13,7 +13,7 @@ from benchmarks.load import HOST, Step
 from identity_common.identifiers import new_id, new_secret
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
-from identity_sdk import ManagementClient
+from stead import ManagementClient
 
 MANAGEMENT_API: Final = "https://default.service.internal/api"
 RESOURCE: Final = "https://orders.example.com/api"

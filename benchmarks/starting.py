@@ -17,7 +17,7 @@ import msgspec
 
 from all_in_one.embedded import EmbeddedServers
 from benchmarks.measure import cpu_seconds, memory_mb
-from identity_sdk.event_types import MemberState
+from stead.event_types import MemberState
 from tests.support.processes import Deployment
 from tests.support.template_tables import TemplateTables
 

@@ -10,7 +10,7 @@ import pytest
 
 from all_in_one.embedded import EmbeddedServers, external_or_embedded
 from all_in_one.provision import ServerAddresses
-from identity_common.logs import configure_logs
+from identity_common.telemetry.logs import configure_logs
 from tests.support.containers import containers
 from tests.support.running_stack import RunningStack
 from tests.support.world import World

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, Scope
 
-from identity_common.redis_commands import RedisCommands, connect_redis
+from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.subject_tokens import subject_token_key
 from token_service.grants.form import parse_form
 from token_service.tokens.claims import AccessTokenClaims

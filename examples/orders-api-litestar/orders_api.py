@@ -9,7 +9,7 @@ from litestar import Litestar, Request, get, post
 from litestar.exceptions import NotFoundException
 from litestar.params import JSONBody
 
-from identity_sdk import Access, AccessTokenMiddleware, AsyncAccessTokenVerifier, OrganizationAware, access_token_of
+from stead import Access, AccessTokenMiddleware, AsyncAccessTokenVerifier, OrganizationAware, access_token_of
 
 ROUTES: Final[dict[str, str | Access | OrganizationAware]] = {
     "GET /health": Access.PUBLIC,

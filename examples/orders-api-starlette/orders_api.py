@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from identity_sdk import (
+from stead import (
     Access,
     AccessTokenMiddleware,
     AsyncAccessTokenVerifier,

@@ -8,8 +8,8 @@ import signal
 import sys
 from collections.abc import Iterable
 
-from identity_sdk import AsyncManagementClient
-from identity_sdk.events import EventBus, GrantedPermission, PermissionChange, permission_changes
+from stead import AsyncManagementClient
+from stead.events import EventBus, GrantedPermission, PermissionChange, permission_changes
 
 
 def line(change: PermissionChange) -> str:

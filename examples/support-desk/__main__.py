@@ -13,7 +13,7 @@ import httpx
 import msgspec
 import uvicorn
 
-from identity_sdk import AsyncManagementClient, IdentityError, ManagementClient
+from stead import AsyncManagementClient, IdentityError, ManagementClient
 from support_desk import app, backend, orders_api
 from support_desk.desk import Application, Desk
 from support_desk.setup import Registration, register

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from identity_common.logs import FIELDS
+from identity_common.telemetry.logs import FIELDS
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [*ROOT.glob("services/*/src/**/*.py"), *ROOT.glob("libs/common/src/**/*.py")]

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from identity_sdk import OAuthError, SignInRequired
+from stead import OAuthError, SignInRequired
 from tests.support.application_site import ORGANIZATIONS, ApplicationSite
 from tests.support.at_a_browser import PASSWORD
 from tests.support.visitor import Visitor

@@ -9,7 +9,7 @@ import pytest
 
 from all_in_one.provision import ServerAddresses
 from identity_common.wire.events import Watermark
-from identity_sdk.event_types import (
+from stead.event_types import (
     CloudEvent,
     GrantedPermission,
     MemberPermissionsState,

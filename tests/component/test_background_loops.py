@@ -5,11 +5,11 @@ import asyncio
 import nats
 
 from identity_common.bus.connection import Bus
-from identity_common.database import Startup, create_database_engine
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
 from identity_common.progress import Progress
+from identity_common.stores.database import Startup, create_database_engine
 from identity_common.wire.events import relay_subject
 from management_service.app import VERSIONS
 from tests.support.management_api import Management

@@ -13,7 +13,7 @@ from tests.component.test_organizations_in_the_directory import Following
 from tests.support.authorizing import Stores, Verifier, begin, code_for, opened
 from tests.support.running_stack import RunningStack
 from token_service.authorizations import Consented, Consents
-from token_service.forgetting import Forgetting
+from token_service.authorizations.forgetting import Forgetting
 
 CONSENTED = Consented(scopes=frozenset({"openid", "email"}))
 

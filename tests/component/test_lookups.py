@@ -10,9 +10,9 @@ import asyncpg
 import pytest
 
 from all_in_one.provision import ServerAddresses
-from identity_common.api_errors import ApiError
-from identity_common.lookups import Lookups
-from identity_common.migrations import migrate
+from identity_common.http.api_errors import ApiError
+from identity_common.stores.lookups import Lookups
+from identity_common.stores.migrations import migrate
 from management_service.app import VERSIONS as MANAGEMENT
 from management_service.authentication import SELECT_FACTS
 from template_service.app import VERSIONS as TEMPLATE

@@ -8,14 +8,14 @@ import httpx
 import jwt
 import pytest
 
-from identity_common.api_errors import ApiError
+from identity_common.access.management_api import UnrevokedTokens
+from identity_common.access.revocations import RevocationReader
 from identity_common.clock import now_ms
-from identity_common.management_access import UnrevokedTokens
-from identity_common.redis_commands import RedisCommands, connect_redis
-from identity_common.revocations import RevocationReader
+from identity_common.http.api_errors import ApiError
+from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.revocations import CopyPosition, position_key, revocation_key
-from identity_sdk import AsyncAccessTokenVerifier
 from management_service.app import create_app
+from stead import AsyncAccessTokenVerifier
 from tests.support.authorizing import opened
 from tests.support.issuer import Issuer, base64url
 from tests.support.management_api import (
@@ -29,7 +29,7 @@ from tests.support.management_api import (
 )
 from tests.support.running_stack import RunningStack
 from tests.support.tcp_proxy import TcpProxy
-from token_service.revocations import Revocation
+from token_service.presented_tokens.revocations import Revocation
 
 INVALID = (401, "auth.unauthorized", 'Bearer error="invalid_token"')
 FORBIDDEN = (403, "auth.forbidden", 'Bearer error="insufficient_scope"')

@@ -12,9 +12,9 @@ import nats
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import StreamReader
 from identity_common.wire.events import STREAM_INTERNAL, STREAM_STATE, ApplicationState
-from identity_sdk.event_types import CloudEvent
 from management_service.app import bootstrap, create_app
 from management_service.settings import Settings
+from stead.event_types import CloudEvent
 from tests.support.captured_logs import captured_logs
 from tests.support.management_api import (
     Management,

@@ -14,8 +14,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from all_in_one.provision import ServerAddresses
-from identity_common.migrations import head
 from identity_common.outbox import tables as outbox
+from identity_common.stores.migrations import head
 from management_service.app import VERSIONS, bootstrap, create_app, migrate
 from management_service.schema import metadata
 from management_service.settings import Settings

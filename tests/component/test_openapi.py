@@ -10,8 +10,8 @@ import pytest
 from litestar.routes import ASGIRoute
 
 from all_in_one.openapi import whole_document
-from identity_common.openapi import document, merged
-from identity_common.routing import service_for
+from identity_common.http.openapi import document, merged
+from identity_common.http.routing import service_for
 from management_service.app import SWAGGER
 from tests.support.management_api import Management, refusal
 from tests.support.running_stack import RunningStack

@@ -19,7 +19,7 @@ from identity_common.oauth import OAuthError
 from identity_common.wire.revocations import CopyPosition, position_key, revocation_key, revoking_ids
 from tests.support.authorizing import Stores, opened
 from tests.support.running_stack import RunningStack
-from token_service.revocations import Revocation
+from token_service.presented_tokens.revocations import Revocation
 
 SOON = 3_600_000
 

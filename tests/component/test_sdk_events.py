@@ -1,4 +1,4 @@
-"""identity_sdk.events against the real bus: every change once, in order, whatever breaks in between."""
+"""stead.events against the real bus: every change once, in order, whatever breaks in between."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ import pytest
 
 from all_in_one.provision import ServerAddresses
 from identity_common.background import end
-from identity_sdk.event_types import (
+from stead.event_types import (
     CloudEvent,
     GrantedPermission,
     MemberPermissionsState,
@@ -21,7 +21,7 @@ from identity_sdk.event_types import (
     OrganizationRoleState,
     OrganizationState,
 )
-from identity_sdk.events import (
+from stead.events import (
     EventBus,
     EventsRefused,
     IdentityEvent,
@@ -430,7 +430,7 @@ class TestGaps:
     async def test_a_refusal_of_the_management_api_is_the_callers_to_see(
         self, source: TemplateSource, bus: EventBus, service: Service
     ) -> None:
-        from identity_sdk import Forbidden
+        from stead import Forbidden
 
         service.will_answer("GET", SCOPES, {"code": "auth.forbidden", "message": "no"}, status=403)
         await source.grant("o1", "u1", incomplete=True)

@@ -1,12 +1,12 @@
-"""identity_sdk.events while NATS is restarted and its streams are lost: what was missed comes, and nothing twice."""
+"""stead.events while NATS is restarted and its streams are lost: what was missed comes, and nothing twice."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from identity_sdk.event_types import GrantedPermission
-from identity_sdk.events import EventBus, PermissionCache, PermissionChange, permission_changes
+from stead.event_types import GrantedPermission
+from stead.events import EventBus, PermissionCache, PermissionChange, permission_changes
 from tests.support.own_servers import OwnServers
 from tests.support.template_source import TemplateSource
 

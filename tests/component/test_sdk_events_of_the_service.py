@@ -1,4 +1,4 @@
-"""identity_sdk.events against the running services: what the Management API did is what a subscriber hears."""
+"""stead.events against the running services: what the Management API did is what a subscriber hears."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,9 +7,9 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from identity_sdk import AsyncManagementClient
-from identity_sdk.event_types import GrantedPermission
-from identity_sdk.events import EventBus, MemberPermissions, PermissionCache, PermissionChange, permission_changes
+from stead import AsyncManagementClient
+from stead.event_types import GrantedPermission
+from stead.events import EventBus, MemberPermissions, PermissionCache, PermissionChange, permission_changes
 from tests.support.effective_permissions import ReadingMember
 from tests.support.management_api import unique
 from tests.support.organizations import KINDS, USERS, Kind, Organization, member_of_kind

@@ -6,8 +6,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from identity_common.routing import service_for
-from identity_sdk import (
+from identity_common.http.routing import service_for
+from stead import (
     AsyncManagementClient,
     Conflict,
     NotFound,

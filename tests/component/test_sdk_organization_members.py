@@ -7,8 +7,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from identity_common.routing import service_for
-from identity_sdk import AsyncManagementClient, Conflict, NotFound, OrganizationRoleReference
+from identity_common.http.routing import service_for
+from stead import AsyncManagementClient, Conflict, NotFound, OrganizationRoleReference
 from tests.support.management_api import AUDIENCE, unique
 from tests.support.template_api import Template
 

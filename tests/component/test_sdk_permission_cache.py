@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from all_in_one.provision import ServerAddresses
-from identity_sdk import Unavailable
-from identity_sdk.event_types import GrantedPermission
-from identity_sdk.events import EventBus, MemberPermissions, PermissionCache
+from stead import Unavailable
+from stead.event_types import GrantedPermission
+from stead.events import EventBus, MemberPermissions, PermissionCache
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.template_source import TemplateSource
 from tests.unit.sdk.issuer import Clock

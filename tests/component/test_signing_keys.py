@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from all_in_one.provision import ServerAddresses
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
-from identity_sdk import AccessTokenVerifier
-from identity_sdk.verification import Expectations, TokenChecker, read_token
+from stead import AccessTokenVerifier
+from stead.verification import Expectations, TokenChecker, read_token
 from tests.support.patience import eventually_here
 from tests.support.running_stack import RunningStack
 from tests.support.world import World

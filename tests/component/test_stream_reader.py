@@ -14,7 +14,7 @@ from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import StreamReader
 from identity_common.bus.streams import ensure_streams
 from identity_common.wire.events import STREAM_STATE, UserState
-from identity_sdk.event_types import CloudEvent, MemberState
+from stead.event_types import CloudEvent, MemberState
 from tests.support.captured_logs import lines_of
 
 

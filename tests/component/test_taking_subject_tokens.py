@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from all_in_one.provision import ServerAddresses
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id, new_secret
-from identity_common.redis_commands import RedisCommands, connect_redis
+from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
 from token_service.directory import Reading
 from token_service.subject_tokens import SubjectTokens, TakenSubjectToken

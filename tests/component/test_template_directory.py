@@ -7,7 +7,7 @@ import asyncpg
 import msgspec
 
 from identity_common.wire.events import UserState
-from identity_sdk.event_types import GrantedPermission, OrganizationRoleState
+from stead.event_types import GrantedPermission, OrganizationRoleState
 from tests.support.issuer import Issuer
 from tests.support.management_api import Management, at_once, unique
 from tests.support.tcp_proxy import TcpProxy

@@ -8,7 +8,7 @@ import msgspec
 import nats
 
 from identity_common.wire.events import STREAM_EVENTS
-from identity_sdk.event_types import CloudEvent
+from stead.event_types import CloudEvent
 from tests.support.management_api import Management, refusal, unique
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.template_api import Template

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from identity_common.identifiers import new_short_id
-from identity_sdk.event_types import GrantedPermission, MemberPermissionsState, MemberState
-from template_service.effective_permissions.requests import request_member_fan_out, request_role_fan_out
+from stead.event_types import GrantedPermission, MemberPermissionsState, MemberState
+from template_service.fan_out.requests import request_member_fan_out, request_role_fan_out
 from tests.support.issuer import Issuer
 from tests.support.management_api import Management, unique
 from tests.support.tcp_proxy import TcpProxy

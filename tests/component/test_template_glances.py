@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from identity_common.api_errors import ApiError
-from identity_common.lookups import Lookups
-from template_service.effective_permissions import glances as module
-from template_service.effective_permissions.glances import Glances
-from template_service.effective_permissions.store import Question
+from identity_common.http.api_errors import ApiError
+from identity_common.stores.lookups import Lookups
+from template_service.member_permissions import cache as module
+from template_service.member_permissions.cache import Glances
+from template_service.member_permissions.store import Question
 from tests.support.effective_permissions import ReadingMember, at_rest, fetches
 from tests.support.template_api import Template
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from identity_sdk.event_types import MemberState
+from stead.event_types import MemberState
 from tests.support.management_api import refusal
 from tests.support.organizations import (
     KINDS,

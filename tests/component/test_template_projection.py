@@ -12,10 +12,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import Batch, StreamMessage
-from identity_common.database import create_database_engine
 from identity_common.identifiers import new_id
 from identity_common.outbox.changes import Changes
 from identity_common.progress import Progress
+from identity_common.stores.database import create_database_engine
 from identity_common.wire.events import (
     ApplicationState,
     ResourceState,
@@ -25,9 +25,9 @@ from identity_common.wire.events import (
     event_subject,
     watermark_subject,
 )
-from identity_sdk.event_types import CloudEvent
-from template_service.directory.projection import Projection, _parts
-from template_service.directory.store import Position
+from stead.event_types import CloudEvent
+from template_service.known.store import Position
+from template_service.management_events import Projection, _parts
 from tests.support.management_api import unique
 from tests.support.statements import statements
 from tests.support.template_api import Template

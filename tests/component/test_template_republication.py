@@ -16,7 +16,7 @@ from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
 
 from all_in_one.embedded import EmbeddedServers
-from identity_sdk.event_types import (
+from stead.event_types import (
     MemberPermissionsState,
     MemberState,
     OrganizationPermissionState,

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from identity_sdk import OrganizationRole
+from stead import OrganizationRole
 from tests.support.running_stack import RunningStack
 
 TIMEOUT_S = 120

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from identity_sdk import AsyncIdentityClient, IdentityClient, MemoryStorage, OAuthError, SignInRequired
+from stead import AsyncIdentityClient, IdentityClient, MemoryStorage, OAuthError, SignInRequired
 from tests.support.at_a_browser import Person
 from tests.support.authorizing import REDIRECT_URI
 from tests.support.world import World

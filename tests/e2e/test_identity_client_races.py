@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from identity_sdk import AsyncIdentityClient, IdentityClient, MemoryStorage, SignInRequired
+from stead import AsyncIdentityClient, IdentityClient, MemoryStorage, SignInRequired
 from tests.support.at_a_browser import Person
 from tests.support.authorizing import REDIRECT_URI
 from tests.support.world import World

@@ -7,7 +7,7 @@ import pytest
 
 from all_in_one.embedded import EmbeddedServers
 from all_in_one.provision import ServerAddresses
-from identity_sdk import ManagementClient
+from stead import ManagementClient
 from tests.support.impersonation import Impersonation, set_up
 from tests.support.processes import Deployment
 

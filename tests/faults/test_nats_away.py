@@ -7,7 +7,7 @@ import pytest
 
 from all_in_one.embedded import EmbeddedServers
 from all_in_one.provision import ServerAddresses
-from identity_sdk import ManagementClient
+from stead import ManagementClient
 from tests.support.agreement import read_database, require_agreement
 from tests.support.impersonation import Impersonation
 from tests.support.patience import eventually

@@ -6,7 +6,7 @@ from collections import Counter
 import httpx
 import pytest
 
-from identity_sdk import ManagementClient
+from stead import ManagementClient
 from tests.support.impersonation import Impersonation
 from tests.support.patience import eventually
 from tests.support.processes import Deployment

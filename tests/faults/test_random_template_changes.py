@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from all_in_one.embedded import EmbeddedServers
 from all_in_one.provision import ServerAddresses
-from identity_sdk import ManagementClient
+from stead import ManagementClient
 from tests.support.commits import CommitWatch
 from tests.support.impersonation import Impersonation
 from tests.support.killing import killing

@@ -19,10 +19,10 @@ from all_in_one.embedded import EmbeddedServers
 from all_in_one.provision import ServerAddresses
 from identity_common.clock import now_ms
 from identity_common.oauth import OAuthError
-from identity_common.redis_commands import RedisCommands, connect_redis
+from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.subject_tokens import SubjectTokenRecord, subject_token_key
-from identity_sdk import ManagementClient
-from identity_sdk.event_types import MemberType
+from stead import ManagementClient
+from stead.event_types import MemberType
 from tests.support.impersonation import set_up
 from tests.support.organization_tokens import Asker
 from tests.support.patience import PATIENCE_S, eventually, eventually_here

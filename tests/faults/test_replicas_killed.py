@@ -19,8 +19,8 @@ import httpx
 import pytest
 
 from all_in_one.provision import ServerAddresses
-from identity_common.routing import Service, service_for
-from identity_sdk import Unavailable
+from identity_common.http.routing import Service, service_for
+from stead import Unavailable
 from tests.support.agreement import require_agreement
 from tests.support.edge import KeysEdge
 from tests.support.impersonation import set_up

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 import httpx
 import pytest
 
-from identity_sdk import ManagementClient
-from identity_sdk.event_types import MemberType
+from stead import ManagementClient
+from stead.event_types import MemberType
 from tests.support.impersonation import Impersonation
 from tests.support.organization_tokens import Asker
 from tests.support.patience import eventually

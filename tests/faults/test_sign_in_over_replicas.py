@@ -15,7 +15,7 @@ import redis
 
 from all_in_one.embedded import EmbeddedServers
 from all_in_one.provision import ServerAddresses
-from identity_sdk import ManagementClient
+from stead import ManagementClient
 from tests.faults.test_stores_down import eventually, stopped
 from tests.support.at_a_browser import PASSWORD, Form
 from tests.support.authorizing import REDIRECT_URI, Verifier, code_for, issued

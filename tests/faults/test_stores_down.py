@@ -9,7 +9,7 @@ import redis
 from all_in_one.embedded import EmbeddedServers
 from all_in_one.provision import ServerAddresses
 from identity_common.wire.subject_tokens import subject_token_key
-from identity_sdk import Conflict, ManagementClient, Unavailable
+from stead import Conflict, ManagementClient, Unavailable
 from tests.support.impersonation import Impersonation
 from tests.support.patience import eventually
 from tests.support.processes import Deployment

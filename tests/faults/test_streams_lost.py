@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from all_in_one.embedded import EmbeddedServers
-from identity_sdk import ManagementClient
+from stead import ManagementClient
 from tests.support.impersonation import Impersonation
 from tests.support.patience import eventually
 from tests.support.processes import Deployment

@@ -11,7 +11,7 @@ import pytest
 
 from all_in_one.provision import ServerAddresses
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
-from identity_sdk import client_credentials
+from stead import client_credentials
 from tests.support.running_stack import RunningStack
 
 _names = (f"fuzz-{number}" for number in itertools.count())

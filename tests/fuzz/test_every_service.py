@@ -17,8 +17,8 @@ from schemathesis.checks import CHECKS
 from schemathesis.config import SchemathesisConfig
 from schemathesis.core.parameters import ParameterLocation
 
+from identity_common.http.routing import Service, service_for
 from identity_common.revisions import HEADER
-from identity_common.routing import Service, service_for
 from management_service.app import SWAGGER
 from tests.fuzz.conftest import FuzzedSystem
 

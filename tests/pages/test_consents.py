@@ -8,7 +8,7 @@ from typing import Any
 import jwt
 import pytest
 
-from identity_sdk import Consent, NotFound, ResourceConsent
+from stead import Consent, NotFound, ResourceConsent
 from tests.pages.test_authorization import application
 from tests.support.at_a_browser import Person, callback, heading
 from tests.support.authorizing import Verifier

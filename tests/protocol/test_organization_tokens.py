@@ -16,7 +16,7 @@ import pytest
 
 from identity_common.identifiers import new_short_id
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE, OIDC_SCOPES, TOKEN_TYPE_ACCESS_TOKEN
-from identity_sdk.event_types import MemberType
+from stead.event_types import MemberType
 from tests.support.signing_in import SignIn
 from tests.support.world import MANAGEMENT_API, NOT_ACCEPTABLE, World, error_body, outcome
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from identity_common.preferences import preferred_wait
+from template_service.member_permissions.preferences import preferred_wait
 
 
 @pytest.mark.parametrize(

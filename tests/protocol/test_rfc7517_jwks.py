@@ -13,7 +13,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 
-from identity_sdk import AccessTokenVerifier
+from stead import AccessTokenVerifier
 from tests.support.world import World
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE
-from identity_sdk import AccessTokenVerifier, TokenInvalid
+from stead import AccessTokenVerifier, TokenInvalid
 from tests.support.world import World
 
 REQUIRED = {"iss", "exp", "aud", "sub", "client_id", "iat", "jti"}

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from identity_sdk import AccessToken, AccessTokenVerifier, TokenInvalid
-from identity_sdk.verification import Expectations, KeySet, TokenChecker, read_token
+from stead import AccessToken, AccessTokenVerifier, TokenInvalid
+from stead.verification import Expectations, KeySet, TokenChecker, read_token
 from tests.unit.sdk.issuer import AUDIENCE, ISSUER, NOW, SigningKey, b64, claims, compact, jwks, token
 
 KEY = SigningKey("current")

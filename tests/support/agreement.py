@@ -15,7 +15,7 @@ from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import StreamReader
 from identity_common.revisions import Source
 from identity_common.wire.events import STREAM_STATE, AssignmentState, UserState
-from identity_sdk import ManagementClient, Unavailable
+from stead import ManagementClient, Unavailable
 from tests.support.patience import PATIENCE_S, eventually, eventually_here
 from tests.support.random_writes import GONE, Acknowledged, Key, KnownUser, UserWriter
 from token_service.directory import SmallHalf

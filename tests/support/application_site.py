@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
-from identity_sdk import IdentityClient
+from stead import IdentityClient
 from tests.support.world import World
 
 ORGANIZATIONS = "urn:service:scope:organizations"

@@ -15,12 +15,12 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import now_ms
-from identity_common.database import create_database_engine
 from identity_common.identifiers import new_id
-from identity_common.redis_commands import RedisCommands, connect_redis
+from identity_common.stores.database import create_database_engine
+from identity_common.stores.redis import RedisCommands, connect_redis
 from tests.support.patience import PATIENCE_S
 from token_service.authorizations import Authorization, Authorizations, Code, Codes, Consented, RefreshTokens
-from token_service.revocations import Revocations
+from token_service.presented_tokens.revocations import Revocations
 from token_service.settings import Settings
 
 R = TypeVar("R")

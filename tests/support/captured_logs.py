@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from identity_common.log_output import OUTPUT
-from identity_common.logs import configure_logs
+from identity_common.telemetry.log_output import OUTPUT
+from identity_common.telemetry.logs import configure_logs
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from nats.aio.msg import Msg
 from all_in_one.provision import ServerAddresses
 from identity_common.bus.connection import Bus
 from identity_common.wire.events import event_subject
-from identity_sdk.event_types import CloudEvent
+from stead.event_types import CloudEvent
 
 _KINDS = ("member", "role", "permission", "organization")
 

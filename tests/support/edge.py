@@ -9,7 +9,7 @@ from typing import Self
 
 import httpx
 
-from identity_common.routing import Service, service_for
+from identity_common.http.routing import Service, service_for
 
 
 class EdgeTransport(httpx.BaseTransport):

@@ -9,8 +9,8 @@ import asyncpg
 import httpx
 import pytest
 
-from template_service.effective_permissions.glances import Glances
-from template_service.effective_permissions.store import Glance, Question
+from template_service.member_permissions.cache import Glances
+from template_service.member_permissions.store import Glance, Question
 from tests.support.management_api import unique
 from tests.support.organizations import USERS, Kind, Organization, member_of_kind
 from tests.support.patience import PATIENCE_S

@@ -4,7 +4,7 @@ import httpx
 import msgspec
 
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
-from identity_sdk import ManagementClient
+from stead import ManagementClient
 
 RESOURCE = "https://shop.example.com/api"
 

@@ -18,10 +18,10 @@ from nats.js import JetStreamContext
 from all_in_one.provision import ServerAddresses
 from identity_common.wire.events import STREAM_INTERNAL
 from identity_common.wire.revocations import CopyPosition, position_key
-from identity_sdk.event_types import CloudEvent
 from management_service.app import bootstrap, create_app, migrate
 from management_service.bootstrap import Credentials
 from management_service.settings import Settings
+from stead.event_types import CloudEvent
 from tests.support.issuer import Issuer
 from tests.support.patience import PATIENCE_S
 

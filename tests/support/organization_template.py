@@ -4,8 +4,8 @@ import secrets
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from identity_sdk import ManagementClient
-from identity_sdk.event_types import MemberType
+from stead import ManagementClient
+from stead.event_types import MemberType
 
 ROLE_TYPE: Final[dict[MemberType, Literal["User", "MachineToMachine"]]] = {
     "user": "User",

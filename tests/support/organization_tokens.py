@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 
 from identity_common.revisions import HEADER
-from identity_sdk import ManagementClient, Unavailable
-from identity_sdk.event_types import MemberType
+from stead import ManagementClient, Unavailable
+from stead.event_types import MemberType
 from tests.support.impersonation import Impersonation
 from tests.support.organization_template import OrganizationTemplate
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import httpx
 import msgspec
 
-from identity_sdk.event_types import MemberState, MemberType, OrganizationRoleType
+from stead.event_types import MemberState, MemberType, OrganizationRoleType
 from tests.support.template_api import Template
 
 

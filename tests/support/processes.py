@@ -14,7 +14,7 @@ import httpx
 
 from all_in_one.embedded.ports import pick_port
 from all_in_one.provision import ServerAddresses
-from identity_sdk import ManagementClient
+from stead import ManagementClient
 from tests.support.edge import EdgeTransport
 
 _READY_TIMEOUT_S = 120

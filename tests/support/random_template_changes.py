@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, NamedTuple
 
-from identity_sdk import ManagementClient
+from stead import ManagementClient
 from tests.support.random_writes import GONE, Acknowledged, Key, Writer
 
 USERS = 50

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from threading import Event
 from typing import Any, Final, NamedTuple, TypeVar
 
-from identity_sdk import Conflict, ManagementClient, NotFound, Unavailable
+from stead import Conflict, ManagementClient, NotFound, Unavailable
 from tests.support.impersonation import Impersonation
 
 Answer = TypeVar("Answer")

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import httpx
 
-from identity_sdk import ManagementClient, Unavailable
+from stead import ManagementClient, Unavailable
 from tests.support.impersonation import RESOURCE, Impersonation
 from tests.support.processes import Deployment
 

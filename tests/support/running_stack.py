@@ -14,7 +14,7 @@ from all_in_one.credentials import Credentials
 from all_in_one.dispatcher import Dispatcher
 from all_in_one.provision import ServerAddresses
 from all_in_one.stack import Stack
-from identity_sdk import ManagementClient, TokenResponse, exchange_subject_token
+from stead import ManagementClient, TokenResponse, exchange_subject_token
 from tests.support.processes import free_port
 from tests.support.recorder import Recorder
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from all_in_one.credentials import DemoUser
-from identity_sdk import Role
+from stead import Role
 from tests.support.patience import eventually
 from tests.support.processes import free_port
 from tests.support.running_stack import RunningStack

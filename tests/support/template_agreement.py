@@ -11,7 +11,7 @@ import redis
 
 from all_in_one.provision import ServerAddresses
 from identity_common.wire.events import ResourceState
-from identity_sdk.event_types import (
+from stead.event_types import (
     CloudEvent,
     GrantedPermission,
     MemberPermissionsState,

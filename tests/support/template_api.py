@@ -14,7 +14,7 @@ from litestar import Litestar
 from nats.js import JetStreamContext
 
 from identity_common.wire.events import STREAM_EVENTS
-from identity_sdk.event_types import CloudEvent
+from stead.event_types import CloudEvent
 from template_service.app import create_app, migrate
 from template_service.settings import Settings
 from tests.support.management_api import Management, client_of, revision_of, running, unique

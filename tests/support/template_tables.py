@@ -18,7 +18,7 @@ from identity_common.identifiers import new_id, new_short_id
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.progress import Progress
 from identity_common.wire.events import STREAM_EVENTS
-from identity_sdk.event_types import (
+from stead.event_types import (
     CloudEvent,
     GrantedPermission,
     MemberPermissionsState,
@@ -29,12 +29,12 @@ from identity_sdk.event_types import (
     OrganizationState,
     permission_order,
 )
-from template_service.effective_permissions.requests import (
+from template_service.fan_out.requests import (
     request_member_fan_out,
     request_organization_fan_out,
     request_role_fan_out,
 )
-from template_service.roles.events import record_roles
+from template_service.role_contents.events import record_roles
 from tests.support.patience import PATIENCE_S
 
 Key = tuple[str, str]

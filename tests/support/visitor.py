@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from playwright.async_api import Page, expect
 
-from identity_sdk import IdentityClient
+from stead import IdentityClient
 from tests.support.application_site import BACK, ApplicationSite
 from tests.support.at_a_browser import PASSWORD, Person
 

@@ -12,8 +12,8 @@ import redis
 
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
 from identity_common.wire.subject_tokens import subject_token_key
-from identity_sdk import ManagementClient
-from identity_sdk.event_types import MemberType
+from stead import ManagementClient
+from stead.event_types import MemberType
 from tests.support.forger import Forger
 from tests.support.organization_template import OrganizationTemplate
 from tests.support.patience import eventually

@@ -20,7 +20,7 @@ from nats.js.errors import NotFoundError
 from all_in_one.provision import DATABASES
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import StreamReader
-from identity_common.log_output import OUTPUT
+from identity_common.telemetry.log_output import OUTPUT
 from identity_common.wire.events import STREAM_EVENTS, STREAM_STATE
 from tests.support.recorder import Recorder
 from tests.support.running_stack import RunningStack

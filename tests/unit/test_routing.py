@@ -2,7 +2,7 @@
 
 import pytest
 
-from identity_common.routing import service_for
+from identity_common.http.routing import service_for
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from litestar.exceptions import NotFoundException, PermissionDeniedException
 from litestar.params import FromPath, URLEncodedBody
 from litestar.response import Redirect, Template
 
-from identity_sdk import SignInRequired
+from stead import SignInRequired
 from support_desk.backend import Customer
 from support_desk.desk import Desk, Refused
 from support_desk.sessions import Session, Sessions

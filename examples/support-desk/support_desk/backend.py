@@ -17,7 +17,7 @@ from litestar import Litestar, Request, Response, get, post
 from litestar.exceptions import HTTPException, PermissionDeniedException
 from litestar.params import JSONBody
 
-from identity_sdk import (
+from stead import (
     Access,
     AccessTokenMiddleware,
     AsyncAccessTokenVerifier,

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from identity_sdk import AsyncAccessTokenVerifier, AsyncIdentityClient, Unavailable, async_exchange_subject_token
+from stead import AsyncAccessTokenVerifier, AsyncIdentityClient, Unavailable, async_exchange_subject_token
 from support_desk import backend, orders_api
 from support_desk.backend import Customer
 from support_desk.orders_api import Answer, Order

@@ -12,7 +12,7 @@ from litestar import Litestar, Request, get, post
 from litestar.exceptions import NotFoundException
 from litestar.params import FromPath
 
-from identity_sdk import Access, AccessTokenMiddleware, AsyncAccessTokenVerifier, access_token_of
+from stead import Access, AccessTokenMiddleware, AsyncAccessTokenVerifier, access_token_of
 
 READ: Final = "read:orders"
 WRITE: Final = "write:orders"

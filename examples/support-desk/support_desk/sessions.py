@@ -12,7 +12,7 @@ import msgspec
 from litestar import Request
 from litestar.datastructures import Cookie
 
-from identity_sdk import AccessToken, AsyncIdentityClient
+from stead import AccessToken, AsyncIdentityClient
 from support_desk.backend import Customer
 
 _COOKIE: Final = "support-desk"

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from identity_sdk import Application, Conflict, ManagementClient
+from stead import Application, Conflict, ManagementClient
 from support_desk import backend
 
 _NAME: Final = "Support desk"

@@ -16,7 +16,7 @@ from litestar.response import Redirect, Template
 from litestar.template import TemplateConfig
 from litestar.types import BeforeMessageSendHookHandler, ExceptionHandlersMap, Message, Scope
 
-from identity_sdk import IdentityError, SignInRequired
+from stead import IdentityError, SignInRequired
 from support_desk.desk import Refused
 from support_desk.sessions import Session, Sessions
 

@@ -8,7 +8,7 @@ from litestar.params import FromPath
 from sqlalchemy.exc import InterfaceError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from identity_common.api_errors import API_EXCEPTION_HANDLERS, store_unavailable
+from identity_common.http.api_errors import API_EXCEPTION_HANDLERS, store_unavailable
 
 ERRORS: dict[str, tuple[Exception, int]] = {
     "api": (store_unavailable(), 503),

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from litestar.types import Message, Receive, Scope, Send
 
-from identity_common.api_errors import ApiError, store_unavailable
-from identity_common.asgi_routes import posted
-from identity_common.json_body import MAX_BODY_BYTES, read_body
-from identity_common.openapi import Shown
+from identity_common.http.api_errors import ApiError, store_unavailable
+from identity_common.http.json_body import MAX_BODY_BYTES, read_body
+from identity_common.http.openapi import Shown
+from identity_common.http.raw_routes import posted
 from tests.support.captured_logs import captured_logs
 
 OPERATION = Shown(method="POST", operation_id="Post", summary="s", description="d", tags=(), status=201)

@@ -11,7 +11,7 @@ import pytest
 
 PACKAGES = (
     "identity_common",
-    "identity_sdk",
+    "stead",
     "token_service",
     "management_service",
     "template_service",

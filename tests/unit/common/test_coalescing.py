@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from identity_common.coalescing import Coalescer, SameTurn
+from identity_common.stores.coalescing import Coalescer, SameTurn
 
 
 class Oracle:

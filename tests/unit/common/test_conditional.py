@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from identity_common.conditional import ConditionalGet, entity_tag, is_known
+from identity_common.http.conditional import ConditionalGet, entity_tag, is_known
 
 JSON = [(b"content-type", b"application/json"), (b"content-length", b"4")]
 

@@ -8,8 +8,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from identity_common.log_output import LogOutput
-from identity_common.logs import get_logger
+from identity_common.telemetry.log_output import LogOutput
+from identity_common.telemetry.logs import get_logger
 from tests.support.captured_logs import captured_logs
 
 
@@ -147,7 +147,7 @@ async def test_our_own_lines_and_those_of_libraries_keep_their_order() -> None:
 
 ENDING: Final = """
 import asyncio
-from identity_common.logs import configure_logs, get_logger
+from identity_common.telemetry.logs import configure_logs, get_logger
 
 async def last_words():
     get_logger("x").info("last words")

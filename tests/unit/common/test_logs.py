@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from identity_common.identifiers import new_id, new_secret, new_short_id, new_token_id
-from identity_common.logs import FIELDS, REDACTED, REQUEST_ID, get_logger, redact
+from identity_common.telemetry.logs import FIELDS, REDACTED, REQUEST_ID, get_logger, redact
 from tests.support.captured_logs import captured_logs
 
 JWT = "eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiJ1c2VyIn0.c2lnbmF0dXJlLXdpdGgtXy1hbmQtLQ"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from identity_common.api_errors import ApiError
-from identity_common.pagination import Page, list_headers, read_flag, read_page
+from identity_common.http.api_errors import ApiError
+from identity_common.http.pagination import Page, list_headers, read_flag, read_page
 
 
 @pytest.mark.parametrize(

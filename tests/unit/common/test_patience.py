@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from identity_common.patience import Patience
+from identity_common.stores.patience import Patience
 
 SECONDS = 0.02
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
-from identity_sdk import AsyncManagementClient, ManagementClient
+from stead import AsyncManagementClient, ManagementClient
 from tests.unit.sdk.issuer import Clock
 from tests.unit.sdk.service import Service
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from identity_sdk import AsyncManagementClient, ManagementClient
+from stead import AsyncManagementClient, ManagementClient
 from tests.unit.sdk.http_server import Answer, HttpServer, Received
 from tests.unit.sdk.issuer import Clock
 

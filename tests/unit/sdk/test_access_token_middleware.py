@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from identity_sdk import (
+from stead import (
     Access,
     AccessToken,
     AccessTokenMiddleware,

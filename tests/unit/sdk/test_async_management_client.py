@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from identity_sdk import (
+from stead import (
     AsyncManagementClient,
     NotFound,
     OAuthError,

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from identity_sdk import (
+from stead import (
     ApiError,
     AsyncManagementClient,
     Conflict,

@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
-from identity_sdk.verification import KeySet
+from stead.verification import KeySet
 from tests.unit.sdk.issuer import SigningKey, b64, jwks
 
 KEY = SigningKey("current")

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from identity_sdk import AccessTokenVerifier, AsyncAccessTokenVerifier, TokenInvalid, Unavailable
-from identity_sdk._key_source import KeyFreshness, max_age
-from identity_sdk.verification import KeySet
+from stead import AccessTokenVerifier, AsyncAccessTokenVerifier, TokenInvalid, Unavailable
+from stead._key_source import KeyFreshness, max_age
+from stead.verification import KeySet
 from tests.unit.sdk.http_server import Answer, HttpServer, Received
 from tests.unit.sdk.issuer import AUDIENCE, ISSUER, NOW, Clock, SigningKey, jwks, token
 
@@ -197,7 +197,7 @@ def test_old_keys_go_on_serving_while_the_issuer_fails(
         assert server.requests == 1 + number
         clock.now += 5
     assert verifier.verify(token(OLD, exp=int(clock.now) + 60)).subject == "user00000001"
-    assert {record.levelname for record in caplog.records if record.name == "identity_sdk"} == {"WARNING"}
+    assert {record.levelname for record in caplog.records if record.name == "stead"} == {"WARNING"}
 
 
 def test_old_keys_go_on_serving_when_nobody_listens_any_more(clock: Clock) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from identity_sdk import ApiError, AsyncManagementClient, ManagementClient, Role
-from identity_sdk._lists import ListReading, ListRequest
+from stead import ApiError, AsyncManagementClient, ManagementClient, Role
+from stead._lists import ListReading, ListRequest
 from tests.unit.sdk.http_server import Answer, Received
 from tests.unit.sdk.service import Service
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from identity_sdk import (
+from stead import (
     Application,
     ApplicationSecret,
     AsyncManagementClient,
@@ -39,8 +39,8 @@ from identity_sdk import (
     TemplateScope,
     User,
 )
-from identity_sdk.event_types import GrantedPermission
-from identity_sdk.models import MemberEffect, Reach, TemplateChange, TemplateChanges, TextChange
+from stead.event_types import GrantedPermission
+from stead.models import MemberEffect, Reach, TemplateChange, TemplateChanges, TextChange
 from tests.unit.sdk.service import PASSWORD, SUBJECT_TOKEN, Service
 
 USER_JSON = {

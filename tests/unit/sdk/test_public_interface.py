@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-import identity_sdk
-import identity_sdk.events
-from identity_sdk import (
+import stead
+import stead.events
+from stead import (
     ApiError,
     ApplicationSecret,
     AsyncManagementClient,
@@ -36,8 +36,8 @@ from identity_sdk import (
     async_exchange_subject_token,
     exchange_subject_token,
 )
-from identity_sdk._http import json_request
-from identity_sdk.token_endpoint import request_exchange
+from stead._http import json_request
+from stead.token_endpoint import request_exchange
 from tests.unit.sdk.http_server import Answer
 from tests.unit.sdk.issuer import AUDIENCE, ISSUER, Clock, SigningKey, token
 from tests.unit.sdk.service import ACTOR_TOKEN, CLIENT_ID, CLIENT_SECRET, PASSWORD, SUBJECT_TOKEN, Service
@@ -45,7 +45,7 @@ from tests.unit.sdk.service import ACTOR_TOKEN, CLIENT_ID, CLIENT_SECRET, PASSWO
 
 def test_the_public_names_are_these() -> None:
     """A name that is gone breaks somebody; a name that is new must be meant."""
-    assert sorted(identity_sdk.__all__) == [
+    assert sorted(stead.__all__) == [
         "Access",
         "AccessToken",
         "AccessTokenMiddleware",
@@ -100,28 +100,28 @@ def test_the_public_names_are_these() -> None:
         "client_credentials",
         "exchange_subject_token",
     ]
-    assert all(getattr(identity_sdk, name).__doc__ for name in identity_sdk.__all__)
+    assert all(getattr(stead, name).__doc__ for name in stead.__all__)
 
 
 BLOCKING = ("AccessTokenVerifier", "IdentityClient", "ManagementClient", "client_credentials", "exchange_subject_token")
 
 
 def test_whatever_blocks_has_a_twin_for_tasks_whose_name_begins_with_async() -> None:
-    twins = {name for name in identity_sdk.__all__ if name.lower().startswith("async")}
+    twins = {name for name in stead.__all__ if name.lower().startswith("async")}
     assert twins == {f"Async{name}" if name[0].isupper() else f"async_{name}" for name in BLOCKING}
 
 
 @pytest.mark.parametrize("name", BLOCKING)
 def test_twins_take_the_same_arguments(name: str) -> None:
     """All but ``http``, which is a client of the same kind."""
-    one = getattr(identity_sdk, name)
-    twin = getattr(identity_sdk, f"Async{name}" if name[0].isupper() else f"async_{name}")
+    one = getattr(stead, name)
+    twin = getattr(stead, f"Async{name}" if name[0].isupper() else f"async_{name}")
     assert str(inspect.signature(twin)).replace("httpx.AsyncClient", "httpx.Client") == str(inspect.signature(one))
 
 
 @pytest.mark.parametrize("name", ["AccessTokenVerifier", "ManagementClient"])
 def test_twins_have_the_same_attributes(name: str) -> None:
-    one, twin = (getattr(identity_sdk, kind) for kind in (name, f"Async{name}"))
+    one, twin = (getattr(stead, kind) for kind in (name, f"Async{name}"))
     assert [names(kind) for kind in (one, twin)] == [names(one)] * 2
 
 
@@ -139,7 +139,7 @@ def test_the_errors_are_one_tree() -> None:
 
 def test_the_library_imports_nothing_else_of_this_house_and_no_framework() -> None:
     """What it needs is what its users must install."""
-    source = Path(identity_sdk.__file__).parent
+    source = Path(stead.__file__).parent
     imported = {
         name.partition(".")[0]
         for file in source.rglob("*.py")
@@ -153,11 +153,11 @@ def test_the_library_imports_nothing_else_of_this_house_and_no_framework() -> No
         )
     }
     others = imported - sys.stdlib_module_names
-    assert others == {"identity_sdk", "cryptography", "httpx", "jwt", "msgspec", "nats"}
+    assert others == {"stead", "cryptography", "httpx", "jwt", "msgspec", "nats"}
 
 
 def test_the_public_names_of_the_events_are_these() -> None:
-    assert sorted(identity_sdk.events.__all__) == [
+    assert sorted(stead.events.__all__) == [
         "EventBus",
         "EventsRefused",
         "GrantedPermission",
@@ -169,20 +169,18 @@ def test_the_public_names_of_the_events_are_these() -> None:
         "identity_events",
         "permission_changes",
     ]
-    described = [name for name in identity_sdk.events.__all__ if name != "Since"]  # an alias has no place for it
-    assert all(getattr(identity_sdk.events, name).__doc__ for name in described)
-    assert identity_sdk.events.EventsRefused.__base__ is IdentityError
+    described = [name for name in stead.events.__all__ if name != "Since"]  # an alias has no place for it
+    assert all(getattr(stead.events, name).__doc__ for name in described)
+    assert stead.events.EventsRefused.__base__ is IdentityError
 
 
 def test_only_the_events_need_the_nats_library_and_say_so() -> None:
     """It is an optional dependency."""
-    program = (
-        "import sys; sys.modules['nats'] = None; import identity_sdk; print('imported'); import identity_sdk.events"
-    )
+    program = "import sys; sys.modules['nats'] = None; import stead; print('imported'); import stead.events"
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=30)
     assert finished.stdout == b"imported\n"
     last = finished.stderr.decode().splitlines()[-1]
-    assert last == 'ImportError: identity_sdk.events needs nats-py: pip install "identity-sdk[events]"'
+    assert last == 'ImportError: stead.events needs nats-py: pip install "stead-sdk[events]"'
 
 
 SECRETS = (CLIENT_SECRET, PASSWORD, SUBJECT_TOKEN, ACTOR_TOKEN, "access-token-1", "new-secret-value")
@@ -317,7 +315,7 @@ def test_no_error_of_the_verifier_shows_the_token(caplog: pytest.LogCaptureFixtu
     candidate = token(SigningKey("unknown"))
     with Service() as gone:
         pass
-    verifier = identity_sdk.AccessTokenVerifier(issuer=ISSUER, audience=AUDIENCE, jwks_url=f"{gone.url}/jwks")
+    verifier = stead.AccessTokenVerifier(issuer=ISSUER, audience=AUDIENCE, jwks_url=f"{gone.url}/jwks")
     with pytest.raises(Unavailable) as caught:
         verifier.verify(candidate)
     signature = candidate.rpartition(".")[2]

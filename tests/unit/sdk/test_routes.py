@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from identity_sdk import Access, OrganizationAware
-from identity_sdk._routes import Declared, Demand, Routes, TokenDemand
+from stead import Access, OrganizationAware
+from stead._routes import Declared, Demand, Routes, TokenDemand
 
 ROUTES = Routes(
     {

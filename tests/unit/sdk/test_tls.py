@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from identity_sdk import (
+from stead import (
     AsyncIdentityClient,
     AsyncManagementClient,
     IdentityClient,
@@ -17,7 +17,7 @@ from identity_sdk import (
     Unavailable,
     exchange_subject_token,
 )
-from identity_sdk._tls import trusted
+from stead._tls import trusted
 
 
 def exchange(address: str) -> object:

@@ -10,7 +10,7 @@ from urllib.parse import unquote_plus
 import httpx
 import pytest
 
-from identity_sdk import OAuthError, TokenResponse, Unavailable, client_credentials, exchange_subject_token
+from stead import OAuthError, TokenResponse, Unavailable, client_credentials, exchange_subject_token
 from tests.unit.sdk.http_server import Answer
 from tests.unit.sdk.service import ACTOR_TOKEN, CLIENT_ID, CLIENT_SECRET, SUBJECT_TOKEN, Service
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from identity_sdk import AccessToken, TokenInvalid
-from identity_sdk.verification import Expectations, KeySet, Remembered, TokenChecker, read_claims, read_token
+from stead import AccessToken, TokenInvalid
+from stead.verification import Expectations, KeySet, Remembered, TokenChecker, read_claims, read_token
 from tests.unit.sdk.issuer import AUDIENCE, ISSUER, NOW, SigningKey, jwks, token
 
 KEY = SigningKey("current")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from token_service.pages.cookies import SESSION, Cookies
+from token_service.sign_in.pages.cookies import SESSION, Cookies
 
 FOREIGN = ['prefs={"theme":"dark"}', "a[b]=1", "n=café", "n=\x85\xa0", "x", "=", "", "a=b=c", 'q="x', "$Version=1"]
 

@@ -14,7 +14,6 @@ import pytest_asyncio
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import Batch, StreamMessage
-from identity_common.database import create_database_engine
 from identity_common.oauth import (
     OAuthError,
     invalid_request,
@@ -22,7 +21,8 @@ from identity_common.oauth import (
     temporarily_unavailable,
     unauthorized_client,
 )
-from identity_common.redis_commands import RedisCommands, connect_redis
+from identity_common.stores.database import create_database_engine
+from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.events import (
     ApplicationState,
     ResourceState,
@@ -31,8 +31,8 @@ from identity_common.wire.events import (
     event_subject,
     watermark_subject,
 )
-from identity_sdk.event_types import CloudEvent
-from identity_sdk.verification import KeySet
+from stead.event_types import CloudEvent
+from stead.verification import KeySet
 from token_service.directory import Directory, LargeHalf, SmallHalf
 from token_service.directory.projection import ProjectionState
 from token_service.grants import Grants, TokenRequest, TokenResponse
@@ -42,8 +42,8 @@ from token_service.grants.client_credentials import ClientCredentialsGrant
 from token_service.grants.form import parse_form
 from token_service.grants.targets import Targets
 from token_service.grants.token_exchange import TokenExchangeGrant
-from token_service.live_tokens import LiveTokens
-from token_service.revocations import Revocations
+from token_service.presented_tokens.live_tokens import LiveTokens
+from token_service.presented_tokens.revocations import Revocations
 from token_service.subject_tokens import SubjectTokens
 from token_service.tokens.issuer import Issuer
 from token_service.tokens.key_encryption import KeyEncryption

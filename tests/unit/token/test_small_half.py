@@ -20,7 +20,7 @@ from identity_common.wire.events import (
     event_subject,
     watermark_subject,
 )
-from identity_sdk.event_types import CloudEvent, OrganizationPermissionState, OrganizationRoleState
+from stead.event_types import CloudEvent, OrganizationPermissionState, OrganizationRoleState
 from token_service.directory import SmallHalf
 
 IDS = st.sampled_from(["a", "b", "c"])

@@ -6,10 +6,10 @@ import pytest
 
 from identity_common.oauth import OAuthError
 from identity_common.wire.events import ResourceState
-from identity_sdk.event_types import MemberState, MemberType, OrganizationState
+from stead.event_types import MemberState, MemberType, OrganizationState
 from token_service.directory import Membership
 from token_service.grants.targets import Target, organization_roles
-from token_service.liveness import why_no_member
+from token_service.presented_tokens.liveness import why_no_member
 
 RESOURCE = ResourceState(id="r", indicator="https://api.example.com")
 TARGETS = [

@@ -10,9 +10,9 @@ import asyncpg
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
-from identity_common.logs import configure_logs
+from identity_common.http.stopping import HTTP_PROTOCOL
 from identity_common.settings import InvalidSettingsError, ServiceSettings
-from identity_common.stopping import HTTP_PROTOCOL
+from identity_common.telemetry.logs import configure_logs
 
 S = TypeVar("S", bound=ServiceSettings)
 

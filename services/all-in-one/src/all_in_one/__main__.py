@@ -12,7 +12,7 @@ from all_in_one.embedded import EmbeddedError, die_with_parent, external_or_embe
 from all_in_one.provision import ProvisionError
 from all_in_one.stack import Stack, StackError, listening_socket, serve
 from all_in_one.walkthrough import walkthrough
-from identity_common.logs import configure_logs
+from identity_common.telemetry.logs import configure_logs
 
 
 def port(text: str) -> int:

@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
 
-from identity_common.encoded_slashes import routed_path
-from identity_common.observation import HEADER, request_id_of
-from identity_common.routing import Service, service_for
+from identity_common.http.encoded_slashes import routed_path
+from identity_common.http.routing import Service, service_for
+from identity_common.telemetry.observation import HEADER, request_id_of
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -13,7 +13,7 @@ from all_in_one.credentials import (
     ManagementApi,
     PublicClient,
 )
-from identity_sdk import Conflict, ManagementClient, OAuthError, Resource, client_credentials
+from stead import Conflict, ManagementClient, OAuthError, Resource, client_credentials
 
 RESOURCE: Final = "https://orders.example.com/api"
 SCOPES: Final = {"read:orders": "See orders", "write:orders": "Change and cancel orders"}

@@ -28,7 +28,7 @@ from all_in_one.credentials import BusSubscriber, Credentials, ManagementApi, re
 from all_in_one.dispatcher import Dispatcher
 from all_in_one.provision import ServerAddresses
 from all_in_one.seed import seed
-from identity_common.stopping import HTTP_PROTOCOL
+from identity_common.http.stopping import HTTP_PROTOCOL
 
 _GRACEFUL_SHUTDOWN_S: Final = 3
 _BOOTSTRAP_TIMEOUT_S: Final = 60

@@ -12,28 +12,26 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common import migrations
-from identity_common.application import create_service_app
+from identity_common.access.management_api import UnrevokedTokens
+from identity_common.access.revocations import RevocationReader
 from identity_common.bus.connection import Bus
-from identity_common.database import Startup, create_database_engine
-from identity_common.health import Readiness
-from identity_common.lookups import Lookups
-from identity_common.management_access import UnrevokedTokens
-from identity_common.openapi import CHANGES_DIRECTORY
+from identity_common.http.application import create_service_app
+from identity_common.http.health import Readiness
+from identity_common.http.openapi import CHANGES_DIRECTORY
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
-from identity_common.parents import Parents
 from identity_common.progress import Progress
-from identity_common.redis_commands import RedisCommands, connect_redis
-from identity_common.revocations import RevocationReader
-from identity_sdk import AsyncAccessTokenVerifier
+from identity_common.stores import migrations
+from identity_common.stores.database import Startup, create_database_engine
+from identity_common.stores.lookups import Lookups
+from identity_common.stores.parents import Parents
+from identity_common.stores.redis import RedisCommands, connect_redis
 from management_service.applications.routes import ApplicationController, SecretController
 from management_service.applications.service import Applications
 from management_service.applications.tables import applications
 from management_service.authentication import Authentication, require_management
 from management_service.bootstrap import Bootstrap, Credentials
-from management_service.passwords import Passwords
 from management_service.resources.routes import ResourceController, ResourceScopeController
 from management_service.resources.service import Resources
 from management_service.resources.tables import resources
@@ -52,10 +50,12 @@ from management_service.settings import Settings
 from management_service.subject_tokens.routes import subject_token_route
 from management_service.subject_tokens.service import SubjectTokens
 from management_service.users.password_check import PasswordChecks
+from management_service.users.passwords import Passwords
 from management_service.users.routes import UserController
 from management_service.users.service import Users
 from management_service.users.tables import users
 from management_service.whole_state import WholeState
+from stead import AsyncAccessTokenVerifier
 
 VERSIONS: Final = Path(__file__).parent / "migrations"
 SWAGGER: Final = Path(__file__).parent / "openapi.json"

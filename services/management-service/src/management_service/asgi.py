@@ -2,7 +2,7 @@
 
 import os
 
-from identity_common.logs import configure_logs
+from identity_common.telemetry.logs import configure_logs
 from management_service.app import create_app
 from management_service.settings import Settings
 

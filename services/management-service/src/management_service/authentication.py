@@ -1,7 +1,7 @@
 """Who may call this service: the guard, and whether the caller is still there.
 
 Owns the liveness of the caller, by the database. Does not own the refusals and what was revoked
-(``identity_common.management_access``) nor how a token is verified (``identity_sdk``).
+(``identity_common.access.management_api``) nor how a token is verified (``stead``).
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,7 @@ import msgspec
 from litestar.handlers import BaseRouteHandler
 from litestar.types import Scope
 
-from identity_common.api_errors import store_unavailable
-from identity_common.coalescing import Coalescer
-from identity_common.lookups import AT_ONCE, Lookups
-from identity_common.management_access import (
+from identity_common.access.management_api import (
     SCOPE_ALL,
     Connection,
     UnrevokedTokens,
@@ -23,7 +20,10 @@ from identity_common.management_access import (
     recognize,
     unauthorized,
 )
-from identity_sdk import AccessToken
+from identity_common.http.api_errors import store_unavailable
+from identity_common.stores.coalescing import Coalescer
+from identity_common.stores.lookups import AT_ONCE, Lookups
+from stead import AccessToken
 
 # One statement and one snapshot for a caller and, where a subject token is minted, for the user it will speak for; and
 # one for all the requests of a turn of the event loop. What is looked up by its key stands in a subquery that the

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
+from identity_common.access.management_api import SCOPE_ALL, SCOPE_SUBJECT_TOKENS
+from identity_common.http.pagination import Page
 from identity_common.identifiers import new_id
-from identity_common.management_access import SCOPE_ALL, SCOPE_SUBJECT_TOKENS
-from identity_common.pagination import Page
 from identity_common.serving import CommandError
 from management_service.applications.rules import ApplicationCreation, SecretCreation
 from management_service.applications.service import Applications

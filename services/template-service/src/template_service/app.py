@@ -12,35 +12,35 @@ from litestar.types import ControllerRouterHandler, HTTPScope
 from prometheus_client import CollectorRegistry, Gauge
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common import migrations
-from identity_common.application import create_service_app
+from identity_common.access.management_api import UnrevokedTokens
+from identity_common.access.revocations import RevocationReader
 from identity_common.bus.connection import Bus
-from identity_common.cors import ANY_PAGE, Cors, Headers
-from identity_common.database import Startup, create_database_engine
-from identity_common.health import Readiness
-from identity_common.lookups import Lookups
-from identity_common.management_access import UnrevokedTokens
-from identity_common.openapi import CHANGES_DIRECTORY
+from identity_common.http.application import create_service_app
+from identity_common.http.cors import ANY_PAGE, Cors, Headers
+from identity_common.http.health import Readiness
+from identity_common.http.openapi import CHANGES_DIRECTORY
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
-from identity_common.parents import Parents
 from identity_common.progress import Progress
-from identity_common.redis_commands import RedisCommands, connect_redis
-from identity_common.revocations import RevocationReader
-from identity_sdk import AsyncAccessTokenVerifier
+from identity_common.stores import migrations
+from identity_common.stores.database import Startup, create_database_engine
+from identity_common.stores.lookups import Lookups
+from identity_common.stores.parents import Parents
+from identity_common.stores.redis import RedisCommands, connect_redis
+from stead import AsyncAccessTokenVerifier
 from template_service.authentication import Authentication, require_management
-from template_service.directory.directory import Directory
-from template_service.directory.projection import Projection
-from template_service.directory.tables import known_applications, known_users
 from template_service.document.routes import OrganizationTemplateController
 from template_service.document.service import OrganizationTemplate
-from template_service.effective_permissions.access import Readers
-from template_service.effective_permissions.fan_out import FanOut
-from template_service.effective_permissions.routes import list_application_scopes, list_user_scopes
-from template_service.effective_permissions.service import MemberPermissions
-from template_service.effective_permissions.unchanged import UnchangedPolls
-from template_service.effective_permissions.waiting import ChangeListener, Waiters
+from template_service.fan_out.worker import FanOut
+from template_service.known.freshness import Directory
+from template_service.known.tables import known_applications, known_users
+from template_service.management_events import Projection
+from template_service.member_permissions.access import Readers
+from template_service.member_permissions.routes import list_application_scopes, list_user_scopes
+from template_service.member_permissions.service import MemberPermissions
+from template_service.member_permissions.unchanged import UnchangedPolls
+from template_service.member_permissions.waiting import ChangeListener, Waiters
 from template_service.members.routes import (
     ApplicationOrganizationController,
     OrganizationApplicationController,

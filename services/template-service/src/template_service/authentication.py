@@ -1,7 +1,7 @@
 """Who may call this service: the guard, and whether the caller is still there.
 
 Owns the liveness of the caller, by what is known of management-service's side. Does not own the refusals and what was
-revoked (``identity_common.management_access``) nor how a token is verified (``identity_sdk``).
+revoked (``identity_common.access.management_api``) nor how a token is verified (``stead``).
 """
 
 from collections.abc import Sequence
@@ -9,17 +9,17 @@ from typing import Final
 
 from litestar.handlers import BaseRouteHandler
 
-from identity_common.coalescing import Coalescer
-from identity_common.lookups import AT_ONCE, Lookups
-from identity_common.management_access import (
+from identity_common.access.management_api import (
     SCOPE_ALL,
     Connection,
     UnrevokedTokens,
     authenticate,
     unauthorized,
 )
-from identity_sdk import AccessToken
-from template_service.directory.directory import Directory
+from identity_common.stores.coalescing import Coalescer
+from identity_common.stores.lookups import AT_ONCE, Lookups
+from stead import AccessToken
+from template_service.known.freshness import Directory
 
 # One statement for all the requests of a turn of the event loop. What is looked up by its key stands in a subquery that
 # the planner cannot turn round (OFFSET 0): where a table was small when it planned, it would read all of it for long.

@@ -13,13 +13,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.outbox.changes import Transaction
 from identity_common.outbox.republication import BATCH, Step
-from identity_sdk.event_types import MemberState, OrganizationPermissionState, OrganizationState
-from template_service.effective_permissions.events import permissions_state, unchanged
-from template_service.effective_permissions.tables import published_permissions
+from stead.event_types import MemberState, OrganizationPermissionState, OrganizationState
+from template_service.fan_out.events import permissions_state, unchanged
+from template_service.member_permissions.tables import published_permissions
 from template_service.members.tables import members
 from template_service.organizations.tables import organizations
 from template_service.permissions.tables import permissions
-from template_service.roles.events import record_roles
+from template_service.role_contents.events import record_roles
 from template_service.roles.tables import roles
 
 _TENANT: Final = bindparam("tenant", type_=Text)

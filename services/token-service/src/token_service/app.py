@@ -10,18 +10,17 @@ from litestar import Litestar
 from litestar.handlers import HTTPRouteHandler
 from prometheus_client import CollectorRegistry, Gauge
 
-from identity_common import migrations
-from identity_common.application import create_service_app
 from identity_common.bus.connection import Bus
-from identity_common.database import create_database_engine
-from identity_common.health import Readiness
-from identity_common.redis_commands import RedisCommands, connect_redis
+from identity_common.http.application import create_service_app
+from identity_common.http.health import Readiness
+from identity_common.stores import migrations
+from identity_common.stores.database import create_database_engine
+from identity_common.stores.redis import RedisCommands, connect_redis
 from token_service.authorizations import Authorizations, Codes, Consents, RefreshTokens
+from token_service.authorizations.forgetting import Forgetting
 from token_service.directory import Directory, LargeHalf, SmallHalf
-from token_service.endpoints.authorization import AuthorizationPages
 from token_service.endpoints.consents import ConsentController
 from token_service.endpoints.cors import Cors
-from token_service.endpoints.end_session import EndSession
 from token_service.endpoints.introspection import Introspector, introspection_endpoint
 from token_service.endpoints.keys import PrivateKeyController
 from token_service.endpoints.management_access import ManagementAccess
@@ -33,7 +32,6 @@ from token_service.endpoints.token import PATH as TOKEN_PATH
 from token_service.endpoints.token import token_endpoint
 from token_service.endpoints.userinfo import PATH as USERINFO_PATH
 from token_service.endpoints.userinfo import Userinfo, userinfo_endpoint
-from token_service.forgetting import Forgetting
 from token_service.grants import Grant, Grants
 from token_service.grants.actor import ActorTokens
 from token_service.grants.authorization_code import AuthorizationCodeGrant
@@ -43,14 +41,16 @@ from token_service.grants.refresh_token import RefreshTokenGrant
 from token_service.grants.targets import ORGANIZATION_TOKEN_TTL_S, USERINFO_TOKEN_TTL_S, Targets
 from token_service.grants.token_exchange import TokenExchangeGrant
 from token_service.grants.user_tokens import UserTokens
-from token_service.live_tokens import LiveTokens
 from token_service.people import People
-from token_service.revocations import Revocations
+from token_service.presented_tokens.live_tokens import LiveTokens
+from token_service.presented_tokens.revocations import Revocations
 from token_service.settings import Settings
 from token_service.sign_in.flow import SignInFlow
 from token_service.sign_in.passwords import PasswordCheck
 from token_service.sign_in.pending import PendingAuthorizations
+from token_service.sign_in.routes import AuthorizationPages
 from token_service.sign_in.sessions import Sessions
+from token_service.sign_in.sign_out import EndSession
 from token_service.sign_in.throttle import PasswordThrottle
 from token_service.subject_tokens import SubjectTokens
 from token_service.tokens.id_token_hints import IdTokenHints

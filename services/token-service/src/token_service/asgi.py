@@ -2,7 +2,7 @@
 
 import os
 
-from identity_common.logs import configure_logs
+from identity_common.telemetry.logs import configure_logs
 from token_service.app import create_app
 from token_service.settings import Settings
 

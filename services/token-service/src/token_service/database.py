@@ -5,9 +5,9 @@ from collections.abc import Generator
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from identity_common.api_errors import is_store_down
-from identity_common.logs import get_logger
+from identity_common.http.api_errors import is_store_down
 from identity_common.oauth import temporarily_unavailable
+from identity_common.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 

@@ -13,9 +13,9 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from identity_common.clock import Clock, now_ms
-from identity_common.logs import get_logger
 from identity_common.oauth import temporarily_unavailable
-from identity_common.redis_commands import Argument, RedisCommands, StoreUnavailable
+from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable
+from identity_common.telemetry.logs import get_logger
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
 from token_service.directory import Reading, Records
 

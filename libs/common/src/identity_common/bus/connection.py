@@ -8,7 +8,7 @@ from nats.aio.client import Client
 from nats.js import JetStreamContext
 
 from identity_common.background import end
-from identity_common.logs import get_logger
+from identity_common.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 

@@ -18,9 +18,9 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.streams import ensure_streams
-from identity_common.logs import get_logger
+from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import is_genuine
-from identity_sdk.event_types import CloudEvent
+from stead.event_types import CloudEvent
 
 _log = get_logger(__name__)
 

@@ -24,7 +24,7 @@ from identity_common.wire.events import (
     subject_prefix,
     watermark_subject,
 )
-from identity_sdk.event_types import CloudEvent
+from stead.event_types import CloudEvent
 
 SUBSCRIBERS_API: Final = "subscribers.$JS.API"
 """Where the services reach JetStream in the subscribers' account."""

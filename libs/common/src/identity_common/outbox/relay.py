@@ -17,13 +17,13 @@ from identity_common.bus.connection import Bus
 from identity_common.bus.publishing import Outgoing, Publisher, publisher_on
 from identity_common.bus.streams import ensure_streams, published_revision
 from identity_common.clock import now_ms
-from identity_common.logs import get_logger
 from identity_common.outbox.changes import NOTIFY_CHANNEL
 from identity_common.outbox.republication import Republication
 from identity_common.progress import Progress
 from identity_common.revisions import Source
+from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import Watermark, relay_subject, watermark_subject
-from identity_sdk.event_types import CloudEvent
+from stead.event_types import CloudEvent
 
 _log = get_logger(__name__)
 

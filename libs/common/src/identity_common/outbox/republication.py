@@ -11,9 +11,9 @@ from typing import Final
 
 from sqlalchemy import text
 
-from identity_common.database import retry_on_conflict
-from identity_common.logs import get_logger
 from identity_common.outbox.changes import NOTIFY_CHANNEL, Change, Changes, Transaction
+from identity_common.stores.database import retry_on_conflict
+from identity_common.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 

@@ -3,7 +3,7 @@
 An event carries the *full new state* of one aggregate; a deletion carries ``"deleted": true``. One event is enough to
 be right: nobody needs the one before. A relation is an aggregate of its own wherever it can grow. A relation may name
 ids that have been deleted since; they grant nothing, and no id is ever reused (lesson L5). The envelope and the
-aggregates of template-service, which other teams read, are in ``identity_sdk.event_types``.
+aggregates of template-service, which other teams read, are in ``stead.event_types``.
 """
 
 from typing import Final, Literal
@@ -11,7 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from identity_common.revisions import Source
-from identity_sdk.event_types import PUBLIC_PREFIX, CloudEvent, subject_of
+from stead.event_types import PUBLIC_PREFIX, CloudEvent, subject_of
 
 STREAM_INTERNAL: Final = "IDENTITY_INTERNAL"
 STREAM_EVENTS: Final = "IDENTITY_EVENTS"

@@ -10,7 +10,7 @@ import httpx
 from all_in_one.credentials import read_credentials
 from all_in_one.demo.impersonation import impersonation
 from all_in_one.demo.organization_template import organization_template
-from identity_sdk import IdentityError
+from stead import IdentityError
 
 
 def main() -> int:

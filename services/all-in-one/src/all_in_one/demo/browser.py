@@ -6,7 +6,7 @@ from typing import Final
 import httpx
 
 from all_in_one.credentials import DemoUser
-from identity_sdk import SignInRequired
+from stead import SignInRequired
 
 _MOST_REQUESTS: Final = 10
 _TIMEOUT_S: Final = 30

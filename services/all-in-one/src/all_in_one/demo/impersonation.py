@@ -4,7 +4,7 @@ from all_in_one.credentials import Credentials
 from all_in_one.demo.browser import sign_in_as
 from all_in_one.demo.screen import act, show, show_claims, step
 from all_in_one.seed import redirect_uri
-from identity_sdk import (
+from stead import (
     AccessToken,
     AccessTokenVerifier,
     IdentityClient,

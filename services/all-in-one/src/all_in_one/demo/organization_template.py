@@ -12,8 +12,8 @@ from all_in_one.credentials import Credentials
 from all_in_one.demo.browser import sign_in_as
 from all_in_one.demo.screen import act, show, show_claims, step
 from all_in_one.seed import redirect_uri
-from identity_sdk import AccessTokenVerifier, AsyncIdentityClient, AsyncManagementClient
-from identity_sdk.events import EventBus, PermissionChange, permission_changes
+from stead import AccessTokenVerifier, AsyncIdentityClient, AsyncManagementClient
+from stead.events import EventBus, PermissionChange, permission_changes
 
 _PERMISSION: Final = "approve:refunds"
 _ROLE: Final = "Demo refund clerk"

@@ -4,7 +4,7 @@ import json
 import sys
 from typing import Final
 
-from identity_sdk import AccessToken
+from stead import AccessToken
 
 _WIDTH: Final = 14
 

@@ -6,9 +6,9 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Raw
 
 from identity_common.fields import Answer, FreeForm, FreeFormAnswer
-from identity_common.listing import WHOLE, Listing
-from identity_common.openapi import documented
-from identity_common.parents import parent_exists
+from identity_common.http.listing import WHOLE, Listing
+from identity_common.http.openapi import documented
+from identity_common.stores.parents import parent_exists
 from identity_common.wire.events import ApplicationType
 from management_service.applications.rules import ApplicationCreation, ApplicationUpdate, SecretCreation, SecretUpdate
 from management_service.applications.service import Applications

@@ -7,13 +7,13 @@ import msgspec
 from msgspec import UNSET, Raw
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.api_errors import ApiError, Issue, body_too_large, duplicate, invalid_input, missing_by_id
 from identity_common.clock import Clock, now_ms
-from identity_common.database import refusals, retry_on_conflict
 from identity_common.fields import FreeForm, free_form_text, is_too_large, merged
+from identity_common.http.api_errors import ApiError, Issue, body_too_large, duplicate, invalid_input, missing_by_id
+from identity_common.http.pagination import Page
 from identity_common.identifiers import new_id, new_secret
 from identity_common.outbox.changes import Changes, Transaction
-from identity_common.pagination import Page
+from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.wire.events import ApplicationState, ApplicationType, AssignmentState, SecretState
 from management_service.applications import rules, store
 from management_service.applications.store import Application, Secret

@@ -6,8 +6,8 @@ import msgspec
 from sqlalchemy import RowMapping, bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.database import fetch_page
-from identity_common.pagination import Page
+from identity_common.http.pagination import Page
+from identity_common.stores.database import fetch_page
 from identity_common.wire.events import ApplicationType
 from management_service.applications.tables import application_secrets, applications
 

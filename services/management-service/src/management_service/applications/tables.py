@@ -13,7 +13,7 @@ from sqlalchemy import (
     Text,
 )
 
-from identity_common.tables import Key, tenant_id
+from identity_common.stores.tables import Key, tenant_id
 from management_service.schema import metadata
 
 applications = Table(

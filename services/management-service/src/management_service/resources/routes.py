@@ -5,9 +5,9 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
 from identity_common.fields import Answer
-from identity_common.listing import WHOLE, Listing
-from identity_common.openapi import documented
-from identity_common.parents import parent_exists
+from identity_common.http.listing import WHOLE, Listing
+from identity_common.http.openapi import documented
+from identity_common.stores.parents import parent_exists
 from management_service.resources.rules import (
     ResourceCreation,
     ResourceDefault,

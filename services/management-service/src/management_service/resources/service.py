@@ -6,13 +6,13 @@ import msgspec
 from msgspec import UNSET
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.api_errors import ApiError, duplicate, invalid_scope_name, missing_by_id
 from identity_common.clock import Clock, now_ms
-from identity_common.database import refusals, retry_on_conflict
+from identity_common.http.api_errors import ApiError, duplicate, invalid_scope_name, missing_by_id
+from identity_common.http.pagination import Page
 from identity_common.identifiers import new_id
 from identity_common.outbox.changes import Changes, Transaction
-from identity_common.pagination import Page
 from identity_common.scope_names import is_scope_name
+from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.wire.events import ResourceState, ScopeState
 from management_service.resources import rules, store
 from management_service.resources.store import Resource, Scope

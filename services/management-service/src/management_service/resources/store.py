@@ -7,8 +7,8 @@ import msgspec
 from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.database import fetch_page
-from identity_common.pagination import Page
+from identity_common.http.pagination import Page
+from identity_common.stores.database import fetch_page
 from management_service.resources.tables import resources, scopes
 
 

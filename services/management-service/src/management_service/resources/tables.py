@@ -2,7 +2,7 @@
 
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKeyConstraint, Index, Integer, Table, Text, UniqueConstraint
 
-from identity_common.tables import Key, tenant_id
+from identity_common.stores.tables import Key, tenant_id
 from management_service.schema import metadata
 
 resources = Table(

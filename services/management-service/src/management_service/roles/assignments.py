@@ -4,11 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.api_errors import ApiError, missing_by_id, too_many_related, unknown_relation, wrong_kind
-from identity_common.database import retry_on_conflict
 from identity_common.fields import MAX_RELATED
+from identity_common.http.api_errors import ApiError, missing_by_id, too_many_related, unknown_relation, wrong_kind
+from identity_common.http.pagination import Page
 from identity_common.outbox.changes import Changes, Transaction
-from identity_common.pagination import Page
+from identity_common.stores.database import retry_on_conflict
 from identity_common.wire.events import AssignmentState, HolderKind, RoleType
 from management_service.applications.store import Application
 from management_service.roles import holders, store

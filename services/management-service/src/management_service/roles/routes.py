@@ -7,8 +7,8 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
 from identity_common.fields import Answer
-from identity_common.listing import PAGED, WHOLE, Listing
-from identity_common.parents import parent_exists
+from identity_common.http.listing import PAGED, WHOLE, Listing
+from identity_common.stores.parents import parent_exists
 from identity_common.wire.events import RoleType
 from management_service.applications.routes import ApplicationAnswer, application_answer
 from management_service.resources.routes import ScopeAnswer, scope_answer

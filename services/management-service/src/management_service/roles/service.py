@@ -6,7 +6,9 @@ import msgspec
 from msgspec import UNSET
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.api_errors import (
+from identity_common.clock import Clock, now_ms
+from identity_common.fields import MAX_RELATED
+from identity_common.http.api_errors import (
     ApiError,
     duplicate,
     missing_by_id,
@@ -14,12 +16,10 @@ from identity_common.api_errors import (
     unknown_relation,
     wrong_kind,
 )
-from identity_common.clock import Clock, now_ms
-from identity_common.database import refusals, retry_on_conflict
-from identity_common.fields import MAX_RELATED
+from identity_common.http.pagination import Page
 from identity_common.identifiers import new_id
 from identity_common.outbox.changes import Changes, Transaction
-from identity_common.pagination import Page
+from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.wire.events import RoleState
 from management_service.resources.store import Scope
 from management_service.roles import rules, store

@@ -5,11 +5,11 @@ from typing import Final
 from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope
 
-from identity_common.api_errors import ApiError
-from identity_common.asgi_routes import posted
-from identity_common.json_body import read_body
-from identity_common.management_access import SCOPE_ALL, SCOPE_SUBJECT_TOKENS
-from identity_common.openapi import Documented, Shown
+from identity_common.access.management_api import SCOPE_ALL, SCOPE_SUBJECT_TOKENS
+from identity_common.http.api_errors import ApiError
+from identity_common.http.json_body import read_body
+from identity_common.http.openapi import Documented, Shown
+from identity_common.http.raw_routes import posted
 from management_service.authentication import Authentication
 from management_service.subject_tokens.rules import SubjectTokenCreation
 from management_service.subject_tokens.service import MintedSubjectToken, SubjectTokens

@@ -5,15 +5,15 @@ from typing import Any
 
 import msgspec
 
-from identity_common.api_errors import ApiError, body_too_large, store_unavailable, unknown_relation
 from identity_common.clock import Clock, now_ms
+from identity_common.http.api_errors import ApiError, body_too_large, store_unavailable, unknown_relation
 from identity_common.identifiers import new_id
-from identity_common.logs import get_logger
-from identity_common.redis_commands import RedisCommands, StoreUnavailable
+from identity_common.stores.redis import RedisCommands, StoreUnavailable
+from identity_common.telemetry.logs import get_logger
 from identity_common.wire.subject_tokens import KEPT_AFTER_EXPIRY_MS, SubjectTokenRecord, subject_token_key
-from identity_sdk import AccessToken
 from management_service.authentication import Authentication
 from management_service.subject_tokens.rules import SubjectTokenCreation, context_is_too_large, new_subject_token
+from stead import AccessToken
 
 _log = get_logger(__name__)
 _encode = msgspec.json.Encoder().encode

@@ -9,13 +9,13 @@ from nats.errors import Error as NatsError
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.api_errors import ApiError
 from identity_common.background import end
 from identity_common.bus.connection import Bus
-from identity_common.logs import get_logger
+from identity_common.http.api_errors import ApiError
+from identity_common.telemetry.logs import get_logger
 from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
-from management_service.passwords import Passwords
 from management_service.users import store
+from management_service.users.passwords import Passwords
 
 _log = get_logger(__name__)
 

@@ -6,9 +6,9 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Raw, structs
 
 from identity_common.fields import Answer, FreeFormAnswer
-from identity_common.listing import PAGED, Listing
-from identity_common.openapi import documented
-from identity_common.parents import parent_exists
+from identity_common.http.listing import PAGED, Listing
+from identity_common.http.openapi import documented
+from identity_common.stores.parents import parent_exists
 from management_service.users.rules import CustomData, NewPassword, Suspension, UserCreation, UserUpdate
 from management_service.users.service import Users
 from management_service.users.store import User

@@ -6,17 +6,17 @@ import msgspec
 from msgspec import UNSET, Raw
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.api_errors import Issue, body_too_large, duplicate, invalid_input, missing_by_id
 from identity_common.clock import Clock, now_ms
-from identity_common.database import refusals, retry_on_conflict
 from identity_common.fields import FreeForm, free_form_text, is_too_large, merged
+from identity_common.http.api_errors import Issue, body_too_large, duplicate, invalid_input, missing_by_id
+from identity_common.http.pagination import Page
 from identity_common.identifiers import new_short_id
 from identity_common.outbox.changes import Changes, Transaction
-from identity_common.pagination import Page
+from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.wire.events import AssignmentState, UserState
-from management_service.passwords import Passwords
 from management_service.roles.assignments import assign_default_roles
 from management_service.users import rules, store
+from management_service.users.passwords import Passwords
 from management_service.users.store import User
 
 _REFUSALS = {

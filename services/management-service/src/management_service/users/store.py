@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.pagination import Page
+from identity_common.http.pagination import Page
 from identity_common.search import identity_key, phone_key, search_key, search_term
 from management_service.users.tables import users
 

@@ -6,9 +6,9 @@ from litestar import Controller, Response, get, put
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from identity_common.json_body import JsonRequest
-from identity_common.openapi import Flag, documented
-from identity_common.pagination import read_flag, require_known
+from identity_common.http.json_body import JsonRequest
+from identity_common.http.openapi import Flag, documented
+from identity_common.http.pagination import read_flag, require_known
 from template_service.document.rules import TemplateDocument, TemplateReport
 from template_service.document.service import OrganizationTemplate
 

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from msgspec import UNSET
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from identity_common.api_errors import (
+from identity_common.http.api_errors import (
     ApiError,
     Issue,
     IssueData,
@@ -17,22 +17,22 @@ from identity_common.api_errors import (
     unknown_relation,
     wrong_kind,
 )
-from identity_common.database import retry_on_conflict
 from identity_common.identifiers import new_id
 from identity_common.outbox.changes import Changes, Transaction
-from identity_sdk.event_types import (
+from identity_common.stores.database import retry_on_conflict
+from stead.event_types import (
     GrantedPermission,
     OrganizationPermissionState,
     OrganizationRoleState,
     PermissionCause,
 )
-from template_service.directory.directory import Directory
 from template_service.document import rules, store
 from template_service.document.rules import RoleChange, TemplateDocument, TemplateReport
 from template_service.document.store import StoredTemplate
-from template_service.effective_permissions.requests import request_role_fan_outs
-from template_service.roles.contents import Content
-from template_service.roles.events import record_roles, touch_roles
+from template_service.fan_out.requests import request_role_fan_outs
+from template_service.known.freshness import Directory
+from template_service.role_contents.events import record_roles, touch_roles
+from template_service.role_contents.store import Content
 
 _CONTENTS: Final[tuple[Content, ...]] = ("permission", "scope")
 

@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ARRAY, BindParameter, Boolean, Integer, Text, TextClause, bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_sdk.event_types import GrantedPermission
+from stead.event_types import GrantedPermission
 from template_service.document.rules import Grants, Reach, Role, Template
-from template_service.roles.contents import Content
+from template_service.role_contents.store import Content
 from template_service.template_lock import hold_template
 
 _TENANT: Final = bindparam("tenant", type_=Text)

@@ -6,8 +6,8 @@ from typing import Final
 from sqlalchemy import ARRAY, Text, bindparam, text
 
 from identity_common.outbox.changes import Transaction
-from identity_sdk.event_types import MemberState
-from template_service.effective_permissions.requests import request_members_fan_out
+from stead.event_types import MemberState
+from template_service.fan_out.requests import request_members_fan_out
 
 # Locked in the order in which everybody locks members.
 _REMOVE: Final = text(

@@ -8,11 +8,11 @@ from litestar.params import FromPath, JSONBody
 from msgspec import structs
 
 from identity_common.fields import Answer, FreeFormAnswer
-from identity_common.listing import PAGED, WHOLE, Listing
-from identity_common.openapi import Filter, documented
-from identity_common.parents import parent_exists
+from identity_common.http.listing import PAGED, WHOLE, Listing
+from identity_common.http.openapi import Filter, documented
+from identity_common.stores.parents import parent_exists
 from identity_common.wire.events import ApplicationType
-from template_service.directory.guards import known_parent_exists
+from template_service.known.guards import known_parent_exists
 from template_service.members.rules import (
     ApplicationAssignments,
     MemberApplications,

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 import msgspec
 
 from identity_common.fields import Body
-from identity_sdk.event_types import MemberType, OrganizationRoleType
+from stead.event_types import MemberType, OrganizationRoleType
 
 Id = Annotated[str, msgspec.Meta(max_length=256)]
 Ids = tuple[Id, ...]

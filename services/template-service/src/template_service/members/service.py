@@ -4,7 +4,9 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.api_errors import (
+from identity_common.clock import Clock, now_ms
+from identity_common.fields import MAX_RELATED
+from identity_common.http.api_errors import (
     ApiError,
     body_too_large,
     missing_by_id,
@@ -12,15 +14,13 @@ from identity_common.api_errors import (
     unknown_relation,
     wrong_kind,
 )
-from identity_common.clock import Clock, now_ms
-from identity_common.database import retry_on_conflict
-from identity_common.fields import MAX_RELATED
-from identity_common.lookups import Lookups
+from identity_common.http.pagination import Page
 from identity_common.outbox.changes import Changes, Transaction
-from identity_common.pagination import Page
-from identity_sdk.event_types import MemberState, MemberType
-from template_service.directory.directory import Directory
-from template_service.effective_permissions.requests import request_member_fan_out
+from identity_common.stores.database import retry_on_conflict
+from identity_common.stores.lookups import Lookups
+from stead.event_types import MemberState, MemberType
+from template_service.fan_out.requests import request_member_fan_out
+from template_service.known.freshness import Directory
 from template_service.members import store
 from template_service.members.rules import MAX_ASSIGNMENTS, ROLE_TYPE_OF
 from template_service.members.store import Member, Membership

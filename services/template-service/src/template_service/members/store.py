@@ -30,12 +30,12 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.selectable import LateralFromClause
 
-from identity_common.database import fetch_page
-from identity_common.pagination import Page
+from identity_common.http.pagination import Page
 from identity_common.search import search_term
+from identity_common.stores.database import fetch_page
 from identity_common.wire.events import ApplicationState, UserState
-from identity_sdk.event_types import MemberType, OrganizationRoleType
-from template_service.directory.tables import known_applications, known_users
+from stead.event_types import MemberType, OrganizationRoleType
+from template_service.known.tables import known_applications, known_users
 from template_service.members.tables import member_roles, members
 from template_service.organizations.store import Organization
 from template_service.organizations.tables import organizations

@@ -1,12 +1,12 @@
 """Who belongs to which organization, with which roles.
 
 Nothing here points to an organization or a role: either may be gone at once, however many members it has. Its members
-and assignments count for nothing from then on and are cleared away behind (``effective_permissions.fan_out``).
+and assignments count for nothing from then on and are cleared away behind (``fan_out``).
 """
 
 from sqlalchemy import BigInteger, Column, ForeignKeyConstraint, Index, Table, Text
 
-from identity_common.tables import Key, tenant_id
+from identity_common.stores.tables import Key, tenant_id
 from template_service.schema import metadata
 
 members = Table(

@@ -8,8 +8,8 @@ from litestar.params import FromPath, JSONBody
 from msgspec import UNSET, Raw, UnsetType, structs
 
 from identity_common.fields import Answer, FreeFormAnswer
-from identity_common.listing import PAGED, Listing
-from identity_common.openapi import Flag, documented
+from identity_common.http.listing import PAGED, Listing
+from identity_common.http.openapi import Flag, documented
 from template_service.organizations.rules import OrganizationCreation, OrganizationUpdate
 from template_service.organizations.service import Organizations
 from template_service.organizations.store import Featured, FeaturedUser, Organization

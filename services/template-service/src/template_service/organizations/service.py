@@ -6,15 +6,15 @@ import msgspec
 from msgspec import UNSET
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.api_errors import body_too_large, missing_by_id
 from identity_common.clock import Clock, now_ms
-from identity_common.database import retry_on_conflict
 from identity_common.fields import free_form_text, is_too_large
+from identity_common.http.api_errors import body_too_large, missing_by_id
+from identity_common.http.pagination import Page
 from identity_common.identifiers import new_short_id
 from identity_common.outbox.changes import Changes
-from identity_common.pagination import Page
-from identity_sdk.event_types import OrganizationState
-from template_service.effective_permissions.requests import request_organization_fan_out
+from identity_common.stores.database import retry_on_conflict
+from stead.event_types import OrganizationState
+from template_service.fan_out.requests import request_organization_fan_out
 from template_service.organizations import rules, store
 from template_service.organizations.store import Featured, Organization
 

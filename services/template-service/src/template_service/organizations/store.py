@@ -19,9 +19,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.database import fetch_page
-from identity_common.pagination import Page
-from template_service.directory.tables import known_users
+from identity_common.http.pagination import Page
+from identity_common.stores.database import fetch_page
+from template_service.known.tables import known_users
 from template_service.members.tables import members
 from template_service.organizations.tables import organizations
 

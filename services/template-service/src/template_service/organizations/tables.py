@@ -2,7 +2,7 @@
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, Table, Text
 
-from identity_common.tables import Key, tenant_id
+from identity_common.stores.tables import Key, tenant_id
 from template_service.schema import metadata
 
 organizations = Table(

@@ -5,7 +5,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
 from identity_common.fields import Answer
-from identity_common.listing import WHOLE, Listing
+from identity_common.http.listing import WHOLE, Listing
 from template_service.permissions.rules import OrganizationPermissionCreation, OrganizationPermissionUpdate
 from template_service.permissions.service import OrganizationPermissions
 from template_service.permissions.store import OrganizationPermission

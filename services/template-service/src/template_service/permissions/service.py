@@ -4,18 +4,18 @@ import msgspec
 from msgspec import UNSET
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.api_errors import duplicate, invalid_scope_name, missing_by_id
-from identity_common.database import refusals, retry_on_conflict
+from identity_common.http.api_errors import duplicate, invalid_scope_name, missing_by_id
+from identity_common.http.pagination import Page
 from identity_common.identifiers import new_id
 from identity_common.outbox.changes import Changes
-from identity_common.pagination import Page
 from identity_common.scope_names import is_scope_name
-from identity_sdk.event_types import OrganizationPermissionState
-from template_service.effective_permissions.requests import request_role_fan_outs
+from identity_common.stores.database import refusals, retry_on_conflict
+from stead.event_types import OrganizationPermissionState
+from template_service.fan_out.requests import request_role_fan_outs
 from template_service.permissions import rules, store
 from template_service.permissions.store import OrganizationPermission
-from template_service.roles import contents
-from template_service.roles.events import record_roles, touch_roles
+from template_service.role_contents import store as contents
+from template_service.role_contents.events import record_roles, touch_roles
 from template_service.template_lock import adding_to_template
 
 _REFUSALS = {"permissions_name_unique": lambda: duplicate(message="An organization permission of this name exists.")}

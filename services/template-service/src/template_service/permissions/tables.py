@@ -2,7 +2,7 @@
 
 from sqlalchemy import BigInteger, Column, Table, Text, UniqueConstraint
 
-from identity_common.tables import Key, tenant_id
+from identity_common.stores.tables import Key, tenant_id
 from template_service.schema import metadata
 
 permissions = Table(

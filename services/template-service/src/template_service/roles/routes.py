@@ -7,11 +7,11 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
 from identity_common.fields import Answer
-from identity_common.listing import PAGED, WHOLE, Listing
-from identity_common.parents import parent_exists
-from identity_sdk.event_types import OrganizationRoleType
+from identity_common.http.listing import PAGED, WHOLE, Listing
+from identity_common.stores.parents import parent_exists
+from stead.event_types import OrganizationRoleType
 from template_service.permissions.routes import OrganizationPermissionAnswer, organization_permission_answer
-from template_service.roles.contents import GrantedScope
+from template_service.role_contents.store import GrantedScope
 from template_service.roles.rules import (
     OrganizationRoleCreation,
     OrganizationRoleUpdate,

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from identity_common.fields import Body, Description, Name
-from identity_sdk.event_types import OrganizationRoleType
+from stead.event_types import OrganizationRoleType
 
 Id = Annotated[str, msgspec.Meta(max_length=256)]
 Ids = tuple[Id, ...]

@@ -6,19 +6,20 @@ import msgspec
 from msgspec import UNSET
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.api_errors import duplicate, missing_by_id, too_many_related, unknown_relation, wrong_kind
-from identity_common.database import refusals, retry_on_conflict
 from identity_common.fields import MAX_RELATED
+from identity_common.http.api_errors import duplicate, missing_by_id, too_many_related, unknown_relation, wrong_kind
+from identity_common.http.pagination import Page
 from identity_common.identifiers import new_id
 from identity_common.outbox.changes import Changes, Transaction
-from identity_common.pagination import Page
-from identity_sdk.event_types import OrganizationRoleState
-from template_service.directory.directory import Directory
-from template_service.effective_permissions.requests import request_role_fan_out
+from identity_common.stores.database import refusals, retry_on_conflict
+from stead.event_types import OrganizationRoleState
+from template_service.fan_out.requests import request_role_fan_out
+from template_service.known.freshness import Directory
 from template_service.permissions.store import OrganizationPermission
-from template_service.roles import contents, rules, store
-from template_service.roles.contents import Content, GrantedScope
-from template_service.roles.events import record_roles, touch_roles
+from template_service.role_contents import store as contents
+from template_service.role_contents.events import record_roles, touch_roles
+from template_service.role_contents.store import Content, GrantedScope
+from template_service.roles import rules, store
 from template_service.roles.store import OrganizationRole, OrganizationRoleWithContents
 from template_service.template_lock import adding_to_template
 

@@ -7,10 +7,10 @@ from sqlalchemy import ScalarSelect, Text, bindparam, cast, delete, exists, func
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from identity_common.database import fetch_page
-from identity_common.pagination import Page
-from identity_sdk.event_types import OrganizationRoleType
-from template_service.directory.tables import known_resources, known_scopes
+from identity_common.http.pagination import Page
+from identity_common.stores.database import fetch_page
+from stead.event_types import OrganizationRoleType
+from template_service.known.tables import known_resources, known_scopes
 from template_service.members.tables import member_roles
 from template_service.organizations.tables import organizations
 from template_service.permissions.tables import permissions

@@ -3,7 +3,7 @@
 A *consent* is what a person agreed to, once and for all; an *authorization* is what one client gets at one sign-in, by
 way of a *code*, and the family of its refresh tokens. Codes lie in Redis, everything else in PostgreSQL. Does not own
 who may ask for what (``token_service.grants``), pages and sessions, nor what becomes of access tokens when an
-authorization ends (``token_service.revocations``).
+authorization ends (``token_service.presented_tokens.revocations``).
 """
 
 from token_service.authorizations.authorizations import Authorizations

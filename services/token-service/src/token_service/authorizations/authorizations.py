@@ -16,14 +16,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.background import end
 from identity_common.clock import Clock, now_ms
-from identity_common.logs import get_logger
 from identity_common.oauth import OAuthError
+from identity_common.telemetry.logs import get_logger
 from token_service.authorizations import consents
 from token_service.authorizations.codes import MARK_TTL_S
 from token_service.authorizations.consented import Authorization, Consented
 from token_service.authorizations.tables import authorizations, refresh_tokens
 from token_service.database import database_answers
-from token_service.revocations import Revocation, Revocations
+from token_service.presented_tokens.revocations import Revocation, Revocations
 
 _log = get_logger(__name__)
 

@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from identity_common.identifiers import new_secret
-from identity_common.logs import get_logger
 from identity_common.oauth import temporarily_unavailable
-from identity_common.redis_commands import RedisCommands, StoreUnavailable
+from identity_common.stores.redis import RedisCommands, StoreUnavailable
+from identity_common.telemetry.logs import get_logger
 from token_service.authorizations.consented import Authorization
 
 _log = get_logger(__name__)

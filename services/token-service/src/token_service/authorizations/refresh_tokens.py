@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_secret
-from identity_common.logs import get_logger
+from identity_common.telemetry.logs import get_logger
 from token_service.authorizations.authorizations import Authorizations, consented_from, prolong
 from token_service.authorizations.consented import Authorization
 from token_service.authorizations.tables import authorizations, refresh_tokens

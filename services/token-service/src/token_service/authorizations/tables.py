@@ -2,7 +2,7 @@
 
 from sqlalchemy import BigInteger, Column, ForeignKeyConstraint, Index, Integer, Table, Text
 
-from identity_common.tables import Key, tenant_id
+from identity_common.stores.tables import Key, tenant_id
 from token_service.schema import metadata
 
 consents = Table(

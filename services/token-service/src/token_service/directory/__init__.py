@@ -7,7 +7,7 @@ service on a token request.
 """
 
 from token_service.directory.directory import Directory
-from token_service.directory.large import LargeHalf, Membership, Person, Reading, Records, Subject
-from token_service.directory.small import SmallHalf
+from token_service.directory.in_memory import SmallHalf
+from token_service.directory.in_redis import LargeHalf, Membership, Person, Reading, Records, Subject
 
 __all__ = ["Directory", "LargeHalf", "Membership", "Person", "Reading", "Records", "SmallHalf", "Subject"]

@@ -10,9 +10,9 @@ from identity_common.oauth import invalid_target, temporarily_unavailable
 from identity_common.revisions import Source
 from identity_common.wire.events import ApplicationState, ResourceState
 from token_service.directory.freshness import Freshness, highest
-from token_service.directory.large import LargeHalf, Membership, Person, Records, Subject
+from token_service.directory.in_memory import SmallHalf
+from token_service.directory.in_redis import LargeHalf, Membership, Person, Records, Subject
 from token_service.directory.second_look import SecondLook
-from token_service.directory.small import SmallHalf
 
 _TEMPLATE_HEARD: Mapping[str, int] = {"template": 0}
 """What any record of organizations must include: before, that there is no such member would mean nothing."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from identity_sdk.event_types import OrganizationPermissionState, OrganizationRoleState
+from stead.event_types import OrganizationPermissionState, OrganizationRoleState
 from token_service.directory.permissions import Names, RoleContents, held
 
 

@@ -8,7 +8,7 @@ from litestar import Controller, delete, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath
 
-from identity_common.api_errors import missing_by_id, store_unavailable
+from identity_common.http.api_errors import missing_by_id, store_unavailable
 from identity_common.oauth import OAuthError
 from token_service.authorizations import Authorizations, Consent, Consents
 from token_service.directory import Directory

@@ -9,8 +9,8 @@ from typing import Final
 
 from litestar.types import ASGIApp, HTTPScope
 
-from identity_common import cors
-from identity_common.cors import ANY_PAGE, Headers, page_of
+from identity_common.http import cors
+from identity_common.http.cors import ANY_PAGE, Headers, page_of
 
 CLIENT_ID: Final = "cors_client_id"
 """Where the token endpoint notes, in the state of the ASGI scope, whose request it is."""

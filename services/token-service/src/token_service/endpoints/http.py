@@ -9,16 +9,16 @@ from typing import Any, Final
 import msgspec
 from litestar.types import Receive, Scope, Send
 
-from identity_common.logs import get_logger
+from identity_common.http.request_body import read_whole
+from identity_common.http.request_headers import header_values
 from identity_common.oauth import OAuthError, invalid_request
-from identity_common.request_body import read_whole
-from identity_common.request_headers import header_values
 from identity_common.revisions import HEADER, MalformedRevisionError, parse_revisions
+from identity_common.telemetry.logs import get_logger
 from token_service.endpoints.cors import CLIENT_ID
-from token_service.endpoints.described import OAuthErrorBody
 from token_service.grants import TokenRequest
 from token_service.grants.client_authentication import read_credentials
 from token_service.grants.form import MAX_BYTES, TokenForm, parse_form, require_form_content_type
+from token_service.openapi.responses import OAuthErrorBody
 
 _log = get_logger(__name__)
 

@@ -12,11 +12,11 @@ from identity_common.wire.events import ApplicationState
 from token_service.authorizations import RefreshTokens
 from token_service.directory import Directory
 from token_service.endpoints.http import answer_client
-from token_service.endpoints.operations import INTROSPECTION_OPERATION, Introspection
 from token_service.grants import TokenRequest
 from token_service.grants.client_authentication import METHODS, ClientAuthenticator
-from token_service.live_tokens import LiveTokens, TokenRefused
-from token_service.liveness import why_dead
+from token_service.openapi.endpoints import INTROSPECTION_OPERATION, Introspection
+from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
+from token_service.presented_tokens.liveness import why_dead
 from token_service.tokens.keys import SigningKeys
 from token_service.tokens.scopes import format_scope
 

@@ -2,12 +2,12 @@
 
 from litestar.handlers import BaseRouteHandler
 
-from identity_common.api_errors import store_unavailable
-from identity_common.management_access import SCOPE_ALL, Connection, authenticate, unauthorized
+from identity_common.access.management_api import SCOPE_ALL, Connection, authenticate, unauthorized
+from identity_common.http.api_errors import store_unavailable
 from identity_common.oauth import OAuthError
-from identity_sdk import AccessToken
+from stead import AccessToken
 from token_service.directory import Directory
-from token_service.live_tokens import LiveTokens, TokenRefused
+from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
 
 
 class ManagementAccess:

@@ -8,7 +8,8 @@ import msgspec
 from litestar import MediaType, Request, Response, get
 from litestar.handlers import HTTPRouteHandler
 
-from identity_common.api_errors import store_unavailable
+from identity_common.http.api_errors import store_unavailable
+from identity_common.http.openapi import documented
 from identity_common.oauth import (
     GRANT_AUTHORIZATION_CODE,
     GRANT_CLIENT_CREDENTIALS,
@@ -16,11 +17,12 @@ from identity_common.oauth import (
     GRANT_TOKEN_EXCHANGE,
     OIDC_SCOPES,
 )
-from identity_common.openapi import documented
-from token_service.endpoints import authorization, end_session, introspection, revocation
+from token_service.endpoints import introspection, revocation
 from token_service.endpoints.token import PATH as TOKEN_PATH
 from token_service.endpoints.userinfo import PATH as USERINFO_PATH
 from token_service.grants.client_authentication import METHODS
+from token_service.sign_in import routes as authorization
+from token_service.sign_in import sign_out as end_session
 from token_service.tokens.keys import JWKS_MAX_AGE_S, JwkSet, KeyRing
 from token_service.tokens.scopes import person_scopes
 

@@ -12,11 +12,11 @@ from token_service.authorizations import Authorizations, RefreshTokens
 from token_service.authorizations.authorizations import EXPIRY_MARGIN_MS
 from token_service.directory import Directory
 from token_service.endpoints.http import answer_client
-from token_service.endpoints.operations import REVOCATION_OPERATION
 from token_service.grants import TokenRequest
 from token_service.grants.client_authentication import METHODS, ClientAuthenticator
-from token_service.live_tokens import LiveTokens, TokenRefused
-from token_service.revocations import Revocation, Revocations
+from token_service.openapi.endpoints import REVOCATION_OPERATION
+from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
+from token_service.presented_tokens.revocations import Revocation, Revocations
 from token_service.tokens.keys import SigningKeys
 
 PATH: Final = "/oidc/token/revocation"

@@ -7,8 +7,8 @@ from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope, Send
 
 from token_service.endpoints.http import answer_client
-from token_service.endpoints.token_operation import TOKEN_OPERATION
 from token_service.grants import Grants
+from token_service.openapi.token import TOKEN_OPERATION
 
 PATH: Final = "/oidc/token"
 

@@ -9,8 +9,8 @@ from litestar import asgi
 from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope, Send
 
+from identity_common.http.request_headers import header_values
 from identity_common.oauth import OAuthError, insufficient_scope, invalid_request
-from identity_common.request_headers import header_values
 from token_service.authorizations import Consents
 from token_service.endpoints.http import (
     HEADERS,
@@ -21,9 +21,9 @@ from token_service.endpoints.http import (
     send_answer,
     unexpected,
 )
-from token_service.endpoints.operations import USERINFO_OPERATIONS
-from token_service.live_tokens import LiveTokens, TokenRefused
+from token_service.openapi.endpoints import USERINFO_OPERATIONS
 from token_service.people import People
+from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
 from token_service.tokens.identity import PersonClaims
 
 PATH: Final = "/oidc/me"

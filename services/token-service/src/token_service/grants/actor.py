@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Final, NoReturn
 
-from identity_common.logs import get_logger
 from identity_common.oauth import OAuthError
+from identity_common.telemetry.logs import get_logger
 from token_service.directory import Directory
-from token_service.live_tokens import LiveTokens, TokenRefused
+from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
 from token_service.tokens.claims import Actor, actor_chain
 
 _log = get_logger(__name__)

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from identity_common.clock import Clock, now_ms
-from identity_common.logs import get_logger
 from identity_common.oauth import GRANT_AUTHORIZATION_CODE, invalid_request, unauthorized_client
+from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.authorizations import Authorizations, Code, Codes, RefreshTokens
 from token_service.directory.freshness import highest

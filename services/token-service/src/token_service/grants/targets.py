@@ -8,14 +8,14 @@ from typing import Final
 
 import msgspec
 
-from identity_common.logs import get_logger
 from identity_common.oauth import OAuthError, access_denied, invalid_target
 from identity_common.revisions import Source
+from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ResourceState
-from identity_sdk.event_types import MemberType
+from stead.event_types import MemberType
 from token_service.directory import Directory, Membership, SmallHalf
 from token_service.grants.form import TokenForm
-from token_service.liveness import why_no_member
+from token_service.presented_tokens.liveness import why_no_member
 from token_service.tokens.claims import organization_audience
 from token_service.tokens.scopes import userinfo_scopes
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from identity_common.logs import get_logger
 from identity_common.oauth import (
     GRANT_TOKEN_EXCHANGE,
     TOKEN_TYPE_ACCESS_TOKEN,
@@ -16,6 +15,7 @@ from identity_common.oauth import (
     invalid_target,
     unauthorized_client,
 )
+from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState, UserState
 from identity_common.wire.subject_tokens import SubjectTokenRecord
 from token_service.directory import Directory, Records
@@ -24,7 +24,7 @@ from token_service.grants.actor import ActorTokens, not_acceptable
 from token_service.grants.form import TokenForm
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets, held_scopes, organization_roles
-from token_service.liveness import why_dead
+from token_service.presented_tokens.liveness import why_dead
 from token_service.subject_tokens import SubjectTokens
 from token_service.tokens.claims import Actor
 from token_service.tokens.issuer import Issuer

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 import msgspec
 
 from identity_common.clock import Clock, now_ms
-from identity_common.logs import get_logger
 from identity_common.oauth import OAuthError, insufficient_scope, invalid_grant, invalid_scope, invalid_target
+from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.authorizations import Authorization, Consented, Consents
 from token_service.directory import Directory, Person
 from token_service.grants.form import TokenForm
 from token_service.grants.table import TokenResponse
 from token_service.grants.targets import Target, Targets, held_scopes, no_member, organization_roles
-from token_service.liveness import why_dead
 from token_service.people import People
+from token_service.presented_tokens.liveness import why_dead
 from token_service.tokens.identity import PersonClaims
 from token_service.tokens.issuer import Issuer
 from token_service.tokens.scopes import (

@@ -11,12 +11,12 @@ import msgspec
 
 from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_id
-from identity_common.logs import get_logger
+from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
-from identity_sdk.event_types import OrganizationState
+from stead.event_types import OrganizationState
 from token_service.authorizations import Authorization, Authorizations, Code, Codes, Consented
 from token_service.directory import Directory, Person
-from token_service.liveness import why_dead
+from token_service.presented_tokens.liveness import why_dead
 from token_service.sign_in.asked import asked_for, organizations_resource
 from token_service.sign_in.pending import Pending
 from token_service.sign_in.redirect_uris import is_registered

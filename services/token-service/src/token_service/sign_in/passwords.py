@@ -6,7 +6,7 @@ import msgspec
 from nats.errors import Error as NatsError
 
 from identity_common.bus.connection import Bus
-from identity_common.logs import get_logger
+from identity_common.telemetry.logs import get_logger
 from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
 
 _log = get_logger(__name__)

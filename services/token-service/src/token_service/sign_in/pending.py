@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from identity_common.identifiers import new_secret
-from identity_common.redis_commands import RedisCommands
+from identity_common.stores.redis import RedisCommands
 from token_service.sign_in.request import AuthorizationRequest
 
 PENDING_TTL_S: Final = 3600

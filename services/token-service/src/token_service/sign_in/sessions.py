@@ -8,7 +8,7 @@ import msgspec
 
 from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_id, new_secret
-from identity_common.redis_commands import RedisCommands
+from identity_common.stores.redis import RedisCommands
 
 SESSION_TTL_S: Final = 14 * 86_400
 

@@ -7,8 +7,8 @@ taken back. Nobody is locked out for good: the count ends with its window.
 import hashlib
 from typing import Final
 
-from identity_common.redis_commands import RedisCommands
 from identity_common.search import identity_key, phone_key
+from identity_common.stores.redis import RedisCommands
 
 # KEYS: the counters. ARGV: the window in seconds, then the limit of each. Answers 0 when the attempt is counted, else
 # after how many seconds another one makes sense.

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from identity_sdk.errors import TokenInvalid
-from identity_sdk.id_token import issued_claims, read_id_token
+from stead.errors import TokenInvalid
+from stead.id_token import issued_claims, read_id_token
 from token_service.tokens.keys import SigningKeys
 
 

@@ -15,9 +15,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.background import end
 from identity_common.clock import Clock, now_ms
-from identity_common.logs import get_logger
 from identity_common.oauth import temporarily_unavailable
-from identity_sdk.verification import KeySet
+from identity_common.telemetry.logs import get_logger
+from stead.verification import KeySet
 from token_service.tokens.key_encryption import KeyEncryption, KeyEncryptionError
 from token_service.tokens.signing import (
     Jwk,

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
-from identity_common.coalescing import SameTurn
+from identity_common.stores.coalescing import SameTurn
 
 SigningAlgorithm = Literal["ES256", "EdDSA", "RS256"]
 TokenType = Literal["at+jwt", "JWT"]

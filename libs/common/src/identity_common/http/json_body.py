@@ -1,0 +1,201 @@
+"""The one decoder of JSON bodies, stricter than the parsers beneath it.
+
+What they let through and a database or a reader then trips over is refused here: repeated members (the last would win
+silently), NUL characters and lone surrogates, integers beyond 64 bits, infinities, and nesting deep enough to exhaust
+the stack. Every wrong top-level member is reported, not the first alone.
+"""
+
+import functools
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+from litestar import Request
+from litestar.datastructures import State
+from litestar.types import Receive, Scope
+
+from identity_common.http.api_errors import Issue, body_too_large, invalid_input, unsupported_media_type
+from identity_common.http.request_body import read_whole
+from identity_common.http.request_headers import header_values
+
+T = TypeVar("T")
+
+MAX_DEPTH: Final = 64
+MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+_BRACKETS: Final = re.compile(rb"[\[\]{}]")
+_SUSPICIOUS: Final = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
+_VALUES: Final = re.compile(r"(?<=enum value ).*|(?<=unknown field ).*", re.DOTALL)  # quoted as long as they came
+_INT64: Final = range(-(2**63), 2**63)
+
+
+class _RefusedError(ValueError):
+    """The text is JSON, but of a kind that is not accepted; the message says which."""
+
+
+def _integer(text: str) -> int:
+    if len(text) > 20 or (number := int(text)) not in _INT64:
+        raise _RefusedError("an integer is beyond 64 bits")
+    return number
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise _RefusedError("a number is too large")
+    return number
+
+
+def _constant(_: str) -> float:
+    raise _RefusedError("NaN and Infinity are no JSON numbers")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise _RefusedError("a member is repeated")
+    return members
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_float, parse_constant=_constant
+)
+
+
+def _require_shallow(text: bytes) -> None:
+    """Refuse deep nesting before the parser recurses into it; brackets inside strings do not count."""
+    if text.count(b"{") + text.count(b"[") <= MAX_DEPTH:
+        return
+    depth = 0
+    for match in _BRACKETS.finditer(_STRING.sub(b"", text)):
+        depth += 1 if match[0] in b"{[" else -1
+        if depth > MAX_DEPTH:
+            raise _RefusedError(f"nested deeper than {MAX_DEPTH}")
+
+
+def _require_storable_text(value: object) -> None:
+    """Refuse what no database stores as text: NUL characters, and lone surrogates, which have no UTF-8."""
+    for string in _strings(value):
+        if "\0" in string:
+            raise _RefusedError("a NUL character is not allowed")
+        string.encode("utf-8")
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, member in value.items():
+            yield name
+            yield from _strings(member)
+    elif isinstance(value, list):
+        for member in value:
+            yield from _strings(member)
+
+
+def parse_json(text: bytes) -> object:
+    """Return the value that the text stands for.
+
+    Raises:
+        ApiError: 400 ``guard.invalid_input`` for everything that is not strict JSON in UTF-8.
+    """
+    try:
+        _require_shallow(text)
+        value = _DECODER.decode(text.decode("utf-8"))
+        if _SUSPICIOUS.search(text) or b"\0" in text:
+            _require_storable_text(value)
+    except _RefusedError as error:
+        raise invalid_input(Issue(path="", message=str(error))) from None
+    except UnicodeError:
+        raise invalid_input(Issue(path="", message="not valid UTF-8")) from None
+    except ValueError:
+        raise invalid_input(Issue(path="", message="not valid JSON")) from None
+    return cast("object", value)
+
+
+@functools.cache
+def _members(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    return {field.encode_name: field for field in msgspec.structs.fields(kind)}
+
+
+def _issues(value: object, kind: type[msgspec.Struct]) -> Iterator[Issue]:
+    """Yield what is wrong, member by member; nothing when the fault lies between members."""
+    if not isinstance(value, dict):
+        yield Issue(path="", message="must be an object")
+        return
+    members = _members(kind)
+    for name in value:
+        if name in members:
+            continue
+        yield Issue(path=name[:64], message="unknown member")
+    for name, field in members.items():
+        if name not in value:
+            if field.required:
+                yield Issue(path=name, message="required")
+            continue
+        try:
+            msgspec.convert(value[name], field.type)
+        except msgspec.ValidationError as error:
+            message, _, where = str(error).partition(" - at `$")
+            yield Issue(path=name + where.rstrip("`"), message=_VALUES.sub("…", message))
+
+
+def convert_body(value: object, kind: type[T]) -> T:
+    """Return the parsed JSON as a struct.
+
+    Raises:
+        ApiError: 400 with one issue for each wrong top-level member.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        issues = list(_issues(value, cast("type[msgspec.Struct]", kind)))
+        raise invalid_input(*issues or [Issue(path="", message=str(error))]) from None
+
+
+def _require_json(scope: Scope) -> None:
+    """Refuse what is not called JSON."""
+    content_type = "".join(header_values(scope, b"content-type")[-1:])
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise unsupported_media_type()
+
+
+def _decode(body: bytes, kind: type[T]) -> T:
+    if len(body) > MAX_BODY_BYTES:
+        raise body_too_large()
+    return convert_body(parse_json(body), kind)
+
+
+async def read_body(scope: Scope, receive: Receive, kind: type[T]) -> T:
+    """Return the body of a request as a struct; of one that is too large no more is read than shows it.
+
+    Raises:
+        ApiError: 400, 413 for a body beyond 4 MiB, 415 for another content type.
+    """
+    _require_json(scope)
+    body = await read_whole(receive, at_most=MAX_BODY_BYTES)
+    if body is None:
+        raise invalid_input(Issue(path="", message="the request ended early"))
+    return _decode(body, kind)
+
+
+class JsonRequest(Request[Any, Any, State]):
+    """A request whose ``data`` argument goes through the strict decoder; set as the app's ``request_class``."""
+
+    async def json(self) -> Any:
+        """Return the body as the type that the handler declares for ``data``; see ``body_as``."""
+        declared = self.route_handler.parsed_fn_signature.parameters["data"].annotation
+        return await self.body_as(declared)
+
+    async def body_as(self, kind: type[T]) -> T:
+        """Return the body as a struct.
+
+        Raises:
+            ApiError: 400, 413 for a body beyond 4 MiB, 415 for another content type.
+        """
+        _require_json(self.scope)
+        return _decode(await self.body(), kind)

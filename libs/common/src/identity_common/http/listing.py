@@ -1,0 +1,57 @@
+"""Lists over HTTP: which part is asked for, and the headers that say where the rest is."""
+
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from litestar import Response
+from litestar.di import Provide
+
+from identity_common.http.json_body import JsonRequest
+from identity_common.http.pagination import Page, list_headers, read_filter, read_flag, read_page
+
+T = TypeVar("T")
+
+
+class Listing:
+    """One request for a list."""
+
+    def __init__(self, request: JsonRequest, *, whole_by_default: bool) -> None:
+        self._query_string: bytes = request.scope["query_string"]
+        self._address = request.app.state.base_url + request.scope["path"]
+        self.page: Page = read_page(self._query_string, whole_by_default=whole_by_default)
+
+    def filter(self, name: str) -> str | None:
+        """Return a parameter of the query by which the list is narrowed; none where it is left out.
+
+        Raises:
+            ApiError: 400.
+        """
+        return read_filter(self._query_string, name)
+
+    def flag(self, name: str) -> bool:
+        """Whether a parameter of the query is true; false where it is left out.
+
+        Raises:
+            ApiError: 400.
+        """
+        return read_flag(self._query_string, name)
+
+    def answer(self, items: Sequence[T], total: int) -> Response[list[T]]:
+        """Return the answer: the items, and in its headers how many there are and where."""
+        headers = list_headers(address=self._address, query_string=self._query_string, page=self.page, total=total)
+        return Response(list(items), headers=headers)
+
+
+def _paged(request: JsonRequest) -> Listing:
+    return Listing(request, whole_by_default=False)
+
+
+def _whole(request: JsonRequest) -> Listing:
+    return Listing(request, whole_by_default=True)
+
+
+PAGED: Final = {"listing": Provide(_paged, sync_to_thread=False)}
+"""Dependencies of lists that answer their first page to a query that names none."""
+
+WHOLE: Final = {"listing": Provide(_whole, sync_to_thread=False)}
+"""Dependencies of lists that answer everything to a query that names no page."""

@@ -1,0 +1,468 @@
+"""The OpenAPI 3.1 document of a service, derived from what its routes declare.
+
+From the signature of a handler: bodies, path, lists. From its guards: who may call it. From its method: entity tags,
+revisions. From ``documented``: what none of these shows. Whatever every route of a kind may answer is said here, once;
+examples are made of the schemas and one table of values. A raw ASGI route shows nothing: what a handler would have
+shown is said of it (``Shown``), or all of its operations are ``written``.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from http import HTTPStatus
+from typing import Any, Final, get_args, get_origin
+
+import msgspec
+from litestar import Litestar, Response, get
+from litestar.connection import Request
+from litestar.handlers import HTTPRouteHandler
+from litestar.routes import ASGIRoute, HTTPRoute
+
+from identity_common.http.api_errors import ErrorBody
+from identity_common.http.openapi_texts import EXAMPLES, HEADERS, REFUSALS
+from identity_common.http.pagination import DEFAULT_SIZE, MAX_NUMBER, MAX_SIZE
+
+PATH: Final = "/schema"
+
+_OPT: Final = "documented"
+_REVISED: Final = "changes_directory"
+_SHOWN: Final = "shown"
+_WRITTEN: Final = "written"
+_COMPONENTS: Final = "#/components/schemas/{name}"
+_PARAMETER: Final = re.compile(r"\{(\w+)\}")
+_NO_NUL: Final = "^[^\\u0000]*$"
+
+Json = dict[str, Any]
+
+_ALWAYS_SENT: Final = frozenset({"X-Request-Id", "Identity-Revision", "ETag", "Total-Number", "Retry-After"})
+
+
+def header(*names: str) -> Json:
+    """Return ``headers`` of an answer with these, each of which every document describes."""
+    return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+
+
+class Flag(msgspec.Struct, frozen=True):
+    """A parameter of a query that is true or false, and false where it is left out."""
+
+    name: str
+    description: str
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """A parameter of a query that narrows a list; it narrows nothing where it is left out."""
+
+    name: str
+    description: str
+
+
+class RequestHeader(msgspec.Struct, frozen=True):
+    """A header that a route reads."""
+
+    name: str
+    description: str
+    example: str
+
+
+class Documented(msgspec.Struct, frozen=True, kw_only=True):
+    """What the signature of a handler does not show.
+
+    Attributes:
+        body: Type of a body that the handler reads by itself.
+        body_required: Whether there must be one.
+        body_example: Of the body, where types and names do not say what it looks like.
+        answer: Type of a body that the handler has encoded by itself.
+        example: Of the answer, where types and names do not say what it looks like.
+        refuses: Statuses of refusals besides those of every route of its kind.
+        never: Statuses among those that this route does not answer with.
+        headers: Headers of its success besides those of every route of its kind.
+        flags: Parameters of its query besides those of every list, as ``filters`` are.
+        request_headers: Headers that it reads besides those of every route of its kind.
+    """
+
+    body: Any = None
+    body_required: bool = True
+    body_example: Any = None
+    answer: Any = None
+    example: Any = None
+    refuses: tuple[int, ...] = ()
+    never: tuple[int, ...] = ()
+    headers: tuple[str, ...] = ()
+    flags: tuple[Flag, ...] = ()
+    filters: tuple[Filter, ...] = ()
+    request_headers: tuple[RequestHeader, ...] = ()
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """What a handler shows; of a raw ASGI route it is said.
+
+    Attributes:
+        method: Of HTTP.
+        operation_id: Of the operation.
+        summary: In a few words.
+        description: What the route does.
+        tags: Groups of operations.
+        status: Of its success.
+        body: Type of the body of a request; none where there is no body, as for the answer.
+        answer: Type of the body of its success.
+        is_list: Whether it answers pages.
+        is_guarded: Whether a caller must be known.
+        is_revised: Whether its writes answer with ``Identity-Revision``.
+        more: What only ``documented`` says.
+    """
+
+    method: str
+    operation_id: str
+    summary: str
+    description: str
+    tags: tuple[str, ...]
+    status: int
+    body: Any = None
+    answer: Any = None
+    is_list: bool = False
+    is_guarded: bool = True
+    is_revised: bool = False
+    more: Documented = Documented()
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """The operations of a route that is no HTTP handler, as somebody wrote them.
+
+    Attributes:
+        operations: Method → Operation Object; refers to its types by ``reference``.
+        types: Types that become components.
+        security_schemes: Those that it needs besides ``bearer``.
+    """
+
+    operations: Json
+    types: tuple[Any, ...]
+    security_schemes: Json
+
+
+def shown(operation: Shown) -> Json:
+    """Return ``opt`` of a raw ASGI route with its one operation; see ``Shown``."""
+    return {_SHOWN: operation}
+
+
+def written(operations: Json, *, types: tuple[Any, ...], security_schemes: Json) -> Json:
+    """Return ``opt`` of a raw ASGI route with its operations, by method; see ``Written``."""
+    return {_WRITTEN: Written(operations=operations, types=types, security_schemes=security_schemes)}
+
+
+def reference(kind: type[msgspec.Struct]) -> Json:
+    """Return a reference to the component that a type becomes."""
+    return {"$ref": _COMPONENTS.format(name=kind.__name__)}
+
+
+def documented(
+    *,
+    body: Any = None,
+    body_required: bool = True,
+    body_example: Any = None,
+    answer: Any = None,
+    example: Any = None,
+    refuses: tuple[int, ...] = (),
+    never: tuple[int, ...] = (),
+    headers: tuple[str, ...] = (),
+    flags: tuple[Flag, ...] = (),
+    filters: tuple[Filter, ...] = (),
+    request_headers: tuple[RequestHeader, ...] = (),
+) -> Json:
+    """Return ``opt`` of a route handler with what its signature does not show; see ``Documented``."""
+    found = Documented(
+        body=body,
+        body_required=body_required,
+        body_example=body_example,
+        answer=answer,
+        example=example,
+        refuses=refuses,
+        never=never,
+        headers=headers,
+        flags=flags,
+        filters=filters,
+        request_headers=request_headers,
+    )
+    return {_OPT: found}
+
+
+CHANGES_DIRECTORY: Final[Json] = {_REVISED: True}
+"""``opt`` of a router whose writes answer with ``Identity-Revision``."""
+
+
+def schema_route(title: str) -> HTTPRouteHandler:
+    """Return the route that answers the app's document."""
+    made: list[bytes] = []
+
+    @get([PATH, f"{PATH}/openapi.json"], include_in_schema=False, sync_to_thread=False)
+    def schema(request: Request[Any, Any, Any]) -> Response[bytes]:
+        """Answer the OpenAPI document, made when it is asked for first."""
+        if not made:
+            made.append(msgspec.json.encode(document(request.app, title=title)))
+        return Response(made[0], media_type="application/json")
+
+    return schema
+
+
+def document(app: Litestar, *, title: str) -> Json:
+    """Return the OpenAPI 3.1 document of an app."""
+    operations = [_Operation(path, operation) for path, operation in _shown(app)]
+    by_hand = dict(_written(app))
+    types: list[Any] = [ErrorBody]
+    for of_operation in (*(each.types for each in operations), *(each.types for each in by_hand.values())):
+        types += of_operation
+    schemas, components = msgspec.json.schema_components(types, ref_template=_COMPONENTS)
+    of_type = dict(zip(map(str, types), schemas, strict=True))
+    for component in components.values():
+        if "description" in component:  # a docstring goes on with what its attributes mean
+            component["description"] = component["description"].partition("\n\n")[0].replace("\n", " ")
+    paths: Json = {}
+    times = Counter[str]()
+    for operation in sorted(operations, key=lambda operation: (operation.path, operation.method)):
+        described = operation.describe(_Schemas(of_type, components))
+        times[described["operationId"]] += 1
+        if times[described["operationId"]] > 1:  # a handler that answers on several paths
+            described["operationId"] += str(times[described["operationId"]])
+        paths.setdefault(operation.path, {})[operation.method.lower()] = described
+    security_schemes: Json = {"bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}}
+    for path, one in by_hand.items():
+        paths.setdefault(path, {}).update({method.lower(): each for method, each in one.operations.items()})
+        security_schemes.update(one.security_schemes)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": title, "version": "1"},
+        "security": [{"bearer": []}],
+        "paths": dict(sorted(paths.items())),
+        "components": {
+            "headers": {
+                name: {**header, **({"required": True} if name in _ALWAYS_SENT else {})}
+                for name, header in HEADERS.items()
+            },
+            "schemas": dict(sorted(components.items())),
+            "securitySchemes": dict(sorted(security_schemes.items())),
+        },
+    }
+
+
+def merged(documents: Sequence[Json], *, title: str) -> Json:
+    """Return one document with the paths, schemas and security schemes of several.
+
+    Raises:
+        ValueError: Two documents use one name, or one path, for different things.
+    """
+    whole: Json = {**documents[0], "info": {"title": title, "version": "1"}, "paths": {}}
+    components: Json = {**documents[0]["components"], "schemas": {}, "securitySchemes": {}}
+    for part in documents:
+        together = [(whole["paths"], part["paths"])]
+        together += [(components[kind], part["components"].get(kind, {})) for kind in ("schemas", "securitySchemes")]
+        for target, source in together:
+            for name, value in source.items():
+                if target.setdefault(name, value) != value:
+                    raise ValueError(f"{name} means different things in different services")
+    ids = [operation["operationId"] for path in whole["paths"].values() for operation in path.values()]
+    if len(ids) != len(set(ids)):
+        raise ValueError("an operationId is used twice")
+    whole["paths"] = dict(sorted(whole["paths"].items()))
+    for kind in ("schemas", "securitySchemes"):
+        components[kind] = dict(sorted(components[kind].items()))
+    return {**whole, "components": components}
+
+
+def _shown(app: Litestar) -> Iterator[tuple[str, Shown]]:
+    for route in app.routes:
+        if isinstance(route, HTTPRoute):
+            for method, (handler, _) in route.route_handler_map.items():
+                if handler.operation_id is not None:
+                    yield route.path_format, _shown_by(handler, str(method))
+        elif isinstance(route, ASGIRoute) and _SHOWN in route.route_handler.opt:
+            yield route.path_format, route.route_handler.opt[_SHOWN]
+
+
+def _shown_by(handler: HTTPRouteHandler, method: str) -> Shown:
+    more: Documented = handler.opt.get(_OPT, Documented())
+    signature = handler.parsed_fn_signature
+    data = signature.parameters.get("data")
+    returned = signature.return_type.annotation
+    answer = more.answer or (get_args(returned)[0] if get_origin(returned) is Response else returned)
+    return Shown(
+        method=method,
+        operation_id=str(handler.operation_id),
+        summary=handler.summary or "",
+        description=(handler.fn.__doc__ or "").strip(),
+        tags=tuple(handler.resolve_tags()),
+        status=handler.status_code,
+        body=more.body if data is None else data.annotation,
+        answer=None if answer in {None, type(None)} else answer,
+        is_list="listing" in signature.parameters,
+        is_guarded=bool(handler.resolve_guards()),
+        is_revised=bool(handler.opt.get(_REVISED)),
+        more=more,
+    )
+
+
+def _written(app: Litestar) -> Iterator[tuple[str, Written]]:
+    for route in app.routes:
+        if isinstance(route, ASGIRoute) and _WRITTEN in route.route_handler.opt:
+            yield route.path_format, route.route_handler.opt[_WRITTEN]
+
+
+class _Schemas:
+    """The schema of every type, and an example of every schema."""
+
+    def __init__(self, of_type: Json, components: Json) -> None:
+        self._of_type = of_type
+        self._components = components
+
+    def content(self, kind: Any) -> Json:
+        """Return the media types of a body of this type, with an example."""
+        schema = {"type": "object"} if kind is bytes else self._of_type[str(kind)]
+        return {"application/json": {"schema": schema, "example": self.example(schema)}}
+
+    def example(self, schema: Json, name: str = "") -> Any:
+        """Return a value that the schema allows; for a member of this name, what people would expect there."""
+        if "$ref" in schema:
+            return self.example(self._components[schema["$ref"].rpartition("/")[2]], name)
+        if "enum" in schema:
+            return schema["enum"][0]
+        if EXAMPLES.get(name) is not None:
+            return EXAMPLES[name]
+        if "anyOf" in schema:
+            return self.example(next(option for option in schema["anyOf"] if option.get("type") != "null"), name)
+        return self._plain_example(schema, name)
+
+    def _plain_example(self, schema: Json, name: str) -> Any:
+        kind = schema.get("type")
+        if kind == "object":
+            members = schema.get("properties", {})
+            return {member: self.example(members[member], member) for member in members}
+        if kind == "array":
+            item = schema.get("items") or {}
+            return [self.example(item, name.removesuffix("s") if name.endswith("Ids") else name)]
+        return {"integer": 1, "boolean": False, "string": "text"}.get(str(kind), {})
+
+
+class _Operation:
+    """One method of one path."""
+
+    def __init__(self, path: str, operation: Shown) -> None:
+        self.path = path
+        self.method = operation.method
+        self._shown = operation
+        self._more = operation.more
+
+    @property
+    def types(self) -> list[Any]:
+        """The types that need a schema."""
+        return [kind for kind in (self._shown.body, self._shown.answer) if kind is not None and kind is not bytes]
+
+    def describe(self, schemas: _Schemas) -> Json:
+        """Return the Operation Object."""
+        described: Json = {
+            "operationId": self._shown.operation_id,
+            "summary": self._shown.summary,
+            "description": self._shown.description,
+            "tags": list(self._shown.tags),
+            "parameters": list(self._parameters()),
+            "responses": {str(status): value for status, value in sorted(self._responses(schemas).items())},
+        }
+        if self._shown.body is not None:
+            described["requestBody"] = {
+                "required": self._more.body_required,
+                "content": schemas.content(self._shown.body),
+            }
+            if self._more.body_example is not None:
+                described["requestBody"]["content"]["application/json"]["example"] = self._more.body_example
+        if not self._shown.is_guarded:
+            described["security"] = []
+        return {name: value for name, value in described.items() if value or name == "security"}
+
+    def _parameters(self) -> Iterator[Json]:
+        for name in _PARAMETER.findall(self.path):
+            example = EXAMPLES[re.sub(r"_(\w)", lambda match: match[1].upper(), name)]
+            schema = {"type": "string", "minLength": 1, "pattern": "^[^\\u0000/]+$"}
+            yield {"name": name, "in": "path", "required": True, "schema": schema, "example": example}
+        if self._shown.is_list:
+            bounds = (("page", MAX_NUMBER, "Which page, from 1."), ("page_size", MAX_SIZE, "Items on a page."))
+            for name, maximum, description in bounds:
+                schema = {"type": "integer", "minimum": 1, "maximum": maximum}
+                if name == "page_size":
+                    schema["default"] = DEFAULT_SIZE
+                yield _query(name, schema, description)
+            text = {"type": "string", "pattern": _NO_NUL}
+            yield _query("q", text, "Only what has this in its name or description, without regard to case.")
+            yield _query("search", text, "The same; % around it mean nothing.")
+        for each in self._more.filters:
+            yield _query(each.name, {"type": "string", "pattern": _NO_NUL}, each.description)
+        for flag in self._more.flags:
+            schema = {"type": "boolean", "default": False}
+            yield {"name": flag.name, "in": "query", "description": flag.description, "schema": schema, "example": True}
+        for header in self._more.request_headers:
+            yield {
+                "name": header.name,
+                "in": "header",
+                "description": header.description,
+                "schema": {"type": "string"},
+                "example": header.example,
+            }
+        if self.method == "GET" and self._shown.answer is not None:
+            description = "Entity tags of what the caller has, or *."
+            schema = {"type": "string"}
+            yield {
+                "name": "If-None-Match",
+                "in": "header",
+                "description": description,
+                "schema": schema,
+                "example": '"9f86d081884c7d659a2feaa0c55ad015"',
+            }
+
+    def _responses(self, schemas: _Schemas) -> dict[int, Json]:
+        status = self._shown.status
+        success: Json = {"description": HTTPStatus(status).phrase, "headers": _headers(*self._success_headers())}
+        if self._shown.answer is not None:
+            success["content"] = schemas.content(self._shown.answer)
+            if self._more.example is not None:
+                success["content"]["application/json"]["example"] = self._more.example
+        responses = {status: success}
+        if self.method == "GET" and self._shown.answer is not None:
+            responses[304] = {"description": "The caller has the answer already.", "headers": _headers("ETag")}
+        for refusal in self._refusals():
+            responses[refusal] = _refusal(refusal, schemas)
+        return responses
+
+    def _success_headers(self) -> Iterator[str]:
+        if self.method == "GET" and self._shown.answer is not None:
+            yield "ETag"
+        if self._shown.is_list:
+            yield from ("Total-Number", "Link")
+        if self._shown.is_revised and self.method != "GET":
+            yield "Identity-Revision"
+        yield from self._more.headers
+
+    def _refusals(self) -> Iterator[int]:
+        """Yield the statuses of the refusals; nothing is refused where nothing is asked for."""
+        found = {500, *self._more.refuses}
+        if self._shown.is_guarded:
+            found |= {400, 401, 403, 503}
+        if "{" in self.path:
+            found.add(404)
+        if self._shown.body is not None:
+            found |= {400, 413, 415, 422}
+        return (status for status in sorted(found) if status not in self._more.never)
+
+
+def _query(name: str, schema: Json, description: str) -> Json:
+    return {"name": name, "in": "query", "description": description, "schema": schema, "example": EXAMPLES[name]}
+
+
+def _refusal(status: int, schemas: _Schemas) -> Json:
+    code, message, description = REFUSALS[status]
+    names = {401: ("WWW-Authenticate",), 403: ("WWW-Authenticate",), 503: ("Retry-After",)}.get(status, ())
+    example: Json = {"code": code, "message": message}
+    if status == 400:
+        example["data"] = {"issues": [{"path": "name", "message": "Expected `str`, got `int`"}]}
+    content = schemas.content(ErrorBody)
+    content["application/json"]["example"] = example
+    return {"description": description, "headers": _headers(*names), "content": content}
+
+
+def _headers(*names: str) -> Json:
+    return header("X-Request-Id", *names)

@@ -1,0 +1,46 @@
+"""What a path names before its last part must exist: 404 before anything is said of the body."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from litestar.connection import ASGIConnection
+from litestar.handlers import BaseRouteHandler
+from litestar.types import Guard
+from sqlalchemy import Table
+
+from identity_common.http.api_errors import missing_by_id
+from identity_common.stores.lookups import Lookups
+
+
+class Parents:
+    """Looks up whether something exists.
+
+    Args:
+        tables: The table of each kind of parent.
+    """
+
+    def __init__(self, lookups: Lookups, tables: Mapping[str, Table], *, tenant_id: str) -> None:
+        self._lookups = lookups
+        self._exists = {
+            kind: f"SELECT FROM {table.name} WHERE tenant_id = $1 AND id = $2" for kind, table in tables.items()
+        }
+        self._tenant_id = tenant_id
+
+    async def require(self, kind: str, parent_id: str) -> None:
+        """Make sure that there is such a thing.
+
+        Raises:
+            ApiError: 404 ``entity.not_exists_with_id``; 503 when the database does not answer.
+        """
+        if not await self._lookups.fetch(self._exists[kind], self._tenant_id, parent_id):
+            raise missing_by_id()
+
+
+def parent_exists(kind: str) -> Guard:
+    """Return the guard of routes below ``/{<kind>_id}/``."""
+
+    async def guard(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
+        parents: Parents = connection.app.state.parents
+        await parents.require(kind, connection.path_params[f"{kind}_id"])
+
+    return guard

@@ -1,0 +1,63 @@
+"""What is seen of every request from outside: its id, how long it took, and that it failed.
+
+One ASGI layer around a whole app. ``X-Request-Id`` is on every answer and in every log line; a caller's own is kept if
+it is well formed.
+"""
+
+import re
+from collections.abc import Awaitable, Iterable
+from time import perf_counter
+from typing import Final
+
+from litestar.types import ASGIApp, HTTPSendMessage, Message, Receive, Scope, Send
+
+from identity_common.identifiers import new_token_id
+from identity_common.telemetry.logs import REQUEST_ID, get_logger
+from identity_common.telemetry.metrics import HttpMetrics
+
+_log = get_logger(__name__)
+
+HEADER: Final = b"x-request-id"
+_WELL_FORMED: Final = re.compile(rb"[A-Za-z0-9-]{1,64}")
+
+
+class Observation:
+    """ASGI layer that gives every HTTP request its id, counts it, and logs an answer of 500 and above."""
+
+    def __init__(self, app: ASGIApp, metrics: HttpMetrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection."""
+        if scope["type"] != "http":  # type: ignore[comparison-overlap]
+            await self._app(scope, receive, send)
+            return
+        method = str(scope["method"])  # type: ignore[typeddict-item]
+        request_id = request_id_of(scope["headers"])
+        status = 500
+
+        def observed_send(message: Message) -> Awaitable[None]:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                start: HTTPSendMessage = message
+                start["headers"] = [*start.get("headers", []), (HEADER, request_id)]  # type: ignore[typeddict-unknown-key,misc]
+                status = message["status"]
+            return send(message)
+
+        before = REQUEST_ID.set(request_id.decode())
+        started = perf_counter()
+        try:
+            await self._app(scope, receive, observed_send)
+        finally:
+            route = scope.get("path_template") or "unmatched"
+            self._metrics.observe(method, route, status, perf_counter() - started)
+            if status >= 500 and not route.startswith("/health/"):
+                _log.warning("request.answered", method=method, route=route, status=status)
+            REQUEST_ID.reset(before)
+
+
+def request_id_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return the id of a request: the caller's own, or a new one when there is none, or the first is ill formed."""
+    given = next((value for name, value in headers if name == HEADER), b"")
+    return given if _WELL_FORMED.fullmatch(given) else new_token_id().encode()

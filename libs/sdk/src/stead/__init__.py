@@ -1,0 +1,132 @@
+"""Client library of the identity service.
+
+For whoever manages it::
+
+    with ManagementClient("https://id.example.com", client_id=..., client_secret=...) as management:
+        user = management.users.create(username="ada")
+        subject_token = management.subject_tokens.create(user.id)
+
+for whoever acts in a user's name: ``exchange_subject_token``; and for the APIs that receive the tokens::
+
+    verifier = AccessTokenVerifier(issuer="https://id.example.com/oidc", audience="https://api.example.com")
+    access_token = verifier.verify(bearer)
+
+or, around any ASGI application, ``AccessTokenMiddleware``. What blocks has a twin for tasks: the same name with
+``Async`` or ``async_`` before it. Who wants to hear of changes as they happen imports ``stead.events``, which
+needs one package more.
+
+The names in ``__all__`` are the public interface. What goes wrong is an ``IdentityError``; see ``stead.errors``.
+"""
+
+from stead.client import AsyncIdentityClient, IdentityClient, MemoryStorage, Storage
+from stead.errors import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    IdentityError,
+    InvalidInput,
+    NotFound,
+    OAuthError,
+    SignInRequired,
+    TokenInvalid,
+    Unauthenticated,
+    Unavailable,
+)
+from stead.management import AsyncManagementClient, ManagementClient
+from stead.middleware import Access, AccessTokenMiddleware, OrganizationAware, access_token_of
+from stead.models import (
+    Application,
+    ApplicationSecret,
+    Consent,
+    HeldPermissions,
+    Organization,
+    OrganizationApplication,
+    OrganizationMembership,
+    OrganizationPermission,
+    OrganizationRole,
+    OrganizationRoleReference,
+    OrganizationTemplate,
+    OrganizationUser,
+    Resource,
+    ResourceConsent,
+    ResourceReference,
+    ResourceScope,
+    Role,
+    Scope,
+    SubjectToken,
+    TemplatePermission,
+    TemplateReport,
+    TemplateRole,
+    TemplateScope,
+    User,
+)
+from stead.token_endpoint import (
+    TokenResponse,
+    async_client_credentials,
+    async_exchange_subject_token,
+    client_credentials,
+    exchange_subject_token,
+)
+from stead.verification import AccessToken
+from stead.verifiers import AccessTokenVerifier, AsyncAccessTokenVerifier
+
+__all__ = [
+    # verification
+    "AccessToken",
+    "AccessTokenVerifier",
+    "AsyncAccessTokenVerifier",
+    "AccessTokenMiddleware",
+    "Access",
+    "OrganizationAware",
+    "access_token_of",
+    # applications that people sign in to
+    "IdentityClient",
+    "AsyncIdentityClient",
+    "Storage",
+    "MemoryStorage",
+    # the Management API
+    "ManagementClient",
+    "AsyncManagementClient",
+    "Application",
+    "ApplicationSecret",
+    "Consent",
+    "ResourceConsent",
+    "Organization",
+    "OrganizationPermission",
+    "OrganizationRole",
+    "OrganizationUser",
+    "OrganizationApplication",
+    "OrganizationMembership",
+    "OrganizationRoleReference",
+    "HeldPermissions",
+    "OrganizationTemplate",
+    "Resource",
+    "ResourceReference",
+    "ResourceScope",
+    "Role",
+    "Scope",
+    "SubjectToken",
+    "TemplatePermission",
+    "TemplateReport",
+    "TemplateRole",
+    "TemplateScope",
+    "User",
+    # the token endpoint
+    "TokenResponse",
+    "client_credentials",
+    "async_client_credentials",
+    "exchange_subject_token",
+    "async_exchange_subject_token",
+    # errors
+    "IdentityError",
+    "ApiError",
+    "InvalidInput",
+    "Unauthenticated",
+    "Forbidden",
+    "NotFound",
+    "Conflict",
+    "OAuthError",
+    "SignInRequired",
+    "Unavailable",
+    "TokenInvalid",
+]

@@ -1,0 +1,198 @@
+"""The Management API client's own access token: when to use it, when to get a new one.
+
+``TokenLifetime`` and ``HeldToken`` decide (no I/O, no lock); ``ClientToken`` (threads) and ``AsyncClientToken`` (tasks)
+get tokens, one request at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from stead.errors import Unavailable
+from stead.token_endpoint import TokenResponse
+
+_RENEWAL_AHEAD_S: Final = 60.0
+_RENEWAL_AHEAD_SHARE: Final = 0.1
+_RENEWAL_PAUSE_S: Final = 5.0
+
+
+class TokenLifetime:
+    """One token and its times, in seconds of the caller's clock.
+
+    It is due for renewal 60 s or a tenth of its lifetime before it expires, whichever is later.
+    """
+
+    __slots__ = ("_expires_at", "_renew_at", "value")
+
+    def __init__(self, response: TokenResponse, *, requested_at: float) -> None:
+        self.value = response.access_token
+        self._expires_at = requested_at + response.expires_in
+        self._renew_at = self._expires_at - min(_RENEWAL_AHEAD_S, response.expires_in * _RENEWAL_AHEAD_SHARE)
+
+    def usable(self, now: float) -> bool:
+        """Tell whether the service would still take it."""
+        return now < self._expires_at
+
+    def due(self, now: float) -> bool:
+        """Tell whether a new one should be got, this one being usable or not."""
+        return now >= self._renew_at
+
+    def postpone_renewal(self, now: float) -> None:
+        """Leave the service alone for a while after it did not answer."""
+        self._renew_at = now + _RENEWAL_PAUSE_S
+
+
+class HeldToken:
+    """The token that there is, and what came of asking for one: the decisions that threads and tasks share.
+
+    ``refused`` is, everywhere, the token that the service has just refused, whatever its lifetime said; or None.
+
+    Attributes:
+        requests: How many token requests have come to an end, whichever.
+    """
+
+    __slots__ = ("_clock", "_failure", "_held", "requests")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.requests = 0
+        self._clock = clock
+        self._held: TokenLifetime | None = None
+        self._failure: Unavailable | None = None
+
+    def usable(self, refused: str | None) -> str | None:
+        """Return the token if the service would still take it."""
+        usable = self._usable(refused)
+        return None if usable is None else usable.value
+
+    def settled(self, refused: str | None) -> str | None:
+        """Return the token if there is no reason to ask for another one."""
+        usable = self._usable(refused)
+        return None if usable is None or usable.due(self._clock()) else usable.value
+
+    def settled_meanwhile(self, refused: str | None, *, seen: int) -> str | None:
+        """Return the token that was got while this caller waited; None if it must ask for one itself.
+
+        Args:
+            refused: See above.
+            seen: ``requests`` when this caller came.
+
+        Raises:
+            Unavailable: That request failed, and there is no token to go on with. Its failure is ours too: a queue of
+                callers must not each wait for a time-out of their own.
+        """
+        if self.requests != seen and self._failure is not None and self._usable(refused) is None:
+            raise Unavailable(str(self._failure), retry_after=self._failure.retry_after)
+        return self.settled(refused)
+
+    def request_starts(self) -> float:
+        """Return the time, from which the token's lifetime counts."""
+        self._failure = None
+        return self._clock()
+
+    def request_succeeded(self, response: TokenResponse, *, requested_at: float) -> str:
+        """Hold the new token, and return it."""
+        self._held = TokenLifetime(response, requested_at=requested_at)
+        return self._held.value
+
+    def request_failed(self, failure: Unavailable, refused: str | None) -> str | None:
+        """Return the token to go on with, if there is one, and leave the service alone for a while."""
+        self._failure = failure
+        usable = self._usable(refused)
+        if usable is None:
+            return None
+        usable.postpone_renewal(self._clock())
+        return usable.value
+
+    def request_ended(self) -> None:
+        """Let whoever waited know that something has happened."""
+        self.requests += 1
+
+    def _usable(self, refused: str | None) -> TokenLifetime | None:
+        held = self._held
+        return held if held is not None and held.value != refused and held.usable(self._clock()) else None
+
+
+class ClientToken:
+    """The current access token, for threads: one of them renews it, and those that can go on with the old one do."""
+
+    def __init__(self, request_token: Callable[[], TokenResponse], *, clock: Callable[[], float]) -> None:
+        self._request_token = request_token
+        self._token = HeldToken(clock)
+        self._requesting = threading.Lock()
+
+    def value(self, *, refused: str | None = None) -> str:
+        """Return a token.
+
+        Args:
+            refused: The token that the service has just refused, whatever its lifetime said.
+
+        Raises:
+            OAuthError: The service gives none to this client.
+            Unavailable: It did not answer, and there is no token that could still be used.
+        """
+        seen = self._token.requests
+        settled = self._token.settled(refused)
+        if settled is not None:
+            return settled
+        usable = self._token.usable(refused)
+        if usable is None:
+            self._requesting.acquire()
+        elif not self._requesting.acquire(blocking=False):
+            return usable
+        try:
+            return self._token.settled_meanwhile(refused, seen=seen) or self._renew(refused)
+        finally:
+            self._requesting.release()
+
+    def _renew(self, refused: str | None) -> str:
+        requested_at = self._token.request_starts()
+        try:
+            return self._token.request_succeeded(self._request_token(), requested_at=requested_at)
+        except Unavailable as failure:
+            usable = self._token.request_failed(failure, refused)
+            if usable is None:
+                raise
+            return usable
+        finally:
+            self._token.request_ended()
+
+
+class AsyncClientToken:
+    """The current access token, for tasks of one event loop; otherwise the same as ``ClientToken``."""
+
+    def __init__(self, request_token: Callable[[], Awaitable[TokenResponse]], *, clock: Callable[[], float]) -> None:
+        self._request_token = request_token
+        self._token = HeldToken(clock)
+        self._requesting = asyncio.Lock()
+
+    async def value(self, *, refused: str | None = None) -> str:
+        """Return a token; see ``ClientToken.value``.
+
+        Raises:
+            OAuthError: The service gives none to this client.
+            Unavailable: It did not answer, and there is no token that could still be used.
+        """
+        seen = self._token.requests
+        settled = self._token.settled(refused)
+        if settled is not None:
+            return settled
+        usable = self._token.usable(refused)
+        if usable is not None and self._requesting.locked():
+            return usable
+        async with self._requesting:
+            return self._token.settled_meanwhile(refused, seen=seen) or await self._renew(refused)
+
+    async def _renew(self, refused: str | None) -> str:
+        requested_at = self._token.request_starts()
+        try:
+            return self._token.request_succeeded(await self._request_token(), requested_at=requested_at)
+        except Unavailable as failure:
+            usable = self._token.request_failed(failure, refused)
+            if usable is None:
+                raise
+            return usable
+        finally:
+            self._token.request_ended()

@@ -1,0 +1,98 @@
+"""Organizations."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, UnsetType
+
+from stead._http import Steps, api_path, decode, json_request
+from stead._lists import MAX_PAGE_SIZE, ListRequest
+from stead._operations._common import FreeForm, carry_out, changed, given
+from stead.models import Organization
+
+
+def create_organization(
+    name: str,
+    description: str | None = None,
+    *,
+    custom_data: FreeForm | None = None,
+    is_mfa_required: bool | None = None,
+    color: FreeForm | None = None,
+    branding: FreeForm | None = None,
+    custom_css: str | None = None,
+) -> Steps[Organization]:
+    """Create an organization, without members.
+
+    Raises:
+        InvalidInput: A member is not of its form.
+    """
+    body = given(
+        name=name,
+        description=description,
+        customData=custom_data,
+        isMfaRequired=is_mfa_required,
+        color=color,
+        branding=branding,
+        customCss=custom_css,
+    )
+    return decode((yield json_request("POST", api_path("organizations"), body)), Organization)
+
+
+def get_organization(organization_id: str) -> Steps[Organization]:
+    """Return an organization.
+
+    Raises:
+        NotFound: There is none with this id.
+    """
+    return decode((yield json_request("GET", api_path("organizations", organization_id))), Organization)
+
+
+def list_organizations(
+    *, search: str | None = None, show_featured: bool = False, page_size: int = MAX_PAGE_SIZE
+) -> ListRequest[Organization]:
+    """Go through the organizations, by name.
+
+    Args:
+        search: Part of an id, name or description; all of them if not given.
+        show_featured: Say of each how many users it has, and who three of them are.
+        page_size: How many items one answer brings, 1 to 100.
+    """
+    params = {"q": search, "showFeatured": "true" if show_featured else None}
+    return ListRequest(api_path("organizations"), Organization, page_size=page_size, params=params)
+
+
+def update_organization(
+    organization_id: str,
+    *,
+    name: str | UnsetType = UNSET,
+    description: str | UnsetType | None = UNSET,
+    custom_data: FreeForm | UnsetType | None = UNSET,
+    is_mfa_required: bool | UnsetType = UNSET,
+    color: FreeForm | UnsetType | None = UNSET,
+    branding: FreeForm | UnsetType | None = UNSET,
+    custom_css: str | UnsetType | None = UNSET,
+) -> Steps[Organization]:
+    """Change what is given and keep the rest; None clears, an object is replaced as a whole.
+
+    Raises:
+        NotFound: There is none with this id.
+        InvalidInput: A member is not of its form.
+    """
+    body = changed(
+        name=name,
+        description=description,
+        customData=custom_data,
+        isMfaRequired=is_mfa_required,
+        color=color,
+        branding=branding,
+        customCss=custom_css,
+    )
+    return decode((yield json_request("PATCH", api_path("organizations", organization_id), body)), Organization)
+
+
+def delete_organization(organization_id: str) -> Steps[None]:
+    """Delete an organization; nobody is a member of it any more.
+
+    Raises:
+        NotFound: There is none with this id.
+    """
+    return carry_out("DELETE", api_path("organizations", organization_id))

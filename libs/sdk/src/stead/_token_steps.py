@@ -1,0 +1,192 @@
+"""The requests of a client of people and what their answers mean; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import httpx
+import msgspec
+
+from stead import _http
+from stead._http import Request, Steps
+from stead._keys import KeySet
+from stead._revisions import HEADER as REVISION_HEADER
+from stead._sign_in import ClientState, SignedIn, SignIn
+from stead.errors import Conflict, NotFound, OAuthError, SignInRequired
+from stead.id_token import check_id_token, read_id_token
+from stead.token_endpoint import TokenResponse, request_code, request_refresh
+from stead.verification import UncheckedToken
+
+TIMEOUT_S: Final = 10.0
+_WAIT_S: Final = 20
+_USERINFO: Final = "/oidc/me"
+_OVER: Final = frozenset({"invalid_grant"})
+"""Refusals of a refresh after which nobody is signed in any more."""
+
+
+class Redeemed(msgspec.Struct, frozen=True):
+    """What a code gave."""
+
+    response: TokenResponse
+    id_token: UncheckedToken
+    nonce: str
+    requested_at: float
+
+
+class Refreshed(msgspec.Struct, frozen=True):
+    """What a refresh gave.
+
+    Attributes:
+        before: Who was signed in when it was asked for.
+    """
+
+    response: TokenResponse
+    id_token: UncheckedToken | None
+    before: SignedIn
+    requested_at: float
+
+
+class TokenSteps:
+    """What is the same for threads and tasks; no I/O."""
+
+    def __init__(self, state: ClientState, client_secret: str | None) -> None:
+        self.state = state
+        self._client_secret = client_secret
+
+    def redeem(self, sign_in: SignIn, code: str) -> Steps[Redeemed]:
+        """Exchange a code."""
+        requested_at = self.state.clock()
+        response = yield from request_code(
+            client_id=self.state.client_id,
+            client_secret=self._client_secret,
+            code=code,
+            redirect_uri=sign_in.redirect_uri,
+            code_verifier=sign_in.code_verifier,
+        )
+        if response.id_token is None:
+            raise SignInRequired("no_id_token", "the service gave no ID token")
+        return Redeemed(response, read_id_token(response.id_token), sign_in.nonce, requested_at)
+
+    def refresh(self, resource: str | None, organization_id: str | None, revision: str | None) -> Steps[Refreshed]:
+        """Get tokens for a target.
+
+        Raises:
+            SignInRequired: There is no refresh token, or it is not good any more.
+        """
+        while True:
+            before = self.state.signed_in()
+            if before.refresh_token is None:
+                raise SignInRequired("not_granted", "there is no refresh token: offline_access was not granted")
+            requested_at = self.state.clock()
+            try:
+                response = yield from request_refresh(
+                    client_id=self.state.client_id,
+                    client_secret=self._client_secret,
+                    refresh_token=before.refresh_token,
+                    resource=resource,
+                    organization_id=organization_id,
+                    revision=revision,
+                )
+            except OAuthError as refusal:
+                if refusal.error not in _OVER:
+                    raise
+                if self.state.end(before):
+                    raise SignInRequired(refusal.error, refusal.description) from None
+            else:
+                id_token = read_id_token(response.id_token) if response.id_token is not None else None
+                return Refreshed(response, id_token, before, requested_at)
+
+    def signed_in(self, redeemed: Redeemed, keys: KeySet, *, target: str) -> Mapping[str, Any]:
+        """Take over what a code gave, and return who is signed in.
+
+        Raises:
+            TokenInvalid: The ID token does not say what it must.
+        """
+        response, requested_at = redeemed.response, redeemed.requested_at
+        claims = self._claims(redeemed.id_token, keys, response, nonce=redeemed.nonce)
+        self.state.sign_in(response, target=target, claims=claims, requested_at=requested_at)
+        return claims
+
+    def renewed(self, refreshed: Refreshed, keys: KeySet | None, *, target: str) -> bool:
+        """Take over what a refresh gave; False if somebody has signed out or in meanwhile: then it is of no use.
+
+        Raises:
+            TokenInvalid: The ID token does not say what it must.
+            SignInRequired: It speaks of somebody else than before.
+        """
+        before, response, requested_at = refreshed.before, refreshed.response, refreshed.requested_at
+        claims: Mapping[str, Any] = before.claims
+        if refreshed.id_token is not None and keys is not None:
+            claims = self._claims(refreshed.id_token, keys, response, nonce=None)
+            if claims.get("sub") != before.claims.get("sub"):
+                raise SignInRequired("wrong_subject", "the renewed ID token speaks of somebody else")
+        return self.state.renew(before, response, target=target, claims=claims, requested_at=requested_at)
+
+    def user_info(self, access_token: str) -> Steps[dict[str, Any]]:
+        """Ask who the person is."""
+        request = Request(method="GET", path=_USERINFO, headers={"Authorization": f"Bearer {access_token}"})
+        answer = yield request
+        _http.raise_if_unavailable(answer)
+        if answer.status_code in {401, 403}:
+            raise SignInRequired("not_signed_in", "the access token is not accepted any more")
+        return _http.decode(answer, dict[str, Any])
+
+    def watch(self, organization_id: str, access_token: str, etag: str | None) -> Steps[httpx.Response]:
+        """Ask for the permissions in an organization; with an ETag, as soon as they are others."""
+        path = _http.api_path("organizations", organization_id, "users", self.state.signed_in().claims["sub"], "scopes")
+        headers = {"Authorization": f"Bearer {access_token}"}
+        if etag is not None:
+            headers |= {"If-None-Match": etag, "Prefer": f"wait={_WAIT_S}"}
+        return (yield Request(method="GET", path=path, headers=headers, held_s=_WAIT_S))
+
+    def _claims(
+        self, id_token: UncheckedToken, keys: KeySet, response: TokenResponse, *, nonce: str | None
+    ) -> Mapping[str, Any]:
+        return check_id_token(
+            id_token,
+            keys=keys,
+            issuer=self.state.issuer,
+            client_id=self.state.client_id,
+            access_token=response.access_token,
+            nonce=nonce,
+            now=self.state.clock(),
+        )
+
+
+class Watched(msgspec.Struct):
+    """How far a watcher of one organization has come.
+
+    Attributes:
+        etag: Of the permissions that the token in use was got after.
+        revision: What the next token must at least know.
+        is_due: Whether it is time for another token.
+    """
+
+    etag: str | None = None
+    revision: str | None = None
+    is_due: bool = True
+
+    def take(self, answer: httpx.Response) -> None:
+        """Take note of an answer.
+
+        Raises:
+            SignInRequired: The person is not signed in any more.
+            OAuthError: ``access_denied``, as for a token: no member any more, or the organization is gone.
+            ApiError: The answer is none of the service's.
+            Unavailable: It asked to come back later.
+        """
+        if answer.status_code == httpx.codes.NOT_MODIFIED:
+            return
+        if answer.status_code in {401, 403}:
+            raise SignInRequired("not_granted", "the organization's permissions cannot be read any more")
+        try:
+            _http.require_success(answer)
+        except (NotFound, Conflict) as gone:
+            if gone.code == _http.UNEXPECTED_ANSWER:
+                raise
+            description = "not a member of this organization, or there is no such organization"
+            raise OAuthError("access_denied", description, status=gone.status, request_id=gone.request_id) from None
+        self.is_due = self.is_due or answer.headers.get("ETag") != self.etag
+        self.etag = answer.headers.get("ETag")
+        self.revision = answer.headers.get(REVISION_HEADER)

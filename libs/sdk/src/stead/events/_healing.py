@@ -1,0 +1,54 @@
+"""Filling what an event does not say from the Management API."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+import msgspec
+
+from stead.errors import Unavailable
+from stead.event_types import permission_order
+from stead.events._members import Known
+from stead.events._permissions import PermissionChange, against
+from stead.events._scopes import organization_permissions
+from stead.management import AsyncManagementClient
+
+_RETRY_S: Final = 1.0
+_RETRY_MOST_S: Final = 30.0
+_log = logging.getLogger("stead.events")
+
+
+class Healing:
+    """Reads from the Management API what an event does not say."""
+
+    def __init__(self, management: AsyncManagementClient | None) -> None:
+        self._management = management
+
+    async def healed(self, change: PermissionChange, seen: Known | None) -> PermissionChange:
+        """Return the change; where versions were missed or lists left out, with the organization permissions of now.
+
+        While the service does not answer, a change whose event says everything is returned as it is.
+
+        Raises:
+            IdentityError: The Management API refused.
+        """
+        if self._management is None or not (change.missed or change.incomplete):
+            return change
+        wait_s = _RETRY_S
+        while True:
+            try:
+                held = await organization_permissions(
+                    self._management, change.organization_id, change.member_id, change.member_type
+                )
+            except Unavailable as unavailable:
+                _log.warning("the permissions of %s cannot be read: %s", change.member_id, unavailable)
+                if not change.incomplete:
+                    return change
+                await asyncio.sleep(unavailable.retry_after or wait_s)
+                wait_s = min(2 * wait_s, _RETRY_MOST_S)
+            else:
+                of_resources = [each for each in change.permissions if each.resource is not None]
+                permissions = tuple(sorted((*held, *of_resources), key=permission_order))
+                return against(msgspec.structs.replace(change, permissions=permissions, healed=True), seen)

@@ -1,0 +1,183 @@
+"""Messages of the stream in order, from a starting point on, whatever happens to the connection or to the stream.
+
+``Tail`` keeps its place by itself and forgets it when it ends. ``Durable`` has the server keep it under a name: a
+message counts as read when the next one is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import Final
+
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo
+from nats.js.errors import NotFoundError
+
+from stead.events._bus import STREAM, EventBus
+from stead.events._pull import Interrupted, Pull
+from stead.events._since import FROM_BEGINNING, Start, from_sequence
+
+_RETRY_S: Final = 0.5
+_TAIL_KEPT_S: Final = 60.0
+_ACKNOWLEDGED_WITHIN_S: Final = 10.0
+_DURABLE: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_TRANSIENT: Final = (Interrupted, NatsError, OSError, TimeoutError)
+_log = logging.getLogger("stead.events")
+
+
+class Tail:
+    """Messages behind a starting point, read by an ephemeral consumer that is made anew when something breaks.
+
+    Iterating yields None when nothing is behind what has been yielded.
+
+    Attributes:
+        stream: Which incarnation of the stream is read; empty before the first. In a new one everything is read from
+            the beginning: its positions say nothing of those of another.
+    """
+
+    def __init__(self, bus: EventBus, subjects: Sequence[str], start: Start) -> None:
+        self.stream = ""
+        self._bus = bus
+        self._subjects = list(subjects)
+        self._start = start
+        self._next: ConsumerConfig | None = None
+
+    async def __aiter__(self) -> AsyncGenerator[Msg | None, None]:
+        while True:
+            try:
+                consumer = await self._make_consumer()
+                async with Pull(self._bus, consumer.name) as pull:
+                    if not consumer.num_pending:
+                        yield None
+                    expected = 1
+                    while True:
+                        message = await pull.next()
+                        if message is not None:
+                            if message.metadata.sequence.consumer != expected:
+                                raise Interrupted
+                            expected += 1
+                            self._next = from_sequence(message.metadata.sequence.stream + 1)
+                        yield message
+            except _TRANSIENT as error:
+                await pause(self._bus, error)
+
+    async def _make_consumer(self) -> ConsumerInfo:
+        jetstream = self._bus.jetstream()
+        start = await self._start.config()
+        stream = str((await jetstream.stream_info(STREAM)).created)
+        if self.stream and stream != self.stream:
+            self._next = FROM_BEGINNING
+        self.stream = stream
+        return await jetstream.add_consumer(
+            STREAM,
+            self._next or start,
+            name=f"tail-{uuid.uuid4().hex}",
+            ack_policy=AckPolicy.NONE,
+            filter_subjects=self._subjects,
+            inactive_threshold=_TAIL_KEPT_S,
+            mem_storage=True,
+        )
+
+
+class Durable:
+    """Messages that the server remembers under a name to have been read; one at a time, so that order outlives a crash.
+
+    Several processes may share a name: each message then goes to one of them, and the next only when that has been
+    read. One that was not read to its end comes again: at once if the reading was ended, within 10 s after a crash.
+    """
+
+    def __init__(self, bus: EventBus, name: str, subjects: Sequence[str], start: Start) -> None:
+        if _DURABLE.fullmatch(name) is None:
+            raise ValueError("durable must be 1 to 64 letters, digits, '-' and '_'")
+        self._bus = bus
+        self._name = f"{bus.tenant_id}-{name}"  # each tenant has names of its own
+        self._subjects = list(subjects)
+        self._start = start
+        self._known = False
+        self._unread: Msg | None = None
+
+    async def __aiter__(self) -> AsyncGenerator[Msg | None, None]:
+        try:
+            while True:
+                try:
+                    await self._ensure_consumer()
+                    async with Pull(self._bus, self._name) as pull:
+                        while True:
+                            self._unread = await pull.next()
+                            if self._unread is None:
+                                continue
+                            async with _held(self._unread):
+                                yield self._unread
+                            await self._unread.ack()
+                            self._unread = None
+                except _TRANSIENT as error:
+                    await pause(self._bus, error)
+        finally:
+            await self._give_back()
+
+    async def _give_back(self) -> None:
+        """Have a message that nobody has read to its end come again at once, to whoever reads next."""
+        if self._unread is not None:
+            with contextlib.suppress(NatsError, OSError):
+                await self._unread.nak()
+
+    async def _ensure_consumer(self) -> None:
+        """Find the consumer, or make it: where it was asked to begin, or in a new stream from the beginning.
+
+        Raises:
+            ValueError: There is one of this name that reads something else.
+        """
+        jetstream = self._bus.jetstream()
+        try:
+            found = (await jetstream.consumer_info(STREAM, self._name)).config
+        except NotFoundError:
+            await jetstream.add_consumer(
+                STREAM,
+                FROM_BEGINNING if self._known else await self._start.config(),
+                name=self._name,
+                durable_name=self._name,
+                ack_policy=AckPolicy.EXPLICIT,
+                ack_wait=_ACKNOWLEDGED_WITHIN_S,
+                max_ack_pending=1,
+                filter_subjects=self._subjects,
+            )
+        else:
+            read = found.filter_subjects or [found.filter_subject]
+            if read != self._subjects or found.max_ack_pending != 1:
+                raise ValueError(f"the durable reading {self._name!r} is in use for something else")
+        self._known = True
+
+
+async def pause(bus: EventBus, error: Exception) -> None:
+    """Wait a moment before reading on.
+
+    Raises:
+        EventsRefused: There is no use in waiting.
+    """
+    bus.require_open()
+    if not isinstance(error, Interrupted | NotFoundError):
+        _log.warning("reading events was interrupted: %s", type(error).__name__)
+    await asyncio.sleep(_RETRY_S)
+
+
+@contextlib.asynccontextmanager
+async def _held(message: Msg) -> AsyncIterator[None]:
+    """Tell the server, while somebody works on a message, that it is being worked on."""
+
+    async def tell() -> None:
+        while True:
+            await asyncio.sleep(_ACKNOWLEDGED_WITHIN_S / 3)
+            with contextlib.suppress(NatsError, OSError):
+                await message.in_progress()
+
+    telling = asyncio.create_task(tell(), name="identity-events-in-progress")
+    try:
+        yield
+    finally:
+        telling.cancel()

@@ -1,0 +1,28 @@
+"""Endpoint 3 of the service: which organization permissions a member holds right now."""
+
+from __future__ import annotations
+
+from stead.errors import Conflict, NotFound
+from stead.event_types import GrantedPermission, MemberType, permission_order
+from stead.management import AsyncManagementClient
+
+
+async def organization_permissions(
+    management: AsyncManagementClient, organization_id: str, member_id: str, member_type: MemberType
+) -> tuple[GrantedPermission, ...]:
+    """Return them, sorted; none for who is no member, or of an organization that does not exist.
+
+    Raises:
+        IdentityError: The service refused for another reason, or did not answer.
+    """
+    organizations = management.organizations
+    ask = organizations.user_permissions if member_type == "user" else organizations.application_permissions
+    try:
+        held = await ask(organization_id, member_id)
+    except NotFound:
+        return ()
+    except Conflict as error:
+        if error.code == "organization.require_membership":
+            return ()
+        raise
+    return tuple(sorted((GrantedPermission(each.name) for each in held.permissions), key=permission_order))

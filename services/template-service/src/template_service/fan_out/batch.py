@@ -1,0 +1,391 @@
+"""One batch of a fan-out: what some members hold now, compared with what was last published of them.
+
+Everything happens in one transaction that holds the tenant's fan-out lock, so that batches follow each other. What
+members and roles are is read in one statement, that is, at one moment: whatever was committed before it is seen, and
+whatever is committed later has a row of ``fan_outs`` of its own.
+"""
+
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import ARRAY, BigInteger, Integer, Text, bindparam, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from identity_common.outbox.changes import Transaction
+from stead.event_types import GrantedPermission, MemberState, PermissionCause
+from template_service.fan_out.events import (
+    NOTHING,
+    Difference,
+    difference,
+    encode_permissions,
+    permissions_state,
+)
+
+BATCH: Final = 500
+"""Members of one batch, at most."""
+
+_BATCH_BYTES: Final = 16 * 1024 * 1024
+
+_TENANT: Final = bindparam("tenant", type_=Text)
+_KEYS: Final = (bindparam("organizations", type_=ARRAY(Text)), bindparam("members", type_=ARRAY(Text)))
+_AFTER: Final = (bindparam("after_organization", type_=Text), bindparam("after_member", type_=Text))
+_LAST: Final = (bindparam("last_organization", type_=Text), bindparam("last_member", type_=Text))
+
+# Whoever was the active worker may still have a transaction under way: not beside another one. And no plan is kept that
+# was made when the tables were small.
+_BEGIN: Final = text(
+    """
+    SELECT pg_advisory_xact_lock(hashtext('identity-fan-out-batch'), hashtext(:tenant)),
+        set_config('plan_cache_mode', 'force_custom_plan', true)
+    """
+).bindparams(_TENANT)
+# The first row beyond the batch says whether what stands before it is all.
+_NAMED: Final = text(
+    """
+    SELECT id, cause, organization_id, member_id COLLATE "C" AS member_id
+    FROM fan_outs, unnest(member_ids) AS member_id
+    WHERE tenant_id = :tenant AND member_ids IS NOT NULL AND member_id COLLATE "C" > after_member_id
+    ORDER BY id, member_id COLLATE "C" LIMIT :limit
+    """
+).bindparams(_TENANT)
+# Of several requests for the same members, none begun, one is enough: it sees what all of them were made for. One
+# statement, one moment: the request that a deletion has made is not dropped while what it deletes is still seen.
+_REACHING_MANY: Final = text(
+    """
+    WITH asked AS (
+        SELECT * FROM fan_outs WHERE tenant_id = :tenant AND member_ids IS NULL ORDER BY id LIMIT 1
+    ), repeated AS (
+        DELETE FROM fan_outs AS other USING asked
+        WHERE other.tenant_id = :tenant AND other.id > asked.id AND other.member_ids IS NULL
+            AND asked.after_organization_id = ''
+            AND other.role_id IS NOT DISTINCT FROM asked.role_id
+            AND other.organization_id IS NOT DISTINCT FROM asked.organization_id
+    )
+    SELECT id, cause, role_id, organization_id, after_organization_id, after_member_id,
+        CASE WHEN role_id IS NOT NULL
+            THEN NOT EXISTS (SELECT FROM roles WHERE roles.tenant_id = :tenant AND roles.id = role_id)
+            ELSE NOT EXISTS (SELECT FROM organizations
+                WHERE organizations.tenant_id = :tenant AND organizations.id = organization_id)
+        END AS is_gone
+    FROM asked
+    """
+).bindparams(_TENANT)
+_HOLDERS: Final = text(
+    """
+    SELECT organization_id, member_id FROM member_roles WHERE tenant_id = :tenant AND role_id = :of
+        AND (organization_id, member_id) > (:after_organization, :after_member)
+    ORDER BY organization_id, member_id LIMIT :limit
+    """
+).bindparams(_TENANT, bindparam("of", type_=Text), *_AFTER)
+_MEMBERS: Final = text(
+    """
+    SELECT organization_id, member_id FROM members WHERE tenant_id = :tenant AND organization_id = :of
+        AND (organization_id, member_id) > (:after_organization, :after_member)
+    ORDER BY organization_id, member_id LIMIT :limit
+    """
+).bindparams(_TENANT, bindparam("of", type_=Text), *_AFTER)
+# From here on LIMIT and OFFSET in a subquery have each row looked up by its key. Left to choose, the planner would read
+# whole tables for each batch; or, by statistics from before the tables grew, pair every row with every other.
+_LOCK_MEMBERS: Final = text(
+    """
+    SELECT FROM unnest(:organizations, :members) AS asked (organization_id, member_id)
+    CROSS JOIN LATERAL (
+        SELECT FROM members WHERE members.tenant_id = :tenant
+            AND members.organization_id = asked.organization_id AND members.member_id = asked.member_id
+        LIMIT 1 FOR UPDATE
+    ) AS locked
+    """
+).bindparams(_TENANT, *_KEYS)
+_UNASSIGN: Final = text(
+    """
+    DELETE FROM member_roles WHERE tenant_id = :tenant AND role_id = :of
+        AND (organization_id, member_id) > (:after_organization, :after_member)
+        AND (organization_id, member_id) <= (:last_organization, :last_member)
+    """
+).bindparams(_TENANT, bindparam("of", type_=Text), *_AFTER, *_LAST)
+_REMAINING: Final = text(
+    """
+    SELECT asked.organization_id, asked.member_id, member.member_type, ARRAY(
+        SELECT role_id FROM member_roles AS held WHERE held.tenant_id = :tenant
+            AND held.organization_id = asked.organization_id AND held.member_id = asked.member_id
+        ORDER BY role_id
+    ) AS role_ids
+    FROM unnest(:organizations, :members) AS asked (organization_id, member_id)
+    CROSS JOIN LATERAL (
+        SELECT member_type FROM members WHERE members.tenant_id = :tenant
+            AND members.organization_id = asked.organization_id AND members.member_id = asked.member_id
+        LIMIT 1
+    ) AS member
+    """
+).bindparams(_TENANT, *_KEYS)
+_REMOVE: Final = text(
+    """
+    DELETE FROM members WHERE tenant_id = :tenant AND organization_id = :of
+        AND member_id > :after_member AND member_id <= :last_member
+    RETURNING organization_id, member_id, member_type
+    """
+).bindparams(_TENANT, bindparam("of", type_=Text), _AFTER[1], _LAST[1])
+# The members, what their roles grant, and what was last published, each text once however many members have it; in one
+# statement, that is, at one moment.
+_HELD: Final = text(
+    """
+    WITH looked_at AS MATERIALIZED (
+        SELECT asked.organization_id, asked.member_id, member.member_type,
+            CASE WHEN member.member_type IS NULL OR organization.id IS NULL THEN '{}' ELSE ARRAY(
+                SELECT role_id FROM member_roles AS held WHERE held.tenant_id = :tenant
+                    AND held.organization_id = asked.organization_id AND held.member_id = asked.member_id
+                ORDER BY role_id
+            ) END AS role_ids
+        FROM unnest(:organizations, :members) AS asked (organization_id, member_id)
+        LEFT JOIN LATERAL (
+            SELECT member_type FROM members WHERE members.tenant_id = :tenant
+                AND members.organization_id = asked.organization_id AND members.member_id = asked.member_id
+            LIMIT 1
+        ) AS member ON true
+        LEFT JOIN LATERAL (
+            SELECT id FROM organizations
+            WHERE organizations.tenant_id = :tenant AND organizations.id = asked.organization_id LIMIT 1
+        ) AS organization ON true
+    ), role AS (
+        SELECT DISTINCT unnest(role_ids) AS id FROM looked_at
+    ), granted AS (
+        SELECT role.id AS role_id, permission.name, NULL AS resource
+        FROM role CROSS JOIN LATERAL (
+            SELECT permission_id FROM role_permissions
+            WHERE role_permissions.tenant_id = :tenant AND role_permissions.role_id = role.id OFFSET 0
+        ) AS held CROSS JOIN LATERAL (
+            SELECT name FROM permissions
+            WHERE permissions.tenant_id = :tenant AND permissions.id = held.permission_id LIMIT 1
+        ) AS permission
+        UNION ALL
+        SELECT role.id, scope.name, resource.indicator
+        FROM role CROSS JOIN LATERAL (
+            SELECT scope_id FROM role_scopes
+            WHERE role_scopes.tenant_id = :tenant AND role_scopes.role_id = role.id OFFSET 0
+        ) AS held CROSS JOIN LATERAL (
+            SELECT name, resource_id FROM known_scopes
+            WHERE known_scopes.tenant_id = :tenant AND known_scopes.id = held.scope_id LIMIT 1
+        ) AS scope CROSS JOIN LATERAL (
+            SELECT indicator FROM known_resources
+            WHERE known_resources.tenant_id = :tenant AND known_resources.id = scope.resource_id LIMIT 1
+        ) AS resource
+    ), compared AS MATERIALIZED (
+        SELECT looked_at.*, before.member_type AS former_type, before.version, before.permissions,
+            sha256(convert_to(before.permissions, 'UTF8')) AS digest
+        FROM looked_at LEFT JOIN LATERAL (
+            SELECT member_type, version, permissions FROM published_permissions AS published
+            WHERE published.tenant_id = :tenant AND published.organization_id = looked_at.organization_id
+                AND published.member_id = looked_at.member_id
+            LIMIT 1
+        ) AS before ON true
+    )
+    SELECT 'member', organization_id, member_id, coalesce(member_type, former_type), role_ids, version, digest,
+        NULL AS names, NULL AS resources, NULL AS permissions
+    FROM compared
+    UNION ALL
+    SELECT 'role', NULL, role_id, NULL, NULL, NULL, NULL, array_agg(name), array_agg(resource), NULL
+    FROM granted GROUP BY role_id
+    UNION ALL
+    SELECT 'published', NULL, NULL, NULL, NULL, NULL, digest, NULL, NULL, min(permissions)
+    FROM compared WHERE digest IS NOT NULL GROUP BY digest
+    """
+).bindparams(_TENANT, *_KEYS)
+_PUBLISH: Final = text(
+    """
+    INSERT INTO published_permissions (tenant_id, organization_id, member_id, member_type, version, permissions)
+    SELECT :tenant, organization_id, member_id, member_type, version, (CAST(:texts AS text[]))[place]
+    FROM unnest(:organizations, :members, :types, :versions, :places)
+        AS found (organization_id, member_id, member_type, version, place)
+    ON CONFLICT (tenant_id, organization_id, member_id)
+        DO UPDATE SET version = excluded.version, permissions = excluded.permissions
+    """
+).bindparams(
+    _TENANT,
+    *_KEYS,
+    bindparam("types", type_=ARRAY(Text)),
+    bindparam("versions", type_=ARRAY(BigInteger)),
+    bindparam("places", type_=ARRAY(Integer)),
+    bindparam("texts", type_=ARRAY(Text)),
+)
+_MOVE: Final = text(
+    """
+    UPDATE fan_outs SET after_organization_id = :after_organization, after_member_id = :after_member
+    WHERE tenant_id = :tenant AND id = :id
+    """
+).bindparams(_TENANT, *_AFTER)
+_DONE: Final = text("DELETE FROM fan_outs WHERE tenant_id = :tenant AND id = ANY(:ids)").bindparams(
+    _TENANT, bindparam("ids", type_=ARRAY(BigInteger))
+)
+
+
+class MemberKey(NamedTuple):
+    """Which member."""
+
+    organization_id: str
+    member_id: str
+
+
+Causes = dict[MemberKey, PermissionCause]
+"""Whom to look at, and why; of several reasons the one that was asked for first."""
+
+
+class BatchTooLargeError(Exception):
+    """What would be recorded at once is too much for one transaction: take fewer members."""
+
+
+async def look_at_batch(transaction: Transaction, tenant_id: str, *, limit: int = BATCH) -> None:
+    """Look at the next members that are named one by one, and at the next of the oldest request that reaches many.
+
+    Both in one transaction, so that a request of the one kind does not wait until all of the other kind are done.
+
+    Args:
+        transaction: To be rolled back when this raises.
+        tenant_id: Whose members.
+        limit: How many of each kind, at most.
+
+    Raises:
+        BatchTooLargeError: Their events are too large together.
+    """
+    await transaction.connection.execute(_BEGIN, {"tenant": tenant_id})
+    causes: Causes = {}
+    await _take_named(transaction.connection, tenant_id, causes, limit)
+    await _take_reached(transaction, tenant_id, causes, limit)
+    if causes:
+        await _publish_differences(transaction, tenant_id, causes)
+
+
+async def _take_named(connection: AsyncConnection, tenant_id: str, causes: Causes, limit: int) -> None:
+    """Take members that are named one by one."""
+    rows = (await connection.execute(_NAMED, {"tenant": tenant_id, "limit": limit + 1})).all()
+    taken, behind = rows[:limit], rows[limit:]
+    for row in taken:
+        causes.setdefault(MemberKey(row.organization_id, row.member_id), row.cause)
+    unfinished = {row.id for row in behind}
+    await _forget(connection, tenant_id, {row.id for row in taken} - unfinished)
+    if unfinished and taken[-1].id in unfinished:
+        await _move(connection, tenant_id, taken[-1].id, MemberKey("", taken[-1].member_id))
+
+
+async def _take_reached(transaction: Transaction, tenant_id: str, causes: Causes, limit: int) -> None:
+    """Take the next members of the oldest request that reaches many; clear away what is gone with its role."""
+    connection = transaction.connection
+    request = (await connection.execute(_REACHING_MANY, {"tenant": tenant_id})).one_or_none()
+    if request is None:
+        return
+    statement, of = (_MEMBERS, request.organization_id) if request.role_id is None else (_HOLDERS, request.role_id)
+    part = {
+        "tenant": tenant_id,
+        "of": of,
+        "after_organization": request.after_organization_id,
+        "after_member": request.after_member_id,
+    }
+    rows = (await connection.execute(statement, {**part, "limit": limit + 1})).all()
+    keys = [MemberKey(*row) for row in rows[:limit]]
+    if request.is_gone and keys:
+        part |= {"last_organization": keys[-1].organization_id, "last_member": keys[-1].member_id}
+        await (_remove if request.role_id is None else _unassign)(transaction, part, keys)
+    for key in keys:
+        causes.setdefault(key, request.cause)
+    if len(rows) > limit:
+        await _move(connection, tenant_id, request.id, keys[-1])
+    else:
+        await _forget(connection, tenant_id, {request.id})
+
+
+async def _remove(transaction: Transaction, part: Mapping[str, str], keys: Collection[MemberKey]) -> None:
+    """Delete a part of the members of an organization that is gone."""
+    await transaction.connection.execute(_LOCK_MEMBERS, {"tenant": part["tenant"], **_columns(keys)})
+    for organization_id, member_id, member_type in await transaction.connection.execute(_REMOVE, part):
+        state = MemberState(organization_id=organization_id, member_id=member_id, member_type=member_type, deleted=True)
+        transaction.record("member", (organization_id, member_id), "deleted", state)
+
+
+async def _unassign(transaction: Transaction, part: Mapping[str, str], keys: Collection[MemberKey]) -> None:
+    """Delete a part of the assignments of a role that is gone."""
+    connection, values = transaction.connection, {"tenant": part["tenant"], **_columns(keys)}
+    await connection.execute(_LOCK_MEMBERS, values)
+    await connection.execute(_UNASSIGN, part)
+    for organization_id, member_id, member_type, role_ids in await connection.execute(_REMAINING, values):
+        state = MemberState(
+            organization_id=organization_id, member_id=member_id, member_type=member_type, role_ids=tuple(role_ids)
+        )
+        transaction.record("member", (organization_id, member_id), "updated", state)
+
+
+async def _publish_differences(transaction: Transaction, tenant_id: str, causes: Causes) -> None:
+    """Record an event for every member that does not hold what was last published of it, and count its version up."""
+    rows = (await transaction.connection.execute(_HELD, {"tenant": tenant_id, **_columns(causes)})).all()
+    comparison = _Comparison(rows)
+    found: list[tuple[MemberKey, str, int, str]] = []
+    size = 0
+    for kind, organization_id, member_id, member_type, role_ids, version, digest, _, _, _ in rows:
+        if kind != "member":
+            continue
+        change = comparison.difference(digest, tuple(role_ids))
+        if change is None:
+            continue
+        key = MemberKey(organization_id, member_id)
+        state = permissions_state(*key, member_type, (version or 0) + 1, causes[key], change)
+        transaction.record("member-permissions", key, "updated", state)
+        found.append((key, member_type, state.version, change.text))
+        size += len(transaction.changes[-1].data)
+        if size > _BATCH_BYTES:
+            raise BatchTooLargeError
+    if found:
+        await _store(transaction.connection, tenant_id, found)
+
+
+async def _store(connection: AsyncConnection, tenant_id: str, found: Sequence[tuple[MemberKey, str, int, str]]) -> None:
+    """Store what is published of each member: member, type, version, permissions."""
+    texts = {text: place for place, text in enumerate({text for _, _, _, text in found}, start=1)}
+    values = {
+        "tenant": tenant_id,
+        **_columns([key for key, _, _, _ in found]),
+        "types": [member_type for _, member_type, _, _ in found],
+        "versions": [version for _, _, version, _ in found],
+        "places": [texts[text] for _, _, _, text in found],
+        "texts": list(texts),
+    }
+    await connection.execute(_PUBLISH, values)
+
+
+class _Comparison:
+    """What members hold through their roles against what was published; each combination is worked out once."""
+
+    def __init__(self, rows: Iterable[Sequence[Any]]) -> None:
+        self._granted: dict[str, list[GrantedPermission]] = {}
+        self._published: dict[bytes | None, str] = {None: NOTHING}
+        for kind, _, role_id, _, _, _, digest, names, resources, permissions in rows:
+            if kind == "role":
+                self._granted[role_id] = list(map(GrantedPermission, names, resources))
+            elif kind == "published":
+                self._published[digest] = permissions
+        self._known: dict[tuple[bytes | None, tuple[str, ...]], Difference | None] = {}
+
+    def difference(self, digest: bytes | None, role_ids: tuple[str, ...]) -> Difference | None:
+        """Return what has changed of somebody with these roles; none if nothing has.
+
+        Args:
+            digest: Of what was published; none if nothing ever was.
+            role_ids: Those that are held now.
+        """
+        asked = (digest, role_ids)
+        if asked not in self._known:
+            permissions = itertools.chain.from_iterable(self._granted.get(role_id, ()) for role_id in role_ids)
+            self._known[asked] = difference(self._published[digest], encode_permissions(permissions))
+        return self._known[asked]
+
+
+async def _move(connection: AsyncConnection, tenant_id: str, request_id: int, after: MemberKey) -> None:
+    position = {"after_organization": after.organization_id, "after_member": after.member_id}
+    await connection.execute(_MOVE, {"tenant": tenant_id, "id": request_id, **position})
+
+
+async def _forget(connection: AsyncConnection, tenant_id: str, request_ids: Collection[int]) -> None:
+    if request_ids:
+        await connection.execute(_DONE, {"tenant": tenant_id, "ids": list(request_ids)})
+
+
+def _columns(keys: Collection[MemberKey]) -> dict[str, list[str]]:
+    return {"organizations": [key.organization_id for key in keys], "members": [key.member_id for key in keys]}

@@ -1,0 +1,91 @@
+"""What is known of management-service's side, and what "fresh enough" means for a request."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeVar
+
+from nats.errors import Error as NatsError
+
+from identity_common.bus.connection import Bus
+from identity_common.bus.streams import published_revision
+from identity_common.http.api_errors import RETRY_AFTER_S, ApiError
+from identity_common.progress import Progress, TooManyWaitersError
+
+T = TypeVar("T")
+
+_UNKNOWN: Final = "entity.relation_foreign_key_not_found"
+
+
+def not_arrived() -> ApiError:
+    """503: a revision that a caller has seen is not here yet."""
+    message = "The awaited revision has not arrived yet. Try again later."
+    return ApiError(503, "temporarily_unavailable", message, headers={"Retry-After": str(RETRY_AFTER_S)})
+
+
+class Directory:
+    """How far we have seen management-service, and waiting until it is far enough."""
+
+    def __init__(
+        self, bus: Bus, seen: Progress, *, tenant_id: str, revision_wait_s: float, catch_up_wait_s: float
+    ) -> None:
+        self._bus = bus
+        self._seen = seen
+        self._tenant_id = tenant_id
+        self._revision_wait_s = revision_wait_s
+        self._catch_up_wait_s = catch_up_wait_s
+        self._looking: asyncio.Task[None] | None = None
+        self._look_next: asyncio.Task[None] | None = None
+
+    def has_seen(self, awaited: Mapping[str, int]) -> bool:
+        """Return whether management's revision that a caller has seen has arrived here."""
+        return self._seen.value >= awaited.get("management", -1)
+
+    async def wait_for(self, awaited: Mapping[str, int]) -> None:
+        """Wait until management's revision that a caller has seen has arrived here.
+
+        Raises:
+            ApiError: 503 when it does not come in time.
+        """
+        try:
+            arrived = await self._seen.reach(awaited.get("management", -1), timeout_s=self._revision_wait_s)
+        except TooManyWaitersError:
+            arrived = False
+        if not arrived:
+            raise not_arrived()
+
+    async def catch_up(self) -> None:
+        """Wait until everything has arrived that was in the stream when this was called, or 500 ms.
+
+        Whoever asks while another's look at the stream is under way shares the next one: a look that began earlier may
+        have missed the very change that is asked for.
+        """
+        if not self._bus.is_connected:
+            return  # there is no head to catch up with; what is known is all there is
+        if self._look_next is None:
+            self._look_next = asyncio.create_task(self._look_after(self._looking), name="catch-up")
+        await asyncio.wait((self._look_next,), timeout=self._catch_up_wait_s)
+
+    async def second_look(self, use_case: Callable[[], Awaitable[T]]) -> T:
+        """Run a use case; where it names something unknown, catch up and run it once more.
+
+        Raises:
+            ApiError: What the use case refuses.
+        """
+        try:
+            return await use_case()
+        except ApiError as refusal:
+            if refusal.body.code != _UNKNOWN:
+                raise
+        await self.catch_up()
+        return await use_case()
+
+    async def _look_after(self, earlier: asyncio.Task[None] | None) -> None:
+        if earlier is not None:
+            await asyncio.wait((earlier,))
+        self._looking, self._look_next = self._look_next, None
+        try:
+            async with asyncio.timeout(self._catch_up_wait_s):
+                head = await published_revision(self._bus.jetstream(), "management", self._tenant_id)
+            await self._seen.reach(head, timeout_s=self._catch_up_wait_s)
+        except (NatsError, OSError, TimeoutError, TooManyWaitersError):
+            return

@@ -1,0 +1,30 @@
+"""Routes below a user or an application: it must be known, after a second look."""
+
+from litestar.handlers import BaseRouteHandler
+from litestar.types import Guard
+
+from identity_common.access.management_api import Connection
+from identity_common.http.api_errors import ApiError
+from identity_common.stores.parents import Parents
+from template_service.known.freshness import Directory
+
+
+def known_parent_exists(kind: str) -> Guard:
+    """Return the guard of routes below ``/{<kind>_id}/`` of something that management-service owns.
+
+    It may have been created a moment ago: what is unknown is looked up once more after catching up.
+    """
+
+    async def guard(connection: Connection, _: BaseRouteHandler) -> None:
+        parents: Parents = connection.app.state.parents
+        directory: Directory = connection.app.state.directory
+        parent_id = connection.path_params[f"{kind}_id"]
+        try:
+            await parents.require(kind, parent_id)
+        except ApiError as refusal:
+            if refusal.status != 404:
+                raise
+            await directory.catch_up()
+            await parents.require(kind, parent_id)
+
+    return guard

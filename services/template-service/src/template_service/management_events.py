@@ -1,0 +1,250 @@
+"""Follows management-service's events into our tables, batch by batch, each in one transaction with its position.
+
+Every replica follows. A batch is applied only where it continues what is stored: whoever comes second finds the
+position moved on and has nothing left to do. A stream that was lost and made again is read from its beginning.
+"""
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+import asyncpg
+import msgspec
+from nats.errors import Error as NatsError
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from identity_common.background import end
+from identity_common.bus.connection import Bus
+from identity_common.bus.stream_reader import Batch, ReadingInterrupted, StreamMessage, StreamReader
+from identity_common.outbox.changes import Changes, Transaction
+from identity_common.progress import Progress
+from identity_common.telemetry.logs import get_logger
+from identity_common.wire.events import (
+    STREAM_STATE,
+    ApplicationState,
+    ResourceState,
+    ScopeState,
+    UserState,
+    Watermark,
+    event_subject,
+    watermark_subject,
+)
+from template_service.fan_out.requests import request_role_fan_outs
+from template_service.known import store
+from template_service.known.store import Known, Position
+from template_service.members.removal import remove_everywhere
+from template_service.role_contents.events import record_roles, touch_roles
+from template_service.role_contents.store import lock_with_roles
+
+_log = get_logger(__name__)
+
+_RETRY_S: Final = 0.25
+
+_DECODE: Final[dict[str, Any]] = {
+    "user": msgspec.json.Decoder(UserState).decode,
+    "application": msgspec.json.Decoder(ApplicationState).decode,
+    "resource": msgspec.json.Decoder(ResourceState).decode,
+    "scope": msgspec.json.Decoder(ScopeState).decode,
+    "revision": msgspec.json.Decoder(Watermark).decode,
+}
+_MEMBERS: Final = frozenset({"user", "application"})
+_DELETIONS: Final = 20
+
+
+class Projection:
+    """Keeps our tables as management-service's events say.
+
+    Attributes:
+        seen: Management's watermark, as far as this replica knows that the tables have come.
+        is_complete: Whether the first load has reached the end of the stream once.
+    """
+
+    def __init__(self, bus: Bus, engine: AsyncEngine, changes: Changes, *, tenant_id: str) -> None:
+        self.seen = Progress()
+        self.is_complete = False
+        self._has_everything = False
+        self._bus = bus
+        self._engine = engine
+        self._changes = changes
+        self._tenant_id = tenant_id
+        kinds = (("user", "*"), ("application", "*"), ("resource", "*"), ("scope", "*", "*"))
+        subjects = [event_subject("management", tenant_id, *kind) for kind in kinds]
+        self._reader = StreamReader(bus, STREAM_STATE, [*subjects, watermark_subject("management", tenant_id)])
+        self._following: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to follow, in the background."""
+        self._following = asyncio.create_task(self._keep_following(), name="directory-projection")
+
+    async def stop(self) -> None:
+        """Stop following."""
+        await end(self._following)
+
+    async def _keep_following(self) -> None:
+        while True:
+            try:
+                await self._bus.connected()
+                await self._follow()
+            except ReadingInterrupted:
+                continue
+            except (NatsError, SQLAlchemyError, asyncpg.PostgresError, OSError, TimeoutError) as error:
+                _log.warning("directory.interrupted", stream=STREAM_STATE, error=type(error).__name__)
+            except Exception as error:  # noqa: BLE001 - a loop that must not end; it is logged and starts again
+                _log.error("directory.failed", stream=STREAM_STATE, error=type(error).__name__, exc_info=error)
+            await asyncio.sleep(_RETRY_S)
+
+    async def _follow(self) -> None:
+        """Read on from the position that is stored, until something breaks or the stored position is another one."""
+        stream = await self._reader.identity()
+        async with self._engine.connect() as connection:
+            stored = await store.read_position(connection, self._tenant_id)
+        sequence = stored.sequence if stored.stream == stream else 0
+        is_same = False
+        async with contextlib.aclosing(self._reader.read_after(sequence)) as batches:
+            async for batch in batches:
+                if not is_same:
+                    # The stream may have been made again before the consumer was: then this is not what we believe.
+                    is_same = await self._reader.identity() == stream
+                    if not is_same:
+                        return
+                for part in _parts(batch):
+                    if not part.messages and (not part.caught_up or self._has_everything):
+                        continue
+                    position = await self._apply(stream, sequence, part)
+                    if position.stream != stream or position.sequence < sequence:
+                        return
+                    sequence = part.messages[-1].sequence if part.messages else sequence
+                    self._take(position)
+
+    async def _apply(self, stream: str, read_from: int, part: "_Part") -> Position:
+        """Apply what of a part of a batch is new, in one transaction; return the position then.
+
+        A position that is not ``stream``'s, or lies before ``read_from``, was left alone: read on from that one.
+        """
+        async with self._changes.transaction(await_publication=False) as transaction:
+            stored = await store.lock_position(transaction.connection, self._tenant_id)
+            if stored.stream != stream:
+                if read_from != 0:
+                    return stored
+                stored = msgspec.structs.replace(stored, stream=stream, sequence=0)
+            if stored.sequence < read_from:
+                return stored
+            new = [message for message in part.messages if message.sequence > stored.sequence]
+            read = max(stored.read_revision, await self._apply_messages(transaction, new))
+            sequence = new[-1].sequence if new else stored.sequence
+            # Where another replica is ahead, it knows whether something is left behind what it has stored.
+            is_all = part.caught_up and sequence == (part.messages[-1].sequence if part.messages else read_from)
+            position = Position(
+                stream=stream,
+                sequence=sequence,
+                revision=max(stored.revision, read) if is_all else stored.revision,
+                complete=stored.complete or (is_all and read >= 0),
+                read_revision=read,
+            )
+            await store.store_position(transaction.connection, self._tenant_id, position)
+        return position
+
+    def _take(self, position: Position) -> None:
+        if position.complete and not self.is_complete:
+            self.is_complete = True
+            _log.info("directory.loaded", stream=STREAM_STATE, sequence=position.sequence)
+        self.seen.advance(position.revision)
+        self._has_everything = position.complete and position.revision >= position.read_revision
+
+    async def _apply_messages(self, transaction: Transaction, messages: Iterable["_Message"]) -> int:
+        """Apply messages; return the highest watermark among them, -1 without one."""
+        watermark = -1
+        known: defaultdict[str, dict[str, Known]] = defaultdict(dict)
+        for message in messages:
+            if isinstance(message.state, Watermark):
+                watermark = max(watermark, message.state.revision)
+            else:  # the stream is in order: the last one counts
+                known[message.kind][message.state.id] = Known(message.state, message.revision)
+        if known:
+            await self._apply_states(transaction, known)
+        return watermark
+
+    async def _apply_states(self, transaction: Transaction, known: defaultdict[str, dict[str, Known]]) -> None:
+        connection, tenant_id = transaction.connection, self._tenant_id
+        users, gone_users = _split(known["user"].values())
+        applications, gone_applications = _split(known["application"].values())
+        resources, gone_resources = _split(known["resource"].values())
+        scopes, gone_scopes = _split(known["scope"].values())
+        if users:
+            await store.put_users(connection, tenant_id, users)
+        if applications:
+            await store.put_applications(connection, tenant_id, applications)
+        renamed = await store.put_scopes(connection, tenant_id, scopes) if scopes else []
+        if resources and (appeared := await store.put_resources(connection, tenant_id, resources)):
+            renamed += await store.scopes_of(connection, tenant_id, appeared)
+        await self._rename(transaction, renamed)
+        if gone_users or gone_applications:
+            await store.forget(connection, tenant_id, "user", gone_users)
+            await store.forget(connection, tenant_id, "application", gone_applications)
+            await remove_everywhere(transaction, tenant_id, [*gone_users, *gone_applications])
+        if gone_resources:
+            gone_scopes = [*gone_scopes, *await store.scopes_of(connection, tenant_id, gone_resources)]
+            await store.forget(connection, tenant_id, "resource", gone_resources)
+        if gone_scopes:
+            await self._revoke(transaction, gone_scopes)
+
+    async def _rename(self, transaction: Transaction, scope_ids: list[str]) -> None:
+        """Have everybody looked at who holds scopes that are called otherwise now, or whose resource is."""
+        if scope_ids:
+            _, roles = await lock_with_roles(transaction.connection, self._tenant_id, "scope", scope_ids)
+            await request_role_fan_outs(transaction, self._tenant_id, roles, "permission-changed")
+
+    async def _revoke(self, transaction: Transaction, scope_ids: list[str]) -> None:
+        """Delete scopes, and with them what roles grant of them."""
+        _, roles = await lock_with_roles(transaction.connection, self._tenant_id, "scope", scope_ids)
+        await store.forget(transaction.connection, self._tenant_id, "scope", scope_ids)
+        if roles:
+            await touch_roles(transaction, self._tenant_id, roles)
+            await record_roles(transaction, self._tenant_id, roles)
+        await request_role_fan_outs(transaction, self._tenant_id, roles, "permission-deleted")
+
+
+class _Message(NamedTuple):
+    """A message, and what it says."""
+
+    sequence: int
+    kind: str
+    revision: int
+    state: Any
+
+
+class _Part(NamedTuple):
+    """As much of a batch as one transaction takes."""
+
+    messages: list[_Message]
+    caught_up: bool
+
+
+def _parts(batch: Batch) -> Iterator[_Part]:
+    """Yield a batch in parts: somebody who is deleted may be a member of very many organizations."""
+    messages: list[_Message] = []
+    deletions = 0
+    for message in map(_decoded, batch.messages):
+        messages.append(message)
+        deletions += message.kind in _MEMBERS and message.state.deleted
+        if deletions == _DELETIONS:
+            yield _Part(messages, caught_up=False)
+            messages, deletions = [], 0
+    yield _Part(messages, batch.caught_up)
+
+
+def _decoded(message: StreamMessage) -> _Message:
+    kind = message.subject.split(".")[2]
+    return _Message(message.sequence, kind, message.event.revision, _DECODE[kind](message.event.data))
+
+
+def _split(known: Iterable[Known]) -> tuple[list[Known], list[str]]:
+    """Return those that exist, and the ids of those that do not any more."""
+    all_of_them = list(known)
+    return (
+        [each for each in all_of_them if not each.state.deleted],
+        [each.state.id for each in all_of_them if each.state.deleted],
+    )

@@ -1,0 +1,143 @@
+"""Requests that wait for a change: who waits for what, and who wakes them.
+
+A waiter is there before the state is read that it waits to change. A change is told by the bus after its commit, so
+that whoever reads the state once woken sees it; and whoever has been missed reads it at the end of its time.
+"""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Final
+
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from identity_common.background import end
+from identity_common.bus.connection import Bus
+from identity_common.http.stopping import call_when_stopping
+from identity_common.telemetry.logs import get_logger
+from identity_common.wire.events import event_subject
+from template_service.member_permissions.store import MemberKey
+
+_log = get_logger(__name__)
+
+MAX_WAITERS: Final = 1_000
+MAX_WAITERS_OF_A_TOKEN: Final = 10
+
+
+class Waiter:
+    """A request that waits for its member to change."""
+
+    def __init__(self) -> None:
+        self._woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake(self) -> None:
+        """End the wait, or the next one."""
+        if not self._woken.done():
+            self._woken.set_result(None)
+
+    def rest(self) -> None:
+        """Take note that the state is about to be read: only what happens from now on is news."""
+        if self._woken.done():
+            self._woken = asyncio.get_running_loop().create_future()
+
+    async def wait(self, gone: "asyncio.Future[None]", *, timeout_s: float) -> None:
+        """Return when something may have changed, the client is gone, or the time is over."""
+        await asyncio.wait((self._woken, gone), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+
+
+class Waiters:
+    """All requests of this process that wait."""
+
+    def __init__(self) -> None:
+        self.is_stopping = False
+        self._of_member: defaultdict[MemberKey, set[Waiter]] = defaultdict(set)
+        self._of_token: Counter[str] = Counter()
+        self._take_back: Callable[[], None] | None = None
+
+    def __len__(self) -> int:
+        return self._of_token.total()
+
+    def start(self) -> None:
+        """Begin to listen whether the server stops."""
+        self._take_back = call_when_stopping(self.stop)
+
+    def stop(self) -> None:
+        """End all waits; nobody waits from now on."""
+        self.is_stopping = True
+        if self._take_back is not None:
+            self._take_back()
+        self.wake_all()
+
+    @contextmanager
+    def place(self, member: MemberKey, token_id: str) -> Generator[Waiter | None, None, None]:
+        """Be a waiter in the body; none where there is no place left, in the process or for this token."""
+        if self.is_stopping or len(self) >= MAX_WAITERS or self._of_token[token_id] >= MAX_WAITERS_OF_A_TOKEN:
+            yield None
+            return
+        waiter = Waiter()
+        self._of_token[token_id] += 1
+        self._of_member[member].add(waiter)
+        try:
+            yield waiter
+        finally:
+            self._of_member[member].discard(waiter)
+            if not self._of_member[member]:
+                del self._of_member[member]
+            self._of_token[token_id] -= 1
+            if not self._of_token[token_id]:
+                del self._of_token[token_id]
+
+    def wake(self, member: MemberKey) -> None:
+        """Wake those who wait for a member."""
+        for waiter in self._of_member.get(member, ()):
+            waiter.wake()
+
+    def wake_all(self) -> None:
+        """Wake everybody."""
+        for waiters in self._of_member.values():
+            for waiter in waiters:
+                waiter.wake()
+
+
+class ChangeListener:
+    """Hears on the bus what has changed, whichever replica changed it, and wakes those who wait for it.
+
+    While the bus is away nobody is woken.
+    """
+
+    def __init__(self, bus: Bus, waiters: Waiters, *, tenant_id: str) -> None:
+        self._bus = bus
+        self._waiters = waiters
+        self._tenant_id = tenant_id
+        self._subscribing: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to listen, as soon as there is a connection."""
+        self._waiters.start()
+        self._subscribing = asyncio.create_task(self._subscribe(), name="change-listener")
+
+    async def stop(self) -> None:
+        """Stop listening and end all waits."""
+        self._waiters.stop()
+        await end(self._subscribing)
+
+    async def _subscribe(self) -> None:
+        await self._bus.connected()
+        try:
+            await self._bus.client.subscribe(self._subject("member"), cb=self._member_changed)
+            for kind in ("role", "permission", "organization"):
+                await self._bus.client.subscribe(self._subject(kind), cb=self._template_changed)
+        except (NatsError, OSError) as error:
+            _log.warning("change-listener.failed", error=type(error).__name__)
+
+    def _subject(self, kind: str) -> str:
+        return event_subject("template", self._tenant_id, kind, ">")
+
+    async def _member_changed(self, message: Msg) -> None:
+        _, _, _, organization_id, member_id = message.subject.split(".")
+        self._waiters.wake((organization_id, member_id))
+
+    async def _template_changed(self, _: Msg) -> None:
+        self._waiters.wake_all()

@@ -1,0 +1,1 @@
+"""What an organization role grants: organization permissions, and scopes of API resources."""

@@ -1,0 +1,48 @@
+"""What the bus is told of organization roles."""
+
+from collections.abc import Collection
+from typing import Final
+
+from sqlalchemy import ARRAY, Text, bindparam, text
+
+from identity_common.outbox.changes import Transaction
+from stead.event_types import OrganizationRoleState
+
+_CONTENTS: Final = text(
+    """
+    SELECT id, name, type,
+        ARRAY(SELECT permission_id FROM role_permissions AS held
+            WHERE held.tenant_id = roles.tenant_id AND held.role_id = roles.id ORDER BY 1) AS permission_ids,
+        ARRAY(SELECT scope_id FROM role_scopes AS held
+            WHERE held.tenant_id = roles.tenant_id AND held.role_id = roles.id ORDER BY 1) AS scope_ids
+    FROM roles WHERE tenant_id = :tenant AND id = ANY(:ids) ORDER BY id
+    """
+).bindparams(bindparam("tenant", type_=Text), bindparam("ids", type_=ARRAY(Text)))
+_TOUCH: Final = text("UPDATE roles SET version = version + 1 WHERE tenant_id = :tenant AND id = ANY(:ids)").bindparams(
+    bindparam("tenant", type_=Text), bindparam("ids", type_=ARRAY(Text))
+)
+
+
+async def record_roles(
+    transaction: Transaction, tenant_id: str, role_ids: Collection[str], verb: str = "updated"
+) -> list[OrganizationRoleState]:
+    """Record the roles, locked by the caller, as they are now; return what is said of them."""
+    rows = await transaction.connection.execute(_CONTENTS, {"tenant": tenant_id, "ids": list(role_ids)})
+    states = [
+        OrganizationRoleState(
+            id=row.id,
+            name=row.name,
+            type=row.type,
+            permission_ids=tuple(row.permission_ids),
+            scope_ids=tuple(row.scope_ids),
+        )
+        for row in rows
+    ]
+    for state in states:
+        transaction.record("role", (state.id,), verb, state)
+    return states
+
+
+async def touch_roles(transaction: Transaction, tenant_id: str, role_ids: Collection[str]) -> None:
+    """Count the versions of roles up: they, or what they grant, changed."""
+    await transaction.connection.execute(_TOUCH, {"tenant": tenant_id, "ids": list(role_ids)})

@@ -1,0 +1,66 @@
+"""Forgets what people have agreed to once they, or the application, were deleted."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from identity_common.background import end
+from identity_common.oauth import OAuthError
+from identity_common.telemetry.logs import get_logger
+from token_service.authorizations import Authorizations, Consents, Holder
+from token_service.directory import Directory
+
+_log = get_logger(__name__)
+
+_EVERY_S: Final = 3600
+"""Much more often than the large half forgets that somebody was deleted."""
+
+
+class Forgetting:
+    """Goes through the consents from time to time, in the background.
+
+    Only what the directory knows to be deleted is forgotten. What it does not know may yet arrive.
+    """
+
+    def __init__(self, directory: Directory, consents: Consents, authorizations: Authorizations) -> None:
+        self._directory = directory
+        self._consents = consents
+        self._authorizations = authorizations
+        self._forgetting: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._forgetting = asyncio.create_task(self._keep_forgetting(), name="forgetting")
+
+    async def stop(self) -> None:
+        """Stop."""
+        await end(self._forgetting)
+
+    async def forget_the_deleted(self) -> None:
+        """Withdraw every consent of a user or application that was deleted.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        holders = await self._consents.holders()
+        while holders:
+            for user_id, application_id in await self._deleted(holders):
+                await self._authorizations.withdraw_consent(user_id, application_id)
+                _log.info("consent.forgotten", user_id=user_id, application_id=application_id)
+            holders = await self._consents.holders(after=holders[-1])
+
+    async def _deleted(self, holders: Sequence[Holder]) -> list[Holder]:
+        users = await self._directory.large.deleted_among({user_id for user_id, _ in holders})
+        small = self._directory.small
+        return [
+            (user_id, application_id)
+            for user_id, application_id in holders
+            if user_id in users or small.is_deleted(application_id)
+        ]
+
+    async def _keep_forgetting(self) -> None:
+        while True:
+            await asyncio.sleep(_EVERY_S)
+            with suppress(OAuthError):  # it was logged where it was caught
+                await self.forget_the_deleted()

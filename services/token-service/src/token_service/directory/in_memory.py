@@ -1,0 +1,274 @@
+"""The small half: applications, resources, API roles and the organization template, in the memory of every replica.
+
+Filled from ``IDENTITY_STATE`` at start and kept current by the same reader. Lookups are plain dictionary reads.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+import msgspec
+from nats.errors import Error as NatsError
+
+from identity_common.background import end
+from identity_common.bus.connection import Bus
+from identity_common.bus.stream_reader import Batch, ReadingInterrupted, StreamMessage, StreamReader
+from identity_common.telemetry.logs import get_logger
+from identity_common.wire.events import (
+    STREAM_STATE,
+    ApplicationState,
+    AssignmentState,
+    ResourceState,
+    RoleState,
+    ScopeState,
+    Watermark,
+    event_subject,
+    watermark_subject,
+)
+from stead.event_types import OrganizationPermissionState, OrganizationRoleState
+from token_service.directory.freshness import Freshness
+from token_service.directory.organization_template import OrganizationTemplate
+from token_service.directory.origins import registered_origins
+from token_service.directory.permissions import Names, RoleContents, held
+
+_log = get_logger(__name__)
+
+_RETRY_S: Final = 0.25
+_decode_watermark = msgspec.json.Decoder(Watermark).decode
+
+
+def _subjects(tenant_id: str) -> list[str]:
+    management = (
+        ("application", "*"),
+        ("resource", "*"),
+        ("scope", "*", "*"),
+        ("role", "*"),
+        ("assignment", "application", "*"),
+    )
+    return [
+        *(event_subject("management", tenant_id, *kind) for kind in management),
+        *(event_subject("template", tenant_id, kind, "*") for kind in ("permission", "role")),
+        watermark_subject("management", tenant_id),
+        watermark_subject("template", tenant_id),
+    ]
+
+
+class SmallHalf:
+    """Applications, resources, scopes, roles of both kinds and organization permissions as of the last event.
+
+    Attributes:
+        freshness: How far it has seen each source.
+        is_loaded: Whether the first load is complete: the snapshot is read to its end, management's watermark included.
+    """
+
+    def __init__(self, bus: Bus, *, tenant_id: str) -> None:
+        self.freshness = Freshness()
+        self.is_loaded = False
+        self._bus = bus
+        self._reader = StreamReader(bus, STREAM_STATE, _subjects(tenant_id))
+        self._applications: dict[str, ApplicationState] = {}
+        self._deleted_applications: set[str] = set()
+        self._application_roles: dict[str, tuple[str, ...]] = {}
+        self._origins: dict[str, frozenset[str]] = {}
+        self._resources: dict[str, ResourceState] = {}
+        self._indicators = Names[str]()
+        self._scopes = Names[tuple[str, str]]()  # by the resource's id and the scope's name
+        self._role_scopes = RoleContents()
+        self._role_names: dict[str, str] = {}
+        self._template = OrganizationTemplate()
+        self._revisions: dict[str, int] = {}
+        self._watermarks: dict[str, int] = {}
+        self._position = 0
+        self._stream = ""
+        self._reading: asyncio.Task[None] | None = None
+
+    def application(self, application_id: str) -> ApplicationState | None:
+        """Return an application that exists."""
+        return self._applications.get(application_id)
+
+    def is_deleted(self, application_id: str) -> bool:
+        """Return whether an application was deleted; one that is not known yet was not."""
+        return application_id in self._deleted_applications
+
+    def is_registered_origin(self, origin: str, application_id: str | None) -> bool:
+        """Return whether pages of this origin may ask for tokens of this application, or of any if none is named."""
+        if application_id is not None:
+            return origin in self._origins.get(application_id, ())
+        return any(origin in origins for origins in self._origins.values())
+
+    def resource(self, indicator: str) -> ResourceState | None:
+        """Return the resource with this indicator, compared byte for byte."""
+        resource_id = self._indicators.id_of(indicator)
+        return None if resource_id is None else self._resources.get(resource_id)
+
+    @property
+    def longest_lifetime_s(self) -> int:
+        """The longest lifetime of an access token of any resource, or ID token of any application; 0 without both."""
+        access_tokens = (resource.access_token_ttl_s for resource in self._resources.values())
+        id_tokens = (application.id_token_ttl_s for application in self._applications.values())
+        return max((*access_tokens, *id_tokens), default=0)
+
+    def application_roles(self, application_id: str) -> tuple[str, ...]:
+        """Return the ids of the API roles of a machine-to-machine application."""
+        return self._application_roles.get(application_id, ())
+
+    def role_names(self, role_ids: Iterable[str]) -> list[str]:
+        """Return the names of those of these API roles that exist."""
+        return [self._role_names[role_id] for role_id in role_ids if role_id in self._role_names]
+
+    def organization_role_names(self, role_ids: Iterable[str]) -> list[str]:
+        """Return the names of those of these organization roles that exist."""
+        names = self._template.role_names
+        return [names[role_id] for role_id in role_ids if role_id in names]
+
+    def existing_scopes(self, resource: ResourceState, among: Iterable[str]) -> frozenset[str]:
+        """Return which of the named scopes a resource has, whoever holds them."""
+        return frozenset(name for name in among if self._scopes.id_of((resource.id, name)) is not None)
+
+    def existing_permissions(self, among: Iterable[str]) -> frozenset[str]:
+        """Return which of these are names of organization permissions, whoever holds them."""
+        return frozenset(name for name in among if self._template.permissions.id_of(name) is not None)
+
+    def scope_description(self, resource: ResourceState, name: str) -> str | None:
+        """Return what an administrator says of a scope."""
+        return self._scopes.description((resource.id, name))
+
+    def permission_description(self, name: str) -> str | None:
+        """Return what an administrator says of an organization permission."""
+        return self._template.permissions.description(name)
+
+    def held_scopes(self, resource: ResourceState, role_ids: Iterable[str], among: frozenset[str]) -> frozenset[str]:
+        """Return which of the named scopes of a resource these API roles grant."""
+        return self._granted_scopes(resource, self._role_scopes.of(role_ids), among)
+
+    def held_in_organization(
+        self, resource: ResourceState | None, role_ids: Iterable[str], among: frozenset[str]
+    ) -> frozenset[str]:
+        """Return which of the named permissions these organization roles grant.
+
+        Args:
+            resource: Whose scopes are asked for; none for organization permissions.
+            role_ids: Of organization roles.
+            among: The names that are asked for.
+        """
+        if resource is None:
+            return self._template.held_permissions(role_ids, among)
+        return self._granted_scopes(resource, self._template.role_scopes.of(role_ids), among)
+
+    def _granted_scopes(
+        self, resource: ResourceState, granted: Collection[frozenset[str]], among: frozenset[str]
+    ) -> frozenset[str]:
+        names = [(resource.id, name) for name in among]
+        return frozenset(name for _, name in held(self._scopes, names, granted))
+
+    def start(self) -> None:
+        """Begin to read, in the background."""
+        self._reading = asyncio.create_task(self._keep_reading(), name="directory-small-half")
+
+    async def stop(self) -> None:
+        """Stop reading."""
+        await end(self._reading)
+
+    async def _keep_reading(self) -> None:
+        while True:
+            try:
+                await self._bus.connected()
+                await self._read()
+            except ReadingInterrupted:
+                continue
+            except (NatsError, OSError, TimeoutError) as error:
+                _log.warning("directory.interrupted", stream=STREAM_STATE, error=type(error).__name__)
+            except Exception as error:  # noqa: BLE001 - a loop that must not end; it is logged and starts again
+                _log.error("directory.failed", stream=STREAM_STATE, error=type(error).__name__, exc_info=error)
+            await asyncio.sleep(_RETRY_S)
+
+    async def _read(self) -> None:
+        identity = await self._reader.identity()
+        if identity != self._stream:  # positions in another incarnation mean nothing
+            self._stream = identity
+            self._position = 0
+        async with contextlib.aclosing(self._reader.read_after(self._position)) as batches:
+            async for batch in batches:
+                self._take(batch)
+
+    def _take(self, batch: Batch) -> None:
+        self.freshness.heard()
+        for message in batch.messages:
+            self._apply(message)
+            self._position = message.sequence
+        if batch.caught_up:
+            # Not before: of an aggregate that has changed again, the stream has only the state behind the watermark.
+            for source, revision in self._watermarks.items():
+                self.freshness.advance(source, revision)
+        if batch.caught_up and not self.is_loaded and self.freshness.seen("management") >= 0:
+            self.is_loaded = True
+            _log.info("directory.loaded", stream=STREAM_STATE, sequence=self._position)
+
+    def _apply(self, message: StreamMessage) -> None:
+        event = message.event
+        source, kind = event.source.removeprefix("/"), event.type.partition(".")[0]
+        if kind == "revision":
+            self._watermarks[source] = _decode_watermark(event.data).revision
+            return
+        if event.revision < self._revisions.get(message.subject, -1):
+            return  # a relay that died before it forgot what was out repeats it, older states of this included
+        self._revisions[message.subject] = event.revision
+        if source == "template":
+            self._put_of_template(kind, event.data)
+        else:
+            self._put_of_management(kind, event.data)
+
+    def _put_of_management(self, kind: str, data: msgspec.Raw) -> None:
+        if kind == "application":
+            application = msgspec.json.decode(data, type=ApplicationState)
+            if application.deleted:
+                self._applications.pop(application.id, None)
+                self._deleted_applications.add(application.id)
+            else:
+                self._applications[application.id] = application
+            self._origins[application.id] = registered_origins(application)
+        elif kind == "assignment":
+            assignment = msgspec.json.decode(data, type=AssignmentState)
+            self._application_roles[assignment.id] = assignment.role_ids
+        elif kind == "resource":
+            self._put_resource(msgspec.json.decode(data, type=ResourceState))
+        elif kind == "scope":
+            scope = msgspec.json.decode(data, type=ScopeState)
+            if scope.deleted:
+                self._scopes.remove(scope.id)
+            else:
+                self._scopes.put(scope.id, (scope.resource_id, scope.name), scope.description)
+        elif kind == "role":
+            role = msgspec.json.decode(data, type=RoleState)
+            if role.deleted:
+                self._role_scopes.remove(role.id)
+                self._role_names.pop(role.id, None)
+            else:
+                self._role_scopes.put(role.id, role.scope_ids)
+                self._role_names[role.id] = role.name
+
+    def _put_of_template(self, kind: str, data: msgspec.Raw) -> None:
+        if kind == "permission":
+            self._template.put_permission(msgspec.json.decode(data, type=OrganizationPermissionState))
+        elif kind == "role":
+            self._template.put_role(msgspec.json.decode(data, type=OrganizationRoleState))
+
+    def _put_resource(self, resource: ResourceState) -> None:
+        if resource.deleted:
+            self._resources.pop(resource.id, None)
+            self._indicators.remove(resource.id)
+        else:
+            self._resources[resource.id] = resource
+            self._indicators.put(resource.id, resource.indicator)
+
+    def counts(self) -> Mapping[str, int]:
+        """Return how many of each kind there are, for the metrics."""
+        return {
+            "application": len(self._applications),
+            "resource": len(self._resources),
+            "scope": len(self._scopes),
+            "role": len(self._role_scopes),
+            "organization-permission": len(self._template.permissions),
+            "organization-role": len(self._template.role_scopes),
+        }

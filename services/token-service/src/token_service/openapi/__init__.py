@@ -1,0 +1,1 @@
+"""The hand-written OpenAPI operations of the endpoints that are raw ASGI routes."""

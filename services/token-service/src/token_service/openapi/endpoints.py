@@ -1,0 +1,194 @@
+"""Introspection, revocation and userinfo as the OpenAPI document describes them.
+
+Their routes are raw ASGI: nothing can be derived from their signatures. What is accepted and refused is decided in the
+modules of their names.
+"""
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from identity_common.http.openapi import Json, header, reference, written
+from token_service.openapi.responses import (
+    CLIENT_SCHEMES,
+    CLIENT_SECURITY,
+    FAILED,
+    NO_FORM,
+    UNAUTHENTICATED,
+    OAuthErrorBody,
+    Refusals,
+    answer,
+    refusals,
+)
+from token_service.tokens.identity import PersonClaims
+
+
+class TokenForm(msgspec.Struct, kw_only=True):
+    """Names a token of any class (RFC 7009 section 2.1, RFC 7662 section 2.1)."""
+
+    token: Annotated[str, Meta(min_length=1, description="An access token or a refresh token.")]
+    token_type_hint: Literal["access_token", "refresh_token"] | UnsetType = UNSET
+    client_id: str | UnsetType = UNSET
+    client_secret: str | UnsetType = UNSET
+
+
+class AccessTokenForm(msgspec.Struct, kw_only=True):
+    """Presents an access token where it cannot come in a header (RFC 6750 section 2.2)."""
+
+    access_token: Annotated[str, Meta(min_length=1)]
+
+
+class Introspection(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said of a token (RFC 7662 section 2.2); of one that does not count, nothing but that."""
+
+    active: bool
+    token_type: str | UnsetType = UNSET
+    client_id: str | UnsetType = UNSET
+    sub: str | UnsetType = UNSET
+    aud: str | UnsetType = UNSET
+    iss: str | UnsetType = UNSET
+    iat: int | UnsetType = UNSET
+    exp: int | UnsetType = UNSET
+    jti: str | UnsetType = UNSET
+    scope: str | UnsetType = UNSET
+    act: dict[str, Any] | UnsetType = UNSET
+    gty: str | UnsetType = UNSET
+    organization_id: str | UnsetType = UNSET
+
+
+_TOKEN: Final = "eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.e30.c2lnbmF0dXJl"  # noqa: S105 - an example
+_AWAY: Final = ("A store does not answer.", {"temporarily_unavailable": "revocations cannot be read right now"})
+_MALFORMED: Final = {"invalid_request": "token is required"}
+
+_INTROSPECTION_REFUSALS: Final[Refusals] = {
+    400: ("The request is malformed.", _MALFORMED),
+    401: UNAUTHENTICATED,
+    415: NO_FORM,
+    500: FAILED,
+    503: _AWAY,
+}
+_REVOCATION_REFUSALS: Final[Refusals] = {
+    **_INTROSPECTION_REFUSALS,
+    400: (
+        "The request is malformed, or the token is another client's.",
+        {**_MALFORMED, "invalid_grant": "the token is another client's"},
+    ),
+}
+_USERINFO_REFUSALS: Final[Refusals] = {
+    400: ("The request is malformed.", {"invalid_request": "the access token is presented twice"}),
+    403: ("The token lacks the scope openid.", {"insufficient_scope": "this needs the scope openid"}),
+    415: NO_FORM,
+    500: FAILED,
+    503: _AWAY,
+}
+
+
+def _form(kind: type[msgspec.Struct], example: Json, *, required: bool = True) -> Json:
+    media_type = {"schema": reference(kind), "example": example}
+    return {"required": required, "content": {"application/x-www-form-urlencoded": media_type}}
+
+
+INTROSPECTION_OPERATION: Final = written(
+    {
+        "POST": {
+            "operationId": "Introspect",
+            "summary": "Ask whether a token counts, and what it says",
+            "description": (
+                "For confidential clients (RFC 7662). First-party ones may ask about any access token, third-party ones"
+                " about their own, each about its own refresh tokens; every other token is inactive."
+            ),
+            "tags": ["Tokens"],
+            "security": CLIENT_SECURITY,
+            "requestBody": _form(TokenForm, {"token": _TOKEN}),
+            "responses": {
+                "200": answer(
+                    "What the client may know of the token.",
+                    reference(Introspection),
+                    {
+                        "active": {
+                            "active": True,
+                            "token_type": "Bearer",
+                            "client_id": "w8p2kd0c7xjv4m1qz9tbn",
+                            "sub": "u7q2w9e4r5t6",
+                            "aud": "https://api.example.com",
+                            "iss": "https://identity.example.com/oidc",
+                            "iat": 1_790_000_000,
+                            "exp": 1_790_003_600,
+                            "jti": "5f0c1d2e3a4b5968778695a4b3c2d1e0",
+                            "scope": "orders:read",
+                            "act": {"sub": "a1s2d3f4g5h6"},
+                            "gty": "urn:ietf:params:oauth:grant-type:token-exchange",
+                        },
+                        "inactive": {"active": False},
+                    },
+                ),
+                **refusals(_INTROSPECTION_REFUSALS),
+            },
+        }
+    },
+    types=(TokenForm, Introspection, OAuthErrorBody),
+    security_schemes=CLIENT_SCHEMES,
+)
+"""``opt`` of the route."""
+
+REVOCATION_OPERATION: Final = written(
+    {
+        "POST": {
+            "operationId": "Revoke",
+            "summary": "End a token",
+            "description": (
+                "A client ends a token of its own (RFC 7009); a refresh token takes every token of its sign-in along. A"
+                " token that is unknown, or counts no more, is no error."
+            ),
+            "tags": ["Tokens"],
+            "security": CLIENT_SECURITY,
+            "requestBody": _form(TokenForm, {"token": _TOKEN}),
+            "responses": {
+                "200": answer("The token counts no more.", None, {}),
+                **refusals(_REVOCATION_REFUSALS),
+            },
+        }
+    },
+    types=(TokenForm, OAuthErrorBody),
+    security_schemes=CLIENT_SCHEMES,
+)
+"""``opt`` of the route."""
+
+
+def _userinfo(method: str) -> Json:
+    refused = {
+        "401": {
+            "description": "No access token, or one that is not accepted; without a token there is no body.",
+            "headers": header("X-Request-Id", "WWW-Authenticate"),
+        },
+        **refusals(_USERINFO_REFUSALS, challenged=(400, 403)),
+    }
+    if method == "GET":
+        refused.pop("415")
+    described: Json = {
+        "operationId": "Userinfo" if method == "GET" else "PostUserinfo",
+        "summary": "Read who a userinfo token speaks for",
+        "description": "Claims about the subject, as the token's scopes open them (OpenID Connect Core section 5.3).",
+        "tags": ["Tokens"],
+        "security": [{"bearer": []}, {}] if method == "POST" else [{"bearer": []}],
+        "responses": {
+            "200": answer(
+                "Claims.",
+                reference(PersonClaims),
+                {"profile": {"sub": "u7q2w9e4r5t6", "name": "Ada Lovelace", "username": "ada"}},
+            ),
+            **refused,
+        },
+    }
+    if method == "POST":
+        described["requestBody"] = _form(AccessTokenForm, {"access_token": _TOKEN}, required=False)
+    return described
+
+
+USERINFO_OPERATIONS: Final = written(
+    {method: _userinfo(method) for method in ("GET", "POST")},
+    types=(AccessTokenForm, PersonClaims, OAuthErrorBody),
+    security_schemes={},
+)
+"""``opt`` of the route."""

@@ -1,0 +1,81 @@
+"""What the OpenAPI document says alike of every raw ASGI route that answers in the words of OAuth."""
+
+from typing import Final
+
+import msgspec
+
+from identity_common.http.openapi import Json, header, reference
+
+Refusals = dict[int, tuple[str, dict[str, str]]]
+"""Status → what it means, and the descriptions of its error codes."""
+
+UNAUTHENTICATED: Final = ("The client did not authenticate.", {"invalid_client": "client authentication failed"})
+NO_FORM: Final = (
+    "The body is no form in UTF-8.",
+    {"invalid_request": "the body must be application/x-www-form-urlencoded"},
+)
+FAILED: Final = ("The server failed; the log knows why.", {"server_error": "the server failed"})
+
+CLIENT_SECURITY: Final[list[Json]] = [{"basic": []}, {}]
+CLIENT_SCHEMES: Final[Json] = {
+    "basic": {
+        "type": "http",
+        "scheme": "basic",
+        "description": "Id and secret of an application. Native and SPA ones send client_id in the form instead.",
+    }
+}
+
+
+class OAuthErrorBody(msgspec.Struct, frozen=True):
+    """The body of a refusal (RFC 6749 section 5.2), with the members that the SDKs of this family read as well.
+
+    Attributes:
+        error: The code of OAuth.
+        error_description: For the developer of the client.
+        code: ``oidc.<error>``.
+        message: The description again.
+    """
+
+    error: str
+    error_description: str
+    code: str
+    message: str
+
+
+def answer(description: str, schema: Json | None, examples: Json, *headers: str) -> Json:
+    """Return the Response Object of an answer, which is never stored; without a schema it has no body."""
+    described: Json = {
+        "description": description,
+        "headers": {
+            **header("X-Request-Id", *headers),
+            "Cache-Control": _literal("no-store"),
+            "Pragma": _literal("no-cache"),
+        },
+    }
+    if schema is not None:
+        shown = {name: {"value": value} for name, value in examples.items()}
+        described["content"] = {"application/json": {"schema": schema, "examples": shown}}
+    return described
+
+
+def _literal(value: str) -> Json:
+    return {"required": True, "schema": {"const": value}, "example": value}
+
+
+def refusals(of_status: Refusals, *, challenged: tuple[int, ...] = (401,)) -> Json:
+    """Return the Response Objects of refusals, by status.
+
+    Args:
+        of_status: What is refused.
+        challenged: Statuses that carry ``WWW-Authenticate``.
+    """
+    described: Json = {}
+    for status, (description, errors) in of_status.items():
+        schema: Json = {"allOf": [reference(OAuthErrorBody), {"properties": {"error": {"enum": list(errors)}}}]}
+        examples = {
+            error: {"error": error, "error_description": text, "code": f"oidc.{error}", "message": text}
+            for error, text in errors.items()
+        }
+        headers = ("WWW-Authenticate",) if status in challenged else ("Retry-After",) if status == 503 else ()
+        described[str(status)] = answer(description, schema, examples, *headers)
+    return described

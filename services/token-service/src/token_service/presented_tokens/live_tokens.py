@@ -1,0 +1,161 @@
+"""Access tokens that are presented to us: whether they are ours, for what, and whether they still count.
+
+Every path that accepts one goes through here: userinfo, introspection, actor tokens, our part of ``/api``. Verifiers
+elsewhere honour a token until it expires.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from identity_common.actors import actors_of
+from identity_common.wire.events import ApplicationState
+from stead.errors import TokenInvalid
+from stead.verification import AccessToken, Expectations, TokenChecker, read_token
+from token_service.directory import Directory, Person, Subject
+from token_service.presented_tokens.liveness import KnownOfToken, why_token_dead
+from token_service.presented_tokens.revocations import Revocations
+from token_service.tokens.claims import organization_audience
+from token_service.tokens.keys import SigningKeys
+
+_NOWHERE: Final = "urn:nowhere"
+
+
+class TokenRefused(Exception):  # noqa: N818 - the name is what happened
+    """An access token that is not ours, or counts no more; ``str()`` is the reason, for the log alone."""
+
+
+class LiveToken(msgspec.Struct, frozen=True):
+    """An access token that counts.
+
+    Attributes:
+        token: What it says.
+        client: To whom it was issued.
+        person: Whom it speaks for; none when the client speaks for itself.
+    """
+
+    token: AccessToken
+    client: ApplicationState
+    person: Person | None
+
+
+class LiveTokens:
+    """Verifies access tokens of our own issuer, and judges them by what is known right now."""
+
+    def __init__(
+        self, directory: Directory, keys: SigningKeys, revocations: Revocations, *, issuer: str, urn_namespace: str
+    ) -> None:
+        self._directory = directory
+        self._keys = keys
+        self._revocations = revocations
+        self._issuer = issuer
+        self._userinfo_audience = f"{issuer}/me"
+        self._organization_prefix = organization_audience(urn_namespace, "")
+        self._checkers: dict[str, tuple[Expectations, TokenChecker]] = {}
+
+    async def verify(
+        self, access_token: str, *, audience: str | None = None, at_least: Mapping[str, int] | None = None
+    ) -> LiveToken:
+        """Return a token that counts: well signed, not expired, and everything that it names is there.
+
+        Args:
+            access_token: As presented.
+            audience: What it must be for; none where any of our audiences will do.
+            at_least: Revisions that the records of its people must include.
+
+        Raises:
+            TokenRefused: It does not count.
+            OAuthError: ``temporarily_unavailable``.
+        """
+        token = self.read(access_token, audience=audience)
+        actors = actors_of(token.actor)
+        if actors is None:
+            raise TokenRefused("the actor claim is malformed")
+        is_revoked, subject, people = await asyncio.gather(
+            self._revocations.is_revoked(token.id),
+            self._subject(token, at_least or {}),
+            self._people(actors, at_least or {}),
+        )
+        speaks_for_itself = token.subject == token.client_id
+        client = await self._directory.application(token.client_id)
+        known = KnownOfToken(
+            client=client,
+            people=people if speaks_for_itself else [subject.person, *people],
+            resource_exists=await self._resource_exists(token),
+            organization_id=self._organization_id(token),
+            membership=subject.membership,
+            is_revoked=is_revoked,
+        )
+        reason = why_token_dead(token, known)
+        if reason is not None or client is None:
+            raise TokenRefused(reason)
+        return LiveToken(token, client, None if speaks_for_itself else subject.person)
+
+    def read(self, access_token: str, *, audience: str | None = None) -> AccessToken:
+        """Return what a token says that we have signed and that has not expired; whether it still counts is not asked.
+
+        Raises:
+            TokenRefused: It is not ours, or not for this audience.
+        """
+        self._keys.require_loaded()
+        try:
+            expected, checker = self._checker(audience) if audience else self._checker_for(access_token)
+            unchecked = read_token(access_token, expected)
+            return checker.check(unchecked, keys=self._keys.ring.verifying, now=time.time())
+        except TokenInvalid as error:
+            raise TokenRefused(error.reason) from None
+
+    def _checker(self, audience: str) -> tuple[Expectations, TokenChecker]:
+        """Return what remembers the good signatures of one audience."""
+        if audience not in self._checkers:
+            expected = Expectations(issuer=self._issuer, audience=audience)
+            self._checkers[audience] = (expected, TokenChecker(expected))
+        return self._checkers[audience]
+
+    def _checker_for(self, access_token: str) -> tuple[Expectations, TokenChecker]:
+        """Return what checks a token against the audience that it claims itself."""
+        unchecked = read_token(access_token, Expectations(issuer=self._issuer, audience=_NOWHERE))
+        expected = Expectations(issuer=self._issuer, audience=_unverified_audience(unchecked.payload))
+        return expected, TokenChecker(expected, cache_size=0)
+
+    async def _subject(self, token: AccessToken, at_least: Mapping[str, int]) -> Subject:
+        """Return whom a token speaks for, as a member if it counts within an organization."""
+        organization_id = self._organization_id(token)
+        if token.subject != token.client_id:
+            return await self._directory.subject(token.subject, organization_id, at_least=at_least)
+        if organization_id is None:
+            return Subject(person=None)
+        membership = await self._directory.membership(organization_id, token.subject, at_least=at_least)
+        return Subject(person=None, membership=membership)
+
+    async def _people(self, user_ids: Sequence[str], at_least: Mapping[str, int]) -> list[Person | None]:
+        return await asyncio.gather(*(self._directory.person(user_id, at_least=at_least) for user_id in user_ids))
+
+    def _organization_id(self, token: AccessToken) -> str | None:
+        """Return the organization that a token is for, or within which it is for a resource."""
+        if token.audience.startswith(self._organization_prefix):
+            return token.audience.removeprefix(self._organization_prefix)
+        return token.organization_id
+
+    async def _resource_exists(self, token: AccessToken) -> bool:
+        if token.audience == self._userinfo_audience or token.audience.startswith(self._organization_prefix):
+            return True
+        return await self._directory.find_resource(token.audience) is not None
+
+
+def _unverified_audience(payload: bytes) -> str:
+    """Return what a token claims to be for; nothing is believed of it yet.
+
+    Raises:
+        TokenInvalid: It claims nothing, or several things: none of our tokens does.
+    """
+    try:
+        audience: Any = msgspec.json.decode(payload, type=dict[str, Any]).get("aud")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise TokenInvalid("malformed") from None
+    if not isinstance(audience, str) or not audience.strip():
+        raise TokenInvalid("wrong_audience")
+    return audience

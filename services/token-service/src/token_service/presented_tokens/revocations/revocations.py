@@ -1,0 +1,189 @@
+"""Revoking, and knowing what was revoked: rows before the answer, and a copy in Redis that every request reads.
+
+The copy is brought up to the rows by whoever has just revoked something, by whoever finds it lacking, and every two
+seconds by every replica, for the case that the first one died in between.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from identity_common.access.revocations import CopyNotWhole, RevocationReader
+from identity_common.background import end
+from identity_common.clock import Clock, now_ms
+from identity_common.oauth import OAuthError, temporarily_unavailable
+from identity_common.stores.redis import RedisCommands, StoreUnavailable
+from identity_common.telemetry.logs import get_logger
+from identity_common.wire.revocations import CopyPosition, position_key, revocation_key
+from token_service.database import database_answers
+from token_service.presented_tokens.revocations import store
+from token_service.presented_tokens.revocations.store import NumberedRevocation, Revocation
+
+_log = get_logger(__name__)
+
+_COPY_EVERY_S: Final = 2.0
+_FORGET_EVERY: Final = 300  # turns of the loop: ten minutes
+_AT_ONCE: Final = 1000
+_REPLICATION_MS: Final = 500
+
+# KEYS[1]: the position. KEYS[2…]: revocations. ARGV: the position that the batch continues, the one it leads to, then
+# how many milliseconds each revocation is kept. Applied only to the copy that it was made for: one that was emptied or
+# replaced meanwhile is answered as it is, and the caller goes on from there.
+_APPLY: Final = """
+if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
+for i = 2, #KEYS do redis.call('SET', KEYS[i], '1', 'PX', ARGV[i + 1]) end
+redis.call('SET', KEYS[1], ARGV[2])
+return 1
+"""
+
+
+class Revocations:
+    """The revocations of one tenant.
+
+    Args:
+        engine: This service's database.
+        redis: For batches that are followed by ``WAIT``.
+        commands: For what is read.
+        tenant_id: Whose.
+        replicas: How many replicas of Redis must have a revocation before it is answered.
+    """
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        redis: "Redis",
+        commands: RedisCommands,
+        *,
+        tenant_id: str,
+        replicas: int,
+        clock: Clock = now_ms,
+    ) -> None:
+        self._engine = engine
+        self._redis = redis
+        self._commands = commands
+        self._reader = RevocationReader(commands, tenant_id=tenant_id)
+        self._tenant_id = tenant_id
+        self._replicas = replicas
+        self._clock = clock
+        self._copying: asyncio.Task[None] | None = None
+        self._copy_next: asyncio.Task[None] | None = None
+        self._keeping: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to keep the copy up to the rows, in the background."""
+        self._keeping = asyncio.create_task(self._keep_copied(), name="revocations")
+
+    async def stop(self) -> None:
+        """Stop."""
+        await end(self._keeping, self._copy_next, self._copying)
+
+    async def is_revoked(self, token_id: str) -> bool:
+        """Return whether a token, or the authorization that it descends from, was revoked.
+
+        Args:
+            token_id: ``jti`` of a token whose signature is good.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable`` when that cannot be known right now.
+        """
+        try:
+            try:
+                return await self._reader.is_revoked(token_id)
+            except CopyNotWhole:
+                await self.copy()
+                return await self._reader.is_revoked(token_id)
+        except StoreUnavailable as error:
+            _log.warning("store.unavailable", store="redis", error=str(error))
+            raise temporarily_unavailable("revocations cannot be read right now") from None
+
+    async def revoke(self, *revoked: Revocation) -> None:
+        """Revoke; everything that was issued is refused from the moment this returns.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``; it may have been revoked, or not: ask again.
+        """
+        with database_answers():
+            async with self._engine.begin() as connection:
+                await self.record(connection, revoked)
+        await self.copy()
+
+    async def record(self, connection: AsyncConnection, revoked: Sequence[Revocation]) -> None:
+        """Store revocations at the end of a transaction; ``copy`` must follow its commit."""
+        live = [each for each in revoked if each.expires_at > self._clock()]
+        if live:
+            await store.insert_revocations(connection, self._tenant_id, live)
+        for each in live:
+            _log.info("token.revoked", token_id=each.id)
+
+    async def copy(self) -> None:
+        """Return when everything that was committed when this was called is in the copy.
+
+        Whoever asks while another's copying is under way shares the next one.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        if self._copy_next is None:
+            self._copy_next = asyncio.create_task(self._copy_after(self._copying), name="copy-revocations")
+        await asyncio.shield(self._copy_next)
+
+    async def _copy_after(self, earlier: asyncio.Task[None] | None) -> None:
+        if earlier is not None:
+            await asyncio.wait((earlier,))
+        self._copying, self._copy_next = self._copy_next, None
+        try:
+            while not await self._copy_some():
+                pass
+        except (StoreUnavailable, RedisError, OSError, TimeoutError) as error:
+            _log.warning("store.unavailable", store="redis", error=type(error).__name__)
+            raise temporarily_unavailable("revocations cannot be copied right now") from None
+
+    async def _copy_some(self) -> bool:
+        """Copy what comes next; return whether the copy is whole now."""
+        stored: bytes | None = await self._commands.execute("GET", position_key(self._tenant_id))
+        held = CopyPosition.parse(stored)
+        with database_answers():
+            async with self._engine.begin() as connection:
+                head = await store.find_head(connection, self._tenant_id)
+                known, after = max(held.number, self._reader.highest), held.number
+                if head < known:  # restored from a backup: what was counted since is unknown to the copy's position
+                    head, after = await store.raise_head(connection, self._tenant_id, to=known + 1), 0
+                elif held == CopyPosition(head, is_whole=True):
+                    return True
+                batch = await store.list_revocations(
+                    connection, self._tenant_id, after=after, head=head, now=self._clock(), count=_AT_ONCE
+                )
+        reached = CopyPosition(head, is_whole=True) if len(batch) < _AT_ONCE else CopyPosition(batch[-1].number)
+        return await self._apply(stored or b"", reached, batch) and reached.is_whole
+
+    async def _apply(self, stored: bytes, reached: CopyPosition, batch: Sequence[NumberedRevocation]) -> bool:
+        """Return whether the copy was still the one that the batch continues."""
+        now = self._clock()
+        keys = [position_key(self._tenant_id), *(revocation_key(self._tenant_id, each.id) for each in batch)]
+        kept = [max(1, each.expires_at - now) for each in batch]
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            pipeline.execute_command("EVAL", _APPLY, len(keys), *keys, stored, reached.format(), *kept)
+            if self._replicas:
+                pipeline.execute_command("WAIT", self._replicas, _REPLICATION_MS)
+            applied, *acknowledged = await pipeline.execute()
+        if acknowledged and acknowledged[0] < self._replicas:
+            raise StoreUnavailable("too few replicas")
+        return bool(applied)
+
+    async def _keep_copied(self) -> None:
+        turn = 0
+        while True:
+            try:
+                await self.copy()
+                if turn % _FORGET_EVERY == 0:
+                    with database_answers():
+                        async with self._engine.begin() as connection:
+                            await store.delete_expired_revocations(connection, self._tenant_id, now=self._clock())
+            except OAuthError:
+                pass  # it was logged where it was caught; the next turn tries again
+            turn += 1
+            await asyncio.sleep(_COPY_EVERY_S)

@@ -1,0 +1,108 @@
+"""Revocations in PostgreSQL, numbered in the order of their commits.
+
+The count is a row that stays locked until the transaction ends, so that whoever has copied everything up to a number
+has missed nothing below it.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from sqlalchemy import bindparam, delete, func, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from token_service.presented_tokens.revocations.tables import revocation_counts, revocations
+
+
+class Revocation(msgspec.Struct, frozen=True):
+    """What counts no more.
+
+    Attributes:
+        id: ``jti`` of an access token, or the id of an authorization.
+        expires_at: Milliseconds; by then every token that it concerns is refused for its age alone.
+    """
+
+    id: str
+    expires_at: int
+
+
+class NumberedRevocation(msgspec.Struct, frozen=True):
+    """A stored revocation with its place in the order."""
+
+    id: str
+    expires_at: int
+    number: int
+
+
+_added = insert(revocation_counts).values(tenant_id=bindparam("tenant"), number=bindparam("count"))
+_COUNT: Final = _added.on_conflict_do_update(
+    index_elements=["tenant_id"], set_={"number": revocation_counts.c.number + _added.excluded.number}
+).returning(revocation_counts.c.number)
+_RAISE: Final = _added.on_conflict_do_update(
+    index_elements=["tenant_id"],
+    set_={"number": func.greatest(revocation_counts.c.number, _added.excluded.number)},
+).returning(revocation_counts.c.number)
+_new = insert(revocations)
+_INSERT: Final = _new.on_conflict_do_update(
+    index_elements=["tenant_id", "id"],
+    set_={
+        "number": _new.excluded.number,
+        "expires_at": func.greatest(revocations.c.expires_at, _new.excluded.expires_at),
+    },
+)
+_HEAD: Final = select(revocation_counts.c.number).where(revocation_counts.c.tenant_id == bindparam("tenant"))
+_AFTER: Final = (
+    select(revocations.c.id, revocations.c.expires_at, revocations.c.number)
+    .where(
+        revocations.c.tenant_id == bindparam("tenant"),
+        revocations.c.number > bindparam("after"),
+        revocations.c.number <= bindparam("head"),
+        revocations.c.expires_at > bindparam("now"),
+    )
+    .order_by(revocations.c.number)
+    .limit(bindparam("count"))
+)
+_DELETE_EXPIRED: Final = delete(revocations).where(
+    revocations.c.tenant_id == bindparam("tenant"), revocations.c.expires_at <= bindparam("now")
+)
+
+
+async def insert_revocations(connection: AsyncConnection, tenant_id: str, revoked: Sequence[Revocation]) -> None:
+    """Store revocations; one that is there already keeps the later expiry.
+
+    The last statements of a transaction: they hold up every other revocation of the tenant until it ends.
+    """
+    ordered = sorted(revoked, key=lambda each: each.id)
+    last: int = await connection.scalar(_COUNT, {"tenant": tenant_id, "count": len(ordered)})
+    first = last - len(ordered) + 1
+    rows = [
+        {"tenant_id": tenant_id, "id": each.id, "number": first + place, "expires_at": each.expires_at}
+        for place, each in enumerate(ordered)
+    ]
+    await connection.execute(_INSERT, rows)
+
+
+async def find_head(connection: AsyncConnection, tenant_id: str) -> int:
+    """Return the number of the last revocation; 0 before the first."""
+    return await connection.scalar(_HEAD, {"tenant": tenant_id}) or 0
+
+
+async def raise_head(connection: AsyncConnection, tenant_id: str, *, to: int) -> int:
+    """Count on from a number, if the count is not there yet; return where it is then."""
+    head: int = await connection.scalar(_RAISE, {"tenant": tenant_id, "count": to})
+    return head
+
+
+async def list_revocations(
+    connection: AsyncConnection, tenant_id: str, *, after: int, head: int, now: int, count: int
+) -> list[NumberedRevocation]:
+    """Return the first so many revocations with a number above ``after`` and up to ``head`` that have not expired."""
+    values = {"tenant": tenant_id, "after": after, "head": head, "now": now, "count": count}
+    rows = (await connection.execute(_AFTER, values)).all()
+    return [NumberedRevocation(row.id, row.expires_at, row.number) for row in rows]
+
+
+async def delete_expired_revocations(connection: AsyncConnection, tenant_id: str, *, now: int) -> None:
+    """Forget what no longer matters."""
+    await connection.execute(_DELETE_EXPIRED, {"tenant": tenant_id, "now": now})

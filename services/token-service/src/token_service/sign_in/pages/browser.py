@@ -1,0 +1,80 @@
+"""One request of a browser to a page: its cookies, its form, where it comes from; and redirects back to it."""
+
+import hmac
+from collections.abc import Sequence
+from typing import Final
+
+from litestar import MediaType, Request, Response
+from litestar.datastructures import Cookie
+from litestar.types import Scope
+
+from identity_common.http.request_body import read_whole
+from token_service.sign_in.pages.cookies import BROWSER, SESSION, Cookies
+from token_service.sign_in.request import MAX_BYTES, BadRequest, Parameters, parse_parameters
+
+SEE_OTHER: Final = 303
+
+
+class Browser:
+    """What a request says of the browser that it comes from.
+
+    Args:
+        request: The request; the framework's own parsers of cookies and forms are not used: they keep what they read,
+            and judge how large a body is when they have read it.
+        cookies: Of this address.
+        trusted_proxies: How many proxies in front of this service add to ``X-Forwarded-For``; 0 to ignore the header.
+    """
+
+    def __init__(self, request: "Request", cookies: Cookies, *, trusted_proxies: int) -> None:  # type: ignore[type-arg]
+        self._request = request
+        self._cookies = cookies
+        headers = request.scope["headers"]
+        self.session_cookie = cookies.read(headers, SESSION)
+        self.secret = cookies.read(headers, BROWSER)
+        self.address = _address(request.scope, trusted_proxies)
+
+    @property
+    def query(self) -> bytes:
+        """The query string, as it was sent."""
+        return self._request.scope["query_string"]
+
+    async def form(self) -> Parameters:
+        """Return the form that was sent.
+
+        Raises:
+            BadRequest: It is no form, or cannot be read.
+        """
+        content_type = self._request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if content_type != "application/x-www-form-urlencoded":
+            raise BadRequest("the body must be application/x-www-form-urlencoded")
+        body = await read_whole(self._request.receive, at_most=MAX_BYTES)
+        if body is None:
+            raise BadRequest("the request ended before its body")
+        return parse_parameters(body)
+
+
+def is_from_page(form: Parameters, csrf_token: str) -> bool:
+    """Return whether a form was sent by the page that it belongs to."""
+    return hmac.compare_digest((form.get("csrf_token") or "").encode(), csrf_token.encode())
+
+
+def redirect(location: str, *, cookies: Sequence[Cookie] = ()) -> Response[str]:
+    """Send the browser on, with GET (RFC 9700 section 4.12: 303, so that no form is sent on)."""
+    headers = {"Location": location, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+    return Response("", status_code=SEE_OTHER, media_type=MediaType.TEXT, headers=headers, cookies=list(cookies))
+
+
+def _address(scope: Scope, trusted_proxies: int) -> str:
+    """Return the address of whoever sent the request, as far as it can be known (advisory 40: X-Forwarded-For)."""
+    client = scope.get("client")
+    address = client[0] if client else ""
+    if trusted_proxies:
+        forwarded = [
+            part.strip()
+            for name, value in scope["headers"]
+            if name == b"x-forwarded-for"
+            for part in value.decode("latin-1").split(",")
+        ]
+        if len(forwarded) >= trusted_proxies:
+            address = forwarded[-trusted_proxies]
+    return address

@@ -1,0 +1,130 @@
+"""``/oidc/session/end``: signing out, asked for by an application (OpenID Connect RP-Initiated Logout 1.0)."""
+
+import hashlib
+from typing import Any, Final
+
+from litestar import Request, Response, get, post
+from litestar.handlers import HTTPRouteHandler
+
+from identity_common.identifiers import new_secret
+from identity_common.wire.events import ApplicationState
+from token_service.sign_in.flow import SignInFlow
+from token_service.sign_in.pages.browser import Browser, is_from_page, redirect
+from token_service.sign_in.pages.cookies import BROWSER, SESSION, Cookies
+from token_service.sign_in.pages.views import page
+from token_service.sign_in.redirect_uris import form_action_source, with_parameters
+from token_service.sign_in.request import BadRequest, Parameters, parse_parameters
+from token_service.sign_in.routes import PROBLEMS
+from token_service.sign_in.sessions import Sessions
+from token_service.tokens.id_token_hints import IdTokenHints
+
+PATH: Final = "/oidc/session/end"
+_FORM_VALUES: Final = ("client_id", "post_logout_redirect_uri", "state")
+
+AnyRequest = Request[Any, Any, Any]
+Answer = Response[str] | Response[None]
+
+
+class EndSession:
+    """Answers the endpoint.
+
+    With an ID token of the person who is signed in the session ends at once; without one the person is asked, because
+    anybody can send a browser here. What the application got in the session that its ID token names ends in any case,
+    also where the browser has forgotten that session, or somebody else is signed in. Nobody is sent on to an address
+    that the application has not registered.
+    """
+
+    def __init__(
+        self,
+        flow: SignInFlow,
+        sessions: Sessions,
+        hints: IdTokenHints,
+        *,
+        base_url: str,
+        trusted_proxies: int,
+    ) -> None:
+        self._flow = flow
+        self._sessions = sessions
+        self._hints = hints
+        self._trusted_proxies = trusted_proxies
+        self._cookies = Cookies(secure=base_url.startswith("https:"))
+
+    def routes(self) -> list[HTTPRouteHandler]:
+        """Return the routes."""
+
+        @get(PATH, include_in_schema=False, exception_handlers=PROBLEMS)
+        async def end_session(request: AnyRequest) -> Answer:
+            browser = self._browser(request)
+            return await self._answer(browser, parse_parameters(browser.query), is_post=False)
+
+        @post(PATH, include_in_schema=False, exception_handlers=PROBLEMS)
+        async def end_session_by_form(request: AnyRequest) -> Answer:
+            browser = self._browser(request)
+            return await self._answer(browser, await browser.form(), is_post=True)
+
+        return [end_session, end_session_by_form]
+
+    async def _answer(self, browser: Browser, parameters: Parameters, *, is_post: bool) -> Answer:
+        if parameters.repeated:
+            raise BadRequest("a parameter is repeated")
+        hint = self._hints.read(parameters.get("id_token_hint"))
+        client_id = parameters.get("client_id") or (hint.client_id if hint else None)
+        if hint is not None and client_id != hint.client_id:
+            raise BadRequest("id_token_hint is not of this client_id")
+        application = await self._flow.application(client_id)
+        target = await self._target(parameters, application)
+        if hint is not None:
+            await self._flow.sign_out_client(hint)
+        session = await self._sessions.find(browser.session_cookie)
+        is_agreed = hint is not None and (session is None or session.user_id == hint.user_id)
+        if is_post and parameters.get("csrf_token") is not None and browser.secret is not None:
+            is_agreed = is_agreed or is_from_page(parameters, _csrf_token(browser.secret))
+        if session is not None and not is_agreed:
+            return self._ask(browser, parameters, application, target)
+        if session is not None:
+            await self._flow.sign_out(session)
+        return self._signed_out(target, parameters.get("state"))
+
+    async def _target(self, parameters: Parameters, application: ApplicationState | None) -> str | None:
+        """Return where to go afterwards; none where no registered address was named (section 3)."""
+        target = parameters.get("post_logout_redirect_uri")
+        if target is None:
+            return None
+        if application is not None and target not in application.post_logout_redirect_uris:
+            application = await self._flow.as_of_now(application)
+        if application is None or target not in application.post_logout_redirect_uris:
+            raise BadRequest("post_logout_redirect_uri is not one that the application has registered")
+        return target
+
+    def _ask(
+        self, browser: Browser, parameters: Parameters, application: ApplicationState | None, target: str | None
+    ) -> Answer:
+        secret = browser.secret or new_secret()
+        answer = page(
+            "sign_out.html",
+            form_action=form_action_source(target) if target else "",
+            application=application.name if application else None,
+            action=PATH,
+            csrf_token=_csrf_token(secret),
+            parameters={name: value for name in _FORM_VALUES if (value := parameters.get(name)) is not None},
+        )
+        if browser.secret is None:
+            answer.cookies.append(self._cookies.set(BROWSER, secret))
+        return answer
+
+    def _signed_out(self, target: str | None, state: str | None) -> Answer:
+        cookies = [self._cookies.clear(SESSION)]
+        if target is not None:
+            return redirect(with_parameters(target, {"state": state} if state else {}), cookies=cookies)
+        text = "You can close this page."
+        answer = page("message.html", title="You are signed out", text=text, detail="")
+        answer.cookies.extend(cookies)
+        return answer
+
+    def _browser(self, request: AnyRequest) -> Browser:
+        return Browser(request, self._cookies, trusted_proxies=self._trusted_proxies)
+
+
+def _csrf_token(browser_secret: str) -> str:
+    """Return what the form of this browser says; the secret itself stays in its cookie."""
+    return hashlib.sha256(f"sign-out {browser_secret}".encode()).hexdigest()
