@@ -79,7 +79,7 @@ async def test_what_the_directory_does_not_know_is_not_forgotten(remembered: Rem
     """It may be new, and the news on its way; or lost, and to be loaded again."""
     await remembered.agree("stranger nothing")
     assert await remembered.left() == ["stranger nothing"]
-    await remembered.following.lose(await remembered.following.copy())
+    await remembered.following.lose_everything()
     assert await remembered.left() == ["stranger nothing"]
 
 

@@ -20,6 +20,7 @@ from identity_common.revisions import Source
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.events import UserState, Watermark, event_subject, watermark_subject
 from stead.event_types import CloudEvent, MemberState, OrganizationState
+from tests.support.tenant_keys import read_keys, replace_keys
 from token_service.directory import LargeHalf
 from token_service.directory.projection import ProjectionState, decode_state, record_key, state_key
 
@@ -179,19 +180,14 @@ class Replicas:
 
     async def copy(self) -> dict[str, bytes]:
         """Return everything that is stored: what a replica of Redis holds that falls behind from now on."""
-        keys = [key async for key in self.administrator.scan_iter(f"identity:{self.tenant_id}:*", _type="string")]
-        return {key.decode(): await self.administrator.get(key) for key in keys}  # type: ignore[misc]
+        return {key.decode(): value for key, value in (await read_keys(self.administrator, self.tenant_id)).items()}
 
     async def fall_back_to(self, copy: Mapping[str, bytes]) -> None:
         """Let a replica of Redis that lags behind take over."""
-        await self.lose_everything()
-        for key, value in copy.items():
-            await self.administrator.set(key, value)
+        await replace_keys(self.administrator, self.tenant_id, {key.encode(): value for key, value in copy.items()})
 
     async def lose_everything(self) -> None:
-        keys = [key async for key in self.administrator.scan_iter(f"identity:{self.tenant_id}:*")]
-        if keys:
-            await self.administrator.delete(*keys)
+        await replace_keys(self.administrator, self.tenant_id)
 
 
 @pytest_asyncio.fixture

@@ -27,6 +27,7 @@ from stead.event_types import (
     OrganizationRoleState,
     OrganizationState,
 )
+from tests.support.tenant_keys import read_keys, replace_keys
 from token_service.directory import Directory, LargeHalf, SmallHalf
 
 
@@ -60,6 +61,7 @@ class Following:
 
     async def __aenter__(self) -> Self:
         self._started.push_async_callback(self.redis.aclose)
+        self._started.push_async_callback(self.lose_everything)
         for bus in (*self._sources.values(), self._bus):
             bus.start()
             self._started.push_async_callback(bus.stop)
@@ -73,7 +75,6 @@ class Following:
 
     async def __aexit__(self, *exception: object) -> None:
         await self._started.aclose()
-        await self.lose(await self.copy())
 
     async def tell(self, *states: Any, revision: int | None = None) -> dict[str, int]:
         """Publish states, then the watermark; return the revision to wait for.
@@ -131,12 +132,14 @@ class Following:
 
     async def copy(self) -> dict[bytes, bytes]:
         """Return everything that Redis holds for the tenant."""
-        keys = [key async for key in self.redis.scan_iter(f"identity:{self.tenant_id}:*", _type="string")]
-        return {key: await self.redis.get(key) for key in keys}  # type: ignore[misc]
+        return await read_keys(self.redis, self.tenant_id)
 
-    async def lose(self, copy: dict[bytes, bytes]) -> None:
-        if copy:
-            await self.redis.delete(*copy)
+    async def fall_back_to(self, copy: dict[bytes, bytes]) -> None:
+        """Let Redis go on from an older copy."""
+        await replace_keys(self.redis, self.tenant_id, copy)
+
+    async def lose_everything(self) -> None:
+        await replace_keys(self.redis, self.tenant_id)
 
 
 def _aggregate(state: Any) -> tuple[str, ...]:
@@ -271,7 +274,7 @@ async def test_an_emptied_redis_is_filled_again_by_itself(following: Following) 
     await following.tell(msgspec.structs.replace(gone, deleted=True))
     assert await following.granted("read", at_least=at_least) == {"read"}
     seen: list[Any] = []
-    await following.lose(await following.copy())
+    await following.lose_everything()
 
     async def is_back() -> bool:
         seen.append(await following.answers("read"))
@@ -292,9 +295,7 @@ async def test_a_copy_that_lags_behind_grants_nothing_that_was_revoked(following
     copy = await following.copy()
     after = await following.tell(member("reader"))
     assert await following.granted("read", "write", at_least=after) == {"read"}
-    await following.lose(await following.copy())
-    for key, value in copy.items():
-        await following.redis.set(key, value)
+    await following.fall_back_to(copy)
 
     assert await following.granted("read", "write") == {"read"}
     assert await following.granted("read", "write", at_least=after) == {"read"}

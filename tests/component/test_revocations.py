@@ -19,6 +19,7 @@ from identity_common.oauth import OAuthError
 from identity_common.wire.revocations import CopyPosition, position_key, revocation_key, revoking_ids
 from tests.support.authorizing import Stores, opened
 from tests.support.running_stack import RunningStack
+from tests.support.tenant_keys import read_keys, replace_keys
 from token_service.presented_tokens.revocations import Revocation
 
 SOON = 3_600_000
@@ -42,16 +43,10 @@ class Replicas:
 
     async def dump(self) -> dict[bytes, bytes]:
         """Return the copy as it is now: what a replica of Redis that lags behind would hold later."""
-        keys = [key async for key in self.administrator.scan_iter(f"identity:{self.tenant_id}:*")]
-        return {key: await self.administrator.get(key) or b"" for key in keys}
+        return await read_keys(self.administrator, self.tenant_id)
 
     async def replace_copy(self, copy: dict[bytes, bytes]) -> None:
-        async with self.administrator.pipeline() as pipeline:
-            for key in await self.dump():
-                pipeline.delete(key)
-            for key, value in copy.items():
-                pipeline.set(key, value)
-            await pipeline.execute()
+        await replace_keys(self.administrator, self.tenant_id, copy)
 
 
 @pytest_asyncio.fixture

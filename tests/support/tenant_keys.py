@@ -1,0 +1,46 @@
+"""A tenant's keys in Redis, read and replaced in one step each, as a Redis that fails over or is emptied does.
+
+Listing the keys first and deleting them afterwards is not the same: what is written in between can keep a position that
+vouches for records that are gone.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from redis.asyncio import Redis
+
+_READ: Final = """
+local found = {}
+for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
+    if redis.call('TYPE', key).ok == 'string' then
+        found[#found + 1] = key
+        found[#found + 1] = redis.call('GET', key)
+    end
+end
+return found
+"""
+
+_REPLACE: Final = """
+for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', key) end
+for i = 2, #ARGV, 2 do redis.call('SET', ARGV[i], ARGV[i + 1]) end
+"""
+
+
+async def read_keys(administrator: "Redis", tenant_id: str) -> dict[bytes, bytes]:
+    """Return the plain values of a tenant: what a replica of Redis holds that falls behind from now on."""
+    found: list[bytes] = await _eval(administrator, _READ, _pattern(tenant_id))
+    return dict(zip(found[::2], found[1::2], strict=True))
+
+
+async def replace_keys(administrator: "Redis", tenant_id: str, keys: Mapping[bytes, bytes] | None = None) -> None:
+    """Delete every key of a tenant and set these, without an expiry; none means that Redis is emptied."""
+    pairs = [each for pair in (keys or {}).items() for each in pair]
+    await _eval(administrator, _REPLACE, _pattern(tenant_id), *pairs)
+
+
+async def _eval(administrator: "Redis", script: str, *arguments: str | bytes) -> Any:
+    return await administrator.execute_command("EVAL", script, 0, *arguments)
+
+
+def _pattern(tenant_id: str) -> str:
+    return f"identity:{tenant_id}:*"
