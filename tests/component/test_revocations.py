@@ -6,21 +6,24 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 import pytest_asyncio
-from redis.asyncio import Redis
+from redis.asyncio import ConnectionPool, Redis
 from sqlalchemy import text
 
 from all_in_one.provision import ServerAddresses
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id, new_token_id
 from identity_common.oauth import OAuthError
+from identity_common.stores.redis import RedisCommands
 from identity_common.wire.revocations import CopyPosition, position_key, revocation_key, revoking_ids
 from tests.support.authorizing import Stores, opened
+from tests.support.patience import PATIENCE_S
 from tests.support.running_stack import RunningStack
 from tests.support.tenant_keys import read_keys, replace_keys
-from token_service.presented_tokens.revocations import Revocation
+from token_service.presented_tokens.revocations import Revocation, Revocations
 
 SOON = 3_600_000
 
@@ -47,6 +50,20 @@ class Replicas:
 
     async def replace_copy(self, copy: dict[bytes, bytes]) -> None:
         await replace_keys(self.administrator, self.tenant_id, copy)
+
+
+class HeldConnections(ConnectionPool):
+    """Connections to Redis that nobody gets before they are released."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.wanted = asyncio.Event()
+        self.released = asyncio.Event()
+
+    async def get_connection(self, *arguments: Any, **settings: Any) -> Any:
+        self.wanted.set()
+        await self.released.wait()
+        return await super().get_connection(*arguments, **settings)
 
 
 @pytest_asyncio.fixture
@@ -107,6 +124,16 @@ async def test_a_failover_to_an_older_copy_is_noticed_by_everyone_who_knew_more(
     assert await replicas.position() == CopyPosition(2, True)
 
 
+async def test_a_failover_to_an_older_copy_is_noticed_by_the_replica_that_revoked(replicas: Replicas) -> None:
+    """L7: what it has copied counts as seen, although it has never read it back."""
+    await replicas.revoke("first")
+    older = await replicas.dump()
+    await replicas.revoke("second")
+    await replicas.replace_copy(older)
+
+    assert await replicas.one.revocations.is_revoked("second")
+
+
 async def test_a_failover_to_an_older_copy_is_mended_by_the_next_look_at_the_rows(replicas: Replicas) -> None:
     """A replica that never knew more learns of it from the database, every two seconds."""
     await replicas.revoke("first")
@@ -151,6 +178,33 @@ async def test_many_revoke_at_once_while_redis_is_emptied_again_and_again(replic
     await asyncio.gather(lose(), *(revoke(number) for number in range(120)))
     assert all([await replicas.other.revocations.is_revoked(each) for each in revoked])
     assert (await replicas.position()).is_whole
+
+
+async def test_a_copy_that_was_begun_before_another_one_was_lost_does_not_pass_for_whole(
+    replicas: Replicas, servers: ServerAddresses
+) -> None:
+    """L7: the slow replica found Redis empty, and so it is again; in between a revocation was copied and lost."""
+    await replicas.revoke("first")
+    await replicas.replace_copy({})
+    connections = HeldConnections.from_url(servers.token_redis_url)
+    slow = Revocations(
+        replicas.other.engine,
+        Redis(connection_pool=connections),
+        RedisCommands(replicas.other.redis),
+        tenant_id=replicas.tenant_id,
+        replicas=0,
+    )
+    copying = asyncio.create_task(slow.copy())
+    async with asyncio.timeout(PATIENCE_S):
+        await connections.wanted.wait()
+    await replicas.revoke("second")
+    await replicas.replace_copy({})
+    connections.released.set()
+    await copying
+
+    assert await replicas.position() == CopyPosition(2, True)
+    assert await replicas.other.revocations.is_revoked("second")
+    await connections.aclose()
 
 
 @pytest.mark.parametrize("count", [2**8, 2**13 + 1])

@@ -136,14 +136,19 @@ class Revocations:
             await asyncio.wait((earlier,))
         self._copying, self._copy_next = self._copy_next, None
         try:
-            while not await self._copy_some():
+            while (reached := await self._copy_some()) is None:
                 pass
+            self._reader.highest = max(self._reader.highest, reached.number)
         except (StoreUnavailable, RedisError, OSError, TimeoutError) as error:
             _log.warning("store.unavailable", store="redis", error=type(error).__name__)
             raise temporarily_unavailable("revocations cannot be copied right now") from None
 
-    async def _copy_some(self) -> bool:
-        """Copy what comes next; return whether the copy is whole now."""
+    async def _copy_some(self) -> CopyPosition | None:
+        """Copy what comes next; return the copy's position when it is whole, else None.
+
+        The first batch into an empty copy never makes it whole: by the time it is applied, a newer copy may have been
+        completed and lost, and the copy would be just as empty. The head is read again before it counts as whole.
+        """
         stored: bytes | None = await self._commands.execute("GET", position_key(self._tenant_id))
         held = CopyPosition.parse(stored)
         with database_answers():
@@ -153,12 +158,13 @@ class Revocations:
                 if head < known:  # restored from a backup: what was counted since is unknown to the copy's position
                     head, after = await store.raise_head(connection, self._tenant_id, to=known + 1), 0
                 elif held == CopyPosition(head, is_whole=True):
-                    return True
+                    return held
                 batch = await store.list_revocations(
                     connection, self._tenant_id, after=after, head=head, now=self._clock(), count=_AT_ONCE
                 )
-        reached = CopyPosition(head, is_whole=True) if len(batch) < _AT_ONCE else CopyPosition(batch[-1].number)
-        return await self._apply(stored or b"", reached, batch) and reached.is_whole
+        is_last = len(batch) < _AT_ONCE
+        reached = CopyPosition(head if is_last else batch[-1].number, is_whole=is_last and stored is not None)
+        return reached if await self._apply(stored or b"", reached, batch) and reached.is_whole else None
 
     async def _apply(self, stored: bytes, reached: CopyPosition, batch: Sequence[NumberedRevocation]) -> bool:
         """Return whether the copy was still the one that the batch continues."""
