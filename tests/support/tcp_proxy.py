@@ -4,6 +4,8 @@ import asyncio
 from typing import Self
 from urllib.parse import urlsplit
 
+from tests.support.processes import free_port
+
 
 class TcpProxy:
     """Forwards connections to a server while it is not cut.
@@ -18,7 +20,7 @@ class TcpProxy:
         self._delay_s = delay_s
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
-        self._port = 0
+        self._port = free_port()  # an outgoing connection could be given any other one while the wire is cut
         self._is_cut = False
 
     @property
@@ -50,7 +52,6 @@ class TcpProxy:
         """Accept connections, always on the same port."""
         self._is_cut = False
         self._server = await asyncio.start_server(self._forward, "127.0.0.1", self._port)
-        self._port = self._server.sockets[0].getsockname()[1]
 
     async def cut(self) -> None:
         """Accept none, and end those that there are without a goodbye."""
