@@ -27,6 +27,7 @@ from stead.event_types import (
     OrganizationRoleState,
     OrganizationState,
 )
+from tests.support.patience import PATIENCE_S
 from tests.support.tenant_keys import read_keys, replace_keys
 from token_service.directory import Directory, LargeHalf, SmallHalf
 
@@ -54,8 +55,8 @@ class Following:
             self.large,
             tenant_id=self.tenant_id,
             max_age_s=900,
-            revision_wait_s=5,
-            catch_up_wait_s=5,
+            revision_wait_s=PATIENCE_S,
+            catch_up_wait_s=PATIENCE_S,
         )
         self.redis: Redis = Redis.from_url(addresses.admin_redis_url)
 
@@ -168,7 +169,7 @@ ORGANIZATION = OrganizationState(id="org", name="Organization")
 
 async def eventually(condition: Callable[[], bool | Awaitable[bool]]) -> None:
     """Return when the condition holds; fail when it does not come to hold by itself."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             holds = condition()
             if await holds if isinstance(holds, Awaitable) else holds:

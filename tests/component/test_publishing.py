@@ -15,7 +15,7 @@ from identity_common.bus.connection import Bus
 from identity_common.bus.publishing import NotAcknowledgedError, Outgoing, Publisher, publisher_on
 from identity_common.wire.events import STREAM_INTERNAL, event_subject
 from tests.support.management_api import Management, unique
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, eventually_here
 from tests.support.round_trip import round_trip
 from tests.support.tcp_proxy import TcpProxy
 
@@ -67,16 +67,16 @@ async def test_what_is_acknowledged_is_in_the_stream_in_order_and_a_repetition_i
     tenant = unique("t")
     messages = outgoing(tenant, 2500)
     for _ in range(2):
-        await publisher.publish(messages, timeout_s=5)
+        await publisher.publish(messages, timeout_s=PATIENCE_S)
         assert await stored(client, tenant) == [message.payload for message in messages]
-    await publisher.publish([], timeout_s=5)
+    await publisher.publish([], timeout_s=PATIENCE_S)
 
 
 async def test_a_message_that_no_stream_takes_is_not_acknowledged(publisher: Publisher) -> None:
     messages = [*outgoing(unique("t"), 3), Outgoing(OF_NO_STREAM, "id", b"lost")]
     with pytest.raises(NotAcknowledgedError):
-        await publisher.publish(messages, timeout_s=5)
-    await publisher.publish(outgoing(unique("t"), 3), timeout_s=5)
+        await publisher.publish(messages, timeout_s=PATIENCE_S)
+    await publisher.publish(outgoing(unique("t"), 3), timeout_s=PATIENCE_S)
 
 
 @pytest.mark.parametrize("answer", [b'{"error":{"code":503,"description":"no space"},"stream":"S","seq":0}', b"?", b""])
@@ -89,7 +89,7 @@ async def test_a_message_that_the_stream_refuses_is_not_acknowledged(
     await client.subscribe(OF_NO_STREAM, cb=refuse)
     await round_trip(client)
     with pytest.raises(NotAcknowledgedError):
-        await publisher.publish([Outgoing(OF_NO_STREAM, "id", b"")], timeout_s=5)
+        await publisher.publish([Outgoing(OF_NO_STREAM, "id", b"")], timeout_s=PATIENCE_S)
 
 
 async def test_one_acknowledgement_is_not_counted_for_another_message(publisher: Publisher, client: Client) -> None:
@@ -136,7 +136,7 @@ async def test_when_the_connection_breaks_the_end_of_a_batch_is_never_stored_bef
         bus.start()
         await bus.connected()
         async with publisher_on(bus) as publisher:
-            publishing = asyncio.create_task(publisher.publish(messages, timeout_s=5))
+            publishing = asyncio.create_task(publisher.publish(messages, timeout_s=PATIENCE_S))
             for _ in range(turns):
                 await asyncio.sleep(0)
             await proxy.cut()
@@ -144,7 +144,8 @@ async def test_when_the_connection_breaks_the_end_of_a_batch_is_never_stored_bef
             await proxy.mend()
             with contextlib.suppress(NatsError, TimeoutError):  # where everything was acknowledged before the cut
                 await publishing
+        await eventually_here(lambda: bus.connections > 1)  # a publisher does not outlive the connection it began on
         async with publisher_on(bus) as publisher:
-            await publisher.publish(messages, timeout_s=5)
+            await publisher.publish(messages, timeout_s=PATIENCE_S)
         await bus.stop()
     assert await stored(client, tenant) == [message.payload for message in messages]
