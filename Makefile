@@ -18,7 +18,8 @@ $(INSTALLED): requirements.lock pyproject.toml $(addsuffix /pyproject.toml,$(PAC
 	@echo "installing into $(VENV) (the first time takes about a minute)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps $(addprefix -e ,$(PACKAGES))
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-index --no-build-isolation --no-deps \
+		$(addprefix -e ,$(PACKAGES))
 	@touch $@
 
 run: $(INSTALLED) ## start the whole system on http://127.0.0.1:3000 (PORT= changes it)

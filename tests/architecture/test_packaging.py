@@ -1,0 +1,73 @@
+"""What is built and installed: our distributions come from this tree alone, and say what they are."""
+
+from __future__ import annotations
+
+import email
+import re
+import tomllib
+import zipfile
+from email.message import Message
+from pathlib import Path
+
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = sorted(path.parent for path in ROOT.glob("*/*/pyproject.toml"))
+NAMES = {tomllib.loads((package / "pyproject.toml").read_text())["project"]["name"] for package in PACKAGES}
+LICENSE = (ROOT / "LICENSE").read_bytes()
+
+# An installation of a directory of ours, in a Makefile, a Dockerfile or a script; continued lines are one.
+INSTALLATION = re.compile(r"pip install\b.*(?:libs/|services/|\$\(PACKAGES\)).*")
+
+
+def test_every_package_of_the_workspace_is_named_after_the_product() -> None:
+    assert sorted(NAMES) == [
+        "stead-all-in-one",
+        "stead-common",
+        "stead-management-service",
+        "stead-sdk",
+        "stead-template-service",
+        "stead-token-service",
+    ]
+
+
+def test_the_lock_names_no_package_of_the_workspace() -> None:
+    """A name of ours in the lock would be fetched from a registry, where it may belong to somebody else."""
+    locked = set(re.findall(r"^([A-Za-z0-9._-]+)(?:\[.*\])?==", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+    assert len(locked) > 50
+    assert not {name for name in locked if re.sub(r"[-_.]+", "-", name).lower() in NAMES | {"stead"}}
+
+
+def test_our_packages_are_installed_from_this_tree_and_never_from_a_registry() -> None:
+    files = [ROOT / "Makefile", *ROOT.glob("**/Dockerfile*"), *(ROOT / ".ci").iterdir()]
+    installations = {
+        (file.name, line)
+        for file in files
+        if ".venv" not in file.parts
+        for line in INSTALLATION.findall(file.read_text().replace("\\\n", " "))
+    }
+    assert "Makefile" in {name for name, _ in installations}
+    assert not [(name, line) for name, line in installations if not {"--no-index", "--no-deps"} <= set(line.split())]
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_every_wheel_says_what_it_is_and_carries_the_license(package: Path, tmp_path: Path) -> None:
+    (wheel,) = WheelBuilder(str(package)).build(directory=str(tmp_path), versions=["standard"])
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata_file,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata: Message = email.message_from_bytes(archive.read(metadata_file))
+        licensed_under = archive.read(metadata_file.replace("METADATA", "licenses/LICENSE"))
+
+    assert (metadata["License-Expression"], metadata.get_all("License-File")) == ("Apache-2.0", ["LICENSE"])
+    assert licensed_under == LICENSE
+    assert "Stead" in metadata["Summary"]
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert metadata.get_payload(decode=True) == (package / "README.md").read_bytes()
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_the_license_of_every_package_is_a_file_of_its_own(package: Path) -> None:
+    """A link to the one in the root would dangle in a source distribution."""
+    assert not (package / "LICENSE").is_symlink()
+    assert (package / "LICENSE").read_bytes() == LICENSE
