@@ -396,4 +396,4 @@ def test_a_refusal_says_nothing_of_the_token() -> None:
     assert (str(refused.value), repr(refused.value)) == ("bad_signature", "TokenInvalid('bad_signature')")
     assert refused.value.__cause__ is None
     assert refused.value.__context__ is None
-    assert repr(read_token(candidate, EXPECTED)) == "UncheckedToken(key_id='current')"
+    assert repr(read_token(candidate, EXPECTED)) == "UnverifiedToken(key_id='current')"

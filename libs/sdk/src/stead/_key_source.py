@@ -1,6 +1,6 @@
-"""Where a verifier has its keys from: the issuer's JWKS, fetched when first needed and kept as long as the issuer says.
+"""The issuer's JWKS: fetched on first use, cached for as long as the issuer allows, refreshed by one caller at a time.
 
-``KeyFreshness`` decides (no I/O, no lock); ``KeySource`` (threads) and ``AsyncKeySource`` (tasks) fetch, one at a time.
+``KeyFreshness`` decides when to fetch (no I/O, no lock); ``KeySource`` (threads) and ``AsyncKeySource`` (tasks) fetch.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ _log = logging.getLogger("stead")
 _DEFAULT_MAX_AGE_S: Final = 300.0
 _MIN_MAX_AGE_S: Final = 10.0
 _MAX_MAX_AGE_S: Final = 86_400.0
-_FIRST_FETCH_FLOOR_S: Final = 1.0  # without any key nothing can be verified: ask again sooner
+_FIRST_FETCH_FLOOR_S: Final = 1.0  # without keys nothing can be verified: retry sooner
 _MAX_DOCUMENT_BYTES: Final = 256 * 1024
 _HEADERS: Final = {"Accept": "application/jwk-set+json, application/json"}
 
 
 class KeyFreshness:
-    """What is known of the issuer's keys, and whether it is time to ask again. The caller says what time it is.
+    """The cached keys and when to refresh them. The caller passes the time.
 
-    A clock that is set back makes everything due at once, rather than never.
+    When the clock is set back, a refresh is due at once rather than never.
+
+    Attributes:
+        keys: The latest keys; None before the first successful fetch.
     """
 
     __slots__ = ("_attempted_at", "_fetched_at", "_floor_s", "_max_age_s", "keys")
@@ -45,38 +48,42 @@ class KeyFreshness:
 
     @property
     def floor_s(self) -> float:
-        """Seconds between two attempts, whoever asks."""
+        """Minimum number of seconds between two attempts."""
         return self._floor_s if self.keys is not None else min(self._floor_s, _FIRST_FETCH_FLOOR_S)
 
-    def due(self, now: float, *, unlike: KeySet | None = None) -> bool:
-        """Tell whether to ask the issuer now.
+    def due(self, now: float, *, stale: KeySet | None = None) -> bool:
+        """Tell whether to fetch the keys now.
 
         Args:
             now: Seconds.
-            unlike: The keys that turned out not to be enough; None if nothing was missed.
+            stale: The key set that lacks a wanted key; None if none is missing.
         """
         if self._attempted_at is not None and 0 <= now - self._attempted_at < self.floor_s:
             return False
-        if self.keys is None or self.keys is unlike:
+        if self.keys is None or self.keys is stale:
             return True
         return not 0 <= now - self._fetched_at < self._max_age_s
 
+    def fresh(self, now: float) -> KeySet | None:
+        """Return the keys unless a refresh is due."""
+        return None if self.due(now) else self.keys
+
     def fetched(self, keys: KeySet, *, max_age_s: float, now: float) -> None:
-        """Take over what the issuer said. Equal keys stay the same object, so that what hangs on them stays valid."""
+        """Record a successful fetch. Equal keys stay the same object, so that cached signatures stay valid."""
         if keys != self.keys:
             self.keys = keys
         self._max_age_s = max_age_s
         self._fetched_at = self._attempted_at = now
 
     def failed(self, now: float) -> None:
-        """Remember that the issuer did not answer usably; what was there before goes on serving."""
+        """Record a failed fetch; the previous keys stay in use."""
         self._attempted_at = now
 
     def require(self) -> KeySet:
-        """Return the keys, stale ones too.
+        """Return the keys, even stale ones.
 
         Raises:
-            Unavailable: There have never been any.
+            Unavailable: None have ever been fetched.
         """
         if self.keys is None:
             raise Unavailable("the issuer's keys could not be fetched", retry_after=self.floor_s)
@@ -84,7 +91,7 @@ class KeyFreshness:
 
 
 class KeySource:
-    """The issuer's keys for threads: one of them fetches, nobody else waits unless it must."""
+    """The issuer's keys for threads: one thread refreshes them, the others use the stale ones meanwhile if they can."""
 
     def __init__(
         self,
@@ -102,20 +109,27 @@ class KeySource:
         self._http = http
         self._fetching = threading.Lock()
 
-    def keys(self, *, unlike: KeySet | None = None) -> KeySet:
-        """Return the keys; those that are merely too old serve everyone but the one that fetches.
+    def fresh(self) -> KeySet | None:
+        """Return the keys unless a refresh is due; never blocks."""
+        return self._freshness.fresh(self._clock())
+
+    def keys(self, *, stale: KeySet | None = None) -> KeySet:
+        """Return the keys, refreshed if due.
+
+        Args:
+            stale: A key set returned before that lacks a wanted key.
 
         Raises:
-            Unavailable: There are none and none could be fetched.
+            Unavailable: There are none, and fetching them failed.
         """
         held = self._freshness.keys
-        if not self._freshness.due(self._clock(), unlike=unlike):
+        if not self._freshness.due(self._clock(), stale=stale):
             return self._freshness.require()
-        must_wait = held is None or held is unlike
+        must_wait = held is None or held is stale
         if not self._fetching.acquire(blocking=must_wait):
             return self._freshness.require()
         try:
-            if self._freshness.due(self._clock(), unlike=unlike):  # not done meanwhile by whom we waited for
+            if self._freshness.due(self._clock(), stale=stale):  # unless refreshed while this caller waited
                 self._refresh()
         finally:
             self._fetching.release()
@@ -123,7 +137,7 @@ class KeySource:
 
     def _refresh(self) -> None:
         try:
-            keys, max_age_s = _read(self._fetch())
+            keys, max_age_s = _parse(self._fetch())
         except (httpx.RequestError, httpx.InvalidURL, ValueError) as error:
             self._freshness.failed(self._clock())
             _log.warning("the issuer's keys could not be refreshed: %s", type(error).__name__)
@@ -133,13 +147,13 @@ class KeySource:
     def _fetch(self) -> httpx.Response:
         if self._http is not None:
             return self._http.get(self._url, headers=_HEADERS, follow_redirects=False)
-        # every few minutes: not worth a pool that someone must close
+        # every few minutes: not worth a pool that the caller must close
         with httpx.Client(timeout=self._timeout_s, verify=trusted()) as http:
             return http.get(self._url, headers=_HEADERS, follow_redirects=False)
 
 
 class AsyncKeySource:
-    """The issuer's keys for tasks of one event loop; otherwise the same as ``KeySource``."""
+    """The issuer's keys for the tasks of one event loop; see ``KeySource``."""
 
     def __init__(
         self,
@@ -157,26 +171,33 @@ class AsyncKeySource:
         self._http = http
         self._fetching = asyncio.Lock()
 
-    async def keys(self, *, unlike: KeySet | None = None) -> KeySet:
-        """Return the keys; those that are merely too old serve everyone but the one that fetches.
+    def fresh(self) -> KeySet | None:
+        """Return the keys unless a refresh is due; never waits."""
+        return self._freshness.fresh(self._clock())
+
+    async def keys(self, *, stale: KeySet | None = None) -> KeySet:
+        """Return the keys, refreshed if due.
+
+        Args:
+            stale: A key set returned before that lacks a wanted key.
 
         Raises:
-            Unavailable: There are none and none could be fetched.
+            Unavailable: There are none, and fetching them failed.
         """
         held = self._freshness.keys
-        if not self._freshness.due(self._clock(), unlike=unlike):
+        if not self._freshness.due(self._clock(), stale=stale):
             return self._freshness.require()
-        must_wait = held is None or held is unlike
+        must_wait = held is None or held is stale
         if self._fetching.locked() and not must_wait:
             return self._freshness.require()
         async with self._fetching:
-            if self._freshness.due(self._clock(), unlike=unlike):  # not done meanwhile by whom we waited for
+            if self._freshness.due(self._clock(), stale=stale):  # unless refreshed while this caller waited
                 await self._refresh()
         return self._freshness.require()
 
     async def _refresh(self) -> None:
         try:
-            keys, max_age_s = _read(await self._fetch())
+            keys, max_age_s = _parse(await self._fetch())
         except (httpx.RequestError, httpx.InvalidURL, ValueError) as error:
             self._freshness.failed(self._clock())
             _log.warning("the issuer's keys could not be refreshed: %s", type(error).__name__)
@@ -190,20 +211,20 @@ class AsyncKeySource:
             return await http.get(self._url, headers=_HEADERS, follow_redirects=False)
 
 
-def _read(answer: httpx.Response) -> tuple[KeySet, float]:
+def _parse(answer: httpx.Response) -> tuple[KeySet, float]:
     if answer.status_code != httpx.codes.OK or len(answer.content) > _MAX_DOCUMENT_BYTES:
         raise ValueError("not a JWK Set")
     return KeySet.parse(answer.content), max_age(answer.headers)
 
 
 def max_age(headers: httpx.Headers) -> float:
-    """Return for how many seconds an answer may be kept: 10 to 86,400, and 300 if it does not say (RFC 9111 4.2)."""
+    """Return the freshness lifetime of an answer in seconds: 10 to 86,400; 300 by default (RFC 9111 section 4.2)."""
     directives = headers.get("Cache-Control", "").lower()
     if re.search(r"\bno-(?:store|cache)\b", directives):
         return _MIN_MAX_AGE_S
-    said = re.search(r"\bmax-age=\"?(\d{1,10})", directives)
-    if said is None:
+    stated = re.search(r"\bmax-age=\"?(\d{1,10})", directives)
+    if stated is None:
         return _DEFAULT_MAX_AGE_S
-    age = headers.get("Age", "")  # what a cache between here and there has already used up
-    left = int(said[1]) - (int(age) if re.fullmatch(r"\d{1,10}", age) else 0)
+    age = headers.get("Age", "")  # time already spent in an intermediate cache
+    left = int(stated[1]) - (int(age) if re.fullmatch(r"\d{1,10}", age) else 0)
     return min(max(float(left), _MIN_MAX_AGE_S), _MAX_MAX_AGE_S)

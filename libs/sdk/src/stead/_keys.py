@@ -1,7 +1,6 @@
-"""The issuer's public keys: from a JWK Set (RFC 7517) to objects that verify signatures.
+"""Public keys: parses a JWK Set (RFC 7517) into objects that verify signatures.
 
-Owns which keys are fit for use. Does not own how they get here (``_key_source``) or what a token must say
-(``verification``).
+Owns which keys are usable. Does not own fetching them (``_key_source``) or the rules for tokens (``verification``).
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from jwt.algorithms import Algorithm
 
 SUPPORTED_ALGORITHMS: Final = ("ES256", "EdDSA", "RS256")
-"""Signature algorithms that can be asked for; asymmetric all, so that what is published forges nothing."""
+"""All asymmetric, so that a published key cannot forge a token."""
 
-# alg: kty, crv, the public members of RFC 7518 section 6. A key is built from these alone: private members, x5u and the
-# like in a published set are not even read.
+# alg: kty, crv, and the public members of RFC 7518 section 6. Only these are read: private members, x5u and the like in
+# a published set are ignored.
 _KINDS: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
     "ES256": ("EC", "P-256", ("x", "y")),
     "EdDSA": ("OKP", "Ed25519", ("x",)),
@@ -46,7 +45,7 @@ class _JwkSet(msgspec.Struct, frozen=True):
 
 
 class VerificationKey:
-    """One public key, bound to the one algorithm that it verifies."""
+    """A public key, bound to the one algorithm it may verify."""
 
     __slots__ = ("_algorithm", "_key", "algorithm", "identity", "key_id")
 
@@ -58,15 +57,15 @@ class VerificationKey:
         self._algorithm = verifier
 
     def verifies(self, signing_input: bytes, signature: bytes) -> bool:
-        """Tell whether the signature over these bytes was made with the private half of this key."""
+        """Tell whether this key's private half signed these bytes."""
         return self._algorithm.verify(signing_input, self._key, signature)
 
 
 class KeySet:
-    """The keys that an issuer has published, ready for use; two are equal if they hold the same keys.
+    """The usable keys of an issuer. Two sets are equal if they hold the same keys.
 
-    Keys that cannot be used are left out: without ``kid``, not for signatures, symmetric, of a kind or size that is not
-    supported. Of two keys with one ``kid`` the first counts.
+    Unusable keys are skipped: those without ``kid``, not for signatures, symmetric, or of an unsupported type or size.
+    Of two keys with the same ``kid`` the first one wins.
     """
 
     __slots__ = ("_identity", "_keys")
@@ -79,10 +78,10 @@ class KeySet:
 
     @classmethod
     def parse(cls, document: bytes) -> KeySet:
-        """Read a JWK Set (RFC 7517 section 5).
+        """Parse a JWK Set (RFC 7517 section 5).
 
         Raises:
-            ValueError: It is no JWK Set, or there is no key in it that can be used.
+            ValueError: The document is not a JWK Set, or holds no usable key.
         """
         try:
             members = msgspec.json.decode(document, type=_JwkSet).keys

@@ -16,7 +16,7 @@ from stead._sign_in import ClientState, SignedIn, SignIn
 from stead.errors import Conflict, NotFound, OAuthError, SignInRequired
 from stead.id_token import check_id_token, read_id_token
 from stead.token_endpoint import TokenResponse, request_code, request_refresh
-from stead.verification import UncheckedToken
+from stead.verification import UnverifiedToken
 
 TIMEOUT_S: Final = 10.0
 _WAIT_S: Final = 20
@@ -29,7 +29,7 @@ class Redeemed(msgspec.Struct, frozen=True):
     """What a code gave."""
 
     response: TokenResponse
-    id_token: UncheckedToken
+    id_token: UnverifiedToken
     nonce: str
     requested_at: float
 
@@ -42,7 +42,7 @@ class Refreshed(msgspec.Struct, frozen=True):
     """
 
     response: TokenResponse
-    id_token: UncheckedToken | None
+    id_token: UnverifiedToken | None
     before: SignedIn
     requested_at: float
 
@@ -141,7 +141,7 @@ class TokenSteps:
         return (yield Request(method="GET", path=path, headers=headers, held_s=_WAIT_S))
 
     def _claims(
-        self, id_token: UncheckedToken, keys: KeySet, response: TokenResponse, *, nonce: str | None
+        self, id_token: UnverifiedToken, keys: KeySet, response: TokenResponse, *, nonce: str | None
     ) -> Mapping[str, Any]:
         return check_id_token(
             id_token,

@@ -23,7 +23,7 @@ from stead._sign_in import ClientState, MemoryStorage, Storage
 from stead._tls import trusted
 from stead._token_steps import TIMEOUT_S, TokenSteps, Watched
 from stead.errors import Unavailable
-from stead.verification import UncheckedToken
+from stead.verification import UnverifiedToken
 
 __all__ = ["AsyncIdentityClient", "IdentityClient", "MemoryStorage", "Storage"]
 
@@ -245,9 +245,9 @@ class IdentityClient(_Client):
             if self._steps.renewed(refreshed, keys, target=target):
                 return refreshed.response.access_token
 
-    def _keys_for(self, token: UncheckedToken) -> KeySet:
+    def _keys_for(self, token: UnverifiedToken) -> KeySet:
         keys = self._keys.keys()
-        return keys if token.key_id in keys else self._keys.keys(unlike=keys)
+        return keys if token.key_id in keys else self._keys.keys(stale=keys)
 
     def _run(self, steps: Steps[_http.T]) -> _http.T:
         return _http.run(steps, lambda request: _http.send(self._http, self.state.endpoint, request, {}))
@@ -360,9 +360,9 @@ class AsyncIdentityClient(_Client):
             if self._steps.renewed(refreshed, keys, target=target):
                 return refreshed.response.access_token
 
-    async def _keys_for(self, token: UncheckedToken) -> KeySet:
+    async def _keys_for(self, token: UnverifiedToken) -> KeySet:
         keys = await self._keys.keys()
-        return keys if token.key_id in keys else await self._keys.keys(unlike=keys)
+        return keys if token.key_id in keys else await self._keys.keys(stale=keys)
 
     async def _run(self, steps: Steps[_http.T]) -> _http.T:
         return await _http.async_run(

@@ -1,4 +1,4 @@
-"""What an ID token must say (OpenID Connect Core 1.0 section 3.1.3.7). No I/O."""
+"""The rules for ID tokens (OpenID Connect Core 1.0 section 3.1.3.7), without I/O."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ import msgspec
 
 from stead._keys import SUPPORTED_ALGORITHMS, KeySet
 from stead.errors import TokenInvalid
-from stead.verification import UncheckedToken, read_jws, require_signature
+from stead.verification import UnverifiedToken, read_jws, verify_signature
 
 _TYPES: Final = frozenset({"jwt", ""})
 _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def read_id_token(id_token: object) -> UncheckedToken:
-    """Take an ID token apart; an access token is none.
+def read_id_token(id_token: object) -> UnverifiedToken:
+    """Parse an ID token; an access token is rejected.
 
     Raises:
-        TokenInvalid: It is no ID token by its form and header.
+        TokenInvalid: It is malformed, or its header is not an ID token's.
     """
     return read_jws(id_token, SUPPORTED_ALGORITHMS, types=_TYPES)
 
 
 def check_id_token(
-    token: UncheckedToken,
+    token: UnverifiedToken,
     *,
     keys: KeySet,
     issuer: str,
@@ -38,17 +38,17 @@ def check_id_token(
     now: float,
     leeway_s: float = 60.0,
 ) -> Mapping[str, Any]:
-    """Return the claims of an ID token that may be believed.
+    """Verify an ID token and return its claims.
 
     Args:
-        token: One that ``read_id_token`` let through.
-        keys: The issuer's.
-        issuer: What ``iss`` must be.
-        client_id: What ``aud`` must be, alone.
-        access_token: The token that came with it, for ``at_hash``; None if none did.
-        nonce: What was sent with the authorization request; None for a token that a refresh gave.
+        token: From ``read_id_token``.
+        keys: The issuer's keys.
+        issuer: The required value of ``iss``.
+        client_id: The only permitted audience.
+        access_token: The access token issued with it, to check ``at_hash``; None if there was none.
+        nonce: From the authorization request; None for an ID token from a refresh.
         now: Seconds since the epoch.
-        leeway_s: By how many seconds clocks may differ.
+        leeway_s: Tolerated clock difference in seconds.
 
     Raises:
         TokenInvalid: The signature or a claim is wrong.
@@ -72,15 +72,15 @@ def check_id_token(
     return claims
 
 
-def issued_claims(token: UncheckedToken, *, keys: KeySet, issuer: str) -> dict[str, Any]:
-    """Return what an ID token says that the issuer made, whenever and for whomever.
+def issued_claims(token: UnverifiedToken, *, keys: KeySet, issuer: str) -> dict[str, Any]:
+    """Verify signature and issuer of an ID token, and return its claims; expiry and audience are not checked.
 
     Raises:
-        TokenInvalid: It did not.
+        TokenInvalid: The issuer did not sign it.
     """
-    require_signature(token, keys)
+    signed = verify_signature(token, keys)
     try:
-        claims = _decode(token.payload)
+        claims = _decode(signed.payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise TokenInvalid("malformed") from None
     if claims.get("iss") != issuer:
@@ -88,11 +88,11 @@ def issued_claims(token: UncheckedToken, *, keys: KeySet, issuer: str) -> dict[s
     return claims
 
 
-def _same(said: object, expected: str) -> bool:
-    return isinstance(said, str) and hmac.compare_digest(said.encode(), expected.encode())
+def _same(claim: object, expected: str) -> bool:
+    return isinstance(claim, str) and hmac.compare_digest(claim.encode(), expected.encode())
 
 
 def _half_hash(access_token: str, algorithm: str) -> str:
-    """Return the ``at_hash`` of an access token: half of the hash that the ID token is signed with (3.1.3.6)."""
+    """Return the ``at_hash`` of an access token: the left half of its hash (section 3.1.3.6)."""
     digest = (hashlib.sha512 if algorithm == "EdDSA" else hashlib.sha256)(access_token.encode("ascii")).digest()
     return base64.urlsafe_b64encode(digest[: len(digest) // 2]).rstrip(b"=").decode()

@@ -1,38 +1,34 @@
-"""What an access token (RFC 9068) must say and look like: pure functions, and what is remembered of good signatures.
+"""The rules for access tokens (RFC 9068), without I/O.
 
-Does not own where keys come from (``stead.verifiers``), nor whether a token was revoked or its subject
-suspended: that is for the issuer's introspection endpoint.
+Owns parsing a token, verifying its signature and judging its claims. Does not own fetching keys (``_key_source``), nor
+whether a token was revoked or its subject suspended: the issuer's introspection endpoint knows that.
 """
 
 from __future__ import annotations
 
 import binascii
 import functools
-import hashlib
 import re
-import threading
-from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from stead._keys import SUPPORTED_ALGORITHMS, KeySet
+from stead._signed_claims import SignedClaims, SignedClaimsCache, token_digest
 from stead.errors import TokenInvalid
 
 __all__ = [
     "AccessToken",
     "Expectations",
     "KeySet",
-    "Remembered",
     "TokenChecker",
-    "UncheckedToken",
-    "read_claims",
+    "UnverifiedToken",
     "read_token",
 ]
 
 MAX_TOKEN_CHARS: Final = 16 * 1024
-"""Longer tokens are refused before anything in them is read."""
+"""Longer tokens are rejected before anything in them is parsed."""
 
 _COMPACT_FORM: Final = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)")  # RFC 7515 section 7.1
 ACCESS_TOKEN_TYPES: Final = frozenset({"at+jwt", "application/at+jwt"})
@@ -44,22 +40,28 @@ _PADDING: Final = (b"", b"", b"==", b"=")
 
 
 class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
-    """What a verified access token says (RFC 9068 section 2.2).
+    """The claims of a verified access token (RFC 9068 section 2.2).
+
+    ::
+
+        access_token = verifier.verify(bearer_token)
+        if "read:orders" not in access_token.scopes:
+            raise Forbidden
+        orders = orders_of(access_token.subject)
 
     Attributes:
-        id: ``jti``; safe to log, unlike the token.
+        id: ``jti``; safe to log, stale the token.
         issuer: ``iss``.
-        subject: ``sub``: the user for whom the client acts, or the client itself.
-        audience: The audience that was expected and found; ``claims`` has the whole ``aud``.
+        subject: ``sub``: the user on whose behalf the client acts, or the client itself.
+        audience: The expected audience, which the token names; ``claims`` has the whole ``aud``.
         client_id: The application that the token was issued to.
         scopes: The scope tokens; empty if the token grants none.
-        issued_at: ``iat``, seconds since the epoch. Not judged.
-        expires_at: ``exp``, seconds since the epoch; up to the leeway ago.
-        actor: ``act`` (RFC 8693 section 4.1): who really acts when ``subject`` is impersonated; None otherwise.
-        grant_type: ``gty``: the grant that the token comes from, if it says so (token exchange does).
-        organization_id: The organization within which alone the token counts at this audience; None if it counts
-            everywhere.
-        claims: All claims, custom ones too. The caller's own copy.
+        issued_at: ``iat``, seconds since the epoch. Informational: it is not validated.
+        expires_at: ``exp``, seconds since the epoch; may lie in the past by up to the leeway.
+        actor: ``act`` (RFC 8693 section 4.1): who really acts when the subject is impersonated; None otherwise.
+        grant_type: ``gty``: the grant that issued the token, set by token exchange; None otherwise.
+        organization_id: The only organization in which the scopes are valid; None if they are valid everywhere.
+        claims: All claims, including custom ones. A copy that the caller may change.
     """
 
     id: str
@@ -80,17 +82,16 @@ class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Expectations(msgspec.Struct, frozen=True, kw_only=True):
-    """What every token must fit.
+    """What a token must match. There is no way to build expectations that skip a check.
 
     Attributes:
         issuer: Compared with ``iss`` byte for byte.
-        audience: Must be ``aud``, or one of it. This API's own resource indicator.
-        algorithms: The signature algorithms that are allowed, out of ES256, EdDSA and RS256.
-        leeway_s: By how many seconds clocks may differ when ``exp`` and ``nbf`` are judged.
+        audience: Must equal ``aud`` or be one of its members. The resource indicator of the API that verifies.
+        algorithms: The accepted signature algorithms, a subset of ES256, EdDSA and RS256.
+        leeway_s: Tolerated clock difference in seconds when ``exp`` and ``nbf`` are judged.
 
     Raises:
-        ValueError: Issuer or audience is empty, an algorithm is not supported, the leeway is negative. There is no way
-            to build expectations that skip a check.
+        ValueError: Issuer or audience is empty, an algorithm is not supported, or the leeway is negative.
     """
 
     issuer: str
@@ -110,13 +111,14 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("leeway_s must not be negative")
 
 
-class UncheckedToken(msgspec.Struct, frozen=True):
-    """A token whose form and header are in order, and whose signature and claims nobody has looked at.
+class UnverifiedToken(msgspec.Struct, frozen=True):
+    """A well-formed token with an acceptable header. Neither its signature nor its claims have been checked.
 
     Attributes:
         key_id: ``kid``.
-        algorithm: ``alg``; one that is allowed.
+        algorithm: ``alg``; one of the accepted algorithms.
         digest: SHA-256 of the whole token.
+        payload: The JWT Claims Set. Trust nothing in it.
     """
 
     key_id: str
@@ -127,12 +129,12 @@ class UncheckedToken(msgspec.Struct, frozen=True):
     payload: bytes
 
     def __repr__(self) -> str:
-        return f"UncheckedToken(key_id={self.key_id!r})"
+        return f"UnverifiedToken(key_id={self.key_id!r})"
 
 
 class _Header(msgspec.Struct, frozen=True):
-    # The members of RFC 7515 section 4.1 that are acted on. jku, jwk, x5u and x5c are not: where keys come from is
-    # configuration, never the token's own word.
+    # The members of RFC 7515 section 4.1 that matter here. jku, jwk, x5u and x5c are ignored: the source of the keys
+    # is configuration, never the token.
     alg: str = ""
     typ: str = ""
     kid: str = ""
@@ -143,12 +145,12 @@ _header_decoder = msgspec.json.Decoder(_Header)
 _claims_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
-def read_token(token: object, expected: Expectations) -> UncheckedToken:
-    """Take an access token apart and judge what can be judged without a key: size, form and header.
+def read_token(token: object, expected: Expectations) -> UnverifiedToken:
+    """Parse an access token and check what needs no key: size, form and header.
 
     Raises:
-        TokenInvalid: It is no JWS in compact form, no access token by its ``typ``, of an algorithm that is not allowed,
-            names no key, or demands an extension.
+        TokenInvalid: It is not a JWS in compact form, its ``typ`` is not an access token's, its algorithm is not
+            accepted, it names no key, or it demands an extension.
 
     Source:
         RFC 9068 section 4 (``typ`` is ``at+jwt`` or ``application/at+jwt``, never ``alg`` none).
@@ -156,16 +158,16 @@ def read_token(token: object, expected: Expectations) -> UncheckedToken:
     return read_jws(token, expected.algorithms, types=ACCESS_TOKEN_TYPES)
 
 
-def read_jws(token: object, algorithms: Sequence[str], *, types: frozenset[str]) -> UncheckedToken:
-    """Take a signed token of any class apart; otherwise the same as ``read_token``.
+def read_jws(token: object, algorithms: Sequence[str], *, types: frozenset[str]) -> UnverifiedToken:
+    """Parse a signed token of any class; see ``read_token``.
 
     Args:
         token: In compact form.
-        algorithms: Those that are allowed.
-        types: What ``typ`` may be, in lower case: the class of the token.
+        algorithms: The accepted ones.
+        types: The accepted values of ``typ`` in lower case: the class of the token.
 
     Raises:
-        TokenInvalid: It is none of these.
+        TokenInvalid: The token is malformed or not of this class.
 
     Source:
         RFC 7515 sections 4.1.9 (media types compare without regard to case), 4.1.11 (``crit`` that is not understood)
@@ -187,109 +189,24 @@ def read_jws(token: object, algorithms: Sequence[str], *, types: frozenset[str])
         raise TokenInvalid("unsupported_header")
     if not header.kid:
         raise TokenInvalid("unknown_key")
-    encoded = token.encode("ascii")
-    return UncheckedToken(
+    return UnverifiedToken(
         header.kid,
         header.alg,
-        hashlib.sha256(encoded).digest(),
-        encoded[: segments.end(2)],
+        token_digest(token),
+        token[: segments.end(2)].encode("ascii"),
         _decode_segment(segments[3]),
         _decode_segment(segments[2]),
     )
 
 
-class Remembered(msgspec.Struct, frozen=True):
-    """A token whose signature was found good, without that signature: nobody can make the token of this again.
-
-    Attributes:
-        keys: Under which it was found good.
-        payload: The JWT Claims Set, decoded.
-    """
-
-    keys: KeySet
-    payload: bytes
-
-    def __repr__(self) -> str:
-        return "Remembered(…)"
-
-
-class TokenChecker:
-    """The decision over a token, given keys and time; no I/O.
-
-    Remembers of which tokens the signature was found good under which keys, so that a bearer token that comes again
-    is neither taken apart nor verified again. Everything that the token says is judged every time.
-    """
-
-    def __init__(self, expected: Expectations, *, cache_size: int = 1024) -> None:
-        """Prepare to check tokens.
-
-        Args:
-            expected: What every token must fit.
-            cache_size: How many tokens are remembered, by their hash and with what they say; 0 for none.
-        """
-        self._expected = expected
-        self._cache_size = cache_size
-        self._good: OrderedDict[bytes, Remembered] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def check(
-        self, token: UncheckedToken, *, keys: KeySet, now: float, expected: Expectations | None = None
-    ) -> AccessToken:
-        """Return what the token says if it may be believed.
-
-        Args:
-            token: A token that ``read_token`` let through.
-            keys: The issuer's keys.
-            now: Seconds since the epoch.
-            expected: What this token must fit, if that is something else than every other token must.
-
-        Raises:
-            TokenInvalid: Its key is not the issuer's or of another algorithm, the signature is wrong, or a claim is.
-
-        Source:
-            RFC 9068 section 4; RFC 8725 sections 3.1 (one algorithm a key) and 3.12 (token classes exclude each other).
-        """
-        remembered = self._find(token.digest)
-        known = remembered is not None and remembered.keys is keys
-        if not known:
-            require_signature(token, keys)
-        access_token = read_claims(token.payload, expected=expected or self._expected, now=now)
-        if not known:
-            self._remember(token.digest, Remembered(keys, token.payload))
-        return access_token
-
-    def recall(self, token: object) -> Remembered | None:
-        """Return what is remembered of a token; it counts as long as the issuer's keys are the same ones.
-
-        Bound to the very key set: another one, also one that arrives while a signature is being verified, makes every
-        entry a miss without anybody having to clear anything at the right moment.
-        """
-        if not isinstance(token, str) or len(token) > MAX_TOKEN_CHARS or not token.isascii():
-            return None
-        return self._find(hashlib.sha256(token.encode("ascii")).digest())
-
-    def _find(self, digest: bytes) -> Remembered | None:
-        with self._lock:
-            remembered = self._good.get(digest)
-            if remembered is not None:
-                self._good.move_to_end(digest)
-            return remembered
-
-    def _remember(self, digest: bytes, remembered: Remembered) -> None:
-        if self._cache_size <= 0:
-            return
-        with self._lock:
-            self._good[digest] = remembered
-            self._good.move_to_end(digest)
-            if len(self._good) > self._cache_size:
-                self._good.popitem(last=False)
-
-
-def require_signature(token: UncheckedToken, keys: KeySet) -> None:
-    """Do nothing if the token was signed with one of the keys.
+def verify_signature(token: UnverifiedToken, keys: KeySet) -> SignedClaims:
+    """Return the claims of a token that was signed with one of the keys.
 
     Raises:
-        TokenInvalid: It was not.
+        TokenInvalid: The key is unknown or of another algorithm, or the signature is wrong.
+
+    Source:
+        RFC 8725 section 3.1 (one algorithm a key).
     """
     key = keys.get(token.key_id)
     if key is None:
@@ -298,26 +215,131 @@ def require_signature(token: UncheckedToken, keys: KeySet) -> None:
         raise TokenInvalid("unsupported_algorithm")
     if not key.verifies(token.signing_input, token.signature):
         raise TokenInvalid("bad_signature")
+    return SignedClaims(keys, token.payload)
 
 
-def read_claims(payload: bytes, *, expected: Expectations, now: float) -> AccessToken:
-    """Judge the claims of a token whose signature is good.
+Verification: TypeAlias = Generator[KeySet | None, KeySet, AccessToken]
+"""A verification in progress. It yields when it needs the issuer's keys: None for the current ones, or the key set that
+lacks the token's key, to have it refreshed. It returns the access token."""
 
-    PyJWT is not asked: it would judge ``iat`` and take the time from the machine.
+
+class TokenChecker:
+    """Decides whether an access token is acceptable, given the issuer's keys and the time. No I/O.
+
+    Tokens with a verified signature are cached, so that a bearer token that is presented again costs neither parsing
+    nor a signature verification. Its claims are judged every time.
+    """
+
+    def __init__(self, expected: Expectations, *, cache_size: int = 1024) -> None:
+        """Create a checker.
+
+        Args:
+            expected: What every token must match.
+            cache_size: How many tokens to cache, as a hash with their claims; 0 disables the cache.
+        """
+        self._expected = expected
+        self._cache = SignedClaimsCache(cache_size)
+
+    def recall(
+        self,
+        token: object,
+        *,
+        keys: KeySet | None,
+        now: float,
+        audience: str | None = None,
+        organization_aware: bool = False,
+    ) -> AccessToken | None:
+        """Judge the claims of a cached token; None if it is not cached, or if its keys are not these.
+
+        Args:
+            token: As presented; anything.
+            keys: The issuer's keys; None if they must be refreshed first.
+            now: Seconds since the epoch.
+            audience: See ``verification``.
+            organization_aware: See ``verification``.
+
+        Raises:
+            TokenInvalid: It is rejected.
+            ValueError: The audience is empty.
+        """
+        if keys is None or not isinstance(token, str) or len(token) > MAX_TOKEN_CHARS or not token.isascii():
+            return None
+        signed = self._cache.get(token_digest(token), keys=keys)
+        if signed is None:
+            return None
+        expected = self._expected if audience is None else _with_audience(self._expected, audience)
+        return _within(read_claims(signed, expected=expected, now=now), organization_aware)
+
+    def verification(
+        self,
+        token: object,
+        *,
+        clock: Callable[[], float],
+        audience: str | None = None,
+        organization_aware: bool = False,
+    ) -> Verification:
+        """Verify a token that is not cached; the whole decision, for blocking and asynchronous verifiers alike.
+
+        Args:
+            token: As presented; anything.
+            clock: Seconds since the epoch; read once, after the keys have arrived.
+            audience: Expected instead of the checker's own.
+            organization_aware: Accept a token that is valid within one organization only.
+
+        Raises:
+            TokenInvalid: It is rejected. A malformed token never causes a request for keys.
+            ValueError: The audience is empty.
+        """
+        expected = self._expected if audience is None else _with_audience(self._expected, audience)
+        unverified = read_token(token, expected)
+        keys = yield None
+        if unverified.key_id not in keys:
+            keys = yield keys
+        return _within(self.check(unverified, keys=keys, now=clock(), expected=expected), organization_aware)
+
+    def check(
+        self, token: UnverifiedToken, *, keys: KeySet, now: float, expected: Expectations | None = None
+    ) -> AccessToken:
+        """Verify the signature of a parsed token, unless it is cached, and judge its claims.
+
+        Args:
+            token: From ``read_token``.
+            keys: The issuer's keys.
+            now: Seconds since the epoch.
+            expected: What this token must match, if that differs from the checker's own expectations.
+
+        Raises:
+            TokenInvalid: The key is not the issuer's or of another algorithm, or the signature or a claim is wrong.
+
+        Source:
+            RFC 9068 section 4; RFC 8725 sections 3.1 (one algorithm a key) and 3.12 (token classes exclude each other).
+        """
+        cached = self._cache.get(token.digest, keys=keys)
+        signed = cached or verify_signature(token, keys)
+        access_token = read_claims(signed, expected=expected or self._expected, now=now)
+        if cached is None:  # accepted tokens only, so that junk and expired tokens cannot fill the cache
+            self._cache.put(token.digest, signed)
+        return access_token
+
+
+def read_claims(signed: SignedClaims, *, expected: Expectations, now: float) -> AccessToken:
+    """Judge the claims of a token whose signature was verified.
+
+    Not left to PyJWT, which would validate ``iat`` and use the system clock.
 
     Args:
-        payload: The JWT Claims Set, decoded.
-        expected: What it must fit.
+        signed: From ``verify_signature``, or the cache.
+        expected: What the claims must match.
         now: Seconds since the epoch.
 
     Raises:
-        TokenInvalid: A claim is missing, of the wrong type, or does not fit.
+        TokenInvalid: A claim is missing, has the wrong type, or does not match.
 
     Source:
-        RFC 9068 sections 2.2 (which claims there must be) and 4; RFC 7519 sections 4.1.1 to 4.1.7.
+        RFC 9068 sections 2.2 (the required claims) and 4; RFC 7519 sections 4.1.1 to 4.1.7.
     """
     try:
-        claims = _claims_decoder.decode(payload)
+        claims = _claims_decoder.decode(signed.payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise TokenInvalid("malformed") from None
     if claims.get("iss") != expected.issuer:
@@ -325,22 +347,22 @@ def read_claims(payload: bytes, *, expected: Expectations, now: float) -> Access
     audience = claims.get("aud")
     if audience != expected.audience and not (isinstance(audience, list) and expected.audience in audience):
         raise TokenInvalid("wrong_audience")
-    expires_at = _date(claims, "exp")
+    expires_at = _numeric_date(claims, "exp")
     if now >= expires_at + expected.leeway_s:
         raise TokenInvalid("expired")
-    if "nbf" in claims and now < _date(claims, "nbf") - expected.leeway_s:
+    if "nbf" in claims and now < _numeric_date(claims, "nbf") - expected.leeway_s:
         raise TokenInvalid("not_yet_valid")
     actor = claims.get("act")
     if actor is not None and not isinstance(actor, dict):
         raise TokenInvalid("invalid_claims")
     return AccessToken(
-        id=_name(claims, "jti"),
+        id=_required_string(claims, "jti"),
         issuer=expected.issuer,
-        subject=_name(claims, "sub"),
+        subject=_required_string(claims, "sub"),
         audience=expected.audience,
-        client_id=_name(claims, "client_id"),
+        client_id=_required_string(claims, "client_id"),
         scopes=frozenset((_optional_string(claims, "scope") or "").split()),
-        issued_at=_date(claims, "iat"),
+        issued_at=_numeric_date(claims, "iat"),
         expires_at=expires_at,
         actor=actor,
         grant_type=_optional_string(claims, "gty"),
@@ -349,7 +371,18 @@ def read_claims(payload: bytes, *, expected: Expectations, now: float) -> Access
     )
 
 
-def _date(claims: dict[str, Any], name: str) -> float:
+def _within(token: AccessToken, organization_aware: bool) -> AccessToken:
+    if token.organization_id is not None and not organization_aware:
+        raise TokenInvalid("organization_only")
+    return token
+
+
+@functools.lru_cache(maxsize=64)
+def _with_audience(expected: Expectations, audience: str) -> Expectations:
+    return msgspec.structs.replace(expected, audience=audience)
+
+
+def _numeric_date(claims: dict[str, Any], name: str) -> float:
     value = claims.get(name)
     # bool is an int; NaN, infinities and numbers of hundreds of digits fail the comparison
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _MAX_NUMERIC_DATE:
@@ -357,7 +390,7 @@ def _date(claims: dict[str, Any], name: str) -> float:
     return value
 
 
-def _name(claims: dict[str, Any], name: str) -> str:
+def _required_string(claims: dict[str, Any], name: str) -> str:
     value = claims.get(name)
     if not isinstance(value, str) or not value:
         raise TokenInvalid("invalid_claims")
@@ -373,7 +406,7 @@ def _optional_string(claims: dict[str, Any], name: str) -> str | None:
 
 @functools.lru_cache(maxsize=64)
 def _decode_header(segment: str) -> _Header:
-    """Decode the first segment, which all tokens that are signed with one key have in common."""
+    """Decode the first segment; cached because all tokens that were signed with one key share it."""
     try:
         return _header_decoder.decode(_decode_segment(segment))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -381,7 +414,7 @@ def _decode_header(segment: str) -> _Header:
 
 
 def _decode_segment(segment: str) -> bytes:
-    """Decode base64url without padding; only the one spelling that an encoder makes (RFC 4648 section 3.5)."""
+    """Decode base64url without padding; only the canonical encoding is accepted (RFC 4648 section 3.5)."""
     standard = segment.encode("ascii").translate(_FROM_URL_SAFE) + _PADDING[len(segment) % 4]
     try:
         decoded = binascii.a2b_base64(standard, strict_mode=True)

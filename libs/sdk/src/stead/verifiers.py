@@ -1,37 +1,42 @@
-"""Verification of access tokens without asking anybody but the issuer for its keys.
+"""Offline verification of access tokens: the only request is for the issuer's keys.
 
-``AccessTokenVerifier`` (threads) and ``AsyncAccessTokenVerifier`` (tasks) are a few lines each over the same decision
-(``stead.verification``) and the same ``KeySet``.
+``AccessTokenVerifier`` (threads) and ``AsyncAccessTokenVerifier`` (tasks) feed keys to the same decision,
+``verification.TokenChecker``.
 """
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Sequence
 
 import httpx
-import msgspec
 
 from stead._key_source import AsyncKeySource, KeyFreshness, KeySource
 from stead._keys import SUPPORTED_ALGORITHMS
-from stead.errors import TokenInvalid
-from stead.verification import AccessToken, Expectations, TokenChecker, read_claims, read_token
+from stead.verification import AccessToken, Expectations, TokenChecker
 
 __all__ = ["AccessTokenVerifier", "AsyncAccessTokenVerifier"]
 
 
-@functools.lru_cache(maxsize=64)
-def _with_audience(expected: Expectations, audience: str) -> Expectations:
-    return msgspec.structs.replace(expected, audience=audience)
-
-
 class AccessTokenVerifier:
-    """Verifies access tokens against the keys that their issuer publishes. Safe for threads.
+    """Verifies access tokens with the keys that their issuer publishes. Safe for threads.
 
-    Fetches nothing until the first token comes. Keys are kept as long as the issuer says (``Cache-Control: max-age``,
-    10 s to 24 h, otherwise 300 s), fetched anew when a token names a key that is not among them, and go on serving when
-    they are old and the issuer does not answer.
+    ::
+
+        verifier = AccessTokenVerifier(issuer="https://id.example.com/oidc", audience="https://api.example.com")
+        try:
+            access_token = verifier.verify(bearer_token)
+        except TokenInvalid:
+            ...  # answer 401
+        if "read:orders" not in access_token.scopes:
+            ...  # answer 403
+
+    Keys are fetched when the first token arrives and cached for as long as the issuer allows (``Cache-Control:
+    max-age``, 10 s to 24 h, 300 s by default). They are refreshed when a token names an unknown key. If the issuer does
+    not answer, stale keys stay in use.
+
+    A verified token is accepted until it expires: revocation is not checked. Create one verifier per process, not one
+    per request, since it holds the caches.
     """
 
     def __init__(
@@ -48,25 +53,25 @@ class AccessTokenVerifier:
         clock: Callable[[], float] = time.time,
         http: httpx.Client | None = None,
     ) -> None:
-        """Prepare to verify the tokens of one issuer for one audience.
+        """Create a verifier for one issuer and one audience; nothing is fetched yet.
 
         Args:
-            issuer: What ``iss`` must be, byte for byte.
-            audience: What ``aud`` must be or contain: the resource indicator of the API that receives the tokens.
-            jwks_url: Where the keys are; ``{issuer}/jwks`` if not given.
-            algorithms: The signature algorithms that are allowed.
-            leeway_s: By how many seconds clocks may differ.
-            refresh_floor_s: At least so many seconds lie between two requests for keys, whatever tokens come.
-            cache_size: How many tokens are remembered, by their hash and with what they say; 0 for none.
-            timeout_s: Seconds to wait for the keys; does not apply to an ``http`` of your own.
-            clock: Seconds since the epoch.
-            http: Fetches the keys, if you need a proxy or certificates of your own; stays yours to close.
+            issuer: The required value of ``iss``, compared byte for byte.
+            audience: The required ``aud``, or a member of it: the resource indicator of your API.
+            jwks_url: Address of the issuer's keys; ``{issuer}/jwks`` by default.
+            algorithms: The accepted signature algorithms.
+            leeway_s: Tolerated clock difference in seconds.
+            refresh_floor_s: Minimum number of seconds between two requests for keys, whatever tokens arrive.
+            cache_size: How many verified tokens to cache, as a hash with their claims; 0 disables the cache.
+            timeout_s: Timeout of a request for keys in seconds; ignored with an ``http`` of your own.
+            clock: Returns seconds since the epoch.
+            http: Client for fetching keys, for a proxy or certificates of your own. You close it.
 
         Raises:
             ValueError: Issuer or audience is empty, or an algorithm is not supported.
         """
-        self._expected = Expectations(issuer=issuer, audience=audience, algorithms=tuple(algorithms), leeway_s=leeway_s)
-        self._checker = TokenChecker(self._expected, cache_size=cache_size)
+        expected = Expectations(issuer=issuer, audience=audience, algorithms=tuple(algorithms), leeway_s=leeway_s)
+        self._checker = TokenChecker(expected, cache_size=cache_size)
         self._clock = clock
         self._source = KeySource(
             jwks_url or f"{issuer}/jwks",
@@ -77,38 +82,50 @@ class AccessTokenVerifier:
         )
 
     def verify(self, token: str, *, audience: str | None = None, organization_aware: bool = False) -> AccessToken:
-        """Return what the token says.
+        """Return the claims of an access token.
 
         Args:
-            token: As it was presented.
-            audience: What ``aud`` must be or contain, if this request is for something else than the verifier was made
-                for: an API of several audiences, with one set of keys.
-            organization_aware: Take a token that counts within one organization only as well. Its scopes are what its
-                subject may do there: compare ``organization_id`` with the organization that the request is about.
+            token: As presented, without ``Bearer``.
+            audience: Expected instead of the verifier's audience, for an API with several audiences.
+            organization_aware: Also accept a token that is valid within one organization only. You must then compare
+                ``organization_id`` with the organization that the request is about.
 
         Raises:
-            TokenInvalid: It is refused; whatever is passed in, this is the only refusal. As ``organization_only`` it is
-                good and not for this: 403 ``insufficient_scope`` (RFC 6750 section 3.1).
-            Unavailable: There are no keys yet, and the issuer did not answer.
+            TokenInvalid: The token is rejected; ``reason`` names the rule. Answer 401, except for
+                ``organization_only``: that token is valid, but not here. Answer 403 ``insufficient_scope`` (RFC 6750
+                section 3.1).
+            Unavailable: There are no keys yet, and the issuer did not answer. Answer 503.
             ValueError: The audience is empty.
         """
-        expected = self._expected if audience is None else _with_audience(self._expected, audience)
-        remembered = self._checker.recall(token)
-        if remembered is not None and remembered.keys is self._source.keys():
-            accepted = read_claims(remembered.payload, expected=expected, now=self._clock())
-        else:
-            unchecked = read_token(token, expected)
-            keys = self._source.keys()
-            if unchecked.key_id not in keys:
-                keys = self._source.keys(unlike=keys)
-            accepted = self._checker.check(unchecked, keys=keys, now=self._clock(), expected=expected)
-        if accepted.organization_id is not None and not organization_aware:
-            raise TokenInvalid("organization_only")
-        return accepted
+        recalled = self._checker.recall(
+            token,
+            keys=self._source.fresh(),
+            now=self._clock(),
+            audience=audience,
+            organization_aware=organization_aware,
+        )
+        if recalled is not None:
+            return recalled
+        steps = self._checker.verification(
+            token, clock=self._clock, audience=audience, organization_aware=organization_aware
+        )
+        try:
+            stale = next(steps)
+            while True:
+                stale = steps.send(self._source.keys(stale=stale))
+        except StopIteration as done:
+            accepted: AccessToken = done.value
+            return accepted
 
 
 class AsyncAccessTokenVerifier:
-    """Verifies access tokens in tasks of one event loop; otherwise the same as ``AccessTokenVerifier``."""
+    """Verifies access tokens in the tasks of one event loop; see ``AccessTokenVerifier``.
+
+    ::
+
+        verifier = AsyncAccessTokenVerifier(issuer="https://id.example.com/oidc", audience="https://api.example.com")
+        access_token = await verifier.verify(bearer_token)
+    """
 
     def __init__(
         self,
@@ -124,13 +141,13 @@ class AsyncAccessTokenVerifier:
         clock: Callable[[], float] = time.time,
         http: httpx.AsyncClient | None = None,
     ) -> None:
-        """Prepare to verify the tokens of one issuer for one audience; see ``AccessTokenVerifier``.
+        """Create a verifier for one issuer and one audience; see ``AccessTokenVerifier`` for the arguments.
 
         Raises:
             ValueError: Issuer or audience is empty, or an algorithm is not supported.
         """
-        self._expected = Expectations(issuer=issuer, audience=audience, algorithms=tuple(algorithms), leeway_s=leeway_s)
-        self._checker = TokenChecker(self._expected, cache_size=cache_size)
+        expected = Expectations(issuer=issuer, audience=audience, algorithms=tuple(algorithms), leeway_s=leeway_s)
+        self._checker = TokenChecker(expected, cache_size=cache_size)
         self._clock = clock
         self._source = AsyncKeySource(
             jwks_url or f"{issuer}/jwks",
@@ -141,31 +158,29 @@ class AsyncAccessTokenVerifier:
         )
 
     async def verify(self, token: str, *, audience: str | None = None, organization_aware: bool = False) -> AccessToken:
-        """Return what the token says.
-
-        Args:
-            token: As it was presented.
-            audience: What ``aud`` must be or contain, if this request is for something else than the verifier was made
-                for: an API of several audiences, with one set of keys.
-            organization_aware: Take a token that counts within one organization only as well. Its scopes are what its
-                subject may do there: compare ``organization_id`` with the organization that the request is about.
+        """Return the claims of an access token; see ``AccessTokenVerifier.verify``.
 
         Raises:
-            TokenInvalid: It is refused; whatever is passed in, this is the only refusal. As ``organization_only`` it is
-                good and not for this: 403 ``insufficient_scope`` (RFC 6750 section 3.1).
+            TokenInvalid: The token is rejected; ``reason`` names the rule.
             Unavailable: There are no keys yet, and the issuer did not answer.
             ValueError: The audience is empty.
         """
-        expected = self._expected if audience is None else _with_audience(self._expected, audience)
-        remembered = self._checker.recall(token)
-        if remembered is not None and remembered.keys is await self._source.keys():
-            accepted = read_claims(remembered.payload, expected=expected, now=self._clock())
-        else:
-            unchecked = read_token(token, expected)
-            keys = await self._source.keys()
-            if unchecked.key_id not in keys:
-                keys = await self._source.keys(unlike=keys)
-            accepted = self._checker.check(unchecked, keys=keys, now=self._clock(), expected=expected)
-        if accepted.organization_id is not None and not organization_aware:
-            raise TokenInvalid("organization_only")
-        return accepted
+        recalled = self._checker.recall(
+            token,
+            keys=self._source.fresh(),
+            now=self._clock(),
+            audience=audience,
+            organization_aware=organization_aware,
+        )
+        if recalled is not None:
+            return recalled
+        steps = self._checker.verification(
+            token, clock=self._clock, audience=audience, organization_aware=organization_aware
+        )
+        try:
+            stale = next(steps)
+            while True:
+                stale = steps.send(await self._source.keys(stale=stale))
+        except StopIteration as done:
+            accepted: AccessToken = done.value
+            return accepted
