@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from stead import ApiError, AsyncManagementClient, ManagementClient, Role
-from stead._lists import ListReading, ListRequest
+from stead._lists import ListRequest, PageReader
 from tests.unit.sdk.http_server import Answer, Received
 from tests.unit.sdk.service import Service
 
@@ -64,7 +64,7 @@ async def test_a_list_is_read_to_its_end(
 )
 def test_no_number_of_items_is_special(total: int, page_size: int) -> None:
     """L8 (CVE-2024-27101): an overflow in the counting of pages would lose some."""
-    reading: ListReading[Role] = ListReading(ListRequest("/api/roles", Role, page_size=page_size))
+    reading: PageReader[Role] = PageReader(ListRequest("/api/roles", Role, page_size=page_size))
     received, pages = 0, 0
     while not reading.ended:
         steps = reading.next_page()

@@ -979,8 +979,8 @@ def offered(client: ManagementClient | AsyncManagementClient) -> dict[str, Any]:
         f"{group_name}.{name}": getattr(type(group), name)
         for group_name, group in vars(client).items()
         if not group_name.startswith("_")
-        for name in dir(group)
-        if not name.startswith("_") and name != "run"
+        for name in dir(type(group))
+        if not name.startswith("_")
     }
 
 

@@ -17,7 +17,7 @@ from stead import (
     Unavailable,
     exchange_subject_token,
 )
-from stead._tls import trusted
+from stead._tls import default_ssl_context
 
 
 def exchange(address: str) -> object:
@@ -37,7 +37,7 @@ def sign_in(address: str) -> object:
 
 
 def test_whoever_answers_is_checked() -> None:
-    context = trusted()
+    context = default_ssl_context()
 
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
     assert context.cert_store_stats()["x509_ca"] > 0
@@ -47,7 +47,7 @@ def test_whoever_answers_is_checked() -> None:
 def test_the_certificates_are_read_once_a_process(
     call: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trusted()
+    default_ssl_context()
 
     def read_again(*_: object, **__: object) -> ssl.SSLContext:
         raise AssertionError
@@ -69,7 +69,7 @@ def test_the_certificates_are_read_once_a_process(
 def test_nor_is_anything_read_for_a_client_of_tasks(
     make: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trusted()
+    default_ssl_context()
     read: list[object] = []
     monkeypatch.setattr(ssl, "create_default_context", lambda *_, **__: read.append(1))
     make()

@@ -1,6 +1,6 @@
 """The Management API client's own access token: when to use it, when to get a new one.
 
-``TokenLifetime`` and ``HeldToken`` decide (no I/O, no lock); ``ClientToken`` (threads) and ``AsyncClientToken`` (tasks)
+``TokenLifetime`` and ``TokenState`` decide (no I/O, no lock); ``ClientToken`` (threads) and ``AsyncClientToken`` (tasks)
 get tokens, one request at a time.
 """
 
@@ -45,7 +45,7 @@ class TokenLifetime:
         self._renew_at = now + _RENEWAL_PAUSE_S
 
 
-class HeldToken:
+class TokenState:
     """The token that there is, and what came of asking for one: the decisions that threads and tasks share.
 
     ``refused`` is, everywhere, the token that the service has just refused, whatever its lifetime said; or None.
@@ -120,7 +120,7 @@ class ClientToken:
 
     def __init__(self, request_token: Callable[[], TokenResponse], *, clock: Callable[[], float]) -> None:
         self._request_token = request_token
-        self._token = HeldToken(clock)
+        self._token = TokenState(clock)
         self._requesting = threading.Lock()
 
     def value(self, *, refused: str | None = None) -> str:
@@ -165,7 +165,7 @@ class AsyncClientToken:
 
     def __init__(self, request_token: Callable[[], Awaitable[TokenResponse]], *, clock: Callable[[], float]) -> None:
         self._request_token = request_token
-        self._token = HeldToken(clock)
+        self._token = TokenState(clock)
         self._requesting = asyncio.Lock()
 
     async def value(self, *, refused: str | None = None) -> str:

@@ -1,6 +1,6 @@
 """Requests as descriptions, and what their answers mean; who sends them is somebody else's business.
 
-An operation is a generator of ``Steps``: it yields the requests it wants sent, gets each answer back and returns its
+An operation is a generator of ``Operation``: it yields the requests it wants sent, gets each answer back and returns its
 result. So every operation, also one of several requests, is written once for every kind of client: ``run`` drives one
 over blocking I/O in a few lines, ``async_run`` in a task.
 """
@@ -48,7 +48,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         params: Of the query.
         content: The body, encoded.
         headers: What is particular to this request.
-        held_s: For how many seconds the service may hold the answer back because it was asked to.
+        long_poll_s: For how many seconds the service may hold the answer back because it was asked to.
     """
 
     method: str
@@ -56,44 +56,44 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     params: Mapping[str, str | int] | None = None
     content: bytes | None = None
     headers: Mapping[str, str] = {}
-    held_s: float = 0.0
+    long_poll_s: float = 0.0
 
     def __repr__(self) -> str:
         return f"Request({self.method} {self.path})"  # body and headers may hold secrets
 
 
-Steps: TypeAlias = Generator[Request, httpx.Response, T]
+Operation: TypeAlias = Generator[Request, httpx.Response, T]
 
 
 class Run(Protocol):
     """Carries out any operation, blocking."""
 
-    def __call__(self, steps: Steps[T]) -> T: ...
+    def __call__(self, operation: Operation[T]) -> T: ...
 
 
 class AsyncRun(Protocol):
     """Carries out any operation in a task."""
 
-    async def __call__(self, steps: Steps[T]) -> T: ...
+    async def __call__(self, operation: Operation[T]) -> T: ...
 
 
-def run(steps: Steps[T], send: Callable[[Request], httpx.Response]) -> T:
+def run(operation: Operation[T], send: Callable[[Request], httpx.Response]) -> T:
     """Carry out an operation."""
     try:
-        request = next(steps)
+        request = next(operation)
         while True:
-            request = steps.send(send(request))
+            request = operation.send(send(request))
     except StopIteration as done:
         result: T = done.value
         return result
 
 
-async def async_run(steps: Steps[T], send: Callable[[Request], Awaitable[httpx.Response]]) -> T:
+async def async_run(operation: Operation[T], send: Callable[[Request], Awaitable[httpx.Response]]) -> T:
     """Carry out an operation in a task."""
     try:
-        request = next(steps)
+        request = next(operation)
         while True:
-            request = steps.send(await send(request))
+            request = operation.send(await send(request))
     except StopIteration as done:
         result: T = done.value
         return result
@@ -148,14 +148,16 @@ def _arguments(endpoint: str, request: Request, headers: Mapping[str, str], time
         "content": request.content,
         "headers": {"Accept": "application/json", **request.headers, **headers},
         "follow_redirects": False,
-        "timeout": _with_patience(timeout, request.held_s),
+        "timeout": _with_long_poll(timeout, request.long_poll_s),
     }
 
 
-def _with_patience(timeout: httpx.Timeout, held_s: float) -> httpx.Timeout:
-    if timeout.read is None or not held_s:
+def _with_long_poll(timeout: httpx.Timeout, long_poll_s: float) -> httpx.Timeout:
+    if timeout.read is None or not long_poll_s:
         return timeout
-    return httpx.Timeout(connect=timeout.connect, read=timeout.read + held_s, write=timeout.write, pool=timeout.pool)
+    return httpx.Timeout(
+        connect=timeout.connect, read=timeout.read + long_poll_s, write=timeout.write, pool=timeout.pool
+    )
 
 
 def _no_answer(request: Request, error: httpx.RequestError) -> Unavailable:
@@ -201,6 +203,16 @@ def json_request(
         content=msgspec.json.encode(body),
         headers={"Content-Type": "application/json"},
     )
+
+
+def command(method: str, path: str, body: object = None) -> Operation[None]:
+    """Send a change whose answer carries nothing but its success.
+
+    Raises:
+        ApiError: The service refused.
+        Unavailable: It did not answer, or asked for a later retry.
+    """
+    require_success((yield json_request(method, path, body)))
 
 
 def decode(answer: httpx.Response, result: type[T]) -> T:

@@ -15,7 +15,7 @@ from typing import Final
 import httpx
 
 from stead._keys import KeySet
-from stead._tls import trusted
+from stead._tls import default_ssl_context
 from stead.errors import Unavailable
 
 _log = logging.getLogger("stead")
@@ -148,7 +148,7 @@ class KeySource:
         if self._http is not None:
             return self._http.get(self._url, headers=_HEADERS, follow_redirects=False)
         # every few minutes: not worth a pool that the caller must close
-        with httpx.Client(timeout=self._timeout_s, verify=trusted()) as http:
+        with httpx.Client(timeout=self._timeout_s, verify=default_ssl_context()) as http:
             return http.get(self._url, headers=_HEADERS, follow_redirects=False)
 
 
@@ -207,7 +207,7 @@ class AsyncKeySource:
     async def _fetch(self) -> httpx.Response:
         if self._http is not None:
             return await self._http.get(self._url, headers=_HEADERS, follow_redirects=False)
-        async with httpx.AsyncClient(timeout=self._timeout_s, verify=trusted()) as http:
+        async with httpx.AsyncClient(timeout=self._timeout_s, verify=default_ssl_context()) as http:
             return await http.get(self._url, headers=_HEADERS, follow_redirects=False)
 
 

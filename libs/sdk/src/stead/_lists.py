@@ -1,6 +1,6 @@
 """Lists of the Management API, read page by page as somebody goes through them.
 
-``ListRequest`` says which list; ``ListReading`` is one way through it, as operations (see ``_http.Steps``) of one page
+``ListRequest`` says which list; ``PageReader`` is one way through it, as operations (see ``_http.Operation``) of one page
 each; ``Listing`` and ``AsyncListing`` are what callers iterate over, and a few lines each.
 """
 
@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 
 import httpx
 
-from stead._http import AsyncRun, Request, Run, Steps, decode, json_request, unexpected_answer
+from stead._http import AsyncRun, Operation, Request, Run, decode, json_request, unexpected_answer
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class ListRequest(Generic[T]):
         return json_request("GET", self._path, params={**self._params, "page": number, "page_size": self._page_size})
 
 
-class ListReading(Generic[T]):
+class PageReader(Generic[T]):
     """One way through a list, page by page.
 
     It ends when ``Total-Number`` items have come *and* the service has named no next page, or when a page is empty. An
@@ -59,9 +59,9 @@ class ListReading(Generic[T]):
         self._listed = listed
         self._page = 1
         self._received = 0
-        self._in_doubt = False
+        self._retrying = False
 
-    def next_page(self) -> Steps[list[T]]:
+    def next_page(self) -> Operation[list[T]]:
         """Read what comes next.
 
         Raises:
@@ -74,11 +74,11 @@ class ListReading(Generic[T]):
         total = _total(answer)
         missing = self._received < total
         if missing and not items:
-            if self._in_doubt:
+            if self._retrying:
                 raise unexpected_answer(f"a list of {total} ended after {self._received}", answer)
-            self._in_doubt = True  # counted before something was deleted, and read after it: ask for the page again
+            self._retrying = True  # counted before something was deleted, and read after it: ask for the page again
             return items
-        self._in_doubt = False
+        self._retrying = False
         self._page += 1
         self.ended = not items or not (missing or "next" in answer.links)
         return items
@@ -95,7 +95,7 @@ class Listing(Generic[T]):
         self._run = run
 
     def __iter__(self) -> Iterator[T]:
-        reading = ListReading(self._listed)
+        reading = PageReader(self._listed)
         while not reading.ended:
             yield from self._run(reading.next_page())
 
@@ -108,7 +108,7 @@ class AsyncListing(Generic[T]):
         self._run = run
 
     async def __aiter__(self) -> AsyncIterator[T]:
-        reading = ListReading(self._listed)
+        reading = PageReader(self._listed)
         while not reading.ended:
             for item in await self._run(reading.next_page()):
                 yield item

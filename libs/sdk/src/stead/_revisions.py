@@ -12,14 +12,14 @@ HEADER: Final = "Identity-Revision"
 _ITEM: Final = re.compile(r"(management|template):([0-9]{1,18})")
 
 
-class RevisionMemory:
+class HighestRevisions:
     """The highest revision seen of each source. Safe for threads."""
 
     def __init__(self) -> None:
         self._highest: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def note(self, header: str | None) -> None:
+    def observe(self, header: str | None) -> None:
         """Remember what an answer carried; what is not understood is passed over."""
         for item in (header or "").split(","):
             match = _ITEM.fullmatch(item.strip(" \t"))

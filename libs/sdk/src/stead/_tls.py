@@ -9,7 +9,7 @@ import httpx
 
 
 @functools.cache
-def trusted() -> ssl.SSLContext:
+def default_ssl_context() -> ssl.SSLContext:
     """Return the certificates that the HTTP library trusts, read once a process.
 
     Reading them takes about 20 ms, on the event loop too: longer than most requests that they are read for.

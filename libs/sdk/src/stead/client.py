@@ -16,12 +16,12 @@ from typing import Any, Final, Self
 import httpx
 
 from stead import _http
-from stead._http import Steps
+from stead._client_state import ClientState, MemoryStorage, Storage
+from stead._http import Operation
 from stead._key_source import AsyncKeySource, KeyFreshness, KeySource
 from stead._keys import KeySet
-from stead._sign_in import ClientState, MemoryStorage, Storage
-from stead._tls import trusted
-from stead._token_steps import TIMEOUT_S, TokenSteps, Watched
+from stead._oidc_operations import TIMEOUT_S, OidcOperations, ScopesWatch
+from stead._tls import default_ssl_context
 from stead.errors import Unavailable
 from stead.verification import UnverifiedToken
 
@@ -57,7 +57,7 @@ class _Client:
             storage=storage or MemoryStorage(),
             clock=clock,
         )
-        self._steps = TokenSteps(self.state, client_secret)
+        self._operations = OidcOperations(self.state, client_secret)
 
     def sign_in_url(self, redirect_uri: str, prompt: str | None = None, *, login_hint: str | None = None) -> str:
         """Return where to send the person's browser.
@@ -136,7 +136,7 @@ class IdentityClient(_Client):
             storage=storage,
             clock=clock,
         )
-        self._http = http or httpx.Client(timeout=TIMEOUT_S, verify=trusted())
+        self._http = http or httpx.Client(timeout=TIMEOUT_S, verify=default_ssl_context())
         self._owns_http = http is None
         self._keys = KeySource(
             f"{self.state.issuer}/jwks",
@@ -170,9 +170,9 @@ class IdentityClient(_Client):
             Unavailable: The service did not answer.
         """
         sign_in, code = self.state.answered(url)
-        redeemed = self._run(self._steps.redeem(sign_in, code))
+        redeemed = self._run(self._operations.redeem(sign_in, code))
         keys = self._keys_for(redeemed.id_token)
-        return self._steps.signed_in(redeemed, keys, target=self.state.target_key(None, None))
+        return self._operations.signed_in(redeemed, keys, target=self.state.target_key(None, None))
 
     def get_access_token(self, resource: str | None = None, organization_id: str | None = None) -> str:
         """Return an access token that lasts a while: a stored one, or a new one.
@@ -199,7 +199,7 @@ class IdentityClient(_Client):
             SignInRequired: Nobody is signed in, or not any more.
             Unavailable: The service did not answer.
         """
-        return self._run(self._steps.user_info(self.get_access_token()))
+        return self._run(self._operations.user_info(self.get_access_token()))
 
     def watch_organization_scopes(self, organization_id: str) -> Iterator[str]:
         """Yield an organization token, and a new one whenever the person's permissions there have changed.
@@ -212,16 +212,16 @@ class IdentityClient(_Client):
                 otherwise, as ``get_access_token`` is.
             ApiError: The answer is none of the service's.
         """
-        watched = Watched()
+        watch = ScopesWatch()
         while True:
             try:
                 token = self._token(None, organization_id)
-                watched.take(self._run(self._steps.watch(organization_id, token, watched.etag)))
-                if watched.is_due:
+                watch.take(self._run(self._operations.watch(organization_id, token, watch.etag)))
+                if watch.is_due:
                     self.clear_organization_token(organization_id)
                     with self._refreshing:  # not a token that another caller has asked for before the change
-                        token = self._refreshed(None, organization_id, watched.revision)
-                    watched.is_due = False
+                        token = self._refreshed(None, organization_id, watch.revision)
+                    watch.is_due = False
                     yield token
             except Unavailable as error:
                 time.sleep(error.retry_after or _PAUSE_S)
@@ -240,17 +240,17 @@ class IdentityClient(_Client):
         """Return a new token; whoever calls has seen to it that no other refresh is under way."""
         target = self.state.target_key(resource, organization_id)
         while True:
-            refreshed = self._run(self._steps.refresh(resource, organization_id, revision))
+            refreshed = self._run(self._operations.refresh(resource, organization_id, revision))
             keys = self._keys_for(refreshed.id_token) if refreshed.id_token is not None else None
-            if self._steps.renewed(refreshed, keys, target=target):
+            if self._operations.renewed(refreshed, keys, target=target):
                 return refreshed.response.access_token
 
     def _keys_for(self, token: UnverifiedToken) -> KeySet:
         keys = self._keys.keys()
         return keys if token.key_id in keys else self._keys.keys(stale=keys)
 
-    def _run(self, steps: Steps[_http.T]) -> _http.T:
-        return _http.run(steps, lambda request: _http.send(self._http, self.state.endpoint, request, {}))
+    def _run(self, operation: Operation[_http.T]) -> _http.T:
+        return _http.run(operation, lambda request: _http.send(self._http, self.state.endpoint, request, {}))
 
 
 class AsyncIdentityClient(_Client):
@@ -282,7 +282,7 @@ class AsyncIdentityClient(_Client):
             storage=storage,
             clock=clock,
         )
-        self._http = http or httpx.AsyncClient(timeout=TIMEOUT_S, verify=trusted())
+        self._http = http or httpx.AsyncClient(timeout=TIMEOUT_S, verify=default_ssl_context())
         self._owns_http = http is None
         self._keys = AsyncKeySource(
             f"{self.state.issuer}/jwks",
@@ -309,9 +309,9 @@ class AsyncIdentityClient(_Client):
     async def handle_callback(self, url: str) -> Mapping[str, Any]:
         """Take the answer that the browser has brought; see ``IdentityClient.handle_callback``."""
         sign_in, code = self.state.answered(url)
-        redeemed = await self._run(self._steps.redeem(sign_in, code))
+        redeemed = await self._run(self._operations.redeem(sign_in, code))
         keys = await self._keys_for(redeemed.id_token)
-        return self._steps.signed_in(redeemed, keys, target=self.state.target_key(None, None))
+        return self._operations.signed_in(redeemed, keys, target=self.state.target_key(None, None))
 
     async def get_access_token(self, resource: str | None = None, organization_id: str | None = None) -> str:
         """Return an access token; see ``IdentityClient.get_access_token``."""
@@ -323,20 +323,20 @@ class AsyncIdentityClient(_Client):
 
     async def fetch_user_info(self) -> dict[str, Any]:
         """Return what the userinfo endpoint says; see ``IdentityClient.fetch_user_info``."""
-        return await self._run(self._steps.user_info(await self.get_access_token()))
+        return await self._run(self._operations.user_info(await self.get_access_token()))
 
     async def watch_organization_scopes(self, organization_id: str) -> AsyncIterator[str]:
         """Yield organization tokens; see ``IdentityClient.watch_organization_scopes``."""
-        watched = Watched()
+        watch = ScopesWatch()
         while True:
             try:
                 token = await self._token(None, organization_id)
-                watched.take(await self._run(self._steps.watch(organization_id, token, watched.etag)))
-                if watched.is_due:
+                watch.take(await self._run(self._operations.watch(organization_id, token, watch.etag)))
+                if watch.is_due:
                     self.clear_organization_token(organization_id)
                     async with self._refreshing:  # not a token that another caller has asked for before the change
-                        token = await self._refreshed(None, organization_id, watched.revision)
-                    watched.is_due = False
+                        token = await self._refreshed(None, organization_id, watch.revision)
+                    watch.is_due = False
                     yield token
             except Unavailable as error:
                 await asyncio.sleep(error.retry_after or _PAUSE_S)
@@ -355,16 +355,16 @@ class AsyncIdentityClient(_Client):
         """Return a new token; whoever calls has seen to it that no other refresh is under way."""
         target = self.state.target_key(resource, organization_id)
         while True:
-            refreshed = await self._run(self._steps.refresh(resource, organization_id, revision))
+            refreshed = await self._run(self._operations.refresh(resource, organization_id, revision))
             keys = await self._keys_for(refreshed.id_token) if refreshed.id_token is not None else None
-            if self._steps.renewed(refreshed, keys, target=target):
+            if self._operations.renewed(refreshed, keys, target=target):
                 return refreshed.response.access_token
 
     async def _keys_for(self, token: UnverifiedToken) -> KeySet:
         keys = await self._keys.keys()
         return keys if token.key_id in keys else await self._keys.keys(stale=keys)
 
-    async def _run(self, steps: Steps[_http.T]) -> _http.T:
+    async def _run(self, operation: Operation[_http.T]) -> _http.T:
         return await _http.async_run(
-            steps, lambda request: _http.async_send(self._http, self.state.endpoint, request, {})
+            operation, lambda request: _http.async_send(self._http, self.state.endpoint, request, {})
         )

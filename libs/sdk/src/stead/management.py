@@ -1,6 +1,6 @@
 """The Management API clients: one that blocks, and its twin for tasks.
 
-Owns the client's token and the memory of revisions. The names under which operations are found stand in ``_groups``;
+Owns the client's token and the memory of revisions. The names under which operations are found stand in ``_operation_groups``;
 what an operation sends and how its answer is read, in ``_operations``: once for both.
 """
 
@@ -9,30 +9,34 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 import httpx
 
-from stead import _groups, _http
+from stead import _http
+from stead import _operation_groups as groups
 from stead._client_token import AsyncClientToken, ClientToken
-from stead._http import Request, Steps
+from stead._http import AsyncRun, Operation, Request, Run
 from stead._revisions import HEADER as REVISION_HEADER
-from stead._revisions import RevisionMemory
-from stead._tls import trusted
+from stead._revisions import HighestRevisions
+from stead._tls import default_ssl_context
 from stead.token_endpoint import TokenResponse, request_client_credentials
 
 __all__ = ["AsyncManagementClient", "ManagementClient"]
 
 T = TypeVar("T")
+R = TypeVar("R", Run, AsyncRun)
 
 _RESOURCE: Final = "https://default.service.internal/api"
 _TIMEOUT_S: Final = 10.0
 
 
-class _Client:
+class _Client(Generic[R]):
     """What the clients have in common: everything but sending and waiting."""
 
-    def __init__(self, endpoint: str, *, client_id: str, client_secret: str, resource: str, scope: str) -> None:
+    def __init__(
+        self, endpoint: str, *, client_id: str, client_secret: str, resource: str, scope: str, run: R, is_async: bool
+    ) -> None:
         if not client_id or not client_secret:
             raise ValueError("client_id and client_secret must not be empty")
         self._endpoint = _http.checked_endpoint(endpoint)
@@ -40,7 +44,18 @@ class _Client:
         self._client_secret = client_secret
         self._resource = resource
         self._scope = scope
-        self._revisions = RevisionMemory()
+        self._revisions = HighestRevisions()
+        self.users: groups.Users[R] = groups.Users(run, is_async=is_async)
+        self.applications: groups.Applications[R] = groups.Applications(run, is_async=is_async)
+        self.resources: groups.Resources[R] = groups.Resources(run, is_async=is_async)
+        self.roles: groups.Roles[R] = groups.Roles(run, is_async=is_async)
+        self.organization_permissions: groups.OrganizationPermissions[R] = groups.OrganizationPermissions(
+            run, is_async=is_async
+        )
+        self.organization_roles: groups.OrganizationRoles[R] = groups.OrganizationRoles(run, is_async=is_async)
+        self.organization_template: groups.OrganizationTemplate[R] = groups.OrganizationTemplate(run, is_async=is_async)
+        self.organizations: groups.Organizations[R] = groups.Organizations(run, is_async=is_async)
+        self.subject_tokens: groups.SubjectTokens[R] = groups.SubjectTokens(run, is_async=is_async)
 
     @property
     def last_revision(self) -> str | None:
@@ -53,7 +68,7 @@ class _Client:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._endpoint!r}, client_id={self._client_id!r})"
 
-    def _token_steps(self) -> Steps[TokenResponse]:
+    def _token_operation(self) -> Operation[TokenResponse]:
         return request_client_credentials(
             client_id=self._client_id, client_secret=self._client_secret, resource=self._resource, scope=self._scope
         )
@@ -64,11 +79,11 @@ class _Client:
         return headers if revision is None else {**headers, REVISION_HEADER: revision}
 
     def _noted(self, answer: httpx.Response) -> httpx.Response:
-        self._revisions.note(answer.headers.get(REVISION_HEADER))
+        self._revisions.observe(answer.headers.get(REVISION_HEADER))
         return answer
 
 
-class ManagementClient(_Client):
+class ManagementClient(_Client[Run]):
     """A client of the Management API. Safe for threads; close it, or use it as a context manager.
 
     It authenticates with client credentials, keeps its access token and renews it in time. It remembers the highest
@@ -118,19 +133,18 @@ class ManagementClient(_Client):
         Raises:
             ValueError: The endpoint is no http or https URL, or the credentials are empty.
         """
-        super().__init__(endpoint, client_id=client_id, client_secret=client_secret, resource=resource, scope=scope)
-        self._http = http if http is not None else httpx.Client(timeout=timeout_s, verify=trusted())
+        super().__init__(
+            endpoint,
+            client_id=client_id,
+            client_secret=client_secret,
+            resource=resource,
+            scope=scope,
+            run=self._run,
+            is_async=False,
+        )
+        self._http = http if http is not None else httpx.Client(timeout=timeout_s, verify=default_ssl_context())
         self._http_is_ours = http is None
         self._token = ClientToken(self._request_token, clock=clock)
-        self.users = _groups.Users(self._run)
-        self.applications = _groups.Applications(self._run)
-        self.resources = _groups.Resources(self._run)
-        self.roles = _groups.Roles(self._run)
-        self.organization_permissions = _groups.OrganizationPermissions(self._run)
-        self.organization_roles = _groups.OrganizationRoles(self._run)
-        self.organization_template = _groups.OrganizationTemplate(self._run)
-        self.organizations = _groups.Organizations(self._run)
-        self.subject_tokens = _groups.SubjectTokens(self._run)
 
     def request(
         self, method: str, path: str, *, json: object = None, params: Mapping[str, str | int] | None = None
@@ -166,8 +180,8 @@ class ManagementClient(_Client):
     ) -> None:
         self.close()
 
-    def _run(self, steps: Steps[T]) -> T:
-        return _http.run(steps, self._send_authorized)
+    def _run(self, operation: Operation[T]) -> T:
+        return _http.run(operation, self._send_authorized)
 
     def _send_authorized(self, request: Request) -> httpx.Response:
         token = self._token.value()
@@ -177,13 +191,13 @@ class ManagementClient(_Client):
         return answer
 
     def _request_token(self) -> TokenResponse:
-        return _http.run(self._token_steps(), self._send)
+        return _http.run(self._token_operation(), self._send)
 
     def _send(self, request: Request, token: str | None = None) -> httpx.Response:
         return self._noted(_http.send(self._http, self._endpoint, request, self._headers(token)))
 
 
-class AsyncManagementClient(_Client):
+class AsyncManagementClient(_Client[AsyncRun]):
     """A client of the Management API for tasks of one event loop; otherwise the same as ``ManagementClient``.
 
     Close it, or use it with ``async with``. Operations are awaited, lists gone through with ``async for``.
@@ -217,19 +231,18 @@ class AsyncManagementClient(_Client):
         Raises:
             ValueError: The endpoint is no http or https URL, or the credentials are empty.
         """
-        super().__init__(endpoint, client_id=client_id, client_secret=client_secret, resource=resource, scope=scope)
-        self._http = http if http is not None else httpx.AsyncClient(timeout=timeout_s, verify=trusted())
+        super().__init__(
+            endpoint,
+            client_id=client_id,
+            client_secret=client_secret,
+            resource=resource,
+            scope=scope,
+            run=self._run,
+            is_async=True,
+        )
+        self._http = http if http is not None else httpx.AsyncClient(timeout=timeout_s, verify=default_ssl_context())
         self._http_is_ours = http is None
         self._token = AsyncClientToken(self._request_token, clock=clock)
-        self.users = _groups.AsyncUsers(self._run)
-        self.applications = _groups.AsyncApplications(self._run)
-        self.resources = _groups.AsyncResources(self._run)
-        self.roles = _groups.AsyncRoles(self._run)
-        self.organization_permissions = _groups.AsyncOrganizationPermissions(self._run)
-        self.organization_roles = _groups.AsyncOrganizationRoles(self._run)
-        self.organization_template = _groups.AsyncOrganizationTemplate(self._run)
-        self.organizations = _groups.AsyncOrganizations(self._run)
-        self.subject_tokens = _groups.AsyncSubjectTokens(self._run)
 
     async def request(
         self, method: str, path: str, *, json: object = None, params: Mapping[str, str | int] | None = None
@@ -256,8 +269,8 @@ class AsyncManagementClient(_Client):
     ) -> None:
         await self.close()
 
-    async def _run(self, steps: Steps[T]) -> T:
-        return await _http.async_run(steps, self._send_authorized)
+    async def _run(self, operation: Operation[T]) -> T:
+        return await _http.async_run(operation, self._send_authorized)
 
     async def _send_authorized(self, request: Request) -> httpx.Response:
         token = await self._token.value()
@@ -267,13 +280,13 @@ class AsyncManagementClient(_Client):
         return answer
 
     async def _request_token(self) -> TokenResponse:
-        return await _http.async_run(self._token_steps(), self._send)
+        return await _http.async_run(self._token_operation(), self._send)
 
     async def _send(self, request: Request, token: str | None = None) -> httpx.Response:
         return self._noted(await _http.async_send(self._http, self._endpoint, request, self._headers(token)))
 
 
-def _any_request(method: str, path: str, json: object, params: Mapping[str, str | int] | None) -> Steps[Any]:
+def _any_request(method: str, path: str, json: object, params: Mapping[str, str | int] | None) -> Operation[Any]:
     answer = yield _http.json_request(method, path, json, params=params)
     if not answer.content:
         _http.require_success(answer)

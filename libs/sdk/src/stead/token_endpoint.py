@@ -16,10 +16,10 @@ import httpx
 import msgspec
 
 from stead import _http
-from stead._http import Request, Steps
+from stead._http import Operation, Request
 from stead._revisions import HEADER as REVISION_HEADER
 from stead._revisions import checked_revision
-from stead._tls import trusted
+from stead._tls import default_ssl_context
 from stead.errors import OAuthError
 
 __all__ = [
@@ -89,7 +89,7 @@ def client_credentials(
         OAuthError: The service refused.
         Unavailable: It did not answer, or asked to come back later.
     """
-    steps = request_client_credentials(
+    operation = request_client_credentials(
         client_id=client_id,
         client_secret=client_secret,
         resource=resource,
@@ -97,7 +97,7 @@ def client_credentials(
         scope=scope,
         revision=revision,
     )
-    return _run(steps, endpoint, http)
+    return _run(operation, endpoint, http)
 
 
 def exchange_subject_token(
@@ -134,7 +134,7 @@ def exchange_subject_token(
         OAuthError: The service refused: ``invalid_request`` also for a token that is unknown, expired or spent.
         Unavailable: It did not answer, or asked to come back later.
     """
-    steps = request_exchange(
+    operation = request_exchange(
         client_id=client_id,
         client_secret=client_secret,
         subject_token=subject_token,
@@ -144,7 +144,7 @@ def exchange_subject_token(
         actor_token=actor_token,
         revision=revision,
     )
-    return _run(steps, endpoint, http)
+    return _run(operation, endpoint, http)
 
 
 async def async_client_credentials(
@@ -164,7 +164,7 @@ async def async_client_credentials(
         OAuthError: The service refused.
         Unavailable: It did not answer, or asked to come back later.
     """
-    steps = request_client_credentials(
+    operation = request_client_credentials(
         client_id=client_id,
         client_secret=client_secret,
         resource=resource,
@@ -172,7 +172,7 @@ async def async_client_credentials(
         scope=scope,
         revision=revision,
     )
-    return await _async_run(steps, endpoint, http)
+    return await _async_run(operation, endpoint, http)
 
 
 async def async_exchange_subject_token(
@@ -194,7 +194,7 @@ async def async_exchange_subject_token(
         OAuthError: The service refused: ``invalid_request`` also for a token that is unknown, expired or spent.
         Unavailable: It did not answer, or asked to come back later.
     """
-    steps = request_exchange(
+    operation = request_exchange(
         client_id=client_id,
         client_secret=client_secret,
         subject_token=subject_token,
@@ -204,7 +204,7 @@ async def async_exchange_subject_token(
         actor_token=actor_token,
         revision=revision,
     )
-    return await _async_run(steps, endpoint, http)
+    return await _async_run(operation, endpoint, http)
 
 
 def request_client_credentials(
@@ -215,7 +215,7 @@ def request_client_credentials(
     organization_id: str | None = None,
     scope: str | Iterable[str] = "",
     revision: str | None = None,
-) -> Steps[TokenResponse]:
+) -> Operation[TokenResponse]:
     """Describe ``client_credentials`` for whatever sends it."""
     form = {
         "grant_type": "client_credentials",
@@ -237,7 +237,7 @@ def request_exchange(
     scope: str | Iterable[str] = "",
     actor_token: str | None = None,
     revision: str | None = None,
-) -> Steps[TokenResponse]:
+) -> Operation[TokenResponse]:
     """Describe ``exchange_subject_token`` for whatever sends it."""
     form = {
         "grant_type": _GRANT_TOKEN_EXCHANGE,
@@ -256,7 +256,7 @@ def request_exchange(
 
 def request_code(
     *, client_id: str, client_secret: str | None, code: str, redirect_uri: str, code_verifier: str
-) -> Steps[TokenResponse]:
+) -> Operation[TokenResponse]:
     """Describe the exchange of an authorization code (RFC 6749 section 4.1.3, RFC 7636 section 4.5)."""
     form: dict[str, str | None] = {
         "grant_type": "authorization_code",
@@ -277,7 +277,7 @@ def request_refresh(
     resource: str | None,
     organization_id: str | None,
     revision: str | None = None,
-) -> Steps[TokenResponse]:
+) -> Operation[TokenResponse]:
     """Describe a refresh (RFC 6749 section 6) for everything that was consented to."""
     form = {
         "grant_type": "refresh_token",
@@ -363,17 +363,19 @@ def _refusal(answer: httpx.Response) -> _Refusal:
         return _UNEXPECTED
 
 
-def _run(steps: Steps[TokenResponse], endpoint: str, http: httpx.Client | None) -> TokenResponse:
+def _run(operation: Operation[TokenResponse], endpoint: str, http: httpx.Client | None) -> TokenResponse:
     address = _http.checked_endpoint(endpoint)
     if http is not None:
-        return _http.run(steps, lambda request: _http.send(http, address, request, {}))
-    with httpx.Client(timeout=_DEFAULT_TIMEOUT_S, verify=trusted()) as own:
-        return _http.run(steps, lambda request: _http.send(own, address, request, {}))
+        return _http.run(operation, lambda request: _http.send(http, address, request, {}))
+    with httpx.Client(timeout=_DEFAULT_TIMEOUT_S, verify=default_ssl_context()) as own:
+        return _http.run(operation, lambda request: _http.send(own, address, request, {}))
 
 
-async def _async_run(steps: Steps[TokenResponse], endpoint: str, http: httpx.AsyncClient | None) -> TokenResponse:
+async def _async_run(
+    operation: Operation[TokenResponse], endpoint: str, http: httpx.AsyncClient | None
+) -> TokenResponse:
     address = _http.checked_endpoint(endpoint)
     if http is not None:
-        return await _http.async_run(steps, lambda request: _http.async_send(http, address, request, {}))
-    async with httpx.AsyncClient(timeout=_DEFAULT_TIMEOUT_S, verify=trusted()) as own:
-        return await _http.async_run(steps, lambda request: _http.async_send(own, address, request, {}))
+        return await _http.async_run(operation, lambda request: _http.async_send(http, address, request, {}))
+    async with httpx.AsyncClient(timeout=_DEFAULT_TIMEOUT_S, verify=default_ssl_context()) as own:
+        return await _http.async_run(operation, lambda request: _http.async_send(own, address, request, {}))

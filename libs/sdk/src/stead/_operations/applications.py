@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from msgspec import UNSET, UnsetType
 
-from stead._http import Steps, api_path, decode, json_request
+from stead._http import Operation, api_path, command, decode, json_request
 from stead._lists import MAX_PAGE_SIZE, ListRequest
-from stead._operations._common import ApplicationType, FreeForm, carry_out, changed, given
+from stead._operations._bodies import ApplicationType, FreeForm, create_body, patch_body
 from stead.models import Application, ApplicationSecret, Role
 
 
@@ -21,14 +21,14 @@ def create_application(
     custom_client_metadata: FreeForm | None = None,
     is_third_party: bool | None = None,
     custom_data: FreeForm | None = None,
-) -> Steps[Application]:
+) -> Operation[Application]:
     """Create an application; it has no secret yet.
 
     Raises:
         InvalidInput: A member is not of its form, a redirect URI for example.
         Conflict: A third-party application with token exchange.
     """
-    body = given(
+    body = create_body(
         name=name,
         type=type,
         description=description,
@@ -40,7 +40,7 @@ def create_application(
     return decode((yield json_request("POST", api_path("applications"), body)), Application)
 
 
-def get_application(application_id: str) -> Steps[Application]:
+def get_application(application_id: str) -> Operation[Application]:
     """Return an application.
 
     Raises:
@@ -63,7 +63,7 @@ def update_application(
     custom_client_metadata: FreeForm | UnsetType = UNSET,
     is_third_party: bool | UnsetType = UNSET,
     custom_data: FreeForm | UnsetType = UNSET,
-) -> Steps[Application]:
+) -> Operation[Application]:
     """Change what is given and keep the rest; None clears.
 
     Raises:
@@ -71,7 +71,7 @@ def update_application(
         InvalidInput: A member is not of its form.
         Conflict: A third-party application with token exchange.
     """
-    body = changed(
+    body = patch_body(
         name=name,
         description=description,
         oidcClientMetadata=oidc_client_metadata,
@@ -82,13 +82,13 @@ def update_application(
     return decode((yield json_request("PATCH", api_path("applications", application_id), body)), Application)
 
 
-def delete_application(application_id: str) -> Steps[None]:
+def delete_application(application_id: str) -> Operation[None]:
     """Delete an application with its secrets; its tokens are worth nothing from then on.
 
     Raises:
         NotFound: There is none with this id.
     """
-    return carry_out("DELETE", api_path("applications", application_id))
+    return command("DELETE", api_path("applications", application_id))
 
 
 def list_application_secrets(application_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequest[ApplicationSecret]:
@@ -102,7 +102,7 @@ def list_application_secrets(application_id: str, *, page_size: int = MAX_PAGE_S
 
 def create_application_secret(
     application_id: str, name: str, *, expires_at: int | None = None
-) -> Steps[ApplicationSecret]:
+) -> Operation[ApplicationSecret]:
     """Make a secret; the answer is the only one that ever shows its value.
 
     Args:
@@ -114,18 +114,18 @@ def create_application_secret(
         NotFound: There is no such application.
         Conflict: The name is taken, or the application is a public client.
     """
-    body = given(name=name, expiresAt=expires_at)
+    body = create_body(name=name, expiresAt=expires_at)
     path = api_path("applications", application_id, "secrets")
     return decode((yield json_request("POST", path, body)), ApplicationSecret)
 
 
-def delete_application_secret(application_id: str, name: str) -> Steps[None]:
+def delete_application_secret(application_id: str, name: str) -> Operation[None]:
     """Delete a secret; nobody can authenticate with it from then on.
 
     Raises:
         NotFound: There is no such application, or it has no such secret.
     """
-    return carry_out("DELETE", api_path("applications", application_id, "secrets", name))
+    return command("DELETE", api_path("applications", application_id, "secrets", name))
 
 
 def list_application_roles(application_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequest[Role]:
@@ -137,30 +137,30 @@ def list_application_roles(application_id: str, *, page_size: int = MAX_PAGE_SIZ
     return ListRequest(api_path("applications", application_id, "roles"), Role, page_size=page_size)
 
 
-def assign_application_roles(application_id: str, role_ids: Iterable[str]) -> Steps[None]:
+def assign_application_roles(application_id: str, role_ids: Iterable[str]) -> Operation[None]:
     """Give a machine-to-machine application API roles beside those that it has.
 
     Raises:
         NotFound: There is no such application.
         Conflict: A role does not exist or is for users, or the application is of another type.
     """
-    return carry_out("POST", api_path("applications", application_id, "roles"), {"roleIds": list(role_ids)})
+    return command("POST", api_path("applications", application_id, "roles"), {"roleIds": list(role_ids)})
 
 
-def replace_application_roles(application_id: str, role_ids: Iterable[str]) -> Steps[None]:
+def replace_application_roles(application_id: str, role_ids: Iterable[str]) -> Operation[None]:
     """Give a machine-to-machine application these API roles and take all others.
 
     Raises:
         NotFound: There is no such application.
         Conflict: A role does not exist or is for users, or the application is of another type.
     """
-    return carry_out("PUT", api_path("applications", application_id, "roles"), {"roleIds": list(role_ids)})
+    return command("PUT", api_path("applications", application_id, "roles"), {"roleIds": list(role_ids)})
 
 
-def remove_application_role(application_id: str, role_id: str) -> Steps[None]:
+def remove_application_role(application_id: str, role_id: str) -> Operation[None]:
     """Take an API role from a machine-to-machine application.
 
     Raises:
         NotFound: There is no such application, or it does not have the role.
     """
-    return carry_out("DELETE", api_path("applications", application_id, "roles", role_id))
+    return command("DELETE", api_path("applications", application_id, "roles", role_id))

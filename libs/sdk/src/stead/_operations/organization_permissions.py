@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from stead._http import Steps, api_path, decode, json_request
+from stead._http import Operation, api_path, command, decode, json_request
 from stead._lists import MAX_PAGE_SIZE, ListRequest
-from stead._operations._common import carry_out, changed, given
+from stead._operations._bodies import create_body, patch_body
 from stead.models import OrganizationPermission
 
 
-def create_organization_permission(name: str, description: str | None = None) -> Steps[OrganizationPermission]:
+def create_organization_permission(name: str, description: str | None = None) -> Operation[OrganizationPermission]:
     """Define a permission for all organizations; no role grants it yet.
 
     Args:
@@ -20,11 +20,11 @@ def create_organization_permission(name: str, description: str | None = None) ->
     Raises:
         Conflict: The name is taken, or none that a permission can have.
     """
-    body = given(name=name, description=description)
+    body = create_body(name=name, description=description)
     return decode((yield json_request("POST", api_path("organization-scopes"), body)), OrganizationPermission)
 
 
-def get_organization_permission(permission_id: str) -> Steps[OrganizationPermission]:
+def get_organization_permission(permission_id: str) -> Operation[OrganizationPermission]:
     """Return an organization permission.
 
     Raises:
@@ -49,21 +49,21 @@ def list_organization_permissions(
 
 def update_organization_permission(
     permission_id: str, *, name: str | UnsetType = UNSET, description: str | UnsetType | None = UNSET
-) -> Steps[OrganizationPermission]:
+) -> Operation[OrganizationPermission]:
     """Change what is given and keep the rest; None clears. Another name holds for every role that grants it.
 
     Raises:
         NotFound: There is none with this id.
         Conflict: The name is taken, or none that a permission can have.
     """
-    body, path = changed(name=name, description=description), api_path("organization-scopes", permission_id)
+    body, path = patch_body(name=name, description=description), api_path("organization-scopes", permission_id)
     return decode((yield json_request("PATCH", path, body)), OrganizationPermission)
 
 
-def delete_organization_permission(permission_id: str) -> Steps[None]:
+def delete_organization_permission(permission_id: str) -> Operation[None]:
     """Delete an organization permission; the roles that grant it grant one permission less.
 
     Raises:
         NotFound: There is none with this id.
     """
-    return carry_out("DELETE", api_path("organization-scopes", permission_id))
+    return command("DELETE", api_path("organization-scopes", permission_id))

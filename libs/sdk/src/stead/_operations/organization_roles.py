@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from msgspec import UNSET, UnsetType
 
-from stead._http import Steps, api_path, decode, json_request
+from stead._http import Operation, api_path, command, decode, json_request
 from stead._lists import MAX_PAGE_SIZE, ListRequest
-from stead._operations._common import RoleType, carry_out, changed, given
+from stead._operations._bodies import RoleType, create_body, patch_body
 from stead.models import OrganizationPermission, OrganizationRole, ResourceScope
 
 
@@ -19,7 +19,7 @@ def create_organization_role(
     *,
     permission_ids: Iterable[str] | None = None,
     resource_scope_ids: Iterable[str] | None = None,
-) -> Steps[OrganizationRole]:
+) -> Operation[OrganizationRole]:
     """Define a role for all organizations.
 
     Args:
@@ -32,7 +32,7 @@ def create_organization_role(
     Raises:
         Conflict: The name is taken, or something that it shall grant does not exist.
     """
-    body = given(
+    body = create_body(
         name=name,
         description=description,
         type=type,
@@ -42,7 +42,7 @@ def create_organization_role(
     return decode((yield json_request("POST", api_path("organization-roles"), body)), OrganizationRole)
 
 
-def get_organization_role(role_id: str) -> Steps[OrganizationRole]:
+def get_organization_role(role_id: str) -> Operation[OrganizationRole]:
     """Return an organization role; what it grants is read with ``permissions`` and ``resource_scopes``.
 
     Raises:
@@ -70,24 +70,24 @@ def update_organization_role(
     name: str | UnsetType = UNSET,
     description: str | UnsetType | None = UNSET,
     type: RoleType | UnsetType = UNSET,  # noqa: A002 - the word of the API
-) -> Steps[OrganizationRole]:
+) -> Operation[OrganizationRole]:
     """Change what is given and keep the rest; None clears.
 
     Raises:
         NotFound: There is none with this id.
         Conflict: The name is taken, or somebody has the role whose type shall change.
     """
-    body, path = changed(name=name, description=description, type=type), api_path("organization-roles", role_id)
+    body, path = patch_body(name=name, description=description, type=type), api_path("organization-roles", role_id)
     return decode((yield json_request("PATCH", path, body)), OrganizationRole)
 
 
-def delete_organization_role(role_id: str) -> Steps[None]:
+def delete_organization_role(role_id: str) -> Operation[None]:
     """Delete an organization role; whoever had it no longer does.
 
     Raises:
         NotFound: There is none with this id.
     """
-    return carry_out("DELETE", api_path("organization-roles", role_id))
+    return command("DELETE", api_path("organization-roles", role_id))
 
 
 def list_organization_role_permissions(
@@ -102,7 +102,7 @@ def list_organization_role_permissions(
     return ListRequest(path, OrganizationPermission, page_size=page_size)
 
 
-def assign_organization_role_permissions(role_id: str, permission_ids: Iterable[str]) -> Steps[None]:
+def assign_organization_role_permissions(role_id: str, permission_ids: Iterable[str]) -> Operation[None]:
     """Let a role grant organization permissions beside those that it grants.
 
     Raises:
@@ -110,10 +110,10 @@ def assign_organization_role_permissions(role_id: str, permission_ids: Iterable[
         Conflict: A permission does not exist.
     """
     body = {"organizationScopeIds": list(permission_ids)}
-    return carry_out("POST", api_path("organization-roles", role_id, "scopes"), body)
+    return command("POST", api_path("organization-roles", role_id, "scopes"), body)
 
 
-def replace_organization_role_permissions(role_id: str, permission_ids: Iterable[str]) -> Steps[None]:
+def replace_organization_role_permissions(role_id: str, permission_ids: Iterable[str]) -> Operation[None]:
     """Let a role grant these organization permissions and no others.
 
     Raises:
@@ -121,16 +121,16 @@ def replace_organization_role_permissions(role_id: str, permission_ids: Iterable
         Conflict: A permission does not exist.
     """
     body = {"organizationScopeIds": list(permission_ids)}
-    return carry_out("PUT", api_path("organization-roles", role_id, "scopes"), body)
+    return command("PUT", api_path("organization-roles", role_id, "scopes"), body)
 
 
-def remove_organization_role_permission(role_id: str, permission_id: str) -> Steps[None]:
+def remove_organization_role_permission(role_id: str, permission_id: str) -> Operation[None]:
     """Let a role no longer grant an organization permission.
 
     Raises:
         NotFound: There is no such role, or it does not grant the permission.
     """
-    return carry_out("DELETE", api_path("organization-roles", role_id, "scopes", permission_id))
+    return command("DELETE", api_path("organization-roles", role_id, "scopes", permission_id))
 
 
 def list_organization_role_resource_scopes(
@@ -145,7 +145,7 @@ def list_organization_role_resource_scopes(
     return ListRequest(path, ResourceScope, page_size=page_size)
 
 
-def assign_organization_role_resource_scopes(role_id: str, scope_ids: Iterable[str]) -> Steps[None]:
+def assign_organization_role_resource_scopes(role_id: str, scope_ids: Iterable[str]) -> Operation[None]:
     """Let a role grant scopes of API resources beside those that it grants; none of the Management API.
 
     Raises:
@@ -153,10 +153,10 @@ def assign_organization_role_resource_scopes(role_id: str, scope_ids: Iterable[s
         Conflict: A scope does not exist, or belongs to the Management API.
     """
     body = {"scopeIds": list(scope_ids)}
-    return carry_out("POST", api_path("organization-roles", role_id, "resource-scopes"), body)
+    return command("POST", api_path("organization-roles", role_id, "resource-scopes"), body)
 
 
-def replace_organization_role_resource_scopes(role_id: str, scope_ids: Iterable[str]) -> Steps[None]:
+def replace_organization_role_resource_scopes(role_id: str, scope_ids: Iterable[str]) -> Operation[None]:
     """Let a role grant these scopes of API resources and no others; none of the Management API.
 
     Raises:
@@ -164,13 +164,13 @@ def replace_organization_role_resource_scopes(role_id: str, scope_ids: Iterable[
         Conflict: A scope does not exist, or belongs to the Management API.
     """
     body = {"scopeIds": list(scope_ids)}
-    return carry_out("PUT", api_path("organization-roles", role_id, "resource-scopes"), body)
+    return command("PUT", api_path("organization-roles", role_id, "resource-scopes"), body)
 
 
-def remove_organization_role_resource_scope(role_id: str, scope_id: str) -> Steps[None]:
+def remove_organization_role_resource_scope(role_id: str, scope_id: str) -> Operation[None]:
     """Let a role no longer grant a scope of an API resource.
 
     Raises:
         NotFound: There is no such role, or it does not grant the scope.
     """
-    return carry_out("DELETE", api_path("organization-roles", role_id, "resource-scopes", scope_id))
+    return command("DELETE", api_path("organization-roles", role_id, "resource-scopes", scope_id))

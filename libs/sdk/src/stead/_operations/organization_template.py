@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stead._http import Steps, api_path, decode, json_request
+from stead._http import Operation, api_path, decode, json_request
 from stead.models import OrganizationTemplate, TemplateReport
 
 
-def get_organization_template() -> Steps[OrganizationTemplate]:
+def get_organization_template() -> Operation[OrganizationTemplate]:
     """Return all organization permissions and roles as one document."""
     return decode((yield json_request("GET", api_path("organization-template"))), OrganizationTemplate)
 
 
 def put_organization_template(
     document: OrganizationTemplate | Mapping[str, Any], *, dry_run: bool = False
-) -> Steps[TemplateReport]:
+) -> Operation[TemplateReport]:
     """Make the organization template what a document says, all of it or nothing, and return what that changes.
 
     Names identify: under another name a permission or role is another one, and what the document does not name is

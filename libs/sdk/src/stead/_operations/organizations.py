@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from stead._http import Steps, api_path, decode, json_request
+from stead._http import Operation, api_path, command, decode, json_request
 from stead._lists import MAX_PAGE_SIZE, ListRequest
-from stead._operations._common import FreeForm, carry_out, changed, given
+from stead._operations._bodies import FreeForm, create_body, patch_body
 from stead.models import Organization
 
 
@@ -19,13 +19,13 @@ def create_organization(
     color: FreeForm | None = None,
     branding: FreeForm | None = None,
     custom_css: str | None = None,
-) -> Steps[Organization]:
+) -> Operation[Organization]:
     """Create an organization, without members.
 
     Raises:
         InvalidInput: A member is not of its form.
     """
-    body = given(
+    body = create_body(
         name=name,
         description=description,
         customData=custom_data,
@@ -37,7 +37,7 @@ def create_organization(
     return decode((yield json_request("POST", api_path("organizations"), body)), Organization)
 
 
-def get_organization(organization_id: str) -> Steps[Organization]:
+def get_organization(organization_id: str) -> Operation[Organization]:
     """Return an organization.
 
     Raises:
@@ -70,14 +70,14 @@ def update_organization(
     color: FreeForm | UnsetType | None = UNSET,
     branding: FreeForm | UnsetType | None = UNSET,
     custom_css: str | UnsetType | None = UNSET,
-) -> Steps[Organization]:
+) -> Operation[Organization]:
     """Change what is given and keep the rest; None clears, an object is replaced as a whole.
 
     Raises:
         NotFound: There is none with this id.
         InvalidInput: A member is not of its form.
     """
-    body = changed(
+    body = patch_body(
         name=name,
         description=description,
         customData=custom_data,
@@ -89,10 +89,10 @@ def update_organization(
     return decode((yield json_request("PATCH", api_path("organizations", organization_id), body)), Organization)
 
 
-def delete_organization(organization_id: str) -> Steps[None]:
+def delete_organization(organization_id: str) -> Operation[None]:
     """Delete an organization; nobody is a member of it any more.
 
     Raises:
         NotFound: There is none with this id.
     """
-    return carry_out("DELETE", api_path("organizations", organization_id))
+    return command("DELETE", api_path("organizations", organization_id))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stead._http import Steps, api_path, decode, json_request
+from stead._http import Operation, api_path, command, decode, json_request
 from stead._lists import MAX_PAGE_SIZE, ListRequest
-from stead._operations._common import RoleType, carry_out, given
+from stead._operations._bodies import RoleType, create_body
 from stead.models import Application, Role, Scope, User
 
 
@@ -17,7 +17,7 @@ def create_role(
     scope_ids: Iterable[str] | None = None,
     *,
     is_default: bool | None = None,
-) -> Steps[Role]:
+) -> Operation[Role]:
     """Create an API role.
 
     Args:
@@ -30,7 +30,7 @@ def create_role(
     Raises:
         Conflict: The name is taken, or a scope does not exist.
     """
-    body = given(
+    body = create_body(
         name=name,
         description=description,
         type=type,
@@ -40,7 +40,7 @@ def create_role(
     return decode((yield json_request("POST", api_path("roles"), body)), Role)
 
 
-def get_role(role_id: str) -> Steps[Role]:
+def get_role(role_id: str) -> Operation[Role]:
     """Return an API role.
 
     Raises:
@@ -54,13 +54,13 @@ def list_roles(*, page_size: int = MAX_PAGE_SIZE) -> ListRequest[Role]:
     return ListRequest(api_path("roles"), Role, page_size=page_size)
 
 
-def delete_role(role_id: str) -> Steps[None]:
+def delete_role(role_id: str) -> Operation[None]:
     """Delete an API role; whoever had it no longer does.
 
     Raises:
         NotFound: There is none with this id.
     """
-    return carry_out("DELETE", api_path("roles", role_id))
+    return command("DELETE", api_path("roles", role_id))
 
 
 def list_role_scopes(role_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequest[Scope]:
@@ -72,23 +72,23 @@ def list_role_scopes(role_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListReq
     return ListRequest(api_path("roles", role_id, "scopes"), Scope, page_size=page_size)
 
 
-def assign_role_scopes(role_id: str, scope_ids: Iterable[str]) -> Steps[None]:
+def assign_role_scopes(role_id: str, scope_ids: Iterable[str]) -> Operation[None]:
     """Let an API role grant scopes beside those that it grants.
 
     Raises:
         NotFound: There is no such role.
         Conflict: A scope does not exist.
     """
-    return carry_out("POST", api_path("roles", role_id, "scopes"), {"scopeIds": list(scope_ids)})
+    return command("POST", api_path("roles", role_id, "scopes"), {"scopeIds": list(scope_ids)})
 
 
-def remove_role_scope(role_id: str, scope_id: str) -> Steps[None]:
+def remove_role_scope(role_id: str, scope_id: str) -> Operation[None]:
     """Let an API role no longer grant a scope.
 
     Raises:
         NotFound: There is no such role, or it does not grant the scope.
     """
-    return carry_out("DELETE", api_path("roles", role_id, "scopes", scope_id))
+    return command("DELETE", api_path("roles", role_id, "scopes", scope_id))
 
 
 def list_role_users(role_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequest[User]:
@@ -100,23 +100,23 @@ def list_role_users(role_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequ
     return ListRequest(api_path("roles", role_id, "users"), User, page_size=page_size)
 
 
-def assign_role_users(role_id: str, user_ids: Iterable[str]) -> Steps[None]:
+def assign_role_users(role_id: str, user_ids: Iterable[str]) -> Operation[None]:
     """Give an API role to users.
 
     Raises:
         NotFound: There is no such role.
         Conflict: A user does not exist, or the role is for applications.
     """
-    return carry_out("POST", api_path("roles", role_id, "users"), {"userIds": list(user_ids)})
+    return command("POST", api_path("roles", role_id, "users"), {"userIds": list(user_ids)})
 
 
-def remove_role_user(role_id: str, user_id: str) -> Steps[None]:
+def remove_role_user(role_id: str, user_id: str) -> Operation[None]:
     """Take an API role from a user.
 
     Raises:
         NotFound: There is no such role, or the user does not have it.
     """
-    return carry_out("DELETE", api_path("roles", role_id, "users", user_id))
+    return command("DELETE", api_path("roles", role_id, "users", user_id))
 
 
 def list_role_applications(role_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequest[Application]:
@@ -128,20 +128,20 @@ def list_role_applications(role_id: str, *, page_size: int = MAX_PAGE_SIZE) -> L
     return ListRequest(api_path("roles", role_id, "applications"), Application, page_size=page_size)
 
 
-def assign_role_applications(role_id: str, application_ids: Iterable[str]) -> Steps[None]:
+def assign_role_applications(role_id: str, application_ids: Iterable[str]) -> Operation[None]:
     """Give an API role to machine-to-machine applications.
 
     Raises:
         NotFound: There is no such role.
         Conflict: An application does not exist or is of another type, or the role is for users.
     """
-    return carry_out("POST", api_path("roles", role_id, "applications"), {"applicationIds": list(application_ids)})
+    return command("POST", api_path("roles", role_id, "applications"), {"applicationIds": list(application_ids)})
 
 
-def remove_role_application(role_id: str, application_id: str) -> Steps[None]:
+def remove_role_application(role_id: str, application_id: str) -> Operation[None]:
     """Take an API role from a machine-to-machine application.
 
     Raises:
         NotFound: There is no such role, or the application does not have it.
     """
-    return carry_out("DELETE", api_path("roles", role_id, "applications", application_id))
+    return command("DELETE", api_path("roles", role_id, "applications", application_id))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from stead._http import Steps, api_path, decode, json_request
-from stead._operations._common import FreeForm, given
+from stead._http import Operation, api_path, decode, json_request
+from stead._operations._bodies import FreeForm, create_body
 from stead.models import SubjectToken
 
 
-def create_subject_token(user_id: str, context: FreeForm | None = None) -> Steps[SubjectToken]:
+def create_subject_token(user_id: str, context: FreeForm | None = None) -> Operation[SubjectToken]:
     """Get a one-time token that stands for a user; whether the caller's own user may do so is the caller's to decide.
 
     Args:
@@ -18,5 +18,5 @@ def create_subject_token(user_id: str, context: FreeForm | None = None) -> Steps
         NotFound: There is no such user.
         Conflict: ``user.suspended``.
     """
-    body = given(userId=user_id, context=context)
+    body = create_body(userId=user_id, context=context)
     return decode((yield json_request("POST", api_path("subject-tokens"), body)), SubjectToken)

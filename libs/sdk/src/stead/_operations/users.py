@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from msgspec import UNSET, UnsetType
 
-from stead._http import Steps, api_path, decode, json_request
+from stead._http import Operation, api_path, command, decode, json_request
 from stead._lists import MAX_PAGE_SIZE, ListRequest
-from stead._operations._common import FreeForm, carry_out, changed, given
+from stead._operations._bodies import FreeForm, create_body, patch_body
 from stead.models import Consent, Role, User
 
 
@@ -23,14 +23,14 @@ def create_user(
     is_email_verified: bool | None = None,
     custom_data: FreeForm | None = None,
     profile: FreeForm | None = None,
-) -> Steps[User]:
+) -> Operation[User]:
     """Create a user.
 
     Raises:
         Conflict: ``user.username_already_in_use``, ``user.email_already_in_use`` or ``user.phone_already_in_use``.
         InvalidInput: A member is not of its form.
     """
-    body = given(
+    body = create_body(
         username=username,
         password=password,
         name=name,
@@ -44,7 +44,7 @@ def create_user(
     return decode((yield json_request("POST", api_path("users"), body)), User)
 
 
-def get_user(user_id: str) -> Steps[User]:
+def get_user(user_id: str) -> Operation[User]:
     """Return a user.
 
     Raises:
@@ -74,7 +74,7 @@ def update_user(
     is_email_verified: bool | UnsetType = UNSET,
     custom_data: FreeForm | UnsetType | None = UNSET,
     profile: FreeForm | UnsetType | None = UNSET,
-) -> Steps[User]:
+) -> Operation[User]:
     """Change what is given and keep the rest; None clears.
 
     Raises:
@@ -82,7 +82,7 @@ def update_user(
         InvalidInput: A member is not of its form.
         Conflict: ``user.username_already_in_use``, ``user.email_already_in_use`` or ``user.phone_already_in_use``.
     """
-    body = changed(
+    body = patch_body(
         username=username,
         name=name,
         primaryEmail=primary_email,
@@ -95,32 +95,32 @@ def update_user(
     return decode((yield json_request("PATCH", api_path("users", user_id), body)), User)
 
 
-def delete_user(user_id: str) -> Steps[None]:
+def delete_user(user_id: str) -> Operation[None]:
     """Delete a user; their tokens are worth nothing from then on.
 
     Raises:
         NotFound: There is none with this id.
     """
-    return carry_out("DELETE", api_path("users", user_id))
+    return command("DELETE", api_path("users", user_id))
 
 
-def suspend_user(user_id: str, *, suspended: bool = True) -> Steps[None]:
+def suspend_user(user_id: str, *, suspended: bool = True) -> Operation[None]:
     """Suspend a user, or end the suspension. What was issued before a suspension stays worthless after it.
 
     Raises:
         NotFound: There is none with this id.
     """
-    return carry_out("PATCH", api_path("users", user_id, "is-suspended"), {"isSuspended": suspended})
+    return command("PATCH", api_path("users", user_id, "is-suspended"), {"isSuspended": suspended})
 
 
-def set_user_password(user_id: str, password: str) -> Steps[None]:
+def set_user_password(user_id: str, password: str) -> Operation[None]:
     """Set a user's password; ends everything that was issued before.
 
     Raises:
         NotFound: There is none with this id.
         InvalidInput: The password is not acceptable.
     """
-    return carry_out("PATCH", api_path("users", user_id, "password"), {"password": password})
+    return command("PATCH", api_path("users", user_id, "password"), {"password": password})
 
 
 def list_user_roles(user_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequest[Role]:
@@ -132,36 +132,36 @@ def list_user_roles(user_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequ
     return ListRequest(api_path("users", user_id, "roles"), Role, page_size=page_size)
 
 
-def assign_user_roles(user_id: str, role_ids: Iterable[str]) -> Steps[None]:
+def assign_user_roles(user_id: str, role_ids: Iterable[str]) -> Operation[None]:
     """Give a user API roles beside those that they have.
 
     Raises:
         NotFound: There is no such user.
         Conflict: A role does not exist, or is for applications.
     """
-    return carry_out("POST", api_path("users", user_id, "roles"), {"roleIds": list(role_ids)})
+    return command("POST", api_path("users", user_id, "roles"), {"roleIds": list(role_ids)})
 
 
-def replace_user_roles(user_id: str, role_ids: Iterable[str]) -> Steps[None]:
+def replace_user_roles(user_id: str, role_ids: Iterable[str]) -> Operation[None]:
     """Give a user these API roles and take all others.
 
     Raises:
         NotFound: There is no such user.
         Conflict: A role does not exist, or is for applications.
     """
-    return carry_out("PUT", api_path("users", user_id, "roles"), {"roleIds": list(role_ids)})
+    return command("PUT", api_path("users", user_id, "roles"), {"roleIds": list(role_ids)})
 
 
-def remove_user_role(user_id: str, role_id: str) -> Steps[None]:
+def remove_user_role(user_id: str, role_id: str) -> Operation[None]:
     """Take an API role from a user.
 
     Raises:
         NotFound: There is no such user, or they do not have the role.
     """
-    return carry_out("DELETE", api_path("users", user_id, "roles", role_id))
+    return command("DELETE", api_path("users", user_id, "roles", role_id))
 
 
-def list_user_consents(user_id: str) -> Steps[list[Consent]]:
+def list_user_consents(user_id: str) -> Operation[list[Consent]]:
     """Return what a user has agreed to, one consent for each application.
 
     Raises:
@@ -170,10 +170,10 @@ def list_user_consents(user_id: str) -> Steps[list[Consent]]:
     return decode((yield json_request("GET", api_path("users", user_id, "consents"))), list[Consent])
 
 
-def withdraw_user_consent(user_id: str, application_id: str) -> Steps[None]:
+def withdraw_user_consent(user_id: str, application_id: str) -> Operation[None]:
     """Withdraw what a user has agreed to for an application; what it got for the user counts no more.
 
     Raises:
         NotFound: The user has agreed to nothing for this application.
     """
-    return carry_out("DELETE", api_path("users", user_id, "consents", application_id))
+    return command("DELETE", api_path("users", user_id, "consents", application_id))

@@ -31,11 +31,11 @@ except ModuleNotFoundError as missing:
 
 from stead.event_types import GrantedPermission
 from stead.events._bus import EventBus, EventsRefused
-from stead.events._cache import MemberPermissions, PermissionCache
-from stead.events._changes import permission_changes
 from stead.events._identity_events import IdentityEvent, identity_events
-from stead.events._permissions import PermissionChange
-from stead.events._since import Since
+from stead.events._permission_cache import MemberPermissions, PermissionCache
+from stead.events._permission_change import PermissionChange
+from stead.events._permission_changes import permission_changes
+from stead.events._start_position import Since
 
 __all__ = [
     "EventBus",

@@ -14,7 +14,7 @@ from nats.aio.client import Client
 from nats.js import JetStreamContext
 
 from stead.errors import IdentityError
-from stead.events._background import end
+from stead.events._cancellation import cancel
 
 STREAM: Final = "IDENTITY_EVENTS"
 
@@ -74,7 +74,7 @@ class EventBus:
             self.require_open()
             await connecting
         except BaseException:
-            await end(connecting)
+            await cancel(connecting)
             await self.close()
             raise
         finally:
@@ -111,7 +111,7 @@ class EventBus:
             raise EventsRefused("the connection to the bus is closed")
 
     @contextlib.contextmanager
-    def telling(self, interrupted: Callable[[], None]) -> Iterator[None]:
+    def on_interruption(self, interrupted: Callable[[], None]) -> Iterator[None]:
         """Call somebody whenever the connection was replaced or has ended: what had been asked for will not come."""
         self._interruptions.add(interrupted)
         try:

@@ -17,9 +17,9 @@ from stead.event_types import (
     OrganizationState,
 )
 from stead.events._bus import EventBus
-from stead.events._hearing import Hearing, state_of, subject
-from stead.events._reading import Durable, Tail
-from stead.events._since import Since, Start
+from stead.events._consumers import DurableConsumer, EphemeralConsumer
+from stead.events._decoding import EventDecoder, decode_state, subject
+from stead.events._start_position import Since, StartPosition
 
 State: TypeAlias = (
     OrganizationPermissionState | OrganizationRoleState | OrganizationState | MemberState | MemberPermissionsState
@@ -77,19 +77,21 @@ def identity_events(
     if not kinds or not STATES.keys() >= set(kinds):
         raise ValueError(f"kinds must be among {', '.join(STATES)}")
     where = [subject(bus.tenant_id, kind, ">") for kind in STATES if kind in kinds]
-    start = Start(bus, since)
-    messages = Tail(bus, where, start) if durable is None else Durable(bus, durable, where, start)
-    return _events(messages, Hearing(revision=since if isinstance(since, int) else -1))
+    start = StartPosition(bus, since)
+    messages = EphemeralConsumer(bus, where, start) if durable is None else DurableConsumer(bus, durable, where, start)
+    return _events(messages, EventDecoder(revision=since if isinstance(since, int) else -1))
 
 
-async def _events(messages: Tail | Durable, hearing: Hearing) -> AsyncGenerator[IdentityEvent, None]:
+async def _events(
+    messages: EphemeralConsumer | DurableConsumer, decoder: EventDecoder
+) -> AsyncGenerator[IdentityEvent, None]:
     async with contextlib.aclosing(aiter(messages)) as arriving:
         async for message in arriving:
-            event = None if message is None else hearing.take(message)
+            event = None if message is None else decoder.decode(message)
             if event is None:
                 continue
             kind = event.type.partition(".")[0]
-            state = state_of(event, STATES[kind])
+            state = decode_state(event, STATES[kind])
             if state is not None:
                 yield IdentityEvent(
                     kind=kind,

@@ -1,6 +1,6 @@
 """Messages of the stream in order, from a starting point on, whatever happens to the connection or to the stream.
 
-``Tail`` keeps its place by itself and forgets it when it ends. ``Durable`` has the server keep it under a name: a
+``EphemeralConsumer`` keeps its place by itself and forgets it when it ends. ``DurableConsumer`` has the server keep it under a name: a
 message counts as read when the next one is asked for.
 """
 
@@ -20,18 +20,18 @@ from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo
 from nats.js.errors import NotFoundError
 
 from stead.events._bus import STREAM, EventBus
-from stead.events._pull import Interrupted, Pull
-from stead.events._since import FROM_BEGINNING, Start, from_sequence
+from stead.events._pull_subscription import Interrupted, PullSubscription
+from stead.events._start_position import FROM_BEGINNING, StartPosition, from_sequence
 
 _RETRY_S: Final = 0.5
-_TAIL_KEPT_S: Final = 60.0
-_ACKNOWLEDGED_WITHIN_S: Final = 10.0
+_INACTIVE_THRESHOLD_S: Final = 60.0
+_ACK_WAIT_S: Final = 10.0
 _DURABLE: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TRANSIENT: Final = (Interrupted, NatsError, OSError, TimeoutError)
 _log = logging.getLogger("stead.events")
 
 
-class Tail:
+class EphemeralConsumer:
     """Messages behind a starting point, read by an ephemeral consumer that is made anew when something breaks.
 
     Iterating yields None when nothing is behind what has been yielded.
@@ -41,7 +41,7 @@ class Tail:
             the beginning: its positions say nothing of those of another.
     """
 
-    def __init__(self, bus: EventBus, subjects: Sequence[str], start: Start) -> None:
+    def __init__(self, bus: EventBus, subjects: Sequence[str], start: StartPosition) -> None:
         self.stream = ""
         self._bus = bus
         self._subjects = list(subjects)
@@ -52,7 +52,7 @@ class Tail:
         while True:
             try:
                 consumer = await self._make_consumer()
-                async with Pull(self._bus, consumer.name) as pull:
+                async with PullSubscription(self._bus, consumer.name) as pull:
                     if not consumer.num_pending:
                         yield None
                     expected = 1
@@ -77,22 +77,22 @@ class Tail:
         return await jetstream.add_consumer(
             STREAM,
             self._next or start,
-            name=f"tail-{uuid.uuid4().hex}",
+            name=f"consumer-{uuid.uuid4().hex}",
             ack_policy=AckPolicy.NONE,
             filter_subjects=self._subjects,
-            inactive_threshold=_TAIL_KEPT_S,
+            inactive_threshold=_INACTIVE_THRESHOLD_S,
             mem_storage=True,
         )
 
 
-class Durable:
+class DurableConsumer:
     """Messages that the server remembers under a name to have been read; one at a time, so that order outlives a crash.
 
     Several processes may share a name: each message then goes to one of them, and the next only when that has been
     read. One that was not read to its end comes again: at once if the reading was ended, within 10 s after a crash.
     """
 
-    def __init__(self, bus: EventBus, name: str, subjects: Sequence[str], start: Start) -> None:
+    def __init__(self, bus: EventBus, name: str, subjects: Sequence[str], start: StartPosition) -> None:
         if _DURABLE.fullmatch(name) is None:
             raise ValueError("durable must be 1 to 64 letters, digits, '-' and '_'")
         self._bus = bus
@@ -107,12 +107,12 @@ class Durable:
             while True:
                 try:
                     await self._ensure_consumer()
-                    async with Pull(self._bus, self._name) as pull:
+                    async with PullSubscription(self._bus, self._name) as pull:
                         while True:
                             self._unread = await pull.next()
                             if self._unread is None:
                                 continue
-                            async with _held(self._unread):
+                            async with _extending_ack_deadline(self._unread):
                                 yield self._unread
                             await self._unread.ack()
                             self._unread = None
@@ -143,7 +143,7 @@ class Durable:
                 name=self._name,
                 durable_name=self._name,
                 ack_policy=AckPolicy.EXPLICIT,
-                ack_wait=_ACKNOWLEDGED_WITHIN_S,
+                ack_wait=_ACK_WAIT_S,
                 max_ack_pending=1,
                 filter_subjects=self._subjects,
             )
@@ -167,12 +167,12 @@ async def pause(bus: EventBus, error: Exception) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _held(message: Msg) -> AsyncIterator[None]:
+async def _extending_ack_deadline(message: Msg) -> AsyncIterator[None]:
     """Tell the server, while somebody works on a message, that it is being worked on."""
 
     async def tell() -> None:
         while True:
-            await asyncio.sleep(_ACKNOWLEDGED_WITHIN_S / 3)
+            await asyncio.sleep(_ACK_WAIT_S / 3)
             with contextlib.suppress(NatsError, OSError):
                 await message.in_progress()
 

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from stead.event_types import CloudEvent, GrantedPermission, MemberType, permission_order
-from stead.events._hearing import state_of
-from stead.events._members import Known
+from stead.events._decoding import decode_state
+from stead.events._member_snapshots import MemberSnapshot
 
 KIND: Final = "member-permissions"
 REPUBLISHED: Final = "republished"
@@ -19,7 +19,7 @@ REPUBLISHED: Final = "republished"
 _log = logging.getLogger("stead.events")
 
 
-class HeardPermissions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class DecodedPermissions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """``MemberPermissionsState`` as it is heard: a newer service may know more causes."""
 
     organization_id: str
@@ -72,16 +72,16 @@ class PermissionChange(msgspec.Struct, frozen=True, kw_only=True):
     time: datetime
 
 
-def permissions_of(event: CloudEvent) -> HeardPermissions | None:
+def decode_permissions(event: CloudEvent) -> DecodedPermissions | None:
     """Return what an event says of its member; none if it cannot be read."""
-    state = state_of(event, HeardPermissions)
+    state = decode_state(event, DecodedPermissions)
     if state is not None and event.subject != f"{state.organization_id}/{state.member_id}":
         _log.error("left out event %s, which speaks of another member than it says", event.id)
         return None
     return state
 
 
-def change_from(event: CloudEvent, state: HeardPermissions, seen: Known | None) -> PermissionChange:
+def change_from(event: CloudEvent, state: DecodedPermissions, seen: MemberSnapshot | None) -> PermissionChange:
     """Return what an event says of a member, compared with what was heard before."""
     change = PermissionChange(
         **{name: getattr(state, name) for name in state.__struct_fields__},
@@ -89,10 +89,10 @@ def change_from(event: CloudEvent, state: HeardPermissions, seen: Known | None) 
         revision=event.revision,
         time=datetime.fromisoformat(event.time),
     )
-    return against(change, seen) if change.missed or change.cause == REPUBLISHED else change
+    return diffed_against(change, seen) if change.missed or change.cause == REPUBLISHED else change
 
 
-def against(change: PermissionChange, seen: Known | None) -> PermissionChange:
+def diffed_against(change: PermissionChange, seen: MemberSnapshot | None) -> PermissionChange:
     """Return the change with what it adds and removes against what was heard last."""
     if seen is None or seen.permissions is None or change.incomplete != seen.incomplete:
         return change
@@ -104,7 +104,7 @@ def against(change: PermissionChange, seen: Known | None) -> PermissionChange:
     )
 
 
-def known_from(state: HeardPermissions | PermissionChange) -> Known:
+def snapshot_of(state: DecodedPermissions | PermissionChange) -> MemberSnapshot:
     """Return what is known of a member after this."""
     told = not state.incomplete or (isinstance(state, PermissionChange) and state.healed)
-    return Known(state.version, state.permissions if told else None, state.incomplete)
+    return MemberSnapshot(state.version, state.permissions if told else None, state.incomplete)

@@ -14,14 +14,14 @@ import msgspec
 from nats.js.api import DeliverPolicy
 
 from stead.event_types import CloudEvent, GrantedPermission, MemberType
-from stead.events._background import end
 from stead.events._bus import EventBus
-from stead.events._hearing import WATERMARK, Hearing, checked_organization, subject
-from stead.events._members import Known, Members
-from stead.events._permissions import KIND, known_from, permissions_of
-from stead.events._reading import Tail
-from stead.events._scopes import organization_permissions
-from stead.events._since import Start
+from stead.events._cancellation import cancel
+from stead.events._consumers import EphemeralConsumer
+from stead.events._decoding import WATERMARK, EventDecoder, checked_organization_id, subject
+from stead.events._member_permissions import organization_permissions
+from stead.events._member_snapshots import MemberSnapshot, MemberSnapshots
+from stead.events._permission_change import KIND, decode_permissions, snapshot_of
+from stead.events._start_position import StartPosition
 from stead.management import AsyncManagementClient
 
 _MAX_AGE_S: Final = 15.0
@@ -84,17 +84,17 @@ class PermissionCache:
             ValueError: The organization's id is none.
         """
         self._bus = bus
-        self._organization_id = checked_organization(organization_id)
+        self._organization_id = checked_organization_id(organization_id)
         self._management = management
         self._max_age_s = max_age_s
         self._clock = clock
-        self._members = Members()
+        self._members = MemberSnapshots()
         self._revision = -1
         self._whole = False
         self._as_of: float | None = None
         self._ready = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
-        self._asked: dict[tuple[str, str], asyncio.Task[Known]] = {}
+        self._asked: dict[tuple[str, str], asyncio.Task[MemberSnapshot]] = {}
 
     async def __aenter__(self) -> Self:
         """Begin to read, in the background; ``ready`` waits until there is something to answer from."""
@@ -104,7 +104,7 @@ class PermissionCache:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await end(self._reading, *self._asked.values())
+        await cancel(self._reading, *self._asked.values())
 
     async def ready(self) -> None:
         """Wait until the snapshot has been read to its end.
@@ -163,7 +163,7 @@ class PermissionCache:
 
     async def _ask(
         self, management: AsyncManagementClient, organization_id: str, member_id: str, member_type: MemberType
-    ) -> Known:
+    ) -> MemberSnapshot:
         """Ask the Management API, once for all who ask for the same member at once."""
         key = (organization_id, member_id)
         if key not in self._asked:
@@ -174,12 +174,12 @@ class PermissionCache:
 
     async def _read_scopes(
         self, management: AsyncManagementClient, organization_id: str, member_id: str, member_type: MemberType
-    ) -> Known:
+    ) -> MemberSnapshot:
         permissions = await organization_permissions(management, organization_id, member_id, member_type)
         known = self._members.get(organization_id, member_id)
         if known is not None and known.permissions is not None:
             return known  # an event has come meanwhile, and says more
-        found = Known(0 if known is None else known.version, permissions, incomplete=True)
+        found = MemberSnapshot(0 if known is None else known.version, permissions, incomplete=True)
         if permissions or known is not None:
             self._members.put(organization_id, member_id, found)  # whoever is none may be asked for without a bound
         return found
@@ -189,14 +189,14 @@ class PermissionCache:
             subject(self._bus.tenant_id, KIND, self._organization_id or "*", "*"),
             subject(self._bus.tenant_id, "revision", "template"),
         ]
-        tail = Tail(self._bus, subjects, Start(self._bus, DeliverPolicy.LAST_PER_SUBJECT))
-        hearing = Hearing()
+        consumer = EphemeralConsumer(self._bus, subjects, StartPosition(self._bus, DeliverPolicy.LAST_PER_SUBJECT))
+        decoder = EventDecoder()
         stream = ""
-        async with contextlib.aclosing(aiter(tail)) as arriving:
+        async with contextlib.aclosing(aiter(consumer)) as arriving:
             async for message in arriving:
-                if stream != tail.stream:
-                    stream, self._whole = tail.stream, False
-                event = None if message is None else hearing.take(message)
+                if stream != consumer.stream:
+                    stream, self._whole = consumer.stream, False
+                event = None if message is None else decoder.decode(message)
                 if event is not None:
                     self._apply(event)
                 if message is None or not message.metadata.num_pending:
@@ -208,12 +208,12 @@ class PermissionCache:
             self._revision = max(self._revision, event.revision)
             self._whole = True
             return
-        state = permissions_of(event)
+        state = decode_permissions(event)
         if state is None:
             return
         known = self._members.get(state.organization_id, state.member_id)
         if known is None or state.version > known.version:
-            self._members.put(state.organization_id, state.member_id, known_from(state))
+            self._members.put(state.organization_id, state.member_id, snapshot_of(state))
 
     def _caught_up(self) -> None:
         if self._whole:

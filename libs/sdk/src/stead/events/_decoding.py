@@ -23,7 +23,7 @@ _decode = msgspec.json.Decoder(CloudEvent).decode
 _log = logging.getLogger("stead.events")
 
 
-class Hearing:
+class EventDecoder:
     """Takes messages in the order of the stream for events.
 
     Revisions grow along the stream: what does not go beyond the one heard last is a repeat, also when a stream was lost
@@ -36,9 +36,9 @@ class Hearing:
     def __init__(self, *, revision: int = -1) -> None:
         self.revision = revision
 
-    def take(self, message: Msg) -> CloudEvent | None:
+    def decode(self, message: Msg) -> CloudEvent | None:
         """Return the event; none if it is a repeat, or does not say what the subject says that it came on."""
-        event = _genuine(message)
+        event = _decode_envelope(message)
         if event is None:
             _log.error("left out a message on %s that is no event of the service", message.subject)
             return None
@@ -49,7 +49,7 @@ class Hearing:
         return event
 
 
-def _genuine(message: Msg) -> CloudEvent | None:
+def _decode_envelope(message: Msg) -> CloudEvent | None:
     try:
         event = _decode(message.data)
         datetime.fromisoformat(event.time)
@@ -58,7 +58,7 @@ def _genuine(message: Msg) -> CloudEvent | None:
     return event if event.source == _SOURCE and subject_of(event) == message.subject else None
 
 
-def state_of(event: CloudEvent, kind: type[T]) -> T | None:
+def decode_state(event: CloudEvent, kind: type[T]) -> T | None:
     """Return what an event says; none, and an error in the log, if it cannot be read."""
     try:
         return msgspec.json.decode(event.data, type=kind)
@@ -72,7 +72,7 @@ def subject(tenant_id: str, kind: str, *ids: str) -> str:
     return ".".join((PUBLIC_PREFIX, tenant_id, kind, *ids))
 
 
-def checked_organization(organization_id: str | None) -> str | None:
+def checked_organization_id(organization_id: str | None) -> str | None:
     """Return the id if it can stand in a subject.
 
     Raises:

@@ -10,9 +10,9 @@ import msgspec
 
 from stead.errors import Unavailable
 from stead.event_types import permission_order
-from stead.events._members import Known
-from stead.events._permissions import PermissionChange, against
-from stead.events._scopes import organization_permissions
+from stead.events._member_permissions import organization_permissions
+from stead.events._member_snapshots import MemberSnapshot
+from stead.events._permission_change import PermissionChange, diffed_against
 from stead.management import AsyncManagementClient
 
 _RETRY_S: Final = 1.0
@@ -20,13 +20,13 @@ _RETRY_MOST_S: Final = 30.0
 _log = logging.getLogger("stead.events")
 
 
-class Healing:
+class Backfill:
     """Reads from the Management API what an event does not say."""
 
     def __init__(self, management: AsyncManagementClient | None) -> None:
         self._management = management
 
-    async def healed(self, change: PermissionChange, seen: Known | None) -> PermissionChange:
+    async def fill(self, change: PermissionChange, seen: MemberSnapshot | None) -> PermissionChange:
         """Return the change; where versions were missed or lists left out, with the organization permissions of now.
 
         While the service does not answer, a change whose event says everything is returned as it is.
@@ -51,4 +51,4 @@ class Healing:
             else:
                 of_resources = [each for each in change.permissions if each.resource is not None]
                 permissions = tuple(sorted((*held, *of_resources), key=permission_order))
-                return against(msgspec.structs.replace(change, permissions=permissions, healed=True), seen)
+                return diffed_against(msgspec.structs.replace(change, permissions=permissions, healed=True), seen)

@@ -8,7 +8,7 @@ from typing import Any, Final
 _REPEAT_S: Final = 0.05
 
 
-async def end(*tasks: asyncio.Task[Any] | None) -> None:
+async def cancel(*tasks: asyncio.Task[Any] | None) -> None:
     """Cancel tasks and return when they have ended; a cancellation that was lost is repeated.
 
     ``asyncio.wait_for`` of Python 3.11, which the driver of the bus uses, loses a cancellation that comes in the turn

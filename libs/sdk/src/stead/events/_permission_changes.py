@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator
 
+from stead.events._backfill import Backfill
 from stead.events._bus import EventBus
-from stead.events._healing import Healing
-from stead.events._hearing import Hearing, checked_organization, subject
-from stead.events._members import Members
-from stead.events._permissions import KIND, PermissionChange, change_from, known_from, permissions_of
-from stead.events._reading import Durable, Tail
-from stead.events._since import Since, Start
+from stead.events._consumers import DurableConsumer, EphemeralConsumer
+from stead.events._decoding import EventDecoder, checked_organization_id, subject
+from stead.events._member_snapshots import MemberSnapshots
+from stead.events._permission_change import KIND, PermissionChange, change_from, decode_permissions, snapshot_of
+from stead.events._start_position import Since, StartPosition
 from stead.management import AsyncManagementClient
 
 
@@ -51,26 +51,28 @@ def permission_changes(
         IdentityError: The Management API refused to heal. While it does not answer, a gap is only told, and a change
             whose event is incomplete is waited for.
     """
-    where = subject(bus.tenant_id, KIND, checked_organization(organization_id) or "*", "*")
-    start = Start(bus, since)
-    messages = Tail(bus, [where], start) if durable is None else Durable(bus, durable, [where], start)
-    hearing = Hearing(revision=since if isinstance(since, int) else -1)
-    return _changes(messages, hearing, Healing(management))
+    where = subject(bus.tenant_id, KIND, checked_organization_id(organization_id) or "*", "*")
+    start = StartPosition(bus, since)
+    messages = (
+        EphemeralConsumer(bus, [where], start) if durable is None else DurableConsumer(bus, durable, [where], start)
+    )
+    decoder = EventDecoder(revision=since if isinstance(since, int) else -1)
+    return _changes(messages, decoder, Backfill(management))
 
 
 async def _changes(
-    messages: Tail | Durable, hearing: Hearing, healing: Healing
+    messages: EphemeralConsumer | DurableConsumer, decoder: EventDecoder, backfill: Backfill
 ) -> AsyncGenerator[PermissionChange, None]:
-    members = Members()
+    members = MemberSnapshots()
     async with contextlib.aclosing(aiter(messages)) as arriving:
         async for message in arriving:
-            event = None if message is None else hearing.take(message)
-            state = None if event is None else permissions_of(event)
+            event = None if message is None else decoder.decode(message)
+            state = None if event is None else decode_permissions(event)
             if event is None or state is None:
                 continue
             seen = members.get(state.organization_id, state.member_id)
             if seen is not None and state.version <= seen.version:
                 continue
-            change = await healing.healed(change_from(event, state, seen), seen)
-            members.put(change.organization_id, change.member_id, known_from(change))
+            change = await backfill.fill(change_from(event, state, seen), seen)
+            members.put(change.organization_id, change.member_id, snapshot_of(change))
             yield change

@@ -37,7 +37,7 @@ def _checked(since: Since) -> Since:
     return since
 
 
-class Start:
+class StartPosition:
     """Where one reading begins, made out once: ``"now"`` is when it was first asked for, whether anybody answered."""
 
     def __init__(self, bus: EventBus, since: Since | DeliverPolicy) -> None:
@@ -54,21 +54,23 @@ class Start:
         if self._config is None:
             asked_at = datetime.now(UTC)
             try:
-                self._config = await self._make_out()
+                self._config = await self._resolve()
             except (NatsError, OSError, TimeoutError):
                 if self._since == "now":
                     self._since = asked_at
                 raise
         return self._config
 
-    async def _make_out(self) -> ConsumerConfig:
+    async def _resolve(self) -> ConsumerConfig:
         state = (await self._bus.jetstream().stream_info(STREAM)).state
         if isinstance(self._since, DeliverPolicy):
             return ConsumerConfig(deliver_policy=self._since)
         if isinstance(self._since, datetime):
             return ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_TIME, opt_start_time=self._since)
         if isinstance(self._since, int):
-            return from_sequence(await _first_behind(self._bus, self._since, state.first_seq, state.last_seq + 1))
+            return from_sequence(
+                await _first_sequence_after(self._bus, self._since, state.first_seq, state.last_seq + 1)
+            )
         return FROM_BEGINNING if self._since == "beginning" else from_sequence(state.last_seq + 1)
 
 
@@ -77,7 +79,7 @@ def from_sequence(sequence: int) -> ConsumerConfig:
     return ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=max(1, sequence))
 
 
-async def _first_behind(bus: EventBus, revision: int, first: int, end: int) -> int:
+async def _first_sequence_after(bus: EventBus, revision: int, first: int, end: int) -> int:
     """Return the position from which on all events are newer than a revision; ``end`` if none is.
 
     Revisions grow along the stream. Where the publisher repeated itself after a crash they are set back, and then
@@ -85,7 +87,7 @@ async def _first_behind(bus: EventBus, revision: int, first: int, end: int) -> i
     """
     while first < end:
         middle = (first + end) // 2
-        found = await _event_from(bus, middle)
+        found = await _next_event(bus, middle)
         if found is None or found[1].revision > revision:
             end = middle
         else:
@@ -93,7 +95,7 @@ async def _first_behind(bus: EventBus, revision: int, first: int, end: int) -> i
     return end
 
 
-async def _event_from(bus: EventBus, sequence: int) -> tuple[int, CloudEvent] | None:
+async def _next_event(bus: EventBus, sequence: int) -> tuple[int, CloudEvent] | None:
     subject = f"{PUBLIC_PREFIX}.{bus.tenant_id}.>"
     try:
         message = await bus.jetstream().get_msg(STREAM, sequence, subject=subject, next=True, direct=True)

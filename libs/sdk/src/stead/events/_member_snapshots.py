@@ -9,7 +9,7 @@ from stead.event_types import GrantedPermission
 _MOST_SETS: Final = 10_000
 
 
-class Known(NamedTuple):
+class MemberSnapshot(NamedTuple):
     """What a member held when it was last heard of.
 
     Attributes:
@@ -23,21 +23,21 @@ class Known(NamedTuple):
     incomplete: bool = False
 
 
-class Members:
+class MemberSnapshots:
     """What is known of each member. Few sets of permissions are held by many, so each is kept once."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], Known] = {}
+        self._known: dict[tuple[str, str], MemberSnapshot] = {}
         self._sets: dict[tuple[GrantedPermission, ...], tuple[GrantedPermission, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def get(self, organization_id: str, member_id: str) -> Known | None:
+    def get(self, organization_id: str, member_id: str) -> MemberSnapshot | None:
         """Return what is known of a member; none if nothing is."""
         return self._known.get((organization_id, member_id))
 
-    def put(self, organization_id: str, member_id: str, known: Known) -> None:
+    def put(self, organization_id: str, member_id: str, known: MemberSnapshot) -> None:
         """Take note of what a member holds now."""
         if known.permissions is not None:
             if len(self._sets) >= _MOST_SETS:

@@ -30,7 +30,7 @@ class Interrupted(Exception):  # noqa: N818 - not an error: read on from the las
     """The consumer is gone or silent, or the connection is another one."""
 
 
-class Pull:
+class PullSubscription:
     """The messages of one consumer; an asynchronous context manager."""
 
     def __init__(self, bus: EventBus, consumer: str) -> None:
@@ -38,14 +38,14 @@ class Pull:
         self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{consumer}"
         self._inbox = bus.client.new_inbox()
         self._arrived: deque[Msg] = deque()
-        self._something = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._interrupted = False
         self._outstanding = 0
         self._subscription: Subscription | None = None
         self._undo = ExitStack()
 
     async def __aenter__(self) -> Self:
-        self._undo.enter_context(self._bus.telling(self._interrupt))
+        self._undo.enter_context(self._bus.on_interruption(self._interrupt))
         self._subscription = await self._bus.client.subscribe(self._inbox, cb=self._keep)
         return self
 
@@ -75,9 +75,9 @@ class Pull:
             if message.reply:
                 self._outstanding -= 1
                 return message
-            released = _released(message)
-            self._outstanding -= released
-            if not released:
+            completed = _completed(message)
+            self._outstanding -= completed
+            if not completed:
                 return None
 
     async def _request(self) -> None:
@@ -91,12 +91,12 @@ class Pull:
         self._outstanding += _WINDOW
 
     async def _wait(self) -> None:
-        self._something.clear()
+        self._wakeup.clear()
         if self._interrupted:
             raise Interrupted
         try:
             async with asyncio.timeout(_SILENCE_S):  # wait_for of Python 3.11 may lose a cancellation
-                await self._something.wait()
+                await self._wakeup.wait()
         except TimeoutError:
             raise Interrupted from None
         if not self._arrived:
@@ -104,14 +104,14 @@ class Pull:
 
     async def _keep(self, message: Msg) -> None:
         self._arrived.append(message)
-        self._something.set()
+        self._wakeup.set()
 
     def _interrupt(self) -> None:
         self._interrupted = True
-        self._something.set()
+        self._wakeup.set()
 
 
-def _released(status: Msg) -> int:
+def _completed(status: Msg) -> int:
     """Return how many messages a status takes off what was asked for; 0 for a heartbeat.
 
     Raises:

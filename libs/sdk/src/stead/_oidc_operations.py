@@ -9,10 +9,10 @@ import httpx
 import msgspec
 
 from stead import _http
-from stead._http import Request, Steps
+from stead._client_state import ClientState, SignedIn, SignIn
+from stead._http import Operation, Request
 from stead._keys import KeySet
 from stead._revisions import HEADER as REVISION_HEADER
-from stead._sign_in import ClientState, SignedIn, SignIn
 from stead.errors import Conflict, NotFound, OAuthError, SignInRequired
 from stead.id_token import check_id_token, read_id_token
 from stead.token_endpoint import TokenResponse, request_code, request_refresh
@@ -47,14 +47,14 @@ class Refreshed(msgspec.Struct, frozen=True):
     requested_at: float
 
 
-class TokenSteps:
+class OidcOperations:
     """What is the same for threads and tasks; no I/O."""
 
     def __init__(self, state: ClientState, client_secret: str | None) -> None:
         self.state = state
         self._client_secret = client_secret
 
-    def redeem(self, sign_in: SignIn, code: str) -> Steps[Redeemed]:
+    def redeem(self, sign_in: SignIn, code: str) -> Operation[Redeemed]:
         """Exchange a code."""
         requested_at = self.state.clock()
         response = yield from request_code(
@@ -68,7 +68,7 @@ class TokenSteps:
             raise SignInRequired("no_id_token", "the service gave no ID token")
         return Redeemed(response, read_id_token(response.id_token), sign_in.nonce, requested_at)
 
-    def refresh(self, resource: str | None, organization_id: str | None, revision: str | None) -> Steps[Refreshed]:
+    def refresh(self, resource: str | None, organization_id: str | None, revision: str | None) -> Operation[Refreshed]:
         """Get tokens for a target.
 
         Raises:
@@ -123,7 +123,7 @@ class TokenSteps:
                 raise SignInRequired("wrong_subject", "the renewed ID token speaks of somebody else")
         return self.state.renew(before, response, target=target, claims=claims, requested_at=requested_at)
 
-    def user_info(self, access_token: str) -> Steps[dict[str, Any]]:
+    def user_info(self, access_token: str) -> Operation[dict[str, Any]]:
         """Ask who the person is."""
         request = Request(method="GET", path=_USERINFO, headers={"Authorization": f"Bearer {access_token}"})
         answer = yield request
@@ -132,13 +132,13 @@ class TokenSteps:
             raise SignInRequired("not_signed_in", "the access token is not accepted any more")
         return _http.decode(answer, dict[str, Any])
 
-    def watch(self, organization_id: str, access_token: str, etag: str | None) -> Steps[httpx.Response]:
+    def watch(self, organization_id: str, access_token: str, etag: str | None) -> Operation[httpx.Response]:
         """Ask for the permissions in an organization; with an ETag, as soon as they are others."""
         path = _http.api_path("organizations", organization_id, "users", self.state.signed_in().claims["sub"], "scopes")
         headers = {"Authorization": f"Bearer {access_token}"}
         if etag is not None:
             headers |= {"If-None-Match": etag, "Prefer": f"wait={_WAIT_S}"}
-        return (yield Request(method="GET", path=path, headers=headers, held_s=_WAIT_S))
+        return (yield Request(method="GET", path=path, headers=headers, long_poll_s=_WAIT_S))
 
     def _claims(
         self, id_token: UnverifiedToken, keys: KeySet, response: TokenResponse, *, nonce: str | None
@@ -154,7 +154,7 @@ class TokenSteps:
         )
 
 
-class Watched(msgspec.Struct):
+class ScopesWatch(msgspec.Struct):
     """How far a watcher of one organization has come.
 
     Attributes:

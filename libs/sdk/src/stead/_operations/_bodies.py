@@ -1,0 +1,22 @@
+"""Bodies of requests, and the types of their members."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+from msgspec import UNSET
+
+ApplicationType: TypeAlias = Literal["Native", "SPA", "Traditional", "MachineToMachine"]
+RoleType: TypeAlias = Literal["User", "MachineToMachine"]
+FreeForm: TypeAlias = Mapping[str, Any]
+
+
+def create_body(**members: object) -> dict[str, object]:
+    """Return the body of a POST without the members that are None or unset."""
+    return {name: value for name, value in members.items() if value is not UNSET and value is not None}
+
+
+def patch_body(**members: object) -> dict[str, object]:
+    """Return the body of a PATCH without the unset members; None clears a member."""
+    return {name: value for name, value in members.items() if value is not UNSET}
