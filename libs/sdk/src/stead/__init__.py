@@ -1,21 +1,30 @@
-"""Client library of the identity service.
+"""The Python client library of Stead.
 
-For whoever manages it::
+Verify the access tokens that your API receives::
+
+    verifier = AccessTokenVerifier(issuer="https://id.example.com/oidc", audience="https://api.example.com")
+    access_token = verifier.verify(bearer_token)
+
+or put ``AccessTokenMiddleware`` around an ASGI application.
+
+Manage users, applications, roles and organizations, and act on behalf of a user::
 
     with ManagementClient("https://id.example.com", client_id=..., client_secret=...) as management:
         user = management.users.create(username="ada")
         subject_token = management.subject_tokens.create(user.id)
 
-for whoever acts in a user's name: ``exchange_subject_token``; and for the APIs that receive the tokens::
+    tokens = exchange_subject_token(
+        "https://id.example.com",
+        client_id=...,
+        subject_token=subject_token.token,
+        resource="https://api.example.com",
+        scope="read:orders",
+    )
 
-    verifier = AccessTokenVerifier(issuer="https://id.example.com/oidc", audience="https://api.example.com")
-    access_token = verifier.verify(bearer)
+Sign people in: ``IdentityClient``. React to changes of permissions: ``stead.events``, which needs the extra ``events``.
 
-or, around any ASGI application, ``AccessTokenMiddleware``. What blocks has a twin for tasks: the same name with
-``Async`` or ``async_`` before it. Who wants to hear of changes as they happen imports ``stead.events``, which
-needs one package more.
-
-The names in ``__all__`` are the public interface. What goes wrong is an ``IdentityError``; see ``stead.errors``.
+Everything that blocks has an asyncio twin whose name begins with ``Async`` or ``async_``. The names in ``__all__`` are
+the public interface. Failures are raised as ``IdentityError``; ``stead.errors`` shows the tree.
 """
 
 from stead.client import AsyncIdentityClient, IdentityClient, MemoryStorage, Storage

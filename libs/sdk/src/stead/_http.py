@@ -1,8 +1,7 @@
-"""Requests as descriptions, and what their answers mean; who sends them is somebody else's business.
+"""Requests, answers and operations, independent of blocking or asynchronous I/O.
 
-An operation is a generator of ``Operation``: it yields the requests it wants sent, gets each answer back and returns its
-result. So every operation, also one of several requests, is written once for every kind of client: ``run`` drives one
-over blocking I/O in a few lines, ``async_run`` in a task.
+An ``Operation`` is a generator that yields requests, receives their answers and returns a result. It is written once
+for both kinds of clients: ``run`` drives it with blocking I/O, ``async_run`` in a task.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ _PATH: Final = re.compile(r"/[\x21-\x7e]*")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One request to be sent: everything but the address of the service and the caller's credentials.
+    """A request without the address of the service and the caller's credentials.
 
     Attributes:
         path: From the root of the service, percent-encoded.
-        params: Of the query.
-        content: The body, encoded.
-        headers: What is particular to this request.
-        long_poll_s: For how many seconds the service may hold the answer back because it was asked to.
+        params: Query parameters.
+        content: The encoded body.
+        headers: Headers of this request only.
+        long_poll_s: Seconds for which the service was asked to hold the answer back; added to the read timeout.
     """
 
     method: str
@@ -66,19 +65,19 @@ Operation: TypeAlias = Generator[Request, httpx.Response, T]
 
 
 class Run(Protocol):
-    """Carries out any operation, blocking."""
+    """Runs an operation, blocking."""
 
     def __call__(self, operation: Operation[T]) -> T: ...
 
 
 class AsyncRun(Protocol):
-    """Carries out any operation in a task."""
+    """Runs an operation in a task."""
 
     async def __call__(self, operation: Operation[T]) -> T: ...
 
 
 def run(operation: Operation[T], send: Callable[[Request], httpx.Response]) -> T:
-    """Carry out an operation."""
+    """Run an operation."""
     try:
         request = next(operation)
         while True:
@@ -89,7 +88,7 @@ def run(operation: Operation[T], send: Callable[[Request], httpx.Response]) -> T
 
 
 async def async_run(operation: Operation[T], send: Callable[[Request], Awaitable[httpx.Response]]) -> T:
-    """Carry out an operation in a task."""
+    """Run an operation in a task."""
     try:
         request = next(operation)
         while True:
@@ -100,10 +99,10 @@ async def async_run(operation: Operation[T], send: Callable[[Request], Awaitable
 
 
 def checked_endpoint(endpoint: str) -> str:
-    """Return the base address of the service without a slash at its end.
+    """Return the base address of the service without a trailing slash.
 
     Raises:
-        ValueError: It is no http or https URL, or has credentials, a query or a fragment.
+        ValueError: It is not an http or https URL, or has credentials, a query or a fragment.
     """
     try:
         url = httpx.URL(endpoint)
@@ -115,7 +114,7 @@ def checked_endpoint(endpoint: str) -> str:
 
 
 def send(http: httpx.Client, endpoint: str, request: Request, headers: Mapping[str, str]) -> httpx.Response:
-    """Send one request; redirects are not followed, so that credentials stay with whom they are meant for.
+    """Send a request. Redirects are not followed, so that credentials are never sent elsewhere.
 
     Raises:
         Unavailable: There was no answer.
@@ -129,7 +128,7 @@ def send(http: httpx.Client, endpoint: str, request: Request, headers: Mapping[s
 async def async_send(
     http: httpx.AsyncClient, endpoint: str, request: Request, headers: Mapping[str, str]
 ) -> httpx.Response:
-    """Send one request in a task; otherwise the same as ``send``.
+    """Send a request in a task; see ``send``.
 
     Raises:
         Unavailable: There was no answer.
@@ -161,36 +160,36 @@ def _with_long_poll(timeout: httpx.Timeout, long_poll_s: float) -> httpx.Timeout
 
 
 def _no_answer(request: Request, error: httpx.RequestError) -> Unavailable:
-    # Only the kind, and raised without a chain: the text of some transport errors quotes the header that was refused.
+    # Only the error's type, and no cause: the text of some transport errors quotes the rejected header.
     return Unavailable(f"{request.method} {request.path}: {type(error).__name__}")
 
 
 def api_path(*segments: str) -> str:
-    """Return the path of something under ``/api``.
+    """Return a path under ``/api``.
 
     Raises:
-        ValueError: A segment is empty or dots only, or has a slash, which servers decode before they route: it would
-            name something else than was meant.
+        ValueError: A segment is empty, consists of dots, or contains a slash. Servers decode the slash before routing,
+            so the path would name another entity.
     """
     for segment in segments:
         if segment.strip(".") == "" or "/" in segment:
-            raise ValueError("an id or name in a path must not be empty, '.' or '..', and has no slash")
+            raise ValueError("an id or name in a path must not be empty, '.' or '..', or contain a slash")
     return "/api/" + "/".join(quote(segment, safe="") for segment in segments)
 
 
 def json_request(
     method: str, path: str, body: object = None, *, params: Mapping[str, str | int] | None = None
 ) -> Request:
-    """Describe a request to the Management API.
+    """Return a request to the Management API.
 
     Args:
         method: HTTP method.
         path: From the root of the service, percent-encoded.
-        body: Anything that JSON can express; None for a request without a body.
-        params: Of the query.
+        body: Encoded as JSON; None for a request without a body.
+        params: Query parameters.
 
     Raises:
-        ValueError: The path does not begin with a slash or has characters that no URL has.
+        ValueError: The path does not begin with a slash, or contains characters that are invalid in a URL.
     """
     if _PATH.fullmatch(path) is None:
         raise ValueError("path must begin with a slash and be percent-encoded")
@@ -216,17 +215,17 @@ def command(method: str, path: str, body: object = None) -> Operation[None]:
 
 
 def decode(answer: httpx.Response, result: type[T]) -> T:
-    """Read what the Management API answered.
+    """Decode the body of a successful answer of the Management API.
 
     Raises:
-        ApiError: It refused, or the answer is not of this form.
-        Unavailable: It asked to come back later.
+        ApiError: The service refused, or the body does not match the type.
+        Unavailable: The service asked for a later retry.
     """
     require_success(answer)
     try:
         return msgspec.json.decode(answer.content, type=result)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise unexpected_answer("the answer is not of the expected form", answer) from None
+        raise unexpected_answer("the answer does not have the expected form", answer) from None
 
 
 class _ErrorBody(msgspec.Struct, frozen=True):
@@ -235,15 +234,15 @@ class _ErrorBody(msgspec.Struct, frozen=True):
     data: Any = None
 
 
-_UNEXPECTED: Final = _ErrorBody(UNEXPECTED_ANSWER, "the answer is not one of the service's")
+_UNEXPECTED: Final = _ErrorBody(UNEXPECTED_ANSWER, "the answer does not come from the service")
 
 
 def require_success(answer: httpx.Response) -> None:
-    """Do nothing if the Management API did what it was asked for.
+    """Raise the error of an unsuccessful answer of the Management API.
 
     Raises:
-        ApiError: It refused.
-        Unavailable: It asked to come back later.
+        ApiError: The service refused.
+        Unavailable: The service asked for a later retry.
     """
     if answer.is_success:
         return
@@ -262,7 +261,7 @@ def require_success(answer: httpx.Response) -> None:
 
 
 def raise_if_unavailable(answer: httpx.Response) -> None:
-    """Do nothing unless the answer is a 502, 503 or 504.
+    """Raise if the answer is a 502, 503 or 504.
 
     Raises:
         Unavailable: It is.
@@ -276,17 +275,17 @@ def raise_if_unavailable(answer: httpx.Response) -> None:
 
 
 def unexpected_answer(message: str, answer: httpx.Response) -> ApiError:
-    """Return the error of an answer that the service would not give."""
+    """Return the error for an answer that the service would never give."""
     return ApiError(message, status=answer.status_code, code=UNEXPECTED_ANSWER, request_id=request_id(answer))
 
 
 def retry_after(answer: httpx.Response) -> float | None:
-    """Return the seconds of ``Retry-After`` (RFC 9110 section 10.2.3); None for a date, which nobody here sends."""
+    """Return ``Retry-After`` in seconds (RFC 9110 section 10.2.3); None if absent or a date."""
     value = answer.headers.get("Retry-After", "")
     return float(value) if re.fullmatch(r"[0-9]{1,9}", value) else None
 
 
 def request_id(answer: httpx.Response) -> str | None:
-    """Return ``X-Request-Id`` if it is one."""
+    """Return a well-formed ``X-Request-Id``; None otherwise."""
     value: str = answer.headers.get("X-Request-Id", "")
     return value if _REQUEST_ID.fullmatch(value) else None

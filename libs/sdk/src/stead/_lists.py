@@ -1,7 +1,7 @@
-"""Lists of the Management API, read page by page as somebody goes through them.
+"""Lists of the Management API, fetched page by page during iteration.
 
-``ListRequest`` says which list; ``PageReader`` is one way through it, as operations (see ``_http.Operation``) of one page
-each; ``Listing`` and ``AsyncListing`` are what callers iterate over, and a few lines each.
+``ListRequest`` describes a list; ``PageReader`` is one pass over it, with one operation (see ``_http``) per page;
+``Listing`` and ``AsyncListing`` are what callers iterate over.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
 
 class ListRequest(Generic[T]):
-    """Which list, of what, and how many of its items in one answer.
+    """Describes a list: its address, the type of its items, and the page size.
 
     Raises:
-        ValueError: The page size is not from 1 to 100.
+        ValueError: The page size is not between 1 and 100.
     """
 
     def __init__(
         self, path: str, item: type[T], *, page_size: int, params: Mapping[str, str | None] | None = None
     ) -> None:
         if isinstance(page_size, bool) or not 1 <= page_size <= MAX_PAGE_SIZE:
-            raise ValueError(f"page_size must be from 1 to {MAX_PAGE_SIZE}")
+            raise ValueError(f"page_size must be between 1 and {MAX_PAGE_SIZE}")
         self.item = item
         self._path = path
         self._page_size = page_size
         self._params = {name: value for name, value in (params or {}).items() if value is not None}
 
     def page(self, number: int) -> Request:
-        """Describe the request for one page, counted from 1."""
+        """Return the request for a page; the first one is 1."""
         return json_request("GET", self._path, params={**self._params, "page": number, "page_size": self._page_size})
 
 
 class PageReader(Generic[T]):
-    """One way through a list, page by page.
+    """One pass over a list, page by page.
 
-    It ends when ``Total-Number`` items have come *and* the service has named no next page, or when a page is empty. An
-    end that contradicts the number is an error and never a shorter list. The addresses of links are not followed: the
-    client asks the service that it was told to ask.
+    It ends when ``Total-Number`` items were received *and* the answer links no next page, or with an empty page. A list
+    that ends early is an error, never silently shorter. Link addresses are not followed: requests only ever go to the
+    configured endpoint.
 
     Attributes:
-        ended: There is nothing left to read.
+        ended: Whether the last page was read.
     """
 
     def __init__(self, listed: ListRequest[T]) -> None:
@@ -62,11 +62,11 @@ class PageReader(Generic[T]):
         self._retrying = False
 
     def next_page(self) -> Operation[list[T]]:
-        """Read what comes next.
+        """Read the next page.
 
         Raises:
-            ApiError: The service refused; ``unexpected_answer`` if it does not say how long the list is, or says twice
-                that there is more and gives nothing.
+            ApiError: The service refused; ``unexpected_answer`` if the length of the list is missing, or if the list
+                ends early twice in a row.
         """
         answer = yield self._listed.page(self._page)
         items = decode(answer, list[self._listed.item])  # type: ignore[name-defined]
@@ -76,7 +76,7 @@ class PageReader(Generic[T]):
         if missing and not items:
             if self._retrying:
                 raise unexpected_answer(f"a list of {total} ended after {self._received}", answer)
-            self._retrying = True  # counted before something was deleted, and read after it: ask for the page again
+            self._retrying = True  # an item may have been deleted between count and read: retry once
             return items
         self._retrying = False
         self._page += 1
@@ -85,9 +85,10 @@ class PageReader(Generic[T]):
 
 
 class Listing(Generic[T]):
-    """A list that is read when somebody goes through it, from the beginning each time.
+    """A list that is fetched during iteration, from the beginning each time.
 
-    A page is asked for when its first item is wanted. What is changed meanwhile may be seen, missed or seen twice.
+    A page is requested when its first item is needed. An item that changes during the iteration may be seen, missed or
+    seen twice.
     """
 
     def __init__(self, listed: ListRequest[T], run: Run) -> None:
@@ -101,7 +102,7 @@ class Listing(Generic[T]):
 
 
 class AsyncListing(Generic[T]):
-    """A list that is read when somebody goes through it with ``async for``; otherwise the same as ``Listing``."""
+    """A list that is fetched during iteration with ``async for``; see ``Listing``."""
 
     def __init__(self, listed: ListRequest[T], run: AsyncRun) -> None:
         self._listed = listed
@@ -117,5 +118,5 @@ class AsyncListing(Generic[T]):
 def _total(answer: httpx.Response) -> int:
     value = answer.headers.get("Total-Number", "")
     if _NUMBER.fullmatch(value) is None:
-        raise unexpected_answer("the list does not say how long it is", answer)
+        raise unexpected_answer("the answer does not say how long the list is", answer)
     return int(value)

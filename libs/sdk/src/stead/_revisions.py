@@ -1,4 +1,4 @@
-"""``Identity-Revision``: how far the caller has seen the service change, so that it never sees an older state again."""
+"""The ``Identity-Revision`` header: sent along, it makes a service answer from a state at least as new."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Final
 
 HEADER: Final = "Identity-Revision"
 
-# Sources that are not known here are not repeated: a service that does not know one either refuses the request.
+# Unknown sources are not sent: a service that does not know one either refuses the request.
 _ITEM: Final = re.compile(r"(management|template):([0-9]{1,18})")
 
 
 class HighestRevisions:
-    """The highest revision seen of each source. Safe for threads."""
+    """The highest revision seen per source. Safe for threads."""
 
     def __init__(self) -> None:
         self._highest: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def observe(self, header: str | None) -> None:
-        """Remember what an answer carried; what is not understood is passed over."""
+        """Record the header of an answer; unknown items are ignored."""
         for item in (header or "").split(","):
             match = _ITEM.fullmatch(item.strip(" \t"))
             if match is None:
@@ -30,14 +30,14 @@ class HighestRevisions:
 
     @property
     def header(self) -> str | None:
-        """What to send: ``management:97, template:184``; None as long as nothing has been seen."""
+        """The header to send, ``management:97, template:184``; None before any was seen."""
         with self._lock:
             seen = sorted(self._highest.items())
         return ", ".join(f"{source}:{revision}" for source, revision in seen) or None
 
 
 def checked_revision(revision: str) -> str:
-    """Return the revision if it is fit to be sent.
+    """Return a valid header value unchanged.
 
     Raises:
         ValueError: It is not of the form ``management:97`` or ``management:97, template:184``.

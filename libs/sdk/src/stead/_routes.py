@@ -1,7 +1,7 @@
-"""Which scopes a route demands: the declaration, and finding what it says of a request. No I/O.
+"""The route table of ``AccessTokenMiddleware``: which scopes each route requires. No I/O.
 
-A route is a method and a path, written as Starlette and Litestar write theirs: ``GET /orders/{order_id}``. Whatever is
-declared wrongly is refused when it is declared; whatever is not declared is found by nobody.
+A route is a method and a path in the syntax of Starlette and Litestar: ``GET /orders/{order_id}``. An invalid
+declaration is rejected when the table is built; an undeclared route is never found.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _LITERAL: Final = re.compile(r"[^{}/\s%?#*]+")
 _PARAMETER: Final = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*(?::([a-z]+))?\}")
 _SCOPE_TOKEN: Final = re.compile(r"[\x21\x23-\x5B\x5D-\x7E]+")  # RFC 6749 section 3.3
 
-# Neither matches what some router might take for another path: an empty segment, '.' or '..'.
+# Neither matches a segment that some routers normalize: an empty one, '.' or '..'.
 _SEGMENT: Final = r"(?!\.\.?(?:/|\Z))[^/]+"
 _REST: Final = rf"{_SEGMENT}(?:/{_SEGMENT})*"
 
 
 class Access(enum.Enum):
-    """What a route may demand instead of scopes.
+    """What a route may require instead of scopes.
 
     Attributes:
-        PUBLIC: Nothing. The request is let through as it is, and a token that it may carry is not looked at.
-        ANY_TOKEN: A valid access token, whatever its scopes.
+        PUBLIC: Nothing. The request passes unchanged, and a token in it is ignored.
+        ANY_TOKEN: A valid access token with any scopes.
     """
 
     PUBLIC = enum.auto()
@@ -36,29 +36,32 @@ class Access(enum.Enum):
 
 
 class OrganizationAware(msgspec.Struct, frozen=True):
-    """What a route may demand that looks at the organization of a token: it takes tokens that other routes refuse.
+    """Declares that a route also accepts tokens that are valid within one organization only.
 
-    A token with the claim ``organization_id`` counts within that organization and nowhere else. The handler compares
-    ``AccessToken.organization_id`` with the organization that the request is about; None is a token that counts for the
-    whole API.
+    Its handler must compare ``AccessToken.organization_id`` with the organization that the request is about; None means
+    that the token is valid for the whole API.
+
+    ::
+
+        "GET /organizations/{organization_id}/orders": OrganizationAware("read:orders")
 
     Attributes:
-        demanded: Scope tokens, or ``Access.ANY_TOKEN``.
+        demanded: The required scope tokens, or ``Access.ANY_TOKEN``.
     """
 
     demanded: str | Access
 
 
 Declared: TypeAlias = str | Access | OrganizationAware
-"""What may be declared of a route."""
+"""What a route may be declared to require."""
 
 
 class TokenDemand(msgspec.Struct, frozen=True):
-    """What a token must be.
+    """What a route requires of a token.
 
     Attributes:
-        scopes: It must hold all of them; perhaps none.
-        organization_aware: Whether it may count within one organization only.
+        scopes: The token must have all of them; may be empty.
+        organization_aware: Whether a token that is valid within one organization only is accepted.
     """
 
     scopes: frozenset[str]
@@ -66,26 +69,25 @@ class TokenDemand(msgspec.Struct, frozen=True):
 
 
 Demand: TypeAlias = TokenDemand | Literal[Access.PUBLIC]
-"""What the token must be; or that none is needed."""
+"""What a route requires: a token, or nothing."""
 
 
 class Routes:
-    """The declared routes, and what each demands.
+    """The declared routes and what each requires.
 
-    Of several that fit a request the most specific one counts, segment by segment from the left: a literal before a
-    parameter, a parameter before a rest (``{name:path}``). A slash at the end makes no difference. HEAD is judged as
-    GET.
+    If several match, the most specific one wins, compared segment by segment from the left: a literal before a
+    parameter, a parameter before a rest (``{name:path}``). A trailing slash is ignored. HEAD is treated as GET.
     """
 
     def __init__(self, declared: Mapping[str, Declared]) -> None:
-        """Read the declaration.
+        """Build the table.
 
         Raises:
-            ValueError: There is none; or a route is not of the form ``GET /path/{parameter}``, is declared twice, or
-                demands nothing that can be demanded.
+            ValueError: No route is declared, or one is not of the form ``GET /path/{parameter}``, is declared twice, or
+                has an invalid requirement.
         """
         if not declared:
-            raise ValueError("declare at least one route: nothing else is let through")
+            raise ValueError("declare at least one route: undeclared routes are refused")
         by_method: dict[str | None, dict[str, tuple[tuple[int, ...], Demand]]] = {}
         self._literal: dict[tuple[str | None, str], Demand] = {}
         for route, demanded in declared.items():
@@ -108,11 +110,11 @@ class Routes:
         }
 
     def find(self, method: str | None, path: str) -> Demand | None:
-        """Return what the route of a request demands; None if nobody has declared one.
+        """Return what the route of a request requires; None if it is not declared.
 
         Args:
-            method: In capitals; None for a WebSocket.
-            path: Decoded, as the router of the framework sees it.
+            method: In upper case; None for a WebSocket.
+            path: Decoded, as the framework's router sees it.
         """
         if len(path) > 1 and path[-1] == "/" and path[-2] != "/":
             path = path[:-1]
@@ -127,7 +129,7 @@ class Routes:
         return None
 
     def methods(self, path: str) -> list[str]:
-        """Return the HTTP methods that are declared for a path."""
+        """Return the HTTP methods declared for a path."""
         return sorted(method for method in self._patterns if method and self.find(method, path) is not None)
 
 
@@ -140,21 +142,23 @@ def _read_demand(declared: object) -> Demand:
         return TokenDemand(frozenset(), organization_aware)
     scopes = demanded.split(" ") if isinstance(demanded, str) else []
     if not scopes or not all(_SCOPE_TOKEN.fullmatch(scope) for scope in scopes):
-        raise ValueError("a route demands scope tokens with single spaces between them, or an Access")
+        raise ValueError("a route requires scope tokens separated by single spaces, or an Access")
     return TokenDemand(frozenset(scopes), organization_aware)
 
 
 def _read_route(route: str) -> tuple[str | None, str]:
     method, _, path = route.partition(" ")
     if not _METHOD.fullmatch(method) or method == "HEAD" or not path.startswith("/"):
-        raise ValueError(f"{route!r} is not a route: write 'GET /path', methods in capitals; HEAD is judged as GET")
+        raise ValueError(
+            f"{route!r} is not a route: write 'GET /path' with the method in upper case; HEAD is treated as GET"
+        )
     if path != "/" and path.endswith("/"):
-        raise ValueError(f"{route!r}: leave out the slash at the end; it makes no difference")
+        raise ValueError(f"{route!r}: remove the trailing slash; it is ignored anyway")
     return None if method == "WEBSOCKET" else method, path
 
 
 def _expression(path: str) -> tuple[str, tuple[int, ...]]:
-    """Return the regular expression of a path, and how specific it is: 0 a literal, 1 a parameter, 2 a rest."""
+    """Return a path's regular expression and, per segment, its rank: 0 literal, 1 parameter, 2 rest."""
     if path == "/":
         return "/", (0,)
     parts: list[str] = []
@@ -162,7 +166,9 @@ def _expression(path: str) -> tuple[str, tuple[int, ...]]:
     for segment in path[1:].split("/"):
         parameter = _PARAMETER.fullmatch(segment)
         if 2 in rank or (parameter is None and (not _LITERAL.fullmatch(segment) or segment in {".", ".."})):
-            raise ValueError(f"{path!r}: a segment is literal or one {{parameter}}; {{name:path}} is the last one")
+            raise ValueError(
+                f"{path!r}: a segment must be a literal or one {{parameter}}, and {{name:path}} the last one"
+            )
         if parameter is None:
             parts.append(re.escape(segment))
             rank.append(0)

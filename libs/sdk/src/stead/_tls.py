@@ -1,4 +1,4 @@
-"""Whom to trust on the other side of a connection, unless a client of one's own says otherwise."""
+"""The default TLS configuration of the library's own HTTP clients."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import httpx
 
 @functools.cache
 def default_ssl_context() -> ssl.SSLContext:
-    """Return the certificates that the HTTP library trusts, read once a process.
+    """Return an SSL context with the HTTP library's trusted certificates, created once per process.
 
-    Reading them takes about 20 ms, on the event loop too: longer than most requests that they are read for.
+    Loading them blocks for about 20 ms, longer than most requests take.
     """
     return httpx.create_ssl_context()

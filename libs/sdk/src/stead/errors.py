@@ -1,19 +1,28 @@
-"""What can go wrong, as one small tree; every call of this library raises these and nothing of the HTTP library.
+"""The exceptions of this library. No call raises an exception of the HTTP library.
 
     IdentityError
-    ├── ApiError              the Management API refused or answered what this library cannot read
+    ├── ApiError              the Management API refused the request, or its answer is unreadable
     │   ├── InvalidInput      400
     │   ├── Unauthenticated   401
     │   ├── Forbidden         403
     │   ├── NotFound          404
     │   └── Conflict          422
-    ├── OAuthError            the token endpoint refused (RFC 6749 section 5.2)
-    ├── Unavailable           nobody answered in time, or the service asked to come back later
-    ├── TokenInvalid          an access token was refused by the verifier
-    └── SignInRequired        nobody is signed in, or not any more: send the person to ``sign_in_url``
+    ├── OAuthError            the token endpoint refused the request (RFC 6749 section 5.2)
+    ├── Unavailable           no answer in time, or the service asked for a later retry
+    ├── TokenInvalid          a verifier rejected a token
+    └── SignInRequired        no user is signed in: redirect the browser to ``sign_in_url``
 
-No error holds a token, a secret or a password: not in its text or repr, nor does an error that it was raised from.
-Wrong use of this library (an empty issuer, an id that is no path segment) is a ``ValueError``.
+::
+
+    try:
+        management.users.create(username="ada")
+    except Conflict as error:
+        print(error.code)  # user.username_already_in_use
+    except Unavailable as error:
+        retry(after=error.retry_after)
+
+No error contains a token, a secret or a password: neither its text, its repr, nor the errors that caused it. Incorrect
+use of the library, such as an empty issuer, is a ``ValueError``.
 """
 
 from __future__ import annotations
@@ -39,19 +48,19 @@ TokenInvalidReason = Literal[
 
 
 class IdentityError(Exception):
-    """The root: catch it to catch everything that this library raises on purpose."""
+    """The base class: catch it to catch every error that this library raises."""
 
 
 class ApiError(IdentityError):
-    """The Management API refused a request, or answered what this library cannot read.
+    """The Management API refused the request, or its answer is unreadable.
 
     Attributes:
-        status: HTTP status of the answer.
-        code: Machine-readable code, such as ``entity.not_exists_with_id``; ``unexpected_answer`` when the answer was
-            not of the form that the service promises (a proxy's page, say).
+        status: The HTTP status.
+        code: Machine-readable, such as ``entity.not_exists_with_id``; ``unexpected_answer`` if the answer does not come
+            from the service, but from a proxy for example.
         message: One sentence in English, for people.
-        data: Whatever else the service said about the refusal; empty if nothing.
-        request_id: Value of ``X-Request-Id``, to be quoted to whoever runs the service; None if there was none.
+        data: Details of the refusal; may be empty.
+        request_id: The ``X-Request-Id`` to quote to the operator of the service; None if absent.
     """
 
     def __init__(
@@ -72,41 +81,40 @@ class ApiError(IdentityError):
 
     @property
     def issues(self) -> Sequence[Mapping[str, Any]]:
-        """What is wrong with which member of the request: ``path`` and ``message`` each; empty if nothing was said."""
+        """The invalid members of the request, each with ``path`` and ``message``; may be empty."""
         issues = self.data.get("issues")
         return [issue for issue in issues if isinstance(issue, dict)] if isinstance(issues, list) else []
 
 
 class InvalidInput(ApiError):  # noqa: N818 - the names read as the answer
-    """400: the request is not of the form that the service accepts; see ``issues``."""
+    """400: the request is malformed; ``issues`` names the invalid members."""
 
 
 class Unauthenticated(ApiError):  # noqa: N818
-    """401: the access token was refused, also after it had been renewed once."""
+    """401: the access token was refused, even after one renewal."""
 
 
 class Forbidden(ApiError):  # noqa: N818
-    """403: the access token is good but does not hold the scope."""
+    """403: the access token lacks the required scope."""
 
 
 class NotFound(ApiError):  # noqa: N818
-    """404: there is no such thing, or no longer, or not under that parent."""
+    """404: the entity does not exist, or not under this parent."""
 
 
 class Conflict(ApiError):  # noqa: N818
-    """422: the request is well-formed but contradicts what is there: a duplicate, an unknown id in a relation."""
+    """422: the request contradicts the current state: a duplicate name, or a reference to an unknown id."""
 
 
 class OAuthError(IdentityError):
-    """The token endpoint refused (RFC 6749 section 5.2, RFC 8693 section 2.2.2).
+    """The token endpoint refused the request (RFC 6749 section 5.2, RFC 8693 section 2.2.2).
 
     Attributes:
-        error: The code of the refusal, such as ``invalid_grant``; ``unexpected_answer`` when the answer was not of the
-            form that the RFC demands.
-        description: ``error_description``, or the empty string.
-        status: HTTP status of the answer.
-        retry_after: Seconds to wait before another attempt, if the service said so.
-        request_id: Value of ``X-Request-Id``; None if there was none.
+        error: The error code, such as ``invalid_grant``; ``unexpected_answer`` if the answer is not a token endpoint's.
+        description: ``error_description``; may be empty.
+        status: The HTTP status.
+        retry_after: Seconds to wait before a retry; None if unknown.
+        request_id: The ``X-Request-Id``; None if absent.
     """
 
     def __init__(
@@ -127,13 +135,13 @@ class OAuthError(IdentityError):
 
 
 class Unavailable(IdentityError):  # noqa: N818
-    """No answer in time, no connection, or a 502, 503 or 504.
+    """The service did not answer in time, or answered 502, 503 or 504.
 
-    Whether a write was carried out is not known then.
+    A write may or may not have been carried out.
 
     Attributes:
-        retry_after: Seconds to wait before another attempt, if that is known.
-        request_id: Value of ``X-Request-Id``; None if there was no answer.
+        retry_after: Seconds to wait before a retry; None if unknown.
+        request_id: The ``X-Request-Id``; None if absent.
     """
 
     def __init__(self, message: str, *, retry_after: float | None = None, request_id: str | None = None) -> None:
@@ -143,10 +151,10 @@ class Unavailable(IdentityError):  # noqa: N818
 
 
 class TokenInvalid(IdentityError):  # noqa: N818
-    """An access token was refused. Never says more of the token than which rule it broke.
+    """A token was rejected.
 
     Attributes:
-        reason: The rule, as a word that is safe to count and to log, but not meant for whoever sent the token.
+        reason: The violated rule. Safe to log and to use as a metric label; do not reveal it to the caller of your API.
     """
 
     def __init__(self, reason: TokenInvalidReason) -> None:
@@ -155,11 +163,11 @@ class TokenInvalid(IdentityError):  # noqa: N818
 
 
 class SignInRequired(IdentityError):  # noqa: N818
-    """Nobody is signed in, not any more, or not in the way that is needed: send the person to ``sign_in_url``.
+    """The user must sign in: redirect the browser to ``sign_in_url``.
 
     Attributes:
-        reason: A word: ``not_signed_in``, ``not_granted``, ``unknown_state``, or the error that the service gave.
-        description: More for the developer; may be empty.
+        reason: ``not_signed_in``, ``not_granted``, ``unknown_state`` and so on, or the error code of the service.
+        description: Details for developers; may be empty.
     """
 
     def __init__(self, reason: str, description: str = "") -> None:

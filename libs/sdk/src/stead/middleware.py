@@ -1,7 +1,7 @@
-"""The verifier as ASGI middleware: no request reaches the application without what its route demands.
+"""ASGI middleware that lets a request through only if its access token has the scopes that the route requires.
 
-Owns finding the token in a request, and the answers of RFC 6750. What a token must say stands in ``verification``,
-what a route may demand in ``_routes``. Knows no framework.
+Owns extracting the token from a request, and the error answers of RFC 6750. Does not own the rules for tokens
+(``verification``) or the route table (``_routes``). Independent of any framework.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Access", "AccessTokenMiddleware", "OrganizationAware", "access_token
 
 _log = logging.getLogger("stead")
 
-# Frameworks name these types differently; what is passed on is what came in.
+# Frameworks name these types differently, so the interface accepts any.
 _Application: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 _Scope: TypeAlias = MutableMapping[str, Any]
 _Send: TypeAlias = Callable[[Any], Awaitable[None]]
@@ -35,13 +35,19 @@ _POLICY_VIOLATION: Final = 1008  # RFC 6455 section 7.4.1
 
 
 def access_token_of(scope: Mapping[str, object]) -> AccessToken:
-    """Return the access token that came with a request, verified.
+    """Return the verified access token of a request.
+
+    ::
+
+        @get("/orders")
+        async def orders(request: Request) -> list[Order]:
+            return await orders_of(access_token_of(request.scope).subject)
 
     Args:
-        scope: ASGI's, which frameworks call ``request.scope``.
+        scope: The ASGI scope; frameworks call it ``request.scope``.
 
     Raises:
-        LookupError: There is none: the route is public, or ``AccessTokenMiddleware`` is not around the application.
+        LookupError: The route is public, or the application is not wrapped in ``AccessTokenMiddleware``.
     """
     state = scope.get("state")
     token = state.get(_STATE_KEY) if isinstance(state, Mapping) else None
@@ -51,7 +57,7 @@ def access_token_of(scope: Mapping[str, object]) -> AccessToken:
 
 
 class AccessTokenMiddleware:
-    """Lets only those requests through that carry an access token with the scopes that their route demands.
+    """Requires an access token with the scopes of the route, and answers every other request itself.
 
     ::
 
@@ -68,37 +74,36 @@ class AccessTokenMiddleware:
             },
         )
 
-    A route that is not declared is answered 404 or 405 (401 without a token), so that none is open because it was
-    forgotten. Paths are written as in Starlette and Litestar; where several fit, the most specific one counts,
-    whatever the order. HEAD is judged as GET. A WebSocket is a route with ``WEBSOCKET`` in the place of the method, and
-    is judged when it is opened.
+    A route that is not declared is answered 404 or 405 (401 without a token), so a forgotten route is never open. Paths
+    use the syntax of Starlette and Litestar. If several match, the most specific one wins, whatever their order. HEAD
+    is treated as GET. For a WebSocket, write ``WEBSOCKET`` instead of a method; the token is checked when it is opened.
 
-    The scopes of a token with the claim ``organization_id`` are what its subject may do in that organization, perhaps
-    nowhere else. It is answered 403, unless the route is declared ``OrganizationAware``: then it is for the application
-    to see that the request is about that organization.
+    The scopes of a token with the claim ``organization_id`` are valid in that organization only. Such a token is
+    answered 403, unless the route is declared ``OrganizationAware``; its handler must then check that the request is
+    about that organization.
 
-    What the token says is in ``access_token_of(request.scope)``, and in ``scope["state"]["access_token"]``, which
-    frameworks show as ``request.state.access_token``.
+    Handlers read the token with ``access_token_of(request.scope)``, or from ``scope["state"]["access_token"]``, which
+    frameworks expose as ``request.state.access_token``.
 
-    The token is taken from the ``Authorization`` header alone. Put this middleware around the whole application, and
-    around it whatever adds CORS headers, which refusals need as well.
+    The token is read from the ``Authorization`` header only. Wrap the whole application in this middleware, and this
+    middleware in the one that adds CORS headers, since error answers need them too.
     """
 
     def __init__(
         self, app: _Application, *, verifier: AsyncAccessTokenVerifier, routes: Mapping[str, Declared]
     ) -> None:
-        """Put an application behind a verifier.
+        """Wrap an application.
 
         Args:
             app: Any ASGI application.
-            verifier: Knows the issuer and this API's audience; there is none without.
-            routes: What each route demands: scope tokens with single spaces between them, all of which the token must
-                hold, or ``Access.ANY_TOKEN`` or ``Access.PUBLIC``; or one of the former two, ``OrganizationAware``.
+            verifier: Configured with the issuer and the audience of this API.
+            routes: What each route requires: scope tokens separated by single spaces, all of which the token must
+                have; ``Access.ANY_TOKEN``; ``Access.PUBLIC``; or ``OrganizationAware`` around one of the first two.
 
         Raises:
-            ValueError: A route is not of the form ``GET /path/{parameter}``, is declared twice, or demands nothing that
-                can be demanded.
-            TypeError: The verifier is another one: an ``AccessTokenVerifier`` would block the event loop.
+            ValueError: A route is not of the form ``GET /path/{parameter}``, is declared twice, or its requirement is
+                invalid.
+            TypeError: The verifier is not asynchronous: it would block the event loop.
         """
         if not isinstance(verifier, AsyncAccessTokenVerifier):
             raise TypeError("verifier must be an AsyncAccessTokenVerifier")
@@ -107,10 +112,10 @@ class AccessTokenMiddleware:
         self._routes = Routes(routes)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Judge a request, and pass it on or answer it.
+        """Pass an authorized request on, and answer any other.
 
         Raises:
-            ValueError: The scope is of a type that this version cannot judge.
+            ValueError: The type of the ASGI scope is unknown.
         """
         kind = scope["type"]
         if kind == "http" or kind == "websocket":
@@ -121,15 +126,15 @@ class AccessTokenMiddleware:
             if judged is not None:
                 scope = {**scope, "state": {**scope.get("state", {}), _STATE_KEY: judged}}
         elif kind != "lifespan":
-            raise ValueError("requests of this type cannot be judged")
+            raise ValueError(f"cannot judge a request of type {kind!r}")
         await self._app(scope, receive, send)
 
     async def _judge(self, scope: _Scope) -> AccessToken | _Refusal | None:
-        """Return the token of a request that may go on, None if it needs none, or why it may not."""
+        """Return the token of an authorized request, None for a public route, or the refusal."""
         method: str | None = scope["method"] if scope["type"] == "http" else None
         path = _path_below_root(scope)
-        demanded = self._routes.find(method, path)
-        if demanded is Access.PUBLIC:
+        required = self._routes.find(method, path)
+        if required is Access.PUBLIC:
             return None
         candidate = _bearer_token(scope)
         if isinstance(candidate, _Refusal):
@@ -141,15 +146,15 @@ class AccessTokenMiddleware:
             return _INVALID_TOKEN
         except Unavailable as unavailable:
             return _no_keys(unavailable.retry_after)
-        if demanded is None:
+        if required is None:
             return _no_such_route(self._routes.methods(path) if method else [])
-        if token.organization_id is not None and not demanded.organization_aware:
+        if token.organization_id is not None and not required.organization_aware:
             return _ONE_ORGANIZATION
-        return token if demanded.scopes <= token.scopes else _insufficient_scope(demanded.scopes)
+        return token if required.scopes <= token.scopes else _insufficient_scope(required.scopes)
 
 
 class _Refusal:
-    """An answer in the place of the application's: RFC 6750 section 3, with its words in a small JSON object too."""
+    """An error answer (RFC 6750 section 3); a JSON body repeats the challenge."""
 
     __slots__ = ("_body", "_headers", "_status")
 
@@ -168,7 +173,7 @@ class _Refusal:
         self._headers = [(name.lower().encode("ascii"), value.encode("ascii")) for name, value in named]
 
     async def answer(self, scope: _Scope, send: _Send) -> None:
-        """Send the answer; to a WebSocket the server's own 403 if it cannot be told more."""
+        """Send the answer; on a WebSocket, fall back to closing it, which servers answer with 403."""
         prefix = ""
         if scope["type"] == "websocket":
             if "websocket.http.response" not in (scope.get("extensions") or {}):
@@ -180,17 +185,17 @@ class _Refusal:
         await send({"type": f"{prefix}http.response.body", "body": self._body})
 
 
-# RFC 6750 section 3: whoever has not authenticated, or not in this way, is told no more than how.
+# RFC 6750 section 3: without a bearer token, the challenge must not contain an error code.
 _NO_TOKEN: Final = _Refusal(401, "unauthenticated", "An access token is required.", challenge="Bearer")
 _INVALID_TOKEN: Final = _Refusal(
     401, "invalid_token", "The access token is not accepted.", challenge='Bearer error="invalid_token"'
 )
 
-# A good token, which RFC 6750 section 3.1 does not let be called invalid; but no scope would make it do.
+# The token is valid, so RFC 6750 section 3.1 forbids invalid_token; no scope is named because none would help.
 _ONE_ORGANIZATION: Final = _Refusal(
     403,
     "insufficient_scope",
-    "The access token counts within one organization only.",
+    "The access token is valid within one organization only.",
     challenge='Bearer error="insufficient_scope"',
 )
 
@@ -200,30 +205,30 @@ def _invalid_request(description: str) -> _Refusal:
 
 
 _MALFORMED: Final = _invalid_request("The Authorization header is malformed.")
-_REPEATED: Final = _invalid_request("There is more than one Authorization header.")
-_TWO_METHODS: Final = _invalid_request("An access token is in the header and in the query.")
+_REPEATED: Final = _invalid_request("The request has more than one Authorization header.")
+_TWO_METHODS: Final = _invalid_request("The request has an access token in the header and in the query.")
 
 
-def _insufficient_scope(demanded: frozenset[str]) -> _Refusal:
-    scope = " ".join(sorted(demanded))
+def _insufficient_scope(required: frozenset[str]) -> _Refusal:
+    scope = " ".join(sorted(required))
     challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
-    return _Refusal(403, "insufficient_scope", f"The access token must hold: {scope}", challenge=challenge)
+    return _Refusal(403, "insufficient_scope", f"The access token must have the scope: {scope}", challenge=challenge)
 
 
 def _no_such_route(methods: list[str]) -> _Refusal:
     if not methods:
-        return _Refusal(404, "not_found", "No such route is declared.")
+        return _Refusal(404, "not_found", "The route does not exist.")
     allowed = [("Allow", ", ".join(methods))]
-    return _Refusal(405, "method_not_allowed", "No such route is declared with this method.", headers=allowed)
+    return _Refusal(405, "method_not_allowed", "The route does not support this method.", headers=allowed)
 
 
 def _no_keys(retry_after: float | None) -> _Refusal:
     headers = [("Retry-After", str(max(1, math.ceil(retry_after or 1))))]
-    return _Refusal(503, "temporarily_unavailable", "The keys of the issuer cannot be read.", headers=headers)
+    return _Refusal(503, "temporarily_unavailable", "The keys of the issuer are not available.", headers=headers)
 
 
 def _path_below_root(scope: _Scope) -> str:
-    """Return the path that the router of the framework goes by; one that is declared by nobody if routers disagree."""
+    """Return the path that the framework's router sees; an undeclared one where routers disagree."""
     path: str = scope["path"]
     root: str = scope.get("root_path") or ""
     if not root:

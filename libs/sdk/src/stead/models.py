@@ -1,6 +1,6 @@
-"""What the Management API answers with; camelCase on the wire, times in milliseconds since the epoch (UTC).
+"""The entities that the Management API returns: camelCase on the wire, times in milliseconds since the epoch (UTC).
 
-Members that this version does not know are passed over, so that a newer service can be talked to.
+Unknown members are ignored, so this version works with newer services.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from stead.event_types import GrantedPermission
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A person that signs in, or on whose behalf an application acts.
+    """A person who signs in, or on whose behalf an application acts. Its repr shows the id only.
 
     Attributes:
-        id: Becomes ``sub`` of the user's tokens.
-        is_email_verified: An administrator vouches for the e-mail address.
-        is_suspended: A suspended user gets no tokens, and nobody gets one in their name.
-        has_password: Can sign in with one.
-        custom_data: The integrator's own.
-        profile: Further claims about the person.
+        id: The ``sub`` of the user's tokens.
+        is_email_verified: Whether an administrator has verified the e-mail address.
+        is_suspended: No tokens are issued to a suspended user, or on their behalf.
+        has_password: Whether the user can sign in with a password.
+        custom_data: Your own data.
+        profile: Further OpenID Connect claims about the person.
     """
 
     id: str
@@ -40,15 +40,15 @@ class User(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     updated_at: int | None = None
 
     def __repr__(self) -> str:
-        return f"User(id={self.id!r})"  # the rest is about a person and has no place in a log
+        return f"User(id={self.id!r})"  # the rest is personal data, which does not belong in a log
 
 
 class ResourceConsent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What somebody agreed to for one API resource.
+    """The scopes of one API resource that a user has consented to.
 
     Attributes:
-        resource: Its indicator.
-        scopes: Names.
+        resource: The indicator of the resource.
+        scopes: Their names.
     """
 
     resource: str
@@ -56,13 +56,13 @@ class ResourceConsent(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class Consent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a user has agreed to for one application.
+    """What a user has consented to for one application.
 
     Attributes:
-        scopes: About the person.
-        organization_permissions: Names.
-        organization_ids: That were picked for an application of somebody else.
-        consented_at: The last time that something was added.
+        scopes: The OpenID Connect scopes.
+        organization_permissions: Names of organization permissions.
+        organization_ids: The organizations that the user selected for a third-party application.
+        consented_at: When the consent was last extended.
     """
 
     application_id: str
@@ -75,14 +75,14 @@ class Consent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Application(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A client in the sense of OAuth.
+    """An OAuth client.
 
     Attributes:
-        id: Its ``client_id``.
+        id: The ``client_id``.
         type: ``Native``, ``SPA``, ``Traditional`` or ``MachineToMachine``.
-        oidc_client_metadata: ``redirectUris``, ``postLogoutRedirectUris``.
-        custom_client_metadata: ``allowTokenExchange``, ``corsAllowedOrigins`` and the like.
-        is_third_party: Belongs to somebody else; may not exchange tokens.
+        oidc_client_metadata: ``redirectUris`` and ``postLogoutRedirectUris``.
+        custom_client_metadata: ``allowTokenExchange``, ``corsAllowedOrigins`` and so on.
+        is_third_party: Whether another company operates it; then it may not exchange tokens.
     """
 
     id: str
@@ -99,11 +99,11 @@ class Application(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ApplicationSecret(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One secret of an application; several may be live at once. Its repr hides the value.
+    """A secret of an application, which may have several. Its repr hides the value.
 
     Attributes:
         name: Unique within the application.
-        value: The secret itself: only in the answer that created it, None ever after.
+        value: The secret itself, returned on creation only; None otherwise.
         expires_at: Milliseconds since the epoch; None for never.
     """
 
@@ -122,7 +122,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An API that tokens are issued for.
 
     Attributes:
-        indicator: Becomes ``aud``; never changes.
+        indicator: The ``aud`` of its access tokens; never changes.
         access_token_ttl: Lifetime of its access tokens, in seconds.
     """
 
@@ -139,7 +139,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     Attributes:
         name: The scope token.
-        resource_id: The resource that it belongs to.
+        resource_id: Id of its resource.
     """
 
     id: str
@@ -151,11 +151,11 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Role(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An API role: a set of scopes that is assigned to users or to applications.
+    """An API role: a set of scopes that is assigned to users or to machine-to-machine applications.
 
     Attributes:
-        type: ``User`` or ``MachineToMachine``: to whom it can be assigned.
-        is_default: Every new user gets it.
+        type: ``User`` or ``MachineToMachine``: the kind of holders.
+        is_default: Whether it is assigned to every new user.
     """
 
     id: str
@@ -167,10 +167,10 @@ class Role(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class OrganizationPermission(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A permission of the organization template, the same for every organization.
+    """A permission of the organization template, shared by all organizations.
 
     Attributes:
-        name: The scope token of organization tokens.
+        name: The scope token in organization tokens.
     """
 
     id: str
@@ -180,18 +180,18 @@ class OrganizationPermission(msgspec.Struct, frozen=True, kw_only=True, rename="
 
 
 class ResourceReference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The API resource that something belongs to."""
+    """An API resource, by id and name."""
 
     id: str
     name: str
 
 
 class ResourceScope(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A permission of an API resource, as an organization role grants it.
+    """A scope of an API resource that an organization role grants.
 
     Attributes:
         name: The scope token.
-        resource: The resource that it belongs to.
+        resource: Its resource.
     """
 
     id: str
@@ -201,12 +201,12 @@ class ResourceScope(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class OrganizationRole(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A role of the organization template: permissions that a member of an organization gets with it.
+    """A role of the organization template, which members have per organization.
 
     Attributes:
-        type: ``User`` or ``MachineToMachine``: what kind of member can have it.
-        scopes: Organization permissions that it grants; None except in the list of all roles.
-        resource_scopes: API permissions that it grants; None except in the list of all roles.
+        type: ``User`` or ``MachineToMachine``: the kind of members who can have it.
+        scopes: The organization permissions that it grants; set in lists of all roles only.
+        resource_scopes: The API scopes that it grants; set in lists of all roles only.
     """
 
     id: str
@@ -222,10 +222,10 @@ class Organization(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An organization.
 
     Attributes:
-        custom_data: The integrator's own.
-        color: For the integrator's pages, as ``branding`` and ``custom_css``.
-        users_count: How many users belong to it; None unless a list is asked for it.
-        featured_users: Three of them at most, with id, name and avatar; None unless a list is asked for them.
+        custom_data: Your own data.
+        color: For your own pages, like ``branding`` and ``custom_css``.
+        users_count: Number of user members; set in lists with ``show_featured`` only.
+        featured_users: Up to three of them, with id, name and avatar; set in lists with ``show_featured`` only.
     """
 
     id: str
@@ -243,47 +243,47 @@ class Organization(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class OrganizationRoleReference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An organization role that a member holds."""
+    """An organization role of a member, by id and name."""
 
     id: str
     name: str
 
 
 class OrganizationUser(User, frozen=True, kw_only=True):
-    """A user that belongs to an organization.
+    """A user as a member of an organization.
 
     Attributes:
-        organization_roles: Those that the user holds there, by name.
+        organization_roles: The user's roles there, ordered by name.
     """
 
     organization_roles: list[OrganizationRoleReference] = []
 
 
 class OrganizationApplication(Application, frozen=True, kw_only=True):
-    """A machine-to-machine application that belongs to an organization, in short.
+    """A machine-to-machine application as a member of an organization.
 
     Attributes:
-        organization_roles: Those that the application holds there, by name.
+        organization_roles: The application's roles there, ordered by name.
     """
 
     organization_roles: list[OrganizationRoleReference] = []
 
 
 class OrganizationMembership(Organization, frozen=True, kw_only=True):
-    """An organization that a user or application belongs to.
+    """An organization of which a user or application is a member.
 
     Attributes:
-        organization_roles: Those that it holds there, by name.
+        organization_roles: The member's roles there, ordered by name.
     """
 
     organization_roles: list[OrganizationRoleReference] = []
 
 
 class HeldPermissions(msgspec.Struct, frozen=True, kw_only=True):
-    """The organization permissions that a member holds: the union over its roles, by name.
+    """The organization permissions of a member: the union over its roles, ordered by name.
 
     Attributes:
-        etag: Of this state; by it the service knows whether there is another one.
+        etag: The entity tag of this state, with which a change can be awaited.
     """
 
     permissions: tuple[OrganizationPermission, ...]
@@ -291,17 +291,17 @@ class HeldPermissions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TemplatePermission(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An organization permission, as the document of the organization template names it."""
+    """An organization permission in the template document."""
 
     name: str
     description: str | None = None
 
 
 class TemplateScope(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A permission of an API resource, as the document of the organization template names it.
+    """A scope of an API resource in the template document.
 
     Attributes:
-        resource: Indicator of the resource.
+        resource: The indicator of the resource.
         name: The scope token.
     """
 
@@ -310,10 +310,10 @@ class TemplateScope(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TemplateRole(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An organization role, as the document of the organization template names it.
+    """An organization role in the template document.
 
     Attributes:
-        permissions: Names of organization permissions of the same document.
+        permissions: Names of organization permissions in the same document.
     """
 
     name: str
@@ -324,25 +324,25 @@ class TemplateRole(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class OrganizationTemplate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The organization template as a document: all permissions and roles, sorted by name, without ids."""
+    """The organization template as a document: all permissions and roles, ordered by name, without ids."""
 
     permissions: list[TemplatePermission]
     roles: list[TemplateRole]
 
 
 class TextChange(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Another description or type."""
+    """A changed description or type."""
 
     before: str | None
     after: str | None
 
 
 class TemplateChange(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is different about a permission or role; None, or nothing, where it stays as it is.
+    """The changes to one permission or role; None or empty where nothing changes.
 
     Attributes:
-        added: What a role grants from now on.
-        removed: What a role does not grant any more.
+        added: What the role grants in addition.
+        removed: What the role no longer grants.
     """
 
     name: str
@@ -353,7 +353,7 @@ class TemplateChange(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TemplateChanges(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is different about the permissions, or the roles; what is created or deleted by name."""
+    """The changes to all permissions, or to all roles; created and deleted ones by name."""
 
     created: list[str] = []
     updated: list[TemplateChange] = []
@@ -361,7 +361,7 @@ class TemplateChanges(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How many members, and in how many organizations these are."""
+    """A number of members, and of the organizations they are in."""
 
     members: int
     organizations: int
@@ -371,7 +371,7 @@ class MemberEffect(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How many members gain or lose one permission.
 
     Attributes:
-        resource: Indicator of the API resource that it belongs to; None for an organization permission.
+        resource: The indicator of its API resource; None for an organization permission.
     """
 
     name: str
@@ -381,10 +381,10 @@ class MemberEffect(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TemplateReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a document changes about the organization template, or would change.
+    """The changes that a document makes to the organization template, or would make.
 
     Attributes:
-        members: Only the permissions that some member gains or loses.
+        members: The permissions that at least one member gains or loses.
     """
 
     permissions: TemplateChanges
@@ -393,11 +393,11 @@ class TemplateReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SubjectToken(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A one-time token that stands for a user until it is exchanged. Its repr hides the token.
+    """A one-time token that represents a user until it is exchanged. Its repr hides the token.
 
     Attributes:
-        token: To be handed to the application that exchanges it, and to nobody else.
-        expires_in: Seconds until it is worthless.
+        token: Secret; hand it only to the application that exchanges it.
+        expires_in: Lifetime in seconds.
     """
 
     token: str = msgspec.field(name="subjectToken")

@@ -1,5 +1,6 @@
-"""Every operation of the Management API that this library knows, described once (see ``_http.Operation``).
+"""The operations of the Management API, each described once (see ``_http.Operation``).
 
-The functions say what to send and how to read the answer; ``_operation_groups`` gives them to clients under short names. A
-function that reads a list says which one (see ``_lists``); ``page_size`` is how many items one answer brings, 1 to 100.
+A function describes which request to send and how to read its answer; ``_operation_groups`` offers it to clients under
+a short name. A function that returns a ``ListRequest`` describes a list; ``page_size`` is the number of items per
+request, 1 to 100.
 """

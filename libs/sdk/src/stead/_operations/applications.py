@@ -15,18 +15,23 @@ from stead.models import Application, ApplicationSecret, Role
 def create_application(
     *,
     name: str,
-    type: ApplicationType,  # noqa: A002 - the word of the API
+    type: ApplicationType,  # noqa: A002 - the API's name
     description: str | None = None,
     oidc_client_metadata: FreeForm | None = None,
     custom_client_metadata: FreeForm | None = None,
     is_third_party: bool | None = None,
     custom_data: FreeForm | None = None,
 ) -> Operation[Application]:
-    """Create an application; it has no secret yet.
+    """Create an application. It has no secret yet.
+
+    ::
+
+        application = client.applications.create(name="Nightly report", type="MachineToMachine")
+        secret = client.applications.create_secret(application.id, "first").value
 
     Raises:
-        InvalidInput: A member is not of its form, a redirect URI for example.
-        Conflict: A third-party application with token exchange.
+        InvalidInput: A member of the request is invalid, such as a redirect URI.
+        Conflict: A third-party application may not exchange tokens.
     """
     body = create_body(
         name=name,
@@ -44,13 +49,13 @@ def get_application(application_id: str) -> Operation[Application]:
     """Return an application.
 
     Raises:
-        NotFound: There is none with this id.
+        NotFound: The id is unknown.
     """
     return decode((yield json_request("GET", api_path("applications", application_id))), Application)
 
 
 def list_applications(*, page_size: int = MAX_PAGE_SIZE) -> ListRequest[Application]:
-    """Go through all applications, by name."""
+    """Iterate over all applications, ordered by name."""
     return ListRequest(api_path("applications"), Application, page_size=page_size)
 
 
@@ -64,12 +69,12 @@ def update_application(
     is_third_party: bool | UnsetType = UNSET,
     custom_data: FreeForm | UnsetType = UNSET,
 ) -> Operation[Application]:
-    """Change what is given and keep the rest; None clears.
+    """Change the given members; None clears a member.
 
     Raises:
-        NotFound: There is none with this id.
-        InvalidInput: A member is not of its form.
-        Conflict: A third-party application with token exchange.
+        NotFound: The id is unknown.
+        InvalidInput: A member of the request is invalid.
+        Conflict: A third-party application may not exchange tokens.
     """
     body = patch_body(
         name=name,
@@ -83,19 +88,19 @@ def update_application(
 
 
 def delete_application(application_id: str) -> Operation[None]:
-    """Delete an application with its secrets; its tokens are worth nothing from then on.
+    """Delete an application and its secrets. Its tokens become invalid.
 
     Raises:
-        NotFound: There is none with this id.
+        NotFound: The id is unknown.
     """
     return command("DELETE", api_path("applications", application_id))
 
 
 def list_application_secrets(application_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequest[ApplicationSecret]:
-    """Go through the secrets of an application, by name and without their values.
+    """Iterate over the secrets of an application, ordered by name and without their values.
 
     Raises:
-        NotFound: There is no such application.
+        NotFound: The application does not exist.
     """
     return ListRequest(api_path("applications", application_id, "secrets"), ApplicationSecret, page_size=page_size)
 
@@ -103,15 +108,15 @@ def list_application_secrets(application_id: str, *, page_size: int = MAX_PAGE_S
 def create_application_secret(
     application_id: str, name: str, *, expires_at: int | None = None
 ) -> Operation[ApplicationSecret]:
-    """Make a secret; the answer is the only one that ever shows its value.
+    """Create a secret. Its value is in this result and can never be read again.
 
     Args:
-        application_id: Whose.
+        application_id: The application.
         name: Unique within the application.
         expires_at: Milliseconds since the epoch; None for never.
 
     Raises:
-        NotFound: There is no such application.
+        NotFound: The application does not exist.
         Conflict: The name is taken, or the application is a public client.
     """
     body = create_body(name=name, expiresAt=expires_at)
@@ -120,47 +125,47 @@ def create_application_secret(
 
 
 def delete_application_secret(application_id: str, name: str) -> Operation[None]:
-    """Delete a secret; nobody can authenticate with it from then on.
+    """Delete a secret. It can no longer be used to authenticate.
 
     Raises:
-        NotFound: There is no such application, or it has no such secret.
+        NotFound: The application does not exist, or has no such secret.
     """
     return command("DELETE", api_path("applications", application_id, "secrets", name))
 
 
 def list_application_roles(application_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequest[Role]:
-    """Go through the API roles of a machine-to-machine application, by name.
+    """Iterate over the API roles of a machine-to-machine application, ordered by name.
 
     Raises:
-        NotFound: There is no such application.
+        NotFound: The application does not exist.
     """
     return ListRequest(api_path("applications", application_id, "roles"), Role, page_size=page_size)
 
 
 def assign_application_roles(application_id: str, role_ids: Iterable[str]) -> Operation[None]:
-    """Give a machine-to-machine application API roles beside those that it has.
+    """Assign API roles to a machine-to-machine application, in addition to its other roles.
 
     Raises:
-        NotFound: There is no such application.
+        NotFound: The application does not exist.
         Conflict: A role does not exist or is for users, or the application is of another type.
     """
     return command("POST", api_path("applications", application_id, "roles"), {"roleIds": list(role_ids)})
 
 
 def replace_application_roles(application_id: str, role_ids: Iterable[str]) -> Operation[None]:
-    """Give a machine-to-machine application these API roles and take all others.
+    """Make these the only API roles of a machine-to-machine application.
 
     Raises:
-        NotFound: There is no such application.
+        NotFound: The application does not exist.
         Conflict: A role does not exist or is for users, or the application is of another type.
     """
     return command("PUT", api_path("applications", application_id, "roles"), {"roleIds": list(role_ids)})
 
 
 def remove_application_role(application_id: str, role_id: str) -> Operation[None]:
-    """Take an API role from a machine-to-machine application.
+    """Remove an API role from a machine-to-machine application.
 
     Raises:
-        NotFound: There is no such application, or it does not have the role.
+        NotFound: The application does not exist, or does not have the role.
     """
     return command("DELETE", api_path("applications", application_id, "roles", role_id))

@@ -11,14 +11,14 @@ from stead.models import OrganizationPermission
 
 
 def create_organization_permission(name: str, description: str | None = None) -> Operation[OrganizationPermission]:
-    """Define a permission for all organizations; no role grants it yet.
+    """Create a permission that organization roles can grant.
 
     Args:
-        name: Unique; the scope token of organization tokens.
-        description: For people, at most 256 characters.
+        name: Unique; the scope token in organization tokens.
+        description: Shown on the consent page, at most 256 characters.
 
     Raises:
-        Conflict: The name is taken, or none that a permission can have.
+        Conflict: The name is taken or reserved.
     """
     body = create_body(name=name, description=description)
     return decode((yield json_request("POST", api_path("organization-scopes"), body)), OrganizationPermission)
@@ -28,7 +28,7 @@ def get_organization_permission(permission_id: str) -> Operation[OrganizationPer
     """Return an organization permission.
 
     Raises:
-        NotFound: There is none with this id.
+        NotFound: The id is unknown.
     """
     path = api_path("organization-scopes", permission_id)
     return decode((yield json_request("GET", path)), OrganizationPermission)
@@ -37,11 +37,11 @@ def get_organization_permission(permission_id: str) -> Operation[OrganizationPer
 def list_organization_permissions(
     *, search: str | None = None, page_size: int = MAX_PAGE_SIZE
 ) -> ListRequest[OrganizationPermission]:
-    """Go through the organization permissions, by name.
+    """Iterate over the organization permissions, ordered by name.
 
     Args:
-        search: Part of a name or description; all of them if not given.
-        page_size: How many items one answer brings, 1 to 100.
+        search: Only permissions with this text in their name or description.
+        page_size: Items per request, 1 to 100.
     """
     path = api_path("organization-scopes")
     return ListRequest(path, OrganizationPermission, page_size=page_size, params={"q": search})
@@ -50,20 +50,20 @@ def list_organization_permissions(
 def update_organization_permission(
     permission_id: str, *, name: str | UnsetType = UNSET, description: str | UnsetType | None = UNSET
 ) -> Operation[OrganizationPermission]:
-    """Change what is given and keep the rest; None clears. Another name holds for every role that grants it.
+    """Change the given members; None clears a member. Every role that grants it grants the new name.
 
     Raises:
-        NotFound: There is none with this id.
-        Conflict: The name is taken, or none that a permission can have.
+        NotFound: The id is unknown.
+        Conflict: The name is taken or reserved.
     """
     body, path = patch_body(name=name, description=description), api_path("organization-scopes", permission_id)
     return decode((yield json_request("PATCH", path, body)), OrganizationPermission)
 
 
 def delete_organization_permission(permission_id: str) -> Operation[None]:
-    """Delete an organization permission; the roles that grant it grant one permission less.
+    """Delete an organization permission, also from the roles that grant it.
 
     Raises:
-        NotFound: There is none with this id.
+        NotFound: The id is unknown.
     """
     return command("DELETE", api_path("organization-scopes", permission_id))

@@ -15,22 +15,22 @@ from stead.models import OrganizationPermission, OrganizationRole, ResourceScope
 def create_organization_role(
     name: str,
     description: str | None = None,
-    type: RoleType = "User",  # noqa: A002 - the word of the API
+    type: RoleType = "User",  # noqa: A002 - the API's name
     *,
     permission_ids: Iterable[str] | None = None,
     resource_scope_ids: Iterable[str] | None = None,
 ) -> Operation[OrganizationRole]:
-    """Define a role for all organizations.
+    """Create a role that every organization can assign.
 
     Args:
         name: Unique.
-        description: For people.
-        type: What kind of member can have it.
-        permission_ids: Organization permissions that it grants from the start.
-        resource_scope_ids: Scopes of API resources that it grants from the start; none of the Management API.
+        description: Shown to administrators.
+        type: Which kind of members can have it.
+        permission_ids: Organization permissions that it grants initially.
+        resource_scope_ids: Scopes of API resources that it grants initially; none of the Management API.
 
     Raises:
-        Conflict: The name is taken, or something that it shall grant does not exist.
+        Conflict: The name is taken, or a permission or scope does not exist.
     """
     body = create_body(
         name=name,
@@ -43,10 +43,10 @@ def create_organization_role(
 
 
 def get_organization_role(role_id: str) -> Operation[OrganizationRole]:
-    """Return an organization role; what it grants is read with ``permissions`` and ``resource_scopes``.
+    """Return an organization role. ``permissions`` and ``resource_scopes`` list what it grants.
 
     Raises:
-        NotFound: There is none with this id.
+        NotFound: The id is unknown.
     """
     return decode((yield json_request("GET", api_path("organization-roles", role_id))), OrganizationRole)
 
@@ -54,11 +54,11 @@ def get_organization_role(role_id: str) -> Operation[OrganizationRole]:
 def list_organization_roles(
     *, search: str | None = None, page_size: int = MAX_PAGE_SIZE
 ) -> ListRequest[OrganizationRole]:
-    """Go through the organization roles with what they grant, by name.
+    """Iterate over the organization roles and what they grant, ordered by name.
 
     Args:
-        search: Part of a name or description; all of them if not given.
-        page_size: How many items one answer brings, 1 to 100.
+        search: Only roles with this text in their name or description.
+        page_size: Items per request, 1 to 100.
     """
     path = api_path("organization-roles")
     return ListRequest(path, OrganizationRole, page_size=page_size, params={"q": search})
@@ -69,23 +69,23 @@ def update_organization_role(
     *,
     name: str | UnsetType = UNSET,
     description: str | UnsetType | None = UNSET,
-    type: RoleType | UnsetType = UNSET,  # noqa: A002 - the word of the API
+    type: RoleType | UnsetType = UNSET,  # noqa: A002 - the API's name
 ) -> Operation[OrganizationRole]:
-    """Change what is given and keep the rest; None clears.
+    """Change the given members; None clears a member.
 
     Raises:
-        NotFound: There is none with this id.
-        Conflict: The name is taken, or somebody has the role whose type shall change.
+        NotFound: The id is unknown.
+        Conflict: The name is taken, or the type would change while members have the role.
     """
     body, path = patch_body(name=name, description=description, type=type), api_path("organization-roles", role_id)
     return decode((yield json_request("PATCH", path, body)), OrganizationRole)
 
 
 def delete_organization_role(role_id: str) -> Operation[None]:
-    """Delete an organization role; whoever had it no longer does.
+    """Delete an organization role. Every member loses it.
 
     Raises:
-        NotFound: There is none with this id.
+        NotFound: The id is unknown.
     """
     return command("DELETE", api_path("organization-roles", role_id))
 
@@ -93,20 +93,20 @@ def delete_organization_role(role_id: str) -> Operation[None]:
 def list_organization_role_permissions(
     role_id: str, *, page_size: int = MAX_PAGE_SIZE
 ) -> ListRequest[OrganizationPermission]:
-    """Go through the organization permissions that a role grants, by name.
+    """Iterate over the organization permissions that a role grants, ordered by name.
 
     Raises:
-        NotFound: There is no such role.
+        NotFound: The role does not exist.
     """
     path = api_path("organization-roles", role_id, "scopes")
     return ListRequest(path, OrganizationPermission, page_size=page_size)
 
 
 def assign_organization_role_permissions(role_id: str, permission_ids: Iterable[str]) -> Operation[None]:
-    """Let a role grant organization permissions beside those that it grants.
+    """Add organization permissions to those that a role grants.
 
     Raises:
-        NotFound: There is no such role.
+        NotFound: The role does not exist.
         Conflict: A permission does not exist.
     """
     body = {"organizationScopeIds": list(permission_ids)}
@@ -114,10 +114,10 @@ def assign_organization_role_permissions(role_id: str, permission_ids: Iterable[
 
 
 def replace_organization_role_permissions(role_id: str, permission_ids: Iterable[str]) -> Operation[None]:
-    """Let a role grant these organization permissions and no others.
+    """Make these the only organization permissions that a role grants.
 
     Raises:
-        NotFound: There is no such role.
+        NotFound: The role does not exist.
         Conflict: A permission does not exist.
     """
     body = {"organizationScopeIds": list(permission_ids)}
@@ -125,10 +125,10 @@ def replace_organization_role_permissions(role_id: str, permission_ids: Iterable
 
 
 def remove_organization_role_permission(role_id: str, permission_id: str) -> Operation[None]:
-    """Let a role no longer grant an organization permission.
+    """Remove an organization permission from a role.
 
     Raises:
-        NotFound: There is no such role, or it does not grant the permission.
+        NotFound: The role does not exist, or does not grant the permission.
     """
     return command("DELETE", api_path("organization-roles", role_id, "scopes", permission_id))
 
@@ -136,20 +136,20 @@ def remove_organization_role_permission(role_id: str, permission_id: str) -> Ope
 def list_organization_role_resource_scopes(
     role_id: str, *, page_size: int = MAX_PAGE_SIZE
 ) -> ListRequest[ResourceScope]:
-    """Go through the scopes of API resources that a role grants, by name.
+    """Iterate over the scopes of API resources that a role grants, ordered by name.
 
     Raises:
-        NotFound: There is no such role.
+        NotFound: The role does not exist.
     """
     path = api_path("organization-roles", role_id, "resource-scopes")
     return ListRequest(path, ResourceScope, page_size=page_size)
 
 
 def assign_organization_role_resource_scopes(role_id: str, scope_ids: Iterable[str]) -> Operation[None]:
-    """Let a role grant scopes of API resources beside those that it grants; none of the Management API.
+    """Add scopes of API resources to those that a role grants; none of the Management API.
 
     Raises:
-        NotFound: There is no such role.
+        NotFound: The role does not exist.
         Conflict: A scope does not exist, or belongs to the Management API.
     """
     body = {"scopeIds": list(scope_ids)}
@@ -157,10 +157,10 @@ def assign_organization_role_resource_scopes(role_id: str, scope_ids: Iterable[s
 
 
 def replace_organization_role_resource_scopes(role_id: str, scope_ids: Iterable[str]) -> Operation[None]:
-    """Let a role grant these scopes of API resources and no others; none of the Management API.
+    """Make these the only scopes of API resources that a role grants; none of the Management API.
 
     Raises:
-        NotFound: There is no such role.
+        NotFound: The role does not exist.
         Conflict: A scope does not exist, or belongs to the Management API.
     """
     body = {"scopeIds": list(scope_ids)}
@@ -168,9 +168,9 @@ def replace_organization_role_resource_scopes(role_id: str, scope_ids: Iterable[
 
 
 def remove_organization_role_resource_scope(role_id: str, scope_id: str) -> Operation[None]:
-    """Let a role no longer grant a scope of an API resource.
+    """Remove a scope of an API resource from a role.
 
     Raises:
-        NotFound: There is no such role, or it does not grant the scope.
+        NotFound: The role does not exist, or does not grant the scope.
     """
     return command("DELETE", api_path("organization-roles", role_id, "resource-scopes", scope_id))

@@ -10,24 +10,31 @@ from stead.models import OrganizationTemplate, TemplateReport
 
 
 def get_organization_template() -> Operation[OrganizationTemplate]:
-    """Return all organization permissions and roles as one document."""
+    """Return all organization permissions and roles as one document, without ids."""
     return decode((yield json_request("GET", api_path("organization-template"))), OrganizationTemplate)
 
 
 def put_organization_template(
     document: OrganizationTemplate | Mapping[str, Any], *, dry_run: bool = False
 ) -> Operation[TemplateReport]:
-    """Make the organization template what a document says, all of it or nothing, and return what that changes.
+    """Replace the organization template with a document, atomically, and return the changes.
 
-    Names identify: under another name a permission or role is another one, and what the document does not name is
-    deleted. The same document a second time changes nothing.
+    Permissions and roles are identified by name: a renamed one is a new one, and what the document does not name is
+    deleted. The operation is idempotent.
+
+    ::
+
+        template = json.loads(Path("template.json").read_text())
+        report = client.organization_template.put(template, dry_run=True)
+        for effect in report.members:
+            print(effect.name, effect.gaining.members, effect.losing.members)
 
     Args:
-        document: As ``get`` returns it, or the same as decoded JSON.
-        dry_run: Change nothing, and say what would change.
+        document: As returned by ``get``, or the same as decoded JSON.
+        dry_run: Change nothing; return what would change.
 
     Raises:
-        InvalidInput: A member is not of its form, or something is said twice.
+        InvalidInput: A member is not of its form, or a name occurs twice.
         Conflict: The document cannot be applied; ``data`` says where.
     """
     params = {"dry-run": "true"} if dry_run else None

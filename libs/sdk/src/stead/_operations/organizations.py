@@ -20,10 +20,10 @@ def create_organization(
     branding: FreeForm | None = None,
     custom_css: str | None = None,
 ) -> Operation[Organization]:
-    """Create an organization, without members.
+    """Create an organization without members.
 
     Raises:
-        InvalidInput: A member is not of its form.
+        InvalidInput: A member of the request is invalid.
     """
     body = create_body(
         name=name,
@@ -41,7 +41,7 @@ def get_organization(organization_id: str) -> Operation[Organization]:
     """Return an organization.
 
     Raises:
-        NotFound: There is none with this id.
+        NotFound: The id is unknown.
     """
     return decode((yield json_request("GET", api_path("organizations", organization_id))), Organization)
 
@@ -49,12 +49,12 @@ def get_organization(organization_id: str) -> Operation[Organization]:
 def list_organizations(
     *, search: str | None = None, show_featured: bool = False, page_size: int = MAX_PAGE_SIZE
 ) -> ListRequest[Organization]:
-    """Go through the organizations, by name.
+    """Iterate over the organizations, ordered by name.
 
     Args:
-        search: Part of an id, name or description; all of them if not given.
-        show_featured: Say of each how many users it has, and who three of them are.
-        page_size: How many items one answer brings, 1 to 100.
+        search: Only organizations with this text in their id, name or description.
+        show_featured: Fill ``users_count`` and ``featured_users``.
+        page_size: Items per request, 1 to 100.
     """
     params = {"q": search, "showFeatured": "true" if show_featured else None}
     return ListRequest(api_path("organizations"), Organization, page_size=page_size, params=params)
@@ -71,11 +71,11 @@ def update_organization(
     branding: FreeForm | UnsetType | None = UNSET,
     custom_css: str | UnsetType | None = UNSET,
 ) -> Operation[Organization]:
-    """Change what is given and keep the rest; None clears, an object is replaced as a whole.
+    """Change the given members; None clears a member, and an object is replaced as a whole.
 
     Raises:
-        NotFound: There is none with this id.
-        InvalidInput: A member is not of its form.
+        NotFound: The id is unknown.
+        InvalidInput: A member of the request is invalid.
     """
     body = patch_body(
         name=name,
@@ -90,9 +90,9 @@ def update_organization(
 
 
 def delete_organization(organization_id: str) -> Operation[None]:
-    """Delete an organization; nobody is a member of it any more.
+    """Delete an organization and its memberships.
 
     Raises:
-        NotFound: There is none with this id.
+        NotFound: The id is unknown.
     """
     return command("DELETE", api_path("organizations", organization_id))

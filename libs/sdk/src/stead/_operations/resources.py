@@ -11,15 +11,15 @@ from stead.models import Resource, Scope
 
 
 def create_resource(name: str, indicator: str, access_token_ttl: int | None = None) -> Operation[Resource]:
-    """Register an API.
+    """Register an API that tokens can be issued for.
 
     Args:
-        name: For people.
+        name: Display name.
         indicator: An absolute URI without a fragment; becomes ``aud`` and never changes.
-        access_token_ttl: Lifetime of its access tokens in seconds; the service's default if not given.
+        access_token_ttl: Lifetime of its access tokens in seconds; None for the service's default.
 
     Raises:
-        Conflict: ``resource.resource_identifier_in_use``, or an indicator that is reserved.
+        Conflict: ``resource.resource_identifier_in_use``, or the indicator is reserved.
     """
     body = create_body(name=name, indicator=indicator, accessTokenTtl=access_token_ttl)
     return decode((yield json_request("POST", api_path("resources"), body)), Resource)
@@ -29,44 +29,44 @@ def get_resource(resource_id: str) -> Operation[Resource]:
     """Return an API resource.
 
     Raises:
-        NotFound: There is none with this id.
+        NotFound: The id is unknown.
     """
     return decode((yield json_request("GET", api_path("resources", resource_id))), Resource)
 
 
 def list_resources(*, page_size: int = MAX_PAGE_SIZE) -> ListRequest[Resource]:
-    """Go through all API resources, by name."""
+    """Iterate over all API resources, ordered by name."""
     return ListRequest(api_path("resources"), Resource, page_size=page_size)
 
 
 def update_resource(
     resource_id: str, *, name: str | UnsetType = UNSET, access_token_ttl: int | UnsetType | None = UNSET
 ) -> Operation[Resource]:
-    """Change what is given and keep the rest; None restores the service's default. The indicator never changes.
+    """Change the given members. ``access_token_ttl=None`` restores the service's default; the indicator never changes.
 
     Raises:
-        NotFound: There is none with this id.
-        InvalidInput: A member is not of its form, or it is the Management API.
+        NotFound: The id is unknown.
+        InvalidInput: A member is not of its form, or the resource is the Management API.
     """
     body = patch_body(name=name, accessTokenTtl=access_token_ttl)
     return decode((yield json_request("PATCH", api_path("resources", resource_id), body)), Resource)
 
 
 def delete_resource(resource_id: str) -> Operation[None]:
-    """Delete an API resource with its scopes.
+    """Delete an API resource and its scopes.
 
     Raises:
-        NotFound: There is none with this id.
-        InvalidInput: It is the Management API.
+        NotFound: The id is unknown.
+        InvalidInput: The resource is the Management API.
     """
     return command("DELETE", api_path("resources", resource_id))
 
 
 def list_resource_scopes(resource_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequest[Scope]:
-    """Go through the scopes of an API resource, by name.
+    """Iterate over the scopes of an API resource, ordered by name.
 
     Raises:
-        NotFound: There is no such resource.
+        NotFound: The resource does not exist.
     """
     return ListRequest(api_path("resources", resource_id, "scopes"), Scope, page_size=page_size)
 
@@ -75,8 +75,8 @@ def create_scope(resource_id: str, name: str, description: str | None = None) ->
     """Add a scope to an API resource.
 
     Raises:
-        NotFound: There is no such resource.
-        Conflict: ``scope.name_exists``, or a name that is reserved.
+        NotFound: The resource does not exist.
+        Conflict: ``scope.name_exists``, or the name is reserved.
     """
     body = create_body(name=name, description=description)
     return decode((yield json_request("POST", api_path("resources", resource_id, "scopes"), body)), Scope)
@@ -86,6 +86,6 @@ def delete_scope(resource_id: str, scope_id: str) -> Operation[None]:
     """Delete a scope of an API resource.
 
     Raises:
-        NotFound: There is no such resource, or it has no such scope.
+        NotFound: The resource does not exist, or has no such scope.
     """
     return command("DELETE", api_path("resources", resource_id, "scopes", scope_id))

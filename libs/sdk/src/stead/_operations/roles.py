@@ -1,4 +1,4 @@
-"""API roles, what they grant and who holds them."""
+"""API roles, their scopes and their holders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stead.models import Application, Role, Scope, User
 def create_role(
     name: str,
     description: str,
-    type: RoleType = "User",  # noqa: A002 - the word of the API
+    type: RoleType = "User",  # noqa: A002 - the API's name
     scope_ids: Iterable[str] | None = None,
     *,
     is_default: bool | None = None,
@@ -22,10 +22,10 @@ def create_role(
 
     Args:
         name: Unique.
-        description: For people.
-        type: To whom it can be assigned.
-        scope_ids: What it grants from the start.
-        is_default: Every user that is created from then on gets it.
+        description: Shown to administrators.
+        type: Whether users or machine-to-machine applications can have it.
+        scope_ids: Scopes that it grants initially.
+        is_default: Assign it to every user created from now on.
 
     Raises:
         Conflict: The name is taken, or a scope does not exist.
@@ -44,104 +44,104 @@ def get_role(role_id: str) -> Operation[Role]:
     """Return an API role.
 
     Raises:
-        NotFound: There is none with this id.
+        NotFound: The id is unknown.
     """
     return decode((yield json_request("GET", api_path("roles", role_id))), Role)
 
 
 def list_roles(*, page_size: int = MAX_PAGE_SIZE) -> ListRequest[Role]:
-    """Go through all API roles, by name."""
+    """Iterate over all API roles, ordered by name."""
     return ListRequest(api_path("roles"), Role, page_size=page_size)
 
 
 def delete_role(role_id: str) -> Operation[None]:
-    """Delete an API role; whoever had it no longer does.
+    """Delete an API role. Every holder loses it.
 
     Raises:
-        NotFound: There is none with this id.
+        NotFound: The id is unknown.
     """
     return command("DELETE", api_path("roles", role_id))
 
 
 def list_role_scopes(role_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequest[Scope]:
-    """Go through the scopes that an API role grants, by name.
+    """Iterate over the scopes that an API role grants, ordered by name.
 
     Raises:
-        NotFound: There is no such role.
+        NotFound: The role does not exist.
     """
     return ListRequest(api_path("roles", role_id, "scopes"), Scope, page_size=page_size)
 
 
 def assign_role_scopes(role_id: str, scope_ids: Iterable[str]) -> Operation[None]:
-    """Let an API role grant scopes beside those that it grants.
+    """Add scopes to those that an API role grants.
 
     Raises:
-        NotFound: There is no such role.
+        NotFound: The role does not exist.
         Conflict: A scope does not exist.
     """
     return command("POST", api_path("roles", role_id, "scopes"), {"scopeIds": list(scope_ids)})
 
 
 def remove_role_scope(role_id: str, scope_id: str) -> Operation[None]:
-    """Let an API role no longer grant a scope.
+    """Remove a scope from an API role.
 
     Raises:
-        NotFound: There is no such role, or it does not grant the scope.
+        NotFound: The role does not exist, or does not grant the scope.
     """
     return command("DELETE", api_path("roles", role_id, "scopes", scope_id))
 
 
 def list_role_users(role_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequest[User]:
-    """Go through the users that have an API role, by name.
+    """Iterate over the users who have an API role, ordered by name.
 
     Raises:
-        NotFound: There is no such role.
+        NotFound: The role does not exist.
     """
     return ListRequest(api_path("roles", role_id, "users"), User, page_size=page_size)
 
 
 def assign_role_users(role_id: str, user_ids: Iterable[str]) -> Operation[None]:
-    """Give an API role to users.
+    """Assign an API role to users.
 
     Raises:
-        NotFound: There is no such role.
+        NotFound: The role does not exist.
         Conflict: A user does not exist, or the role is for applications.
     """
     return command("POST", api_path("roles", role_id, "users"), {"userIds": list(user_ids)})
 
 
 def remove_role_user(role_id: str, user_id: str) -> Operation[None]:
-    """Take an API role from a user.
+    """Remove an API role from a user.
 
     Raises:
-        NotFound: There is no such role, or the user does not have it.
+        NotFound: The role does not exist, or the user does not have it.
     """
     return command("DELETE", api_path("roles", role_id, "users", user_id))
 
 
 def list_role_applications(role_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequest[Application]:
-    """Go through the machine-to-machine applications that have an API role, by name.
+    """Iterate over the machine-to-machine applications that have an API role, ordered by name.
 
     Raises:
-        NotFound: There is no such role.
+        NotFound: The role does not exist.
     """
     return ListRequest(api_path("roles", role_id, "applications"), Application, page_size=page_size)
 
 
 def assign_role_applications(role_id: str, application_ids: Iterable[str]) -> Operation[None]:
-    """Give an API role to machine-to-machine applications.
+    """Assign an API role to machine-to-machine applications.
 
     Raises:
-        NotFound: There is no such role.
+        NotFound: The role does not exist.
         Conflict: An application does not exist or is of another type, or the role is for users.
     """
     return command("POST", api_path("roles", role_id, "applications"), {"applicationIds": list(application_ids)})
 
 
 def remove_role_application(role_id: str, application_id: str) -> Operation[None]:
-    """Take an API role from a machine-to-machine application.
+    """Remove an API role from a machine-to-machine application.
 
     Raises:
-        NotFound: There is no such role, or the application does not have it.
+        NotFound: The role does not exist, or the application does not have it.
     """
     return command("DELETE", api_path("roles", role_id, "applications", application_id))

@@ -8,14 +8,23 @@ from stead.models import SubjectToken
 
 
 def create_subject_token(user_id: str, context: FreeForm | None = None) -> Operation[SubjectToken]:
-    """Get a one-time token that stands for a user; whether the caller's own user may do so is the caller's to decide.
+    """Create a one-time token with which an application can act on behalf of a user.
+
+    Check first whether the person who asks may impersonate this user: the service cannot know.
+
+    ::
+
+        subject_token = client.subject_tokens.create(user.id, {"ticket": "4711"}).token
+        # in the application, within expires_in seconds
+        tokens = exchange_subject_token(endpoint, client_id=..., subject_token=subject_token, resource=...)
 
     Args:
-        user_id: Whom the access token will represent.
-        context: Kept with the token, as long as it is there; at most 16 KiB of JSON. No access token shows it.
+        user_id: The user whom the access token will represent.
+        context: Passed to the custom-claims function at the exchange; at most 16 KiB of JSON. It is not put into the
+            access token.
 
     Raises:
-        NotFound: There is no such user.
+        NotFound: The user does not exist.
         Conflict: ``user.suspended``.
     """
     body = create_body(userId=user_id, context=context)

@@ -26,9 +26,13 @@ def create_user(
 ) -> Operation[User]:
     """Create a user.
 
+    ::
+
+        user = client.users.create(username="ada", primary_email="ada@example.com")
+
     Raises:
         Conflict: ``user.username_already_in_use``, ``user.email_already_in_use`` or ``user.phone_already_in_use``.
-        InvalidInput: A member is not of its form.
+        InvalidInput: A member of the request is invalid.
     """
     body = create_body(
         username=username,
@@ -48,17 +52,17 @@ def get_user(user_id: str) -> Operation[User]:
     """Return a user.
 
     Raises:
-        NotFound: There is none with this id.
+        NotFound: The id is unknown.
     """
     return decode((yield json_request("GET", api_path("users", user_id))), User)
 
 
 def list_users(*, search: str | None = None, page_size: int = MAX_PAGE_SIZE) -> ListRequest[User]:
-    """Go through the users, by name.
+    """Iterate over the users, ordered by name.
 
     Args:
-        search: Part of an id, name, user name, e-mail address or telephone number; everybody if not given.
-        page_size: How many items one answer brings, 1 to 100.
+        search: Only users with this text in their id, name, user name, e-mail address or phone number.
+        page_size: Items per request, 1 to 100.
     """
     return ListRequest(api_path("users"), User, page_size=page_size, params={"search": search})
 
@@ -75,11 +79,11 @@ def update_user(
     custom_data: FreeForm | UnsetType | None = UNSET,
     profile: FreeForm | UnsetType | None = UNSET,
 ) -> Operation[User]:
-    """Change what is given and keep the rest; None clears.
+    """Change the given members; None clears a member.
 
     Raises:
-        NotFound: There is none with this id.
-        InvalidInput: A member is not of its form.
+        NotFound: The id is unknown.
+        InvalidInput: A member of the request is invalid.
         Conflict: ``user.username_already_in_use``, ``user.email_already_in_use`` or ``user.phone_already_in_use``.
     """
     body = patch_body(
@@ -96,84 +100,84 @@ def update_user(
 
 
 def delete_user(user_id: str) -> Operation[None]:
-    """Delete a user; their tokens are worth nothing from then on.
+    """Delete a user. Their tokens become invalid.
 
     Raises:
-        NotFound: There is none with this id.
+        NotFound: The id is unknown.
     """
     return command("DELETE", api_path("users", user_id))
 
 
 def suspend_user(user_id: str, *, suspended: bool = True) -> Operation[None]:
-    """Suspend a user, or end the suspension. What was issued before a suspension stays worthless after it.
+    """Suspend a user, or lift the suspension. Tokens issued before a suspension stay invalid after it.
 
     Raises:
-        NotFound: There is none with this id.
+        NotFound: The id is unknown.
     """
     return command("PATCH", api_path("users", user_id, "is-suspended"), {"isSuspended": suspended})
 
 
 def set_user_password(user_id: str, password: str) -> Operation[None]:
-    """Set a user's password; ends everything that was issued before.
+    """Set a user's password. All tokens issued before become invalid.
 
     Raises:
-        NotFound: There is none with this id.
+        NotFound: The id is unknown.
         InvalidInput: The password is not acceptable.
     """
     return command("PATCH", api_path("users", user_id, "password"), {"password": password})
 
 
 def list_user_roles(user_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequest[Role]:
-    """Go through the API roles of a user, by name.
+    """Iterate over a user's API roles, ordered by name.
 
     Raises:
-        NotFound: There is no such user.
+        NotFound: The user does not exist.
     """
     return ListRequest(api_path("users", user_id, "roles"), Role, page_size=page_size)
 
 
 def assign_user_roles(user_id: str, role_ids: Iterable[str]) -> Operation[None]:
-    """Give a user API roles beside those that they have.
+    """Assign API roles to a user, in addition to their other roles.
 
     Raises:
-        NotFound: There is no such user.
-        Conflict: A role does not exist, or is for applications.
+        NotFound: The user does not exist.
+        Conflict: A role does not exist or is for applications.
     """
     return command("POST", api_path("users", user_id, "roles"), {"roleIds": list(role_ids)})
 
 
 def replace_user_roles(user_id: str, role_ids: Iterable[str]) -> Operation[None]:
-    """Give a user these API roles and take all others.
+    """Make these the only API roles of a user.
 
     Raises:
-        NotFound: There is no such user.
-        Conflict: A role does not exist, or is for applications.
+        NotFound: The user does not exist.
+        Conflict: A role does not exist or is for applications.
     """
     return command("PUT", api_path("users", user_id, "roles"), {"roleIds": list(role_ids)})
 
 
 def remove_user_role(user_id: str, role_id: str) -> Operation[None]:
-    """Take an API role from a user.
+    """Remove an API role from a user.
 
     Raises:
-        NotFound: There is no such user, or they do not have the role.
+        NotFound: The user does not exist, or does not have the role.
     """
     return command("DELETE", api_path("users", user_id, "roles", role_id))
 
 
 def list_user_consents(user_id: str) -> Operation[list[Consent]]:
-    """Return what a user has agreed to, one consent for each application.
+    """Return the consents of a user, one per application.
 
     Raises:
-        NotFound: There is no such user.
+        NotFound: The user does not exist.
     """
     return decode((yield json_request("GET", api_path("users", user_id, "consents"))), list[Consent])
 
 
 def withdraw_user_consent(user_id: str, application_id: str) -> Operation[None]:
-    """Withdraw what a user has agreed to for an application; what it got for the user counts no more.
+    """Withdraw a user's consent for an application. The tokens it obtained for the user become invalid.
 
     Raises:
-        NotFound: The user has agreed to nothing for this application.
+        NotFound: The user has given this application no consent.
     """
     return command("DELETE", api_path("users", user_id, "consents", application_id))
