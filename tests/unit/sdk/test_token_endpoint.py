@@ -191,7 +191,7 @@ def test_a_success_of_another_form_is_refused_without_quoting_it(service: Servic
     service.token_answer = Answer(200, json.dumps({k: v for k, v in body.items() if v is not None}).encode())
     with pytest.raises(OAuthError) as refused:
         exchange(service)
-    assert str(refused.value) == "unexpected_answer: the answer is not one of a token endpoint"
+    assert str(refused.value) == "unexpected_answer: the answer does not come from a token endpoint"
 
 
 def test_the_service_may_ask_to_come_back_later(service: Service) -> None:

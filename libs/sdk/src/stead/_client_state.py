@@ -1,7 +1,4 @@
-"""What a client of people knows: the sign-ins under way, who is signed in, which tokens there are. No I/O.
-
-``IdentityClient`` (threads) and ``AsyncIdentityClient`` (tasks) drive the same steps over it.
-"""
+"""The stored state of an ``IdentityClient``: pending sign-ins, the signed-in user, and cached tokens. No I/O."""
 
 from __future__ import annotations
 
@@ -27,42 +24,57 @@ _ANSWER: Final = frozenset({"code", "state", "iss", "error", "error_description"
 
 
 class Storage(Protocol):
-    """Keeps texts by key, for one person: a session of a web framework, a file of a native application.
+    """A key-value store of one user, such as the session of a web framework or a file of a native application.
 
-    What is stored are secrets: refresh tokens and access tokens. One client at a time may use it.
+    ::
+
+        class SessionStorage:
+            def __init__(self, session: dict[str, str]) -> None:
+                self.session = session
+
+            def get(self, key: str) -> str | None:
+                return self.session.get(key)
+
+            def set(self, key: str, value: str) -> None:
+                self.session[key] = value
+
+            def remove(self, key: str) -> None:
+                self.session.pop(key, None)
+
+    The values are secrets: refresh tokens and access tokens. Only one client at a time may use a storage.
     """
 
     def get(self, key: str) -> str | None:
-        """Return what was stored; None if nothing was."""
+        """Return a value; None if there is none."""
 
     def set(self, key: str, value: str) -> None:
-        """Store a text."""
+        """Store a value."""
 
     def remove(self, key: str) -> None:
-        """Forget a text, if there is one."""
+        """Remove a value; a no-op if there is none."""
 
 
 class MemoryStorage:
-    """Keeps texts as long as the process runs."""
+    """A ``Storage`` in memory, for tests and short-lived programs."""
 
     def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
+        self._values: dict[str, str] = {}
 
     def get(self, key: str) -> str | None:
-        """Return what was stored; None if nothing was."""
-        return self._texts.get(key)
+        """Return a value; None if there is none."""
+        return self._values.get(key)
 
     def set(self, key: str, value: str) -> None:
-        """Store a text."""
-        self._texts[key] = value
+        """Store a value."""
+        self._values[key] = value
 
     def remove(self, key: str) -> None:
-        """Forget a text, if there is one."""
-        self._texts.pop(key, None)
+        """Remove a value; a no-op if there is none."""
+        self._values.pop(key, None)
 
 
 class SignIn(msgspec.Struct, frozen=True):
-    """One sign-in under way, by its ``state``."""
+    """A pending sign-in, stored under its ``state``."""
 
     code_verifier: str
     nonce: str
@@ -70,18 +82,18 @@ class SignIn(msgspec.Struct, frozen=True):
 
 
 class StoredToken(msgspec.Struct, frozen=True):
-    """An access token and when it expires, in seconds since the epoch."""
+    """An access token and its expiry in seconds since the epoch."""
 
     access_token: str
     expires_at: float
 
 
 class SignedIn(msgspec.Struct, frozen=True):
-    """Who is signed in, and what there is of them.
+    """The signed-in user and their tokens.
 
     Attributes:
-        claims: Of the ID token.
-        tokens: By target; see ``target_key``.
+        claims: The claims of the ID token.
+        tokens: Access tokens by target; see ``ClientState.target_key``.
     """
 
     id_token: str
@@ -97,11 +109,11 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class ClientState:
-    """The state of one client for one person, in a storage.
+    """The state of one client, in its storage.
 
-    Whatever reads it in order to write it does both under one lock, which is never held while anybody is waited for. So
-    what a request gave may meet another state than the request was made in: it is kept only if the sign-in that it
-    belongs to is still there, known by its refresh token.
+    Every read-modify-write holds a lock, which is never held across a request. The state may therefore change while a
+    request is in flight: its result is stored only if the sign-in that it belongs to is still current, which the
+    refresh token identifies.
     """
 
     def __init__(
@@ -150,32 +162,34 @@ class ClientState:
         return f"{self.issuer}/auth?{urlencode(query, doseq=True)}"
 
     def answered(self, url: str) -> tuple[SignIn, str]:
-        """Return the sign-in that a callback belongs to, and its code. It cannot be answered twice.
+        """Return the pending sign-in of a callback, and its code. A callback cannot be replayed.
 
         Raises:
-            SignInRequired: The service refused, or the answer is not to a sign-in of this client.
+            SignInRequired: The service refused, or this client did not begin the sign-in.
         """
         received = parse_qsl(urlsplit(url).query, keep_blank_values=True)
         parameters = dict(received)
         if len([name for name, _ in received if name in _ANSWER]) != len(_ANSWER & parameters.keys()):
-            raise SignInRequired("repeated_parameter", "RFC 6749 section 3.1: none is included more than once")
+            raise SignInRequired(
+                "repeated_parameter", "the callback repeats a parameter, which RFC 6749 section 3.1 forbids"
+            )
         with self._lock:
             sign_ins = self._sign_ins()
             sign_in = sign_ins.pop(parameters.get("state", ""), None)
             if sign_in is None or not _is_same_address(url, sign_in.redirect_uri):
-                raise SignInRequired("unknown_state", "this is not the answer to a sign-in that was begun here")
+                raise SignInRequired("unknown_state", "this client did not begin the sign-in")
             self._storage.set(f"{self._key}:sign-ins", _encode(sign_ins).decode())
-        if parameters.get("iss") != self.issuer:  # RFC 9207 section 2.4: an answer of another server is none
-            raise SignInRequired("wrong_issuer", "the answer is not this issuer's")
+        if parameters.get("iss") != self.issuer:  # RFC 9207 section 2.4: reject a response from another server
+            raise SignInRequired("wrong_issuer", "the callback comes from another issuer")
         if "code" not in parameters:
             raise SignInRequired(parameters.get("error", "no_code"), parameters.get("error_description", ""))
         return sign_in, parameters["code"]
 
     def signed_in(self) -> SignedIn:
-        """Return who is signed in.
+        """Return the signed-in user.
 
         Raises:
-            SignInRequired: Nobody is.
+            SignInRequired: No user is signed in.
         """
         stored = self._storage.get(f"{self._key}:signed-in")
         if stored is None:
@@ -183,16 +197,16 @@ class ClientState:
         return msgspec.json.decode(stored, type=SignedIn)
 
     def is_signed_in(self) -> bool:
-        """Tell whether somebody is signed in, as far as this side knows."""
+        """Tell whether a user is signed in."""
         return self._storage.get(f"{self._key}:signed-in") is not None
 
     def usable_token(self, target: str) -> str | None:
-        """Return a stored token for a target that still lasts a while."""
+        """Return a cached token for a target, unless it expires soon."""
         token = self.signed_in().tokens.get(target)
         return token.access_token if token and token.expires_at - _RENEW_AHEAD_S > self.clock() else None
 
     def sign_in(self, response: TokenResponse, *, target: str, claims: Mapping[str, Any], requested_at: float) -> None:
-        """Remember who has signed in, in the place of whoever was; other sign-ins may still be under way."""
+        """Store a signed-in user in place of the previous one; pending sign-ins are kept."""
         token = StoredToken(response.access_token, requested_at + response.expires_in)
         signed_in = SignedIn(response.id_token or "", dict(claims), response.refresh_token, {target: token})
         with self._lock:
@@ -207,13 +221,13 @@ class ClientState:
         claims: Mapping[str, Any],
         requested_at: float,
     ) -> bool:
-        """Remember what a refresh gave; False if somebody has signed out or in meanwhile: then it is of no use.
+        """Store the result of a refresh; return False if the user has signed out or in again meanwhile.
 
         Args:
-            before: Who was signed in when it was asked for.
-            response: What it gave.
-            target: What the access token is for.
-            claims: Of the newest ID token.
+            before: The signed-in user when the refresh was requested.
+            response: The result.
+            target: The target of the access token.
+            claims: The claims of the latest ID token.
             requested_at: Seconds since the epoch.
         """
         token = StoredToken(response.access_token, requested_at + response.expires_in)
@@ -231,7 +245,7 @@ class ClientState:
             return True
 
     def end(self, before: SignedIn) -> bool:
-        """Forget who is signed in; False if it is another sign-in by now: then it stays."""
+        """Remove the signed-in user; return False, and keep it, if it belongs to another sign-in by now."""
         with self._lock:
             if self.is_signed_in() and not self._is_still(before):
                 return False
@@ -239,10 +253,10 @@ class ClientState:
             return True
 
     def drop_token(self, target: str) -> None:
-        """Forget the token for a target.
+        """Remove the cached token for a target.
 
         Raises:
-            SignInRequired: Nobody is signed in.
+            SignInRequired: No user is signed in.
         """
         with self._lock:
             signed_in = self.signed_in()
@@ -250,11 +264,11 @@ class ClientState:
             self._keep(msgspec.structs.replace(signed_in, tokens=tokens))
 
     def target_key(self, resource: str | None, organization_id: str | None) -> str:
-        """Return the key of tokens for a target: with everything that makes two tokens different (lesson L6)."""
+        """Return the cache key of a target: everything by which two tokens can differ."""
         return "\n".join((resource or "", organization_id or "", " ".join(sorted(self.scopes))))
 
     def sign_out(self, post_logout_redirect_uri: str | None) -> str:
-        """Forget everybody and everything; return where to send the person to sign out there too."""
+        """Remove all state; return the address of the end-session endpoint."""
         query = {"client_id": self.client_id}
         with self._lock:
             if self.is_signed_in():
@@ -277,5 +291,5 @@ class ClientState:
 
 
 def _is_same_address(url: str, redirect_uri: str) -> bool:
-    """Tell whether a callback came to the redirect URI; its host may be named otherwise behind a proxy."""
+    """Tell whether a callback matches the redirect URI; only the path, since a proxy may change the host."""
     return urlsplit(url).path == urlsplit(redirect_uri).path

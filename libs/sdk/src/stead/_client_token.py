@@ -1,7 +1,7 @@
-"""The Management API client's own access token: when to use it, when to get a new one.
+"""The access token of a Management API client: when to reuse it, when to renew it.
 
-``TokenLifetime`` and ``TokenState`` decide (no I/O, no lock); ``ClientToken`` (threads) and ``AsyncClientToken`` (tasks)
-get tokens, one request at a time.
+``TokenLifetime`` and ``TokenState`` decide (no I/O, no lock). ``ClientToken`` (threads) and ``AsyncClientToken``
+(tasks) request tokens, one request at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _RENEWAL_PAUSE_S: Final = 5.0
 
 
 class TokenLifetime:
-    """One token and its times, in seconds of the caller's clock.
+    """A token and its expiry, in seconds of the caller's clock.
 
     It is due for renewal 60 s or a tenth of its lifetime before it expires, whichever is later.
     """
@@ -33,25 +33,25 @@ class TokenLifetime:
         self._renew_at = self._expires_at - min(_RENEWAL_AHEAD_S, response.expires_in * _RENEWAL_AHEAD_SHARE)
 
     def usable(self, now: float) -> bool:
-        """Tell whether the service would still take it."""
+        """Tell whether the token has not expired."""
         return now < self._expires_at
 
     def due(self, now: float) -> bool:
-        """Tell whether a new one should be got, this one being usable or not."""
+        """Tell whether the token should be renewed, even if it is still usable."""
         return now >= self._renew_at
 
     def postpone_renewal(self, now: float) -> None:
-        """Leave the service alone for a while after it did not answer."""
+        """Back off after a failed renewal."""
         self._renew_at = now + _RENEWAL_PAUSE_S
 
 
 class TokenState:
-    """The token that there is, and what came of asking for one: the decisions that threads and tasks share.
+    """The current token and the outcome of the last request: the decisions that threads and tasks share.
 
-    ``refused`` is, everywhere, the token that the service has just refused, whatever its lifetime said; or None.
+    In every method, ``refused`` is the token that the service has just answered with 401, or None.
 
     Attributes:
-        requests: How many token requests have come to an end, whichever.
+        requests: Number of completed token requests, successful or not.
     """
 
     __slots__ = ("_clock", "_failure", "_held", "requests")
@@ -63,42 +63,42 @@ class TokenState:
         self._failure: Unavailable | None = None
 
     def usable(self, refused: str | None) -> str | None:
-        """Return the token if the service would still take it."""
+        """Return the token unless it has expired or was refused."""
         usable = self._usable(refused)
         return None if usable is None else usable.value
 
     def settled(self, refused: str | None) -> str | None:
-        """Return the token if there is no reason to ask for another one."""
+        """Return the token unless it should be renewed."""
         usable = self._usable(refused)
         return None if usable is None or usable.due(self._clock()) else usable.value
 
     def settled_meanwhile(self, refused: str | None, *, seen: int) -> str | None:
-        """Return the token that was got while this caller waited; None if it must ask for one itself.
+        """Return the token that another caller obtained while this one waited; None if it must request one itself.
 
         Args:
             refused: See above.
-            seen: ``requests`` when this caller came.
+            seen: ``requests`` when this caller began to wait.
 
         Raises:
-            Unavailable: That request failed, and there is no token to go on with. Its failure is ours too: a queue of
-                callers must not each wait for a time-out of their own.
+            Unavailable: The other caller's request failed and no token is usable. The failure is shared, so that queued
+                callers do not each wait for a timeout of their own.
         """
         if self.requests != seen and self._failure is not None and self._usable(refused) is None:
             raise Unavailable(str(self._failure), retry_after=self._failure.retry_after)
         return self.settled(refused)
 
     def request_starts(self) -> float:
-        """Return the time, from which the token's lifetime counts."""
+        """Record the start of a request; return the time, from which the token's lifetime counts."""
         self._failure = None
         return self._clock()
 
     def request_succeeded(self, response: TokenResponse, *, requested_at: float) -> str:
-        """Hold the new token, and return it."""
+        """Store the new token and return it."""
         self._held = TokenLifetime(response, requested_at=requested_at)
         return self._held.value
 
     def request_failed(self, failure: Unavailable, refused: str | None) -> str | None:
-        """Return the token to go on with, if there is one, and leave the service alone for a while."""
+        """Record a failure and back off; return the current token if it is still usable."""
         self._failure = failure
         usable = self._usable(refused)
         if usable is None:
@@ -107,7 +107,7 @@ class TokenState:
         return usable.value
 
     def request_ended(self) -> None:
-        """Let whoever waited know that something has happened."""
+        """Record the end of a request for the callers that wait."""
         self.requests += 1
 
     def _usable(self, refused: str | None) -> TokenLifetime | None:
@@ -116,7 +116,7 @@ class TokenState:
 
 
 class ClientToken:
-    """The current access token, for threads: one of them renews it, and those that can go on with the old one do."""
+    """The current access token for threads: one renews it while the others go on with the old one if it is usable."""
 
     def __init__(self, request_token: Callable[[], TokenResponse], *, clock: Callable[[], float]) -> None:
         self._request_token = request_token
@@ -127,11 +127,11 @@ class ClientToken:
         """Return a token.
 
         Args:
-            refused: The token that the service has just refused, whatever its lifetime said.
+            refused: The token that the service has just answered with 401.
 
         Raises:
-            OAuthError: The service gives none to this client.
-            Unavailable: It did not answer, and there is no token that could still be used.
+            OAuthError: The service issues no token to this client.
+            Unavailable: The service did not answer, and no token is usable.
         """
         seen = self._token.requests
         settled = self._token.settled(refused)
@@ -161,7 +161,7 @@ class ClientToken:
 
 
 class AsyncClientToken:
-    """The current access token, for tasks of one event loop; otherwise the same as ``ClientToken``."""
+    """The current access token for the tasks of one event loop; see ``ClientToken``."""
 
     def __init__(self, request_token: Callable[[], Awaitable[TokenResponse]], *, clock: Callable[[], float]) -> None:
         self._request_token = request_token
@@ -172,8 +172,8 @@ class AsyncClientToken:
         """Return a token; see ``ClientToken.value``.
 
         Raises:
-            OAuthError: The service gives none to this client.
-            Unavailable: It did not answer, and there is no token that could still be used.
+            OAuthError: The service issues no token to this client.
+            Unavailable: The service did not answer, and no token is usable.
         """
         seen = self._token.requests
         settled = self._token.settled(refused)

@@ -1,4 +1,4 @@
-"""The requests of a client of people and what their answers mean; no I/O."""
+"""The operations of an ``IdentityClient``: redeem a code, refresh, read userinfo, watch permissions. No I/O."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from stead.verification import UnverifiedToken
 TIMEOUT_S: Final = 10.0
 _WAIT_S: Final = 20
 _USERINFO: Final = "/oidc/me"
-_OVER: Final = frozenset({"invalid_grant"})
-"""Refusals of a refresh after which nobody is signed in any more."""
+_SESSION_ENDED: Final = frozenset({"invalid_grant"})
+"""Refusals of a refresh that end the session."""
 
 
 class Redeemed(msgspec.Struct, frozen=True):
-    """What a code gave."""
+    """The result of redeeming a code."""
 
     response: TokenResponse
     id_token: UnverifiedToken
@@ -35,10 +35,10 @@ class Redeemed(msgspec.Struct, frozen=True):
 
 
 class Refreshed(msgspec.Struct, frozen=True):
-    """What a refresh gave.
+    """The result of a refresh.
 
     Attributes:
-        before: Who was signed in when it was asked for.
+        before: The signed-in user when it was requested.
     """
 
     response: TokenResponse
@@ -48,14 +48,14 @@ class Refreshed(msgspec.Struct, frozen=True):
 
 
 class OidcOperations:
-    """What is the same for threads and tasks; no I/O."""
+    """The operations of one client, over its state."""
 
     def __init__(self, state: ClientState, client_secret: str | None) -> None:
         self.state = state
         self._client_secret = client_secret
 
     def redeem(self, sign_in: SignIn, code: str) -> Operation[Redeemed]:
-        """Exchange a code."""
+        """Redeem an authorization code."""
         requested_at = self.state.clock()
         response = yield from request_code(
             client_id=self.state.client_id,
@@ -65,14 +65,14 @@ class OidcOperations:
             code_verifier=sign_in.code_verifier,
         )
         if response.id_token is None:
-            raise SignInRequired("no_id_token", "the service gave no ID token")
+            raise SignInRequired("no_id_token", "the service issued no ID token")
         return Redeemed(response, read_id_token(response.id_token), sign_in.nonce, requested_at)
 
     def refresh(self, resource: str | None, organization_id: str | None, revision: str | None) -> Operation[Refreshed]:
-        """Get tokens for a target.
+        """Refresh the tokens for a target.
 
         Raises:
-            SignInRequired: There is no refresh token, or it is not good any more.
+            SignInRequired: There is no refresh token, or it is no longer valid.
         """
         while True:
             before = self.state.signed_in()
@@ -89,7 +89,7 @@ class OidcOperations:
                     revision=revision,
                 )
             except OAuthError as refusal:
-                if refusal.error not in _OVER:
+                if refusal.error not in _SESSION_ENDED:
                     raise
                 if self.state.end(before):
                     raise SignInRequired(refusal.error, refusal.description) from None
@@ -98,10 +98,10 @@ class OidcOperations:
                 return Refreshed(response, id_token, before, requested_at)
 
     def signed_in(self, redeemed: Redeemed, keys: KeySet, *, target: str) -> Mapping[str, Any]:
-        """Take over what a code gave, and return who is signed in.
+        """Store the result of redeeming a code; return the claims of the ID token.
 
         Raises:
-            TokenInvalid: The ID token does not say what it must.
+            TokenInvalid: The ID token was rejected.
         """
         response, requested_at = redeemed.response, redeemed.requested_at
         claims = self._claims(redeemed.id_token, keys, response, nonce=redeemed.nonce)
@@ -109,31 +109,31 @@ class OidcOperations:
         return claims
 
     def renewed(self, refreshed: Refreshed, keys: KeySet | None, *, target: str) -> bool:
-        """Take over what a refresh gave; False if somebody has signed out or in meanwhile: then it is of no use.
+        """Store the result of a refresh; return False if the user has signed out or in again meanwhile.
 
         Raises:
-            TokenInvalid: The ID token does not say what it must.
-            SignInRequired: It speaks of somebody else than before.
+            TokenInvalid: The ID token was rejected.
+            SignInRequired: It identifies another user.
         """
         before, response, requested_at = refreshed.before, refreshed.response, refreshed.requested_at
         claims: Mapping[str, Any] = before.claims
         if refreshed.id_token is not None and keys is not None:
             claims = self._claims(refreshed.id_token, keys, response, nonce=None)
             if claims.get("sub") != before.claims.get("sub"):
-                raise SignInRequired("wrong_subject", "the renewed ID token speaks of somebody else")
+                raise SignInRequired("wrong_subject", "the renewed ID token identifies another user")
         return self.state.renew(before, response, target=target, claims=claims, requested_at=requested_at)
 
     def user_info(self, access_token: str) -> Operation[dict[str, Any]]:
-        """Ask who the person is."""
+        """Read the user's claims."""
         request = Request(method="GET", path=_USERINFO, headers={"Authorization": f"Bearer {access_token}"})
         answer = yield request
         _http.raise_if_unavailable(answer)
         if answer.status_code in {401, 403}:
-            raise SignInRequired("not_signed_in", "the access token is not accepted any more")
+            raise SignInRequired("not_signed_in", "the access token is no longer accepted")
         return _http.decode(answer, dict[str, Any])
 
     def watch(self, organization_id: str, access_token: str, etag: str | None) -> Operation[httpx.Response]:
-        """Ask for the permissions in an organization; with an ETag, as soon as they are others."""
+        """Read the user's permissions in an organization; with an ETag, wait until they change."""
         path = _http.api_path("organizations", organization_id, "users", self.state.signed_in().claims["sub"], "scopes")
         headers = {"Authorization": f"Bearer {access_token}"}
         if etag is not None:
@@ -155,37 +155,37 @@ class OidcOperations:
 
 
 class ScopesWatch(msgspec.Struct):
-    """How far a watcher of one organization has come.
+    """The progress of watching one organization.
 
     Attributes:
-        etag: Of the permissions that the token in use was got after.
-        revision: What the next token must at least know.
-        is_due: Whether it is time for another token.
+        etag: Entity tag of the permissions seen last.
+        revision: State that the next token must include.
+        is_due: Whether a new token is needed.
     """
 
     etag: str | None = None
     revision: str | None = None
     is_due: bool = True
 
-    def take(self, answer: httpx.Response) -> None:
-        """Take note of an answer.
+    def record(self, answer: httpx.Response) -> None:
+        """Record an answer.
 
         Raises:
-            SignInRequired: The person is not signed in any more.
-            OAuthError: ``access_denied``, as for a token: no member any more, or the organization is gone.
-            ApiError: The answer is none of the service's.
-            Unavailable: It asked to come back later.
+            SignInRequired: The session has ended.
+            OAuthError: ``access_denied``: the user is no longer a member, or the organization was deleted.
+            ApiError: The answer does not come from the service.
+            Unavailable: The service asked for a later retry.
         """
         if answer.status_code == httpx.codes.NOT_MODIFIED:
             return
         if answer.status_code in {401, 403}:
-            raise SignInRequired("not_granted", "the organization's permissions cannot be read any more")
+            raise SignInRequired("not_granted", "the organization's permissions can no longer be read")
         try:
             _http.require_success(answer)
         except (NotFound, Conflict) as gone:
             if gone.code == _http.UNEXPECTED_ANSWER:
                 raise
-            description = "not a member of this organization, or there is no such organization"
+            description = "the user is not a member of the organization, or the organization does not exist"
             raise OAuthError("access_denied", description, status=gone.status, request_id=gone.request_id) from None
         self.is_due = self.is_due or answer.headers.get("ETag") != self.etag
         self.etag = answer.headers.get("ETag")

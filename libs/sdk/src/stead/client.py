@@ -1,7 +1,7 @@
-"""The client of applications that people sign in to: the authorization code flow with PKCE, tokens and their renewal.
+"""The client for applications that people sign in to: authorization code flow with PKCE, and token renewal.
 
-One client is one person's: give it a storage of that person, the session of a web framework or a file of a native
-application. ``IdentityClient`` (threads) and ``AsyncIdentityClient`` (tasks) drive the same steps.
+``IdentityClient`` (threads) and ``AsyncIdentityClient`` (tasks) run the same operations (``_oidc_operations``) over the
+same state (``_client_state``).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from stead.verification import UnverifiedToken
 
 __all__ = ["AsyncIdentityClient", "IdentityClient", "MemoryStorage", "Storage"]
 
-_KEYS_FLOOR_S: Final = 5.0
-_PAUSE_S: Final = 1.0
+_KEYS_MIN_INTERVAL_S: Final = 5.0
+_RETRY_DELAY_S: Final = 1.0
 
 
 class _Client:
-    """What needs no I/O.
+    """The part of both clients that needs no I/O.
 
     Attributes:
-        state: What is known; for tests and tools.
+        state: The stored state; for tests and tools.
     """
 
     def __init__(
@@ -60,43 +60,63 @@ class _Client:
         self._operations = OidcOperations(self.state, client_secret)
 
     def sign_in_url(self, redirect_uri: str, prompt: str | None = None, *, login_hint: str | None = None) -> str:
-        """Return where to send the person's browser.
+        """Begin a sign-in: return the address to which to redirect the browser.
 
         Args:
-            redirect_uri: Where it comes back to; registered for the application.
-            prompt: ``login`` to sign in again, ``consent`` to be asked again (needed before tokens carry permissions
-                that were added to ``scopes`` since), ``none`` to come back at once whatever happens.
-            login_hint: What to write into the field for the name.
+            redirect_uri: The callback address, registered for the application.
+            prompt: ``login`` forces a new sign-in; ``consent`` asks for consent again, which is necessary after scopes
+                were added; ``none`` fails at once instead of showing a page.
+            login_hint: Prefills the user name.
         """
         return self.state.begin(redirect_uri, prompt=prompt, login_hint=login_hint)
 
     def is_signed_in(self) -> bool:
-        """Tell whether somebody is signed in, as far as this side knows."""
+        """Tell whether a user is signed in, according to the storage; nothing is sent."""
         return self.state.is_signed_in()
 
     def claims(self) -> Mapping[str, Any]:
-        """Return the claims of the ID token: who is signed in.
+        """Return the claims of the user's ID token.
 
         Raises:
-            SignInRequired: Nobody is.
+            SignInRequired: No user is signed in.
         """
         return self.state.signed_in().claims
 
     def clear_organization_token(self, organization_id: str) -> None:
-        """Forget the stored token of an organization, so that the next one shows what changed.
+        """Drop the cached token of an organization, so that the next one has the user's current permissions.
 
         Raises:
-            SignInRequired: Nobody is signed in.
+            SignInRequired: No user is signed in.
         """
         self.state.drop_token(self.state.target_key(None, organization_id))
 
     def sign_out_url(self, post_logout_redirect_uri: str | None = None) -> str:
-        """Return where to send the browser to sign out there too; here, everything is forgotten."""
+        """Sign out here, and return the address to which to redirect the browser to end the session there too."""
         return self.state.sign_out(post_logout_redirect_uri)
 
 
 class IdentityClient(_Client):
-    """Signs a person in, and gets tokens in their name. Safe for threads; one refresh is under way at a time."""
+    """Signs a user in and gets tokens on their behalf. Safe for threads.
+
+    ::
+
+        client = IdentityClient(
+            "https://id.example.com",
+            client_id=...,
+            client_secret=...,
+            scopes=["read:orders"],
+            resources=["https://orders.example.com/api"],
+            storage=session_storage,
+        )
+        redirect(client.sign_in_url("https://app.example.com/callback"))
+        # in the handler of /callback
+        claims = client.handle_callback(request.url)
+        # from then on
+        token = client.get_access_token("https://orders.example.com/api")
+
+    A client belongs to one user: give it a storage of that user, such as the session of a web framework or a file of a
+    native application. Tokens are cached and renewed when needed, with one refresh at a time.
+    """
 
     def __init__(
         self,
@@ -110,22 +130,21 @@ class IdentityClient(_Client):
         clock: Callable[[], float] = time.time,
         http: httpx.Client | None = None,
     ) -> None:
-        """Prepare to sign a person in.
+        """Create a client; nothing is sent yet.
 
         Args:
             endpoint: Base address of the service.
             client_id: The application.
-            client_secret: Of a Traditional application; None for Native and SPA.
-            scopes: Everything that tokens shall carry, besides ``openid``, ``offline_access`` and ``profile``: scopes
-                of the resources; for organizations ``urn:service:scope:organizations`` and every organization
-                permission that is used.
-            resources: Indicators of the APIs that tokens are needed for.
-            storage: Of this person; without one everything is forgotten with the client.
-            clock: Seconds since the epoch.
-            http: Sends the requests; stays yours to close.
+            client_secret: Secret of a Traditional application; None for Native and SPA.
+            scopes: Scopes to request besides ``openid``, ``offline_access`` and ``profile``: those of the resources;
+                for organizations, ``urn:service:scope:organizations`` and each organization permission in use.
+            resources: Resource indicators of the APIs to call.
+            storage: The user's storage; by default, in memory for the lifetime of the client.
+            clock: Returns seconds since the epoch.
+            http: Client for all requests; you close it.
 
         Raises:
-            ValueError: The endpoint is no address.
+            ValueError: The endpoint is not an http or https URL.
         """
         super().__init__(
             endpoint,
@@ -140,7 +159,7 @@ class IdentityClient(_Client):
         self._owns_http = http is None
         self._keys = KeySource(
             f"{self.state.issuer}/jwks",
-            freshness=KeyFreshness(floor_s=_KEYS_FLOOR_S),
+            freshness=KeyFreshness(floor_s=_KEYS_MIN_INTERVAL_S),
             clock=clock,
             timeout_s=TIMEOUT_S,
             http=self._http,
@@ -156,17 +175,20 @@ class IdentityClient(_Client):
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, except those of an ``http`` of your own."""
         if self._owns_http:
             self._http.close()
 
     def handle_callback(self, url: str) -> Mapping[str, Any]:
-        """Take the answer that the browser has brought; return the claims of the ID token.
+        """Complete a sign-in: redeem the code, and return the claims of the ID token.
+
+        Args:
+            url: The full address of the callback request, with its query.
 
         Raises:
-            SignInRequired: The person or the service refused, or it is no answer to a sign-in that was begun here.
+            SignInRequired: The user or the service refused, or this client did not begin the sign-in.
             OAuthError: The code was refused.
-            TokenInvalid: The ID token does not say what it must.
+            TokenInvalid: The ID token was rejected.
             Unavailable: The service did not answer.
         """
         sign_in, code = self.state.answered(url)
@@ -175,15 +197,15 @@ class IdentityClient(_Client):
         return self._operations.signed_in(redeemed, keys, target=self.state.target_key(None, None))
 
     def get_access_token(self, resource: str | None = None, organization_id: str | None = None) -> str:
-        """Return an access token that lasts a while: a stored one, or a new one.
+        """Return an access token, from the cache if it is valid for at least 30 s more.
 
         Args:
-            resource: The API; None for the userinfo endpoint.
-            organization_id: Within which organization; alone it is an organization token.
+            resource: Resource indicator of the API to call; None for the userinfo endpoint.
+            organization_id: Limits the token to one organization; without ``resource``, requests an organization token.
 
         Raises:
-            SignInRequired: Nobody is signed in, or not any more.
-            OAuthError: Refused: the target was not asked for, or the person is no member.
+            SignInRequired: No user is signed in, or the session has ended.
+            OAuthError: The service refused: the resource was not requested at sign-in, or the user is not a member.
             Unavailable: The service did not answer.
         """
         return self._token(resource, organization_id)
@@ -193,51 +215,56 @@ class IdentityClient(_Client):
         return self.get_access_token(organization_id=organization_id)
 
     def fetch_user_info(self) -> dict[str, Any]:
-        """Return what the userinfo endpoint says of the person.
+        """Return the user's claims from the userinfo endpoint.
 
         Raises:
-            SignInRequired: Nobody is signed in, or not any more.
+            SignInRequired: No user is signed in, or the session has ended.
             Unavailable: The service did not answer.
         """
         return self._run(self._operations.user_info(self.get_access_token()))
 
     def watch_organization_scopes(self, organization_id: str) -> Iterator[str]:
-        """Yield an organization token, and a new one whenever the person's permissions there have changed.
+        """Yield an organization token, and a new one whenever the user's permissions in the organization change.
 
-        Blocks between them, for as long as nothing changes. What is not answered is asked again after a pause.
+        ::
+
+            for token in client.watch_organization_scopes(organization_id):
+                connection.replace_token(token)
+
+        Blocks while nothing changes. While the service is unavailable, retries with a delay.
 
         Raises:
-            SignInRequired: The person is signed out.
-            OAuthError: ``access_denied``: the person is no member any more, or the organization is gone. Or refused
-                otherwise, as ``get_access_token`` is.
-            ApiError: The answer is none of the service's.
+            SignInRequired: The user has signed out.
+            OAuthError: ``access_denied``: the user is no longer a member, or the organization was deleted. Or any
+                refusal of ``get_access_token``.
+            ApiError: The answer does not come from the service.
         """
         watch = ScopesWatch()
         while True:
             try:
                 token = self._token(None, organization_id)
-                watch.take(self._run(self._operations.watch(organization_id, token, watch.etag)))
+                watch.record(self._run(self._operations.watch(organization_id, token, watch.etag)))
                 if watch.is_due:
                     self.clear_organization_token(organization_id)
-                    with self._refreshing:  # not a token that another caller has asked for before the change
+                    with self._refreshing:  # excludes a token that another caller requested before the change
                         token = self._refreshed(None, organization_id, watch.revision)
                     watch.is_due = False
                     yield token
             except Unavailable as error:
-                time.sleep(error.retry_after or _PAUSE_S)
+                time.sleep(error.retry_after or _RETRY_DELAY_S)
 
     def _token(self, resource: str | None, organization_id: str | None) -> str:
         target = self.state.target_key(resource, organization_id)
         token = self.state.usable_token(target)
         if token is None:
             with self._refreshing:
-                token = self.state.usable_token(target)  # got while this caller waited
+                token = self.state.usable_token(target)  # obtained while this caller waited
                 if token is None:
                     token = self._refreshed(resource, organization_id)
         return token
 
     def _refreshed(self, resource: str | None, organization_id: str | None, revision: str | None = None) -> str:
-        """Return a new token; whoever calls has seen to it that no other refresh is under way."""
+        """Return a new token; the caller holds the lock."""
         target = self.state.target_key(resource, organization_id)
         while True:
             refreshed = self._run(self._operations.refresh(resource, organization_id, revision))
@@ -254,7 +281,7 @@ class IdentityClient(_Client):
 
 
 class AsyncIdentityClient(_Client):
-    """The same as ``IdentityClient`` in tasks of one event loop."""
+    """Signs a user in and gets tokens on their behalf, in the tasks of one event loop; see ``IdentityClient``."""
 
     def __init__(
         self,
@@ -268,10 +295,10 @@ class AsyncIdentityClient(_Client):
         clock: Callable[[], float] = time.time,
         http: httpx.AsyncClient | None = None,
     ) -> None:
-        """Prepare to sign a person in; see ``IdentityClient``.
+        """Create a client; see ``IdentityClient`` for the arguments.
 
         Raises:
-            ValueError: The endpoint is no address.
+            ValueError: The endpoint is not an http or https URL.
         """
         super().__init__(
             endpoint,
@@ -286,7 +313,7 @@ class AsyncIdentityClient(_Client):
         self._owns_http = http is None
         self._keys = AsyncKeySource(
             f"{self.state.issuer}/jwks",
-            freshness=KeyFreshness(floor_s=_KEYS_FLOOR_S),
+            freshness=KeyFreshness(floor_s=_KEYS_MIN_INTERVAL_S),
             clock=clock,
             timeout_s=TIMEOUT_S,
             http=self._http,
@@ -302,12 +329,12 @@ class AsyncIdentityClient(_Client):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the connections, except those of an ``http`` of your own."""
         if self._owns_http:
             await self._http.aclose()
 
     async def handle_callback(self, url: str) -> Mapping[str, Any]:
-        """Take the answer that the browser has brought; see ``IdentityClient.handle_callback``."""
+        """Complete a sign-in; see ``IdentityClient.handle_callback``."""
         sign_in, code = self.state.answered(url)
         redeemed = await self._run(self._operations.redeem(sign_in, code))
         keys = await self._keys_for(redeemed.id_token)
@@ -322,7 +349,7 @@ class AsyncIdentityClient(_Client):
         return await self.get_access_token(organization_id=organization_id)
 
     async def fetch_user_info(self) -> dict[str, Any]:
-        """Return what the userinfo endpoint says; see ``IdentityClient.fetch_user_info``."""
+        """Return the user's claims; see ``IdentityClient.fetch_user_info``."""
         return await self._run(self._operations.user_info(await self.get_access_token()))
 
     async def watch_organization_scopes(self, organization_id: str) -> AsyncIterator[str]:
@@ -331,28 +358,28 @@ class AsyncIdentityClient(_Client):
         while True:
             try:
                 token = await self._token(None, organization_id)
-                watch.take(await self._run(self._operations.watch(organization_id, token, watch.etag)))
+                watch.record(await self._run(self._operations.watch(organization_id, token, watch.etag)))
                 if watch.is_due:
                     self.clear_organization_token(organization_id)
-                    async with self._refreshing:  # not a token that another caller has asked for before the change
+                    async with self._refreshing:  # excludes a token that another caller requested before the change
                         token = await self._refreshed(None, organization_id, watch.revision)
                     watch.is_due = False
                     yield token
             except Unavailable as error:
-                await asyncio.sleep(error.retry_after or _PAUSE_S)
+                await asyncio.sleep(error.retry_after or _RETRY_DELAY_S)
 
     async def _token(self, resource: str | None, organization_id: str | None) -> str:
         target = self.state.target_key(resource, organization_id)
         token = self.state.usable_token(target)
         if token is None:
             async with self._refreshing:
-                token = self.state.usable_token(target)  # got while this caller waited
+                token = self.state.usable_token(target)  # obtained while this caller waited
                 if token is None:
                     token = await self._refreshed(resource, organization_id)
         return token
 
     async def _refreshed(self, resource: str | None, organization_id: str | None, revision: str | None = None) -> str:
-        """Return a new token; whoever calls has seen to it that no other refresh is under way."""
+        """Return a new token; the caller holds the lock."""
         target = self.state.target_key(resource, organization_id)
         while True:
             refreshed = await self._run(self._operations.refresh(resource, organization_id, revision))

@@ -1,7 +1,7 @@
-"""The Management API clients: one that blocks, and its twin for tasks.
+"""The clients of the Management API.
 
-Owns the client's token and the memory of revisions. The names under which operations are found stand in ``_operation_groups``;
-what an operation sends and how its answer is read, in ``_operations``: once for both.
+Owns authentication and the revisions seen. Does not own the operations: ``_operations`` describes them, and
+``_operation_groups`` names them, once for both clients.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TIMEOUT_S: Final = 10.0
 
 
 class _Client(Generic[R]):
-    """What the clients have in common: everything but sending and waiting."""
+    """The part of both clients that needs no I/O."""
 
     def __init__(
         self, endpoint: str, *, client_id: str, client_secret: str, resource: str, scope: str, run: R, is_async: bool
@@ -59,9 +59,10 @@ class _Client(Generic[R]):
 
     @property
     def last_revision(self) -> str | None:
-        """The highest revisions seen, such as ``management:97, template:184``; None if no answer has carried any.
+        """The highest revisions seen, such as ``management:97, template:184``; None before the first one.
 
-        Hand it to whoever asks next elsewhere, as ``revision`` of a token request for example.
+        Pass it to a request made elsewhere, such as ``exchange_subject_token(…, revision=…)``, so that its answer
+        includes the changes made with this client.
         """
         return self._revisions.header
 
@@ -78,32 +79,41 @@ class _Client(Generic[R]):
         revision = self._revisions.header
         return headers if revision is None else {**headers, REVISION_HEADER: revision}
 
-    def _noted(self, answer: httpx.Response) -> httpx.Response:
+    def _observed(self, answer: httpx.Response) -> httpx.Response:
         self._revisions.observe(answer.headers.get(REVISION_HEADER))
         return answer
 
 
 class ManagementClient(_Client[Run]):
-    """A client of the Management API. Safe for threads; close it, or use it as a context manager.
+    """A client of the Management API. Safe for threads.
 
-    It authenticates with client credentials, keeps its access token and renews it in time. It remembers the highest
-    ``Identity-Revision`` that it has seen and sends it along, so that whatever it asks next is answered from a state
-    that includes what it has done before. It repeats no write by itself but one whose token was refused, once and with
-    a new token: a refused request has not been carried out.
+    ::
 
-    Lists are read as somebody goes through them, page by page and from the beginning each time:
-    ``for user in client.users.list(search="ada"): …``.
+        with ManagementClient("https://id.example.com", client_id=..., client_secret=...) as client:
+            user = client.users.create(username="ada")
+            organization = client.organizations.create("Analytical Engines")
+            client.organizations.add_users(organization.id, [user.id])
+            client.organizations.assign_user_roles(organization.id, user.id, role_names=["editor"])
+            for user in client.users.list(search="ada"):
+                print(user.id)
+
+    It authenticates with client credentials, and caches and renews its access token. Each request carries the highest
+    ``Identity-Revision`` seen, so that its answer includes all changes made with this client before. It never retries,
+    with one exception: a request that was refused with 401, and therefore not carried out, is sent once more with a new
+    token.
+
+    Lists are fetched page by page during iteration, from the beginning each time.
 
     Attributes:
-        users: People.
-        applications: Clients of the token endpoint.
-        resources: APIs and their scopes.
-        roles: API roles.
-        organization_permissions: Permissions that all organizations share.
-        organization_roles: Roles that all organizations share.
-        organization_template: These permissions and roles as one document.
-        organizations: Organizations and their members.
-        subject_tokens: One-time tokens that stand for a user.
+        users: Users, their API roles and consents.
+        applications: OAuth clients, their secrets and API roles.
+        resources: API resources and their scopes.
+        roles: API roles, their scopes and holders.
+        organization_permissions: Permissions of the organization template.
+        organization_roles: Roles of the organization template.
+        organization_template: The organization template as one document.
+        organizations: Organizations, their members and the members' roles.
+        subject_tokens: One-time tokens that represent a user.
     """
 
     def __init__(
@@ -118,20 +128,20 @@ class ManagementClient(_Client[Run]):
         clock: Callable[[], float] = time.monotonic,
         http: httpx.Client | None = None,
     ) -> None:
-        """Prepare to talk to the service; nothing is sent yet.
+        """Create a client; nothing is sent yet.
 
         Args:
             endpoint: Base address of the service, such as ``https://id.example.com``.
-            client_id: Of a machine-to-machine application that may call the Management API.
-            client_secret: One of its live secrets.
-            resource: Resource indicator of the Management API; does not change with the address.
+            client_id: A machine-to-machine application that may call the Management API.
+            client_secret: One of its valid secrets.
+            resource: Resource indicator of the Management API; independent of the endpoint.
             scope: ``all``, or the narrower ``subject-tokens``.
-            timeout_s: Seconds to wait for each answer; does not apply to an ``http`` of your own.
-            clock: Seconds, from any beginning; by it the token's age is told.
-            http: Sends the requests, if you need a proxy or certificates of your own; stays yours to close.
+            timeout_s: Timeout of each request in seconds; ignored with an ``http`` of your own.
+            clock: Monotonic clock in seconds, to tell the token's age.
+            http: Client for all requests, for a proxy or certificates of your own. You close it.
 
         Raises:
-            ValueError: The endpoint is no http or https URL, or the credentials are empty.
+            ValueError: The endpoint is not an http or https URL, or the credentials are empty.
         """
         super().__init__(
             endpoint,
@@ -149,26 +159,30 @@ class ManagementClient(_Client[Run]):
     def request(
         self, method: str, path: str, *, json: object = None, params: Mapping[str, str | int] | None = None
     ) -> Any:
-        """Send any request to the Management API, for what has no method of its own here.
+        """Send a request to the Management API that has no method of its own.
+
+        ::
+
+            status = client.request("GET", "/api/status")
 
         Args:
             method: HTTP method.
             path: From the root of the service, percent-encoded: ``/api/users``.
             json: The body; None for none.
-            params: Of the query.
+            params: Query parameters.
 
         Returns:
-            The answer's JSON, decoded; None if it has no body.
+            The decoded JSON of the answer; None if it has no body.
 
         Raises:
             ApiError: The service refused.
-            OAuthError: It gives this client no token.
-            Unavailable: It did not answer, or asked to come back later.
+            OAuthError: The service issues no token to this client.
+            Unavailable: The service did not answer, or asked for a later retry.
         """
         return self._run(_any_request(method, path, json, params))
 
     def close(self) -> None:
-        """Close the connections, unless they belong to an ``http`` of your own."""
+        """Close the connections, except those of an ``http`` of your own."""
         if self._http_is_ours:
             self._http.close()
 
@@ -194,24 +208,29 @@ class ManagementClient(_Client[Run]):
         return _http.run(self._token_operation(), self._send)
 
     def _send(self, request: Request, token: str | None = None) -> httpx.Response:
-        return self._noted(_http.send(self._http, self._endpoint, request, self._headers(token)))
+        return self._observed(_http.send(self._http, self._endpoint, request, self._headers(token)))
 
 
 class AsyncManagementClient(_Client[AsyncRun]):
-    """A client of the Management API for tasks of one event loop; otherwise the same as ``ManagementClient``.
+    """A client of the Management API for the tasks of one event loop; see ``ManagementClient``.
 
-    Close it, or use it with ``async with``. Operations are awaited, lists gone through with ``async for``.
+    ::
+
+        async with AsyncManagementClient("https://id.example.com", client_id=..., client_secret=...) as client:
+            user = await client.users.create(username="ada")
+            async for user in client.users.list(search="ada"):
+                print(user.id)
 
     Attributes:
-        users: People.
-        applications: Clients of the token endpoint.
-        resources: APIs and their scopes.
-        roles: API roles.
-        organization_permissions: Permissions that all organizations share.
-        organization_roles: Roles that all organizations share.
-        organization_template: These permissions and roles as one document.
-        organizations: Organizations and their members.
-        subject_tokens: One-time tokens that stand for a user.
+        users: Users, their API roles and consents.
+        applications: OAuth clients, their secrets and API roles.
+        resources: API resources and their scopes.
+        roles: API roles, their scopes and holders.
+        organization_permissions: Permissions of the organization template.
+        organization_roles: Roles of the organization template.
+        organization_template: The organization template as one document.
+        organizations: Organizations, their members and the members' roles.
+        subject_tokens: One-time tokens that represent a user.
     """
 
     def __init__(
@@ -226,10 +245,10 @@ class AsyncManagementClient(_Client[AsyncRun]):
         clock: Callable[[], float] = time.monotonic,
         http: httpx.AsyncClient | None = None,
     ) -> None:
-        """Prepare to talk to the service; nothing is sent yet. See ``ManagementClient`` for the arguments.
+        """Create a client; see ``ManagementClient`` for the arguments.
 
         Raises:
-            ValueError: The endpoint is no http or https URL, or the credentials are empty.
+            ValueError: The endpoint is not an http or https URL, or the credentials are empty.
         """
         super().__init__(
             endpoint,
@@ -247,17 +266,17 @@ class AsyncManagementClient(_Client[AsyncRun]):
     async def request(
         self, method: str, path: str, *, json: object = None, params: Mapping[str, str | int] | None = None
     ) -> Any:
-        """Send any request to the Management API; see ``ManagementClient.request``.
+        """Send a request to the Management API; see ``ManagementClient.request``.
 
         Raises:
             ApiError: The service refused.
-            OAuthError: It gives this client no token.
-            Unavailable: It did not answer, or asked to come back later.
+            OAuthError: The service issues no token to this client.
+            Unavailable: The service did not answer, or asked for a later retry.
         """
         return await self._run(_any_request(method, path, json, params))
 
     async def close(self) -> None:
-        """Close the connections, unless they belong to an ``http`` of your own."""
+        """Close the connections, except those of an ``http`` of your own."""
         if self._http_is_ours:
             await self._http.aclose()
 
@@ -283,7 +302,7 @@ class AsyncManagementClient(_Client[AsyncRun]):
         return await _http.async_run(self._token_operation(), self._send)
 
     async def _send(self, request: Request, token: str | None = None) -> httpx.Response:
-        return self._noted(await _http.async_send(self._http, self._endpoint, request, self._headers(token)))
+        return self._observed(await _http.async_send(self._http, self._endpoint, request, self._headers(token)))
 
 
 def _any_request(method: str, path: str, json: object, params: Mapping[str, str | int] | None) -> Operation[Any]:

@@ -1,7 +1,6 @@
-"""Requests to the token endpoint (RFC 6749 section 3.2): client credentials and token exchange.
+"""Requests to the token endpoint (RFC 6749 section 3.2).
 
-Owns the form, the client's authentication and the meaning of the answer. Does not own keeping tokens: every call asks
-for a new one.
+Owns the form, client authentication and reading the answer. Does not own caching tokens: every call requests a new one.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ _DEFAULT_TIMEOUT_S: Final = 10.0
 
 
 class TokenResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """What the token endpoint issued (RFC 6749 section 5.1, RFC 8693 section 2.2.1). Its repr hides the token.
+    """The tokens that were issued (RFC 6749 section 5.1, RFC 8693 section 2.2.1). Its repr hides them.
 
     Attributes:
-        access_token: The token. Nothing of it may be logged.
+        access_token: Secret; never log it.
         token_type: ``Bearer``.
-        expires_in: Lifetime in seconds.
-        scope: The scope tokens that were granted, separated by spaces; may be fewer than asked for, and empty.
-        issued_token_type: What kind of token an exchange gave; None otherwise.
-        refresh_token: Gets the next tokens, once; only for who asked for ``offline_access``.
-        id_token: Who signed in; only for who asked for ``openid``.
+        expires_in: Lifetime of the access token in seconds.
+        scope: The granted scope tokens, separated by spaces; possibly fewer than requested, or none.
+        issued_token_type: The type of an exchanged token; None for other grants.
+        refresh_token: Valid once; issued with the scope ``offline_access`` only.
+        id_token: Identifies the user; issued with the scope ``openid`` only.
     """
 
     access_token: str
@@ -75,19 +74,30 @@ def client_credentials(
 ) -> TokenResponse:
     """Get an access token for the application itself (RFC 6749 section 4.4).
 
+    ::
+
+        tokens = client_credentials(
+            "https://id.example.com",
+            client_id=...,
+            client_secret=...,
+            resource="https://orders.example.com/api",
+            scope="read:orders",
+        )
+        httpx.get(url, headers={"Authorization": f"Bearer {tokens.access_token}"})
+
     Args:
         endpoint: Base address of the service.
-        client_id: Of a machine-to-machine application.
-        client_secret: One of its live secrets.
-        resource: For which API, by its resource indicator (RFC 8707).
-        organization_id: Within which organization.
-        scope: The scope tokens to ask for; none asked for, none granted.
-        revision: What the answer must at least know, from ``ManagementClient.last_revision``.
-        http: Sends the request; stays yours to close. Without one, 10 s are waited for the answer.
+        client_id: A machine-to-machine application.
+        client_secret: One of its valid secrets.
+        resource: Resource indicator of the API to call (RFC 8707).
+        organization_id: Limits the token to one organization.
+        scope: Scope tokens to request; without any, none is granted.
+        revision: State that the answer must include, from ``ManagementClient.last_revision``.
+        http: Client for the request; you close it. The default has a timeout of 10 s.
 
     Raises:
         OAuthError: The service refused.
-        Unavailable: It did not answer, or asked to come back later.
+        Unavailable: The service did not answer, or asked for a later retry.
     """
     operation = request_client_credentials(
         client_id=client_id,
@@ -115,24 +125,35 @@ def exchange_subject_token(
 ) -> TokenResponse:
     """Exchange a one-time subject token for an access token that represents its user (RFC 8693).
 
-    A refusal whose reason does not lie with the subject leaves the subject token usable. After ``Unavailable`` it may
-    or may not be spent: get a new one.
+    ::
+
+        subject_token = management.subject_tokens.create(user.id).token
+        tokens = exchange_subject_token(
+            "https://id.example.com",
+            client_id=...,
+            subject_token=subject_token,
+            resource="https://orders.example.com/api",
+            scope="read:orders",
+        )
+
+    A refusal for a reason other than the user, such as an unknown client, does not spend the subject token. After
+    ``Unavailable`` it may or may not be spent: create a new one.
 
     Args:
         endpoint: Base address of the service.
-        client_id: The application; token exchange must be allowed for it.
-        client_secret: Of a confidential application, sent as Basic; None for a public one.
+        client_id: An application that may exchange tokens.
+        client_secret: Secret of a confidential application, sent with HTTP Basic; None for a public one.
         subject_token: From ``ManagementClient.subject_tokens``.
-        resource: The API that the access token is for, by its resource indicator (RFC 8707).
-        organization_id: Within which organization.
-        scope: The scope tokens to ask for; granted is what the subject holds of them.
-        actor_token: An access token with the scope ``openid`` of whoever really acts; makes the claim ``act``.
-        revision: What the answer must at least know, from ``ManagementClient.last_revision``.
-        http: Sends the request; stays yours to close. Without one, 10 s are waited for the answer.
+        resource: Resource indicator of the API to call (RFC 8707).
+        organization_id: Limits the token to one organization.
+        scope: Scope tokens to request; those that the user has are granted.
+        actor_token: Access token, with the scope ``openid``, of the person who really acts; becomes the claim ``act``.
+        revision: State that the answer must include, from ``ManagementClient.last_revision``.
+        http: Client for the request; you close it. The default has a timeout of 10 s.
 
     Raises:
-        OAuthError: The service refused: ``invalid_request`` also for a token that is unknown, expired or spent.
-        Unavailable: It did not answer, or asked to come back later.
+        OAuthError: The service refused; ``invalid_request`` if the subject token is unknown, expired or spent.
+        Unavailable: The service did not answer, or asked for a later retry.
     """
     operation = request_exchange(
         client_id=client_id,
@@ -158,11 +179,11 @@ async def async_client_credentials(
     revision: str | None = None,
     http: httpx.AsyncClient | None = None,
 ) -> TokenResponse:
-    """Get an access token for the application itself, in a task; otherwise the same as ``client_credentials``.
+    """Get an access token for the application itself; see ``client_credentials``.
 
     Raises:
         OAuthError: The service refused.
-        Unavailable: It did not answer, or asked to come back later.
+        Unavailable: The service did not answer, or asked for a later retry.
     """
     operation = request_client_credentials(
         client_id=client_id,
@@ -188,11 +209,11 @@ async def async_exchange_subject_token(
     revision: str | None = None,
     http: httpx.AsyncClient | None = None,
 ) -> TokenResponse:
-    """Exchange a one-time subject token, in a task; otherwise the same as ``exchange_subject_token``.
+    """Exchange a one-time subject token for an access token; see ``exchange_subject_token``.
 
     Raises:
-        OAuthError: The service refused: ``invalid_request`` also for a token that is unknown, expired or spent.
-        Unavailable: It did not answer, or asked to come back later.
+        OAuthError: The service refused; ``invalid_request`` if the subject token is unknown, expired or spent.
+        Unavailable: The service did not answer, or asked for a later retry.
     """
     operation = request_exchange(
         client_id=client_id,
@@ -216,7 +237,7 @@ def request_client_credentials(
     scope: str | Iterable[str] = "",
     revision: str | None = None,
 ) -> Operation[TokenResponse]:
-    """Describe ``client_credentials`` for whatever sends it."""
+    """Return the operation of ``client_credentials``."""
     form = {
         "grant_type": "client_credentials",
         "resource": resource,
@@ -238,7 +259,7 @@ def request_exchange(
     actor_token: str | None = None,
     revision: str | None = None,
 ) -> Operation[TokenResponse]:
-    """Describe ``exchange_subject_token`` for whatever sends it."""
+    """Return the operation of ``exchange_subject_token``."""
     form = {
         "grant_type": _GRANT_TOKEN_EXCHANGE,
         "client_id": client_id,
@@ -257,7 +278,7 @@ def request_exchange(
 def request_code(
     *, client_id: str, client_secret: str | None, code: str, redirect_uri: str, code_verifier: str
 ) -> Operation[TokenResponse]:
-    """Describe the exchange of an authorization code (RFC 6749 section 4.1.3, RFC 7636 section 4.5)."""
+    """Return the operation that redeems an authorization code (RFC 6749 section 4.1.3, RFC 7636 section 4.5)."""
     form: dict[str, str | None] = {
         "grant_type": "authorization_code",
         "client_id": client_id,
@@ -278,7 +299,7 @@ def request_refresh(
     organization_id: str | None,
     revision: str | None = None,
 ) -> Operation[TokenResponse]:
-    """Describe a refresh (RFC 6749 section 6) for everything that was consented to."""
+    """Return the operation of a refresh (RFC 6749 section 6); all consented scopes are requested."""
     form = {
         "grant_type": "refresh_token",
         "client_id": client_id,
@@ -294,8 +315,8 @@ def basic_credentials(client_id: str, client_secret: str) -> str:
     """Return the value of ``Authorization`` for ``client_secret_basic``.
 
     Source:
-        RFC 6749 section 2.3.1: both are form-urlencoded *before* they are joined and encoded in base64, so that a
-        colon, a percent sign or a letter beyond ASCII in a secret arrives as it is.
+        RFC 6749 section 2.3.1: both are form-urlencoded *before* they are joined and base64-encoded, so that a colon,
+        a percent sign or a non-ASCII letter in a secret survives.
     """
     pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}"
     return "Basic " + base64.b64encode(pair.encode("ascii")).decode("ascii")
@@ -322,7 +343,7 @@ class _Refusal(msgspec.Struct, frozen=True):
     error_description: str = ""
 
 
-_UNEXPECTED: Final = _Refusal("unexpected_answer", "the answer is not one of a token endpoint")
+_UNEXPECTED: Final = _Refusal("unexpected_answer", "the answer does not come from a token endpoint")
 
 
 def _read(answer: httpx.Response, *, secrets: Iterable[str | None]) -> TokenResponse:
@@ -336,7 +357,7 @@ def _read(answer: httpx.Response, *, secrets: Iterable[str | None]) -> TokenResp
         refusal = _refusal(answer)
     description = refusal.error_description
     for secret in filter(None, secrets):
-        description = description.replace(secret, "…")  # whatever stands between here and the service may echo
+        description = description.replace(secret, "…")  # a proxy may echo the request
     raise OAuthError(
         refusal.error,
         description,
@@ -351,7 +372,7 @@ def _issued(answer: httpx.Response) -> TokenResponse | None:
         response = msgspec.json.decode(answer.content, type=TokenResponse)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    # A token that cannot stand in a header would come back as a transport error that quotes it.
+    # A token that is invalid in a header would later cause a transport error that quotes it.
     usable = response.token_type.lower() == "bearer" and _PRINTABLE.fullmatch(response.access_token)
     return response if usable else None
 
