@@ -53,7 +53,7 @@ async def client(management: Management, template: Template, issuer: Issuer) -> 
 
 
 async def test_every_user_of_a_long_list_is_seen_once(client: AsyncManagementClient) -> None:
-    """L8: neither the default page nor the largest one is the end."""
+    """Neither the default page nor the largest one is the end."""
     marker = unique("crowd")
     made = [(await client.users.create(name=f"{marker} {number:03}")).id for number in range(PEOPLE)]
     role = await client.roles.create(marker, "of many")

@@ -78,7 +78,6 @@ async def test_members_are_seen_from_both_sides(client: AsyncManagementClient) -
 
 
 async def test_every_member_of_a_long_list_is_seen_once(client: AsyncManagementClient) -> None:
-    """L8."""
     organization = await client.organizations.create(unique("Crowd"))
     made = [(await client.users.create(name=f"member {number:03}")).id for number in range(PEOPLE)]
     await client.organizations.replace_users(organization.id, made)

@@ -169,7 +169,7 @@ class TestAdmission:
     async def test_a_server_that_keeps_the_case_of_header_names_makes_no_difference(
         self, api: Api, name: bytes
     ) -> None:
-        """L2: two headers in different case are two."""
+        """Two headers in different case are two."""
         judged = await api.protected._judge(http("/things", headers=[(name, f"Bearer {GOOD}".encode())]))
         assert isinstance(judged, AccessToken)
         twice = http("/things", headers=[(n, f"Bearer {GOOD}".encode()) for n in (name, b"authorization")])
@@ -204,7 +204,7 @@ class TestAdmission:
         assert api.application.scopes == [scope]
 
     async def test_what_cannot_be_judged_is_not_let_through(self, api: Api) -> None:
-        """L12: a server may come to know more kinds of requests than this version."""
+        """A server may come to know more kinds of requests than this version."""
         with pytest.raises(ValueError, match="cannot judge a request of type"):
             await api.protected({"type": "webtransport", "path": "/health"}, None, ignore)
         assert not api.was_called
@@ -254,13 +254,13 @@ class TestRefusals:
         assert refused(answer) == (400, 'Bearer error="invalid_request"', "invalid_request")
 
     async def test_two_headers_are_an_invalid_request(self, api: Api) -> None:
-        """L2: neither is dropped silently."""
+        """Neither is dropped silently."""
         answer = await api.request("GET", "/things", ("Authorization", "Basic eDp5"), bearer=GOOD)
         assert refused(answer) == (400, 'Bearer error="invalid_request"', "invalid_request")
 
     @pytest.mark.parametrize("query", ["access_token=x", "a=b&access_token=", "access%5Ftoken=x", "%61ccess_token"])
     async def test_two_methods_at_once_are_an_invalid_request(self, api: Api, query: str) -> None:
-        """L2; RFC 6750 section 3.1."""
+        """RFC 6750 section 3.1."""
         answer = await api.request("GET", f"/things?{query}", bearer=GOOD)
         assert refused(answer) == (400, 'Bearer error="invalid_request"', "invalid_request")
 
@@ -287,7 +287,7 @@ class TestRefusals:
     async def test_a_token_that_is_not_good_is_invalid_and_not_told_why(
         self, api: Api, candidate: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """L3, L14; RFC 6750 section 3.1."""
+        """RFC 6750 section 3.1."""
         caplog.set_level(logging.DEBUG)
         answer = await api.request("GET", "/things", bearer=candidate)
         assert refused(answer) == (401, 'Bearer error="invalid_token"', "invalid_token")
@@ -319,7 +319,7 @@ class TestRefusals:
         assert (await api.request("HEAD", "/admin", bearer=GOOD)).status_code == 403
 
     async def test_a_route_that_was_forgotten_is_closed(self, api: Api) -> None:
-        """L12: also to a token that holds everything."""
+        """Also to a token that holds everything."""
         everything = token(KEY, scope="read:things write:things admin")
         assert refused(await api.request("GET", "/forgotten", bearer=everything)) == (404, None, "not_found")
         answer = await api.request("DELETE", "/things", bearer=everything)
@@ -339,7 +339,7 @@ class TestRefusals:
         assert (await api.request("GET", "/things", bearer=GOOD)).status_code == 200
 
     async def test_nothing_of_a_token_is_logged(self, api: Api, server: Jwks, caplog: pytest.LogCaptureFixture) -> None:
-        """L14: whatever becomes of the request."""
+        """Whatever becomes of the request."""
         caplog.set_level(logging.DEBUG)
         signatures = []
         for candidate in (GOOD, token(KEY, scope=None), token(KEY, aud="x"), token(JUNK)):
@@ -355,7 +355,7 @@ class TestRefusals:
 
 
 class TestOrganizations:
-    """L4: the scopes of a token with ``organization_id`` are what its subject may do within one organization."""
+    """The scopes of a token with ``organization_id`` are what its subject may do within one organization."""
 
     @pytest.mark.parametrize(("method", "path"), [("GET", "/things"), ("POST", "/things"), ("GET", "/me")])
     async def test_a_route_that_does_not_look_at_the_organization_is_closed(
@@ -424,13 +424,12 @@ class TestWebSockets:
         assert not api.was_called
 
     async def test_a_method_of_that_name_is_no_websocket(self, api: Api) -> None:
-        """L12."""
         assert (await api.request("WEBSOCKET", "/open")).status_code == 401
         assert (await api.request("WEBSOCKET", "/feed", bearer=GOOD)).status_code == 404
 
 
 class TestFlood:
-    """L3, L8: who sends junk cannot make this API a nuisance to the issuer, nor unavailable to others."""
+    """Who sends junk cannot make this API a nuisance to the issuer, nor unavailable to others."""
 
     async def test_a_thousand_tokens_of_unknown_keys_at_once_are_one_request_for_keys(
         self, api: Api, server: Jwks, clock: Clock
@@ -491,13 +490,12 @@ class TestConstruction:
 
     @pytest.mark.parametrize("verifier", [None, AccessTokenVerifier(issuer=ISSUER, audience=AUDIENCE), "verifier"])
     def test_another_verifier_is_refused(self, verifier: Any) -> None:
-        """L3: found out when the application starts, not when a token comes."""
+        """Found out when the application starts, not when a token comes."""
         with pytest.raises(TypeError, match="AsyncAccessTokenVerifier"):
             AccessTokenMiddleware(Application(), verifier=verifier, routes=ROUTES)
 
     @pytest.mark.parametrize("routes", [{}, {"GET /x": ""}, {"/x": "a"}, {"GET /x": None}])
     def test_routes_that_mean_nothing_are_refused(self, routes: Any) -> None:
-        """L9."""
         verifier = AsyncAccessTokenVerifier(issuer=ISSUER, audience=AUDIENCE)
         with pytest.raises(ValueError, match="route"):
             AccessTokenMiddleware(Application(), verifier=verifier, routes=routes)

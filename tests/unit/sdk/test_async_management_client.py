@@ -203,7 +203,7 @@ async def test_no_answer_in_time_is_unavailable(service: Service, clock: Clock) 
 
 
 async def test_a_redirect_is_not_followed(service: Service, clock: Clock) -> None:
-    """L3: credentials stay with whom they are meant for, whatever the caller's own client would do."""
+    """Credentials stay with whom they are meant for, whatever the caller's own client would do."""
     service.will_answer("GET", "/api/users/x", status=302, headers={"Location": f"{service.url}/elsewhere"})
     async with httpx.AsyncClient(follow_redirects=True) as http, service.async_client(clock, http=http) as client:
         with pytest.raises(Exception, match="unexpected_answer"):
@@ -215,7 +215,7 @@ async def test_a_redirect_is_not_followed(service: Service, clock: Clock) -> Non
 async def test_a_request_of_ones_own_stays_with_the_service(
     service: Service, async_client: AsyncManagementClient, path: str
 ) -> None:
-    """L3: nothing that is passed as a path can name another host."""
+    """Nothing that is passed as a path can name another host."""
     with pytest.raises(ValueError, match="path"):
         await async_client.request("GET", path)
     assert service.received == []
@@ -242,7 +242,7 @@ async def test_the_client_closes_its_own_connections_only(service: Service, cloc
 
 @pytest.mark.parametrize(("client_id", "client_secret"), [("", "secret"), ("id", "")])
 def test_credentials_must_not_be_empty(client_id: str, client_secret: str) -> None:
-    """L9: there is no default."""
+    """There is no default."""
     with pytest.raises(ValueError, match="client_id and client_secret"):
         AsyncManagementClient("http://id.example.com", client_id=client_id, client_secret=client_secret)
 

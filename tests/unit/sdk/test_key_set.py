@@ -69,7 +69,7 @@ def test_a_key_without_alg_gets_the_one_of_its_kind(key: SigningKey) -> None:
     ],
 )
 def test_a_key_that_cannot_be_used_is_left_out_and_the_others_stay(jwk: Any) -> None:
-    """L3: symmetric, small, ill-formed, not for signatures, of another algorithm than its kind."""
+    """Symmetric, small, ill-formed, not for signatures, of another algorithm than its kind."""
     keys = KeySet.parse(json.dumps({"keys": [jwk, ED_KEY.jwk()]}).encode())
 
     assert repr(keys) == "KeySet(edwards)"
@@ -84,7 +84,7 @@ def test_a_document_that_is_no_jwk_set_is_a_value_error(document: bytes) -> None
 
 
 def test_private_members_are_not_read() -> None:
-    """L14: an issuer that publishes too much by mistake does not get it into our memory."""
+    """An issuer that publishes too much by mistake does not get it into our memory."""
     keys = KeySet.parse(json.dumps({"keys": [KEY.private_jwk()]}).encode())
 
     found = keys.get("current")

@@ -84,7 +84,7 @@ def test_the_keys_are_beside_the_issuer_unless_said_otherwise(server: JwksServer
 
 
 def test_junk_fetches_nothing(server: JwksServer, verifier: AccessTokenVerifier) -> None:
-    """L3: what can be refused without a key is."""
+    """What can be refused without a key is."""
     headers: list[dict[str, str | None]] = [{"typ": "JWT"}, {"alg": "none"}, {"kid": None}]
     for candidate in ("", "junk", *(token(OLD, header=header) for header in headers)):
         with pytest.raises(TokenInvalid):
@@ -138,7 +138,7 @@ def test_an_unknown_key_is_asked_for_at_once_after_the_floor(
 def test_tokens_with_invented_keys_cannot_make_us_a_nuisance(
     server: JwksServer, verifier: AccessTokenVerifier, clock: Clock
 ) -> None:
-    """L3: 1,000 tokens of unknown keys in 100 s are 20 requests to the issuer."""
+    """1,000 tokens of unknown keys in 100 s are 20 requests to the issuer."""
     verifier.verify(token(OLD))
     for number in range(1, 1001):
         clock.now = NOW + number / 10
@@ -161,7 +161,7 @@ def test_the_floor_is_a_setting(server: JwksServer, clock: Clock) -> None:
 def test_a_withdrawn_key_is_refused_after_the_refresh(
     server: JwksServer, verifier: AccessTokenVerifier, clock: Clock
 ) -> None:
-    """L6, L7: also for a token that had been verified before."""
+    """Also for a token that had been verified before."""
     verifier.verify(token(OLD))
     server.document = jwks(NEW)
     clock.now = NOW + 600
@@ -234,7 +234,7 @@ def test_a_clock_that_is_set_back_does_not_stop_refreshes(
 
 
 def test_equal_keys_stay_the_same_object() -> None:
-    """L6: so that tokens that were verified under them need not be verified again after every refresh."""
+    """So that tokens that were verified under them need not be verified again after every refresh."""
     freshness = KeyFreshness(floor_s=5)
     first = KeySet.parse(jwks(OLD, NEW))
     freshness.fetched(first, max_age_s=600, now=NOW)

@@ -50,7 +50,7 @@ class PagedService:
 async def test_a_list_is_read_to_its_end(
     service: Service, client: ManagementClient, async_client: AsyncManagementClient, total: int
 ) -> None:
-    """L8: no silent cap, neither at the default page nor at the largest."""
+    """No silent cap, neither at the default page nor at the largest."""
     paged = PagedService(service, total)
     expected = [item["id"] for item in paged.items]
 
@@ -102,7 +102,7 @@ async def test_a_list_left_early_asks_for_no_more(service: Service, async_client
 async def test_a_list_is_read_from_the_beginning_each_time(
     service: Service, client: ManagementClient, async_client: AsyncManagementClient
 ) -> None:
-    """L8: an iterator that is used up would be an empty list."""
+    """An iterator that is used up would be an empty list."""
     PagedService(service, 3)
     roles, async_roles = client.roles.list(), async_client.roles.list()
     assert [len(list(roles)) for _ in range(2)] == [3, 3]
@@ -133,7 +133,7 @@ def test_page_size_and_search_are_parameters(service: Service, client: Managemen
 async def test_a_page_size_that_the_service_would_not_give_is_refused_at_once(
     service: Service, client: ManagementClient, async_client: AsyncManagementClient, page_size: int
 ) -> None:
-    """L8: not cut down to what it would give."""
+    """Not cut down to what it would give."""
     for of_client in (client.users.list, async_client.users.list):
         with pytest.raises(ValueError, match="page_size"):
             of_client(page_size=page_size)
@@ -143,7 +143,7 @@ async def test_a_page_size_that_the_service_would_not_give_is_refused_at_once(
 def test_an_id_that_would_name_something_else_is_refused_at_once(
     service: Service, async_client: AsyncManagementClient
 ) -> None:
-    """L5: before anybody goes through the list."""
+    """Before anybody goes through the list."""
     with pytest.raises(ValueError, match="id or name"):
         async_client.users.roles("..")
 
@@ -174,7 +174,7 @@ def total(number: int) -> dict[str, str]:
 def test_a_list_that_does_not_say_how_long_it_is_is_an_error(
     service: Service, client: ManagementClient, headers: dict[str, str]
 ) -> None:
-    """L8: whoever dropped the header may have dropped the rest."""
+    """Whoever dropped the header may have dropped the rest."""
     Script(service, (20, headers))
     with pytest.raises(ApiError, match="how long") as refused:
         list(client.roles.list())
@@ -207,7 +207,6 @@ async def test_an_end_is_believed_only_if_number_and_link_agree(
     read: int,
     asked: list[str],
 ) -> None:
-    """L8."""
     Script(service, *answers)
     assert len(list(client.roles.list(page_size=2))) == read
     assert [call.query["page"][0] for call in service.calls] == asked
@@ -233,7 +232,7 @@ async def test_a_list_that_ends_before_its_number_is_an_error(
 
 
 def test_a_link_to_a_next_page_is_never_followed_elsewhere(service: Service, client: ManagementClient) -> None:
-    """L3: the client asks the service that it was told to ask, whatever an answer says."""
+    """The client asks the service that it was told to ask, whatever an answer says."""
     headers = total(2) | {"Link": '<https://attacker.example/api/roles?page=7>; rel="next"'}
     Script(service, (1, headers), (1, total(2)))
     assert len(list(client.roles.list())) == 2
@@ -256,7 +255,6 @@ def refusing_second_page(service: Service) -> Iterator[Service]:
 
 
 def test_a_refusal_halfway_is_an_error_and_not_an_end(refusing_second_page: Service, client: ManagementClient) -> None:
-    """L8."""
     going = iter(client.roles.list(page_size=2))
     assert [next(going).id for _ in range(2)] == ["ro0", "ro1"]
     with pytest.raises(ApiError) as refused:

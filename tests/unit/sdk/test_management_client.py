@@ -222,7 +222,7 @@ class TestRevisions:
         assert client.last_revision == "management:5"
 
     def test_sixteen_threads_never_lose_a_revision(self, service: Service, client: ManagementClient) -> None:
-        """L8: the maximum of all that was seen, in whatever order it came."""
+        """The maximum of all that was seen, in whatever order it came."""
         numbers = list(range(1, 201))
         count = iter(numbers)
         lock = threading.Lock()
@@ -322,7 +322,7 @@ class TestAnswers:
         assert len(service.calls) == 1
 
     def test_a_redirect_is_not_followed(self, service: Service, clock: Clock) -> None:
-        """L3: credentials stay with whom they are meant for, whatever the caller's own client would do."""
+        """Credentials stay with whom they are meant for, whatever the caller's own client would do."""
         with httpx.Client(follow_redirects=True) as http, service.client(clock, http=http) as client:
             service.will_answer("GET", "/api/users/x", status=302, headers={"Location": f"{service.url}/elsewhere"})
             with pytest.raises(ApiError) as refused:
@@ -362,7 +362,7 @@ class TestAnswers:
     def test_a_request_of_ones_own_stays_with_the_service(
         self, service: Service, client: ManagementClient, path: str
     ) -> None:
-        """L3: nothing that is passed as a path can name another host."""
+        """Nothing that is passed as a path can name another host."""
         with pytest.raises(ValueError, match="path"):
             client.request("GET", path)
         assert service.received == []
@@ -387,13 +387,13 @@ class TestPaths:
         segment: str,
         operation: Callable[[ManagementClient, str], Any],
     ) -> None:
-        """L5: ``DELETE /api/users/..`` is not about a user, ``DELETE /api/users/user%2Froles%2Frole`` about a role."""
+        """``DELETE /api/users/..`` is not about a user, ``DELETE /api/users/user%2Froles%2Frole`` about a role."""
         with pytest.raises(ValueError, match="id or name"):
             operation(client, segment)
         assert service.received == []
 
     def test_an_id_is_one_segment_whatever_it_holds(self, service: Service, client: ManagementClient) -> None:
-        """L5, L13: queries, fragments and percent signs arrive as part of the id."""
+        """Queries, fragments and percent signs arrive as part of the id."""
         client.request("GET", "/api/status")
         client.users.delete("..a?b=c#d%2fé;\\")
         assert service.calls[-1].target == "/api/users/..a%3Fb%3Dc%23d%252f%C3%A9%3B%5C"
@@ -414,13 +414,13 @@ class TestConstruction:
         ],
     )
     def test_the_endpoint_must_be_a_plain_http_url(self, endpoint: str) -> None:
-        """L14: and has no place for credentials."""
+        """And has no place for credentials."""
         with pytest.raises(ValueError, match="endpoint"):
             ManagementClient(endpoint, client_id="id", client_secret="secret")
 
     @pytest.mark.parametrize(("client_id", "client_secret"), [("", "secret"), ("id", "")])
     def test_credentials_must_not_be_empty(self, client_id: str, client_secret: str) -> None:
-        """L9: there is no default."""
+        """There is no default."""
         with pytest.raises(ValueError, match="client_id and client_secret"):
             ManagementClient("http://id.example.com", client_id=client_id, client_secret=client_secret)
 

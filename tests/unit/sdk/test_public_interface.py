@@ -193,7 +193,6 @@ def shown(*things: object) -> str:
 async def test_nothing_that_holds_a_secret_shows_it(
     service: Service, client: ManagementClient, async_client: AsyncManagementClient
 ) -> None:
-    """L14."""
     client.request("GET", "/api/status")
     await async_client.request("GET", "/api/status")
     token_request = next(
@@ -236,7 +235,7 @@ async def test_nothing_that_holds_a_secret_shows_it(
     ],
 )
 async def test_no_error_of_the_token_endpoint_shows_a_secret(service: Service, answer: Answer) -> None:
-    """L14: not even when something in between echoes what was sent."""
+    """Not even when something in between echoes what was sent."""
     service.token_answer = answer
     arguments = {
         "client_id": CLIENT_ID,
@@ -275,7 +274,6 @@ async def test_no_error_of_the_management_api_shows_a_secret(
     operation: Callable[[Any], Any],
     answer: Answer,
 ) -> None:
-    """L14."""
     issue = service.issue
     service.answer = lambda request: issue() if request.path == "/oidc/token" else answer
     with pytest.raises(IdentityError) as caught:
@@ -287,7 +285,7 @@ async def test_no_error_of_the_management_api_shows_a_secret(
 
 
 async def test_no_secret_is_logged(service: Service, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """L14: neither by this library nor, at its most talkative, by the HTTP library below it."""
+    """Neither by this library nor, at its most talkative, by the HTTP library below it."""
     caplog.set_level(logging.DEBUG)
     service.will_answer("POST", "/api/subject-tokens", {"subjectToken": SUBJECT_TOKEN, "expiresIn": 600})
     service.will_answer("POST", "/api/users", {"id": "u1"})
@@ -310,7 +308,6 @@ async def test_no_secret_is_logged(service: Service, clock: Clock, caplog: pytes
 
 
 def test_no_error_of_the_verifier_shows_the_token(caplog: pytest.LogCaptureFixture) -> None:
-    """L14."""
     caplog.set_level(logging.DEBUG)
     candidate = token(SigningKey("unknown"))
     with Service() as gone:

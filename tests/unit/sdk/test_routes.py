@@ -122,13 +122,12 @@ def test_what_is_not_declared_is_not_found(method: str | None, path: str) -> Non
     ],
 )
 def test_a_path_that_some_router_may_take_for_another_is_not_found(path: str) -> None:
-    """L12: two readings of one path would let the judged one differ from the served one."""
+    """Two readings of one path would let the judged one differ from the served one."""
     assert ROUTES.find("GET", path) is None
 
 
 @given(path=st.text(alphabet="/.ab{}*%\\\n", max_size=12))
 def test_a_public_prefix_opens_nothing_but_what_is_below_it(path: str) -> None:
-    """L12."""
     routes = Routes({"GET /a/{rest:path}": Access.PUBLIC})
     segments = path.removesuffix("/").split("/")
     is_below = (
@@ -196,7 +195,7 @@ def test_a_route_that_means_nothing_is_refused_when_it_is_declared(route: str) -
     "demanded", ["", " ", "a  b", " a", "a ", "a\tb", 'a"b', "a\\b", "é", "a\nb", None, [], ["a"], frozenset("a"), True]
 )
 def test_a_demand_that_demands_nothing_is_refused_when_it_is_declared(demanded: Any) -> None:
-    """L9: an empty setting must not open a route, and nothing here can break out of a header."""
+    """An empty setting must not open a route, and nothing here can break out of a header."""
     for declared in (demanded, OrganizationAware(demanded)):
         with pytest.raises(ValueError, match="scope tokens"):
             Routes({"GET /orders": declared})
@@ -213,7 +212,7 @@ def test_no_route_is_public_or_twice_aware_of_organizations(demanded: Any) -> No
     [("GET /orders/{a}", "GET /orders/{b}"), ("GET /x/{a:int}", "GET /x/{a:str}"), ("GET /{a:path}", "GET /{b:path}")],
 )
 def test_routes_that_are_the_same_are_refused(first: str, second: str) -> None:
-    """L2: of two demands on one route, none is dropped silently."""
+    """Of two demands on one route, none is dropped silently."""
     with pytest.raises(ValueError, match="declared twice"):
         Routes({first: "a", second: "b"})
 

@@ -108,7 +108,7 @@ def test_id_and_secret_are_form_urlencoded_before_base64(service: Service, clien
     "revision", ["", "97", "management:", "other:1", "management:1\r\nX-Injected: 1", "management:1;"]
 )
 def test_a_malformed_revision_is_refused_before_anything_is_sent(service: Service, revision: str) -> None:
-    """L3: a revision is a header, and must not become two."""
+    """A revision is a header, and must not become two."""
     with pytest.raises(ValueError, match="revision"):
         exchange(service, revision=revision)
     assert service.received == []
@@ -186,7 +186,7 @@ def test_a_refusal_of_another_form_is_an_oauth_error_as_well(service: Service, b
     ],
 )
 def test_a_success_of_another_form_is_refused_without_quoting_it(service: Service, changes: dict[str, Any]) -> None:
-    """L14: a token that cannot stand in a header would come back in the text of a transport error."""
+    """A token that cannot stand in a header would come back in the text of a transport error."""
     body = {"access_token": "secret-token", "token_type": "Bearer", "expires_in": 3600, "scope": ""} | changes
     service.token_answer = Answer(200, json.dumps({k: v for k, v in body.items() if v is not None}).encode())
     with pytest.raises(OAuthError) as refused:

@@ -87,7 +87,7 @@ def test_a_token_that_comes_again_costs_no_second_verification() -> None:
 
 
 def test_a_remembered_token_still_expires() -> None:
-    """L6: time is an input of the decision."""
+    """Time is an input of the decision."""
     checker = TokenChecker(EXPECTED)
     assert isinstance(decide(checker, TOKENS[0], keys=KEY_SETS[0], now=NOW), AccessToken)
 
@@ -95,7 +95,7 @@ def test_a_remembered_token_still_expires() -> None:
 
 
 def test_a_token_whose_key_was_withdrawn_is_forgotten() -> None:
-    """L6, L7: the key set is an input of the decision."""
+    """The key set is an input of the decision."""
     checker = TokenChecker(EXPECTED)
     assert isinstance(decide(checker, TOKENS[0], keys=KEY_SETS[1], now=NOW), AccessToken)
 
@@ -104,7 +104,7 @@ def test_a_token_whose_key_was_withdrawn_is_forgotten() -> None:
 
 
 def test_only_accepted_tokens_are_remembered_and_only_so_many() -> None:
-    """L8: whoever sends junk, or tokens that have expired, cannot fill the memory."""
+    """Whoever sends junk, or tokens that have expired, cannot fill the memory."""
     checker = TokenChecker(EXPECTED, cache_size=4)
     for candidate in TOKENS[2:6]:
         decide(checker, candidate, keys=KEY_SETS[1], now=NOW + 35)
@@ -125,7 +125,7 @@ def test_the_token_that_was_not_seen_for_longest_is_forgotten_first() -> None:
 
 
 def test_the_token_itself_is_not_kept() -> None:
-    """L14: a hash of it is, and what it says; nothing that anybody would take for the token."""
+    """A hash of it is, and what it says; nothing that anybody would take for the token."""
     checker = TokenChecker(EXPECTED)
     decide(checker, TOKENS[0], keys=KEY_SETS[0], now=NOW)
 
@@ -148,7 +148,7 @@ def test_nothing_is_remembered_of_what_is_not_that_token(what: object) -> None:
 
 @pytest.mark.parametrize("cache_size", [0, 1024])
 def test_what_a_caller_does_to_the_claims_stays_with_the_caller(cache_size: int) -> None:
-    """L6: no caller can change what the next one is told."""
+    """No caller can change what the next one is told."""
     checker = TokenChecker(EXPECTED, cache_size=cache_size)
     first = decide(checker, TOKENS[6], keys=KEY_SETS[0], now=NOW)
     assert isinstance(first, AccessToken)
@@ -163,7 +163,7 @@ def test_what_a_caller_does_to_the_claims_stays_with_the_caller(cache_size: int)
 
 
 def test_what_one_token_must_fit_does_not_hold_for_the_next() -> None:
-    """L6: the memory is of signatures; an audience that is expected once is no other token's, nor this one's again."""
+    """The memory is of signatures; an audience that is expected once is no other token's, nor this one's again."""
     checker, other = TokenChecker(EXPECTED), msgspec.structs.replace(EXPECTED, audience="https://other.example.com")
     unverified = read_token(TOKENS[5], other)
     for _ in range(2):

@@ -65,7 +65,7 @@ class _Client:
         Args:
             redirect_uri: The callback address, registered for the application.
             prompt: ``login`` forces a new sign-in; ``consent`` asks for consent again, which is necessary after scopes
-                were added; ``none`` fails at once instead of showing a page.
+                were added; ``none`` never shows a page.
             login_hint: Prefills the user name.
         """
         return self.state.begin(redirect_uri, prompt=prompt, login_hint=login_hint)

@@ -1,7 +1,7 @@
-"""What travels on the stream ``IDENTITY_EVENTS``: the CloudEvents envelope and the state of every public aggregate.
+"""The messages of the stream ``IDENTITY_EVENTS``: the CloudEvents envelope, and the state of every public aggregate.
 
-An event carries the *full new state* of one aggregate; a deletion carries ``"deleted": true``. One event is enough to
-be right: nobody needs the one before. Ids and names only; docs/events/asyncapi.yaml describes every subject.
+An event carries the *full new state* of one aggregate, and a deletion carries ``"deleted": true``, so no consumer needs
+an earlier event. Ids and names only. docs/events/asyncapi.yaml describes every subject.
 """
 
 from typing import Final, Literal
@@ -9,7 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 PUBLIC_PREFIX: Final = "identity"
-"""What the subjects of the public events begin with."""
+"""The first token of the subjects of public events."""
 
 MemberType = Literal["user", "application"]
 OrganizationRoleType = Literal["User", "MachineToMachine"]
@@ -23,7 +23,7 @@ PermissionCause = Literal[
     "organization-deleted",
     "republished",
 ]
-"""Why the permissions of a member are not what they were; of several causes at once the one that was seen first."""
+"""Why the permissions of a member changed; of several simultaneous causes, the one processed first."""
 
 
 class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,11 +32,11 @@ class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         id: ``{tenant}:{source}:{revision}``; also the ``Nats-Msg-Id``.
         source: ``/management`` or ``/template``.
-        type: Past tense: ``role.updated``.
-        subject: Ids of the aggregate, joined by a slash.
-        time: When the change was made, RFC 3339.
-        tenantid: Extension: the tenant.
-        revision: Extension: the source's revision, without gaps.
+        type: Kind and past-tense verb: ``role.updated``.
+        subject: The ids of the aggregate, outermost first, joined by slashes.
+        time: Time of the change, RFC 3339.
+        tenantid: Extension attribute: the tenant.
+        revision: Extension attribute: the revision of the source, without gaps.
         data: The full new state.
     """
 
@@ -53,14 +53,13 @@ class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def subject_of(event: CloudEvent, prefix: str = PUBLIC_PREFIX) -> str | None:
-    """Return the NATS subject that an event belongs on by its envelope; none if that contradicts itself.
+    """Return the NATS subject that matches an event's envelope; None if the envelope contradicts itself.
 
-    On the bus a publisher has its own subjects only: an event that came on another one than this was not made by the
-    source that it names, and is not to be believed.
+    Publishers are restricted to their own subjects, so an event received on any other subject is forged: ignore it.
 
     Args:
         event: The envelope.
-        prefix: What the subjects of its source begin with.
+        prefix: The first token of the subjects of its source.
     """
     if event.id != f"{event.tenantid}:{event.source[1:]}:{event.revision}" or "." in event.tenantid + event.subject:
         return None
@@ -72,8 +71,8 @@ class OrganizationPermissionState(msgspec.Struct, frozen=True, kw_only=True, omi
     """A permission of the organization template.
 
     Attributes:
-        name: What stands in the ``scope`` of organization tokens.
-        description: What people read when they are asked for consent.
+        name: The scope token in organization tokens.
+        description: Shown on the consent page.
     """
 
     id: str
@@ -83,11 +82,11 @@ class OrganizationPermissionState(msgspec.Struct, frozen=True, kw_only=True, omi
 
 
 class OrganizationRoleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """A role of the organization template, with the ids of what it grants, sorted.
+    """A role of the organization template.
 
     Attributes:
-        permission_ids: Organization permissions.
-        scope_ids: Scopes of API resources. Ids of what has been deleted since grant nothing.
+        permission_ids: Ids of the organization permissions that it grants, sorted. Ids of deleted ones grant nothing.
+        scope_ids: Ids of the scopes of API resources that it grants, sorted. Ids of deleted ones grant nothing.
     """
 
     id: str
@@ -107,9 +106,10 @@ class OrganizationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
 
 class MemberState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """A member of an organization, with the ids of its organization roles, sorted.
+    """A member of an organization. The members of a deleted organization are no longer members.
 
-    Ids of roles that have been deleted since grant nothing; a member of an organization that is gone is none.
+    Attributes:
+        role_ids: Ids of its organization roles, sorted. Ids of deleted roles grant nothing.
     """
 
     organization_id: str
@@ -120,11 +120,11 @@ class MemberState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 
 class GrantedPermission(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One permission that a member holds.
+    """A permission of a member.
 
     Attributes:
         name: The scope token.
-        resource: Indicator of the API resource that it belongs to; none for an organization permission.
+        resource: The indicator of its API resource; None for an organization permission.
     """
 
     name: str
@@ -132,15 +132,15 @@ class GrantedPermission(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MemberPermissionsState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """What a member may do: the union over its roles.
+    """The permissions of a member: the union over its roles.
 
     Attributes:
-        version: The member's own; grows by exactly 1 with every change, also over a removal and a return.
-        cause: Why it changed.
-        added: Against the version before.
-        removed: Against the version before.
-        permissions: Everything that is held now, sorted by name and then resource; empty when no member any more.
-        incomplete: The lists would not fit into a message and are left out: read them from the Management API.
+        version: Per member; increases by exactly 1 with every change, even across removal and return.
+        cause: Why they changed.
+        added: Relative to the previous version.
+        removed: Relative to the previous version.
+        permissions: All current permissions, sorted by name, then resource; empty after removal.
+        incomplete: The lists are omitted because they exceed the message size; read them from the Management API.
     """
 
     organization_id: str
@@ -155,5 +155,5 @@ class MemberPermissionsState(msgspec.Struct, frozen=True, kw_only=True, omit_def
 
 
 def permission_order(permission: GrantedPermission) -> tuple[str, str]:
-    """Return the key by which permissions are sorted: name, then resource, organization permissions first."""
+    """Return the sort key of permissions: name, then resource, organization permissions first."""
     return permission.name, permission.resource or ""

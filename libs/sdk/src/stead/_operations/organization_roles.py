@@ -24,7 +24,7 @@ def create_organization_role(
 
     Args:
         name: Unique.
-        description: Shown to administrators.
+        description: Free text.
         type: Which kind of members can have it.
         permission_ids: Organization permissions that it grants initially.
         resource_scope_ids: Scopes of API resources that it grants initially; none of the Management API.

@@ -22,7 +22,7 @@ def create_role(
 
     Args:
         name: Unique.
-        description: Shown to administrators.
+        description: Free text.
         type: Whether users or machine-to-machine applications can have it.
         scope_ids: Scopes that it grants initially.
         is_default: Assign it to every user created from now on.

@@ -1,29 +1,29 @@
-"""The public events of the identity service, for other teams' programs: what members of organizations may do.
+"""Public events: follow the permissions of organization members, and all other changes of organizations.
 
-Needs nats-py: ``pip install "stead-sdk[events]"``. It is asyncio only, as nats-py is; there is no blocking twin.
+Needs the extra ``events``: ``pip install "stead-sdk[events]"``. Asyncio only, like the NATS client that it uses.
 
-Change by change, resuming where it stopped::
+Process change by change, and resume after a restart::
 
     async with EventBus("nats://bus.example.com:4222", user="subscriber", password=...) as bus:
         async for change in permission_changes(bus, organization_id="o1", since="beginning", durable="billing"):
-            print(change.member_id, change.added, change.removed)   # handled when the next is asked for
+            print(change.member_id, change.added, change.removed)  # acknowledged when the next one is requested
 
-or the current state in memory::
+or keep the current permissions in memory::
 
     async with PermissionCache(bus, management=management) as cache:
         await cache.ready()
         held = await cache.permissions("o1", "u1")
-        if cache.is_current and held is not None and held.holds("read:invoices"): ...
+        if cache.is_current and held is not None and held.holds("read:invoices"):
+            ...
 
-Every event of the stream, typed: ``identity_events``. The types of what an event says are in
-``stead.event_types``; docs/events/asyncapi.yaml describes the stream for programs without this library.
+``identity_events`` yields every event of the stream, typed. The payload types are in ``stead.event_types``;
+docs/events/asyncapi.yaml describes the stream for programs without this library.
 
-What is odd but survived (a lost connection, a message that is no event of the service) is logged by the logger
-``stead.events``; ids only.
+Recoverable faults, such as a lost connection or an invalid message, are logged to ``stead.events``, with ids only.
 """
 
 try:
-    import nats as _nats  # noqa: F401 - only to say early what is missing
+    import nats as _nats  # noqa: F401 - fails early with a clear message
 except ModuleNotFoundError as missing:
     if missing.name != "nats":
         raise

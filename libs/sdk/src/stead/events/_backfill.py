@@ -1,4 +1,4 @@
-"""Filling what an event does not say from the Management API."""
+"""Completes changes from the Management API when events were missed or incomplete."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from stead.events._permission_change import PermissionChange, diffed_against
 from stead.management import AsyncManagementClient
 
 _RETRY_S: Final = 1.0
-_RETRY_MOST_S: Final = 30.0
+_MAX_RETRY_S: Final = 30.0
 _log = logging.getLogger("stead.events")
 
 
 class Backfill:
-    """Reads from the Management API what an event does not say."""
+    """Reads missing permissions from the Management API."""
 
     def __init__(self, management: AsyncManagementClient | None) -> None:
         self._management = management
 
     async def fill(self, change: PermissionChange, seen: MemberSnapshot | None) -> PermissionChange:
-        """Return the change; where versions were missed or lists left out, with the organization permissions of now.
+        """Return the change, with the current organization permissions if versions were missed or lists omitted.
 
-        While the service does not answer, a change whose event says everything is returned as it is.
+        While the service does not answer, a change with complete lists is returned unchanged.
 
         Raises:
             IdentityError: The Management API refused.
@@ -43,11 +43,11 @@ class Backfill:
                     self._management, change.organization_id, change.member_id, change.member_type
                 )
             except Unavailable as unavailable:
-                _log.warning("the permissions of %s cannot be read: %s", change.member_id, unavailable)
+                _log.warning("cannot read the permissions of %s: %s", change.member_id, unavailable)
                 if not change.incomplete:
                     return change
                 await asyncio.sleep(unavailable.retry_after or wait_s)
-                wait_s = min(2 * wait_s, _RETRY_MOST_S)
+                wait_s = min(2 * wait_s, _MAX_RETRY_S)
             else:
                 of_resources = [each for each in change.permissions if each.resource is not None]
                 permissions = tuple(sorted((*held, *of_resources), key=permission_order))

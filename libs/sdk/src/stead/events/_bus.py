@@ -24,14 +24,20 @@ _log = logging.getLogger("stead.events")
 
 
 class EventsRefused(IdentityError):  # noqa: N818 - the names read as the answer
-    """The bus does not let this user in, or has ended the connection for good: waiting will not help."""
+    """The bus rejects this user, or the connection is closed for good. Retrying does not help."""
 
 
 class EventBus:
     """A connection to NATS for reading the public events; an asynchronous context manager.
 
-    Entering waits until there is a connection, however long that takes. Afterwards it is made again whenever it is
-    lost, and whoever reads goes on where they were. It is asyncio only, as the NATS library below it is.
+    ::
+
+        async with EventBus("nats://bus.example.com:4222", user="subscriber", password=...) as bus:
+            async for change in permission_changes(bus):
+                ...
+
+    Entering waits for the connection, however long it takes. A lost connection is re-established, and every iteration
+    over it resumes where it was.
     """
 
     def __init__(
@@ -44,14 +50,14 @@ class EventBus:
         name: str = "stead-sdk",
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Prepare to connect; nothing is sent yet.
+        """Create a connection; nothing is sent yet.
 
         Args:
-            url: ``nats://host:port``, or several with commas; may hold user and password.
-            user: The user that whoever runs the service has given you.
+            url: ``nats://host:port``, or several separated by commas; may contain user and password.
+            user: The NATS user, from the operator of the service.
             password: Its password.
-            tenant_id: Whose events.
-            name: What the server shows of this connection.
+            tenant_id: The tenant.
+            name: The name of this connection in the server's monitoring.
             tls: For ``tls://`` with certificates of your own.
         """
         self.tenant_id = tenant_id
@@ -65,7 +71,7 @@ class EventBus:
         """Connect.
 
         Raises:
-            EventsRefused: The server does not let this user in.
+            EventsRefused: The server rejects the user.
         """
         connecting = asyncio.create_task(self._connect(), name="identity-events-connect")
         refused = asyncio.create_task(self._refused.wait(), name="identity-events-refused")
@@ -87,32 +93,32 @@ class EventBus:
         await self.close()
 
     async def close(self) -> None:
-        """End the connection, and with it all reading."""
+        """Close the connection, which ends every iteration over it."""
         await self._client.close()
 
     @property
     def client(self) -> Client:
-        """The connection as the NATS library has it, for whatever else you read with it."""
+        """The underlying NATS client, for other uses of the connection."""
         return self._client
 
     def jetstream(self) -> JetStreamContext:
-        """Return JetStream's interface to the connection."""
+        """Return the JetStream interface of the connection."""
         return self._client.jetstream(timeout=_REQUEST_TIMEOUT_S)
 
     def require_open(self) -> None:
-        """Do nothing while the connection is there or will be again.
+        """Raise if the connection will not be re-established.
 
         Raises:
-            EventsRefused: It will not be.
+            EventsRefused: It will not.
         """
         if self._refused.is_set():
-            raise EventsRefused("the bus does not let this user in")
+            raise EventsRefused("the bus rejects this user")
         if self._client.is_closed:
             raise EventsRefused("the connection to the bus is closed")
 
     @contextlib.contextmanager
     def on_interruption(self, interrupted: Callable[[], None]) -> Iterator[None]:
-        """Call somebody whenever the connection was replaced or has ended: what had been asked for will not come."""
+        """Call back when the connection is replaced or closed, which voids pending requests."""
         self._interruptions.add(interrupted)
         try:
             yield
@@ -124,7 +130,7 @@ class EventBus:
             self._url.split(","),
             **self._options,  # type: ignore[arg-type]
             max_reconnect_attempts=-1,
-            reconnect_time_wait=_RECONNECT_WAIT_S,  # type: ignore[arg-type]  # seconds; a float is what it sleeps
+            reconnect_time_wait=_RECONNECT_WAIT_S,  # type: ignore[arg-type]  # seconds; a float works
             ping_interval=5,
             max_outstanding_pings=2,
             error_cb=self._on_error,
@@ -139,4 +145,4 @@ class EventBus:
     async def _on_error(self, error: Exception) -> None:
         if "authorization violation" in str(error).lower() and not self._client.is_connected:
             self._refused.set()
-        _log.warning("the bus: %s", type(error).__name__)
+        _log.warning("bus error: %s", type(error).__name__)

@@ -1,4 +1,4 @@
-"""Background tasks: how they are ended for certain."""
+"""Reliable cancellation of background tasks."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _REPEAT_S: Final = 0.05
 
 
 async def cancel(*tasks: asyncio.Task[Any] | None) -> None:
-    """Cancel tasks and return when they have ended; a cancellation that was lost is repeated.
+    """Cancel tasks and wait until they have ended; repeat a cancellation that gets lost.
 
-    ``asyncio.wait_for`` of Python 3.11, which the driver of the bus uses, loses a cancellation that comes in the turn
-    in which what it waits for happens.
+    ``asyncio.wait_for`` in Python 3.11, which nats-py uses, swallows a cancellation that arrives in the same iteration
+    of the event loop as the awaited result.
     """
     pending = {task for task in tasks if task is not None}
     while pending:
@@ -21,4 +21,4 @@ async def cancel(*tasks: asyncio.Task[Any] | None) -> None:
         done, pending = await asyncio.wait(pending, timeout=_REPEAT_S)
         for task in done:
             if not task.cancelled():
-                task.exception()  # it was told to end: how it ended is of no interest
+                task.exception()  # mark the exception as retrieved; the task was told to end

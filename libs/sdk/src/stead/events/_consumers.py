@@ -1,7 +1,7 @@
-"""Messages of the stream in order, from a starting point on, whatever happens to the connection or to the stream.
+"""Consumers of the stream that survive lost connections and lost streams.
 
-``EphemeralConsumer`` keeps its place by itself and forgets it when it ends. ``DurableConsumer`` has the server keep it under a name: a
-message counts as read when the next one is asked for.
+``EphemeralConsumer`` keeps its position itself and forgets it when it ends. ``DurableConsumer`` has the server keep the
+position under a name; a message is acknowledged when the next one is requested.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _log = logging.getLogger("stead.events")
 
 
 class EphemeralConsumer:
-    """Messages behind a starting point, read by an ephemeral consumer that is made anew when something breaks.
+    """Reads messages from a starting point with an ephemeral consumer, which it recreates after a failure.
 
-    Iterating yields None when nothing is behind what has been yielded.
+    Iteration yields None when it has caught up with the stream.
 
     Attributes:
-        stream: Which incarnation of the stream is read; empty before the first. In a new one everything is read from
-            the beginning: its positions say nothing of those of another.
+        stream: Identifies the incarnation of the stream; empty at first. A new incarnation is read from its beginning,
+            because sequences of different incarnations are not comparable.
     """
 
     def __init__(self, bus: EventBus, subjects: Sequence[str], start: StartPosition) -> None:
@@ -86,17 +86,17 @@ class EphemeralConsumer:
 
 
 class DurableConsumer:
-    """Messages that the server remembers under a name to have been read; one at a time, so that order outlives a crash.
+    """Reads messages with a durable consumer, one at a time, so that their order survives a crash.
 
-    Several processes may share a name: each message then goes to one of them, and the next only when that has been
-    read. One that was not read to its end comes again: at once if the reading was ended, within 10 s after a crash.
+    Several processes may share a name: a message goes to one of them, and the next one only after its acknowledgement.
+    An unacknowledged message is redelivered at once when the iteration ends, or 10 s after a crash.
     """
 
     def __init__(self, bus: EventBus, name: str, subjects: Sequence[str], start: StartPosition) -> None:
         if _DURABLE.fullmatch(name) is None:
             raise ValueError("durable must be 1 to 64 letters, digits, '-' and '_'")
         self._bus = bus
-        self._name = f"{bus.tenant_id}-{name}"  # each tenant has names of its own
+        self._name = f"{bus.tenant_id}-{name}"  # names are per tenant
         self._subjects = list(subjects)
         self._start = start
         self._known = False
@@ -119,19 +119,19 @@ class DurableConsumer:
                 except _TRANSIENT as error:
                     await pause(self._bus, error)
         finally:
-            await self._give_back()
+            await self._release_unread()
 
-    async def _give_back(self) -> None:
-        """Have a message that nobody has read to its end come again at once, to whoever reads next."""
+    async def _release_unread(self) -> None:
+        """Have an unacknowledged message redelivered at once."""
         if self._unread is not None:
             with contextlib.suppress(NatsError, OSError):
                 await self._unread.nak()
 
     async def _ensure_consumer(self) -> None:
-        """Find the consumer, or make it: where it was asked to begin, or in a new stream from the beginning.
+        """Find the consumer, or create it: at its starting point, or at the beginning of a recreated stream.
 
         Raises:
-            ValueError: There is one of this name that reads something else.
+            ValueError: The name is in use for something else.
         """
         jetstream = self._bus.jetstream()
         try:
@@ -150,25 +150,25 @@ class DurableConsumer:
         else:
             read = found.filter_subjects or [found.filter_subject]
             if read != self._subjects or found.max_ack_pending != 1:
-                raise ValueError(f"the durable reading {self._name!r} is in use for something else")
+                raise ValueError(f"the durable consumer {self._name!r} is in use for something else")
         self._known = True
 
 
 async def pause(bus: EventBus, error: Exception) -> None:
-    """Wait a moment before reading on.
+    """Wait before a retry.
 
     Raises:
-        EventsRefused: There is no use in waiting.
+        EventsRefused: The connection is closed for good.
     """
     bus.require_open()
     if not isinstance(error, Interrupted | NotFoundError):
-        _log.warning("reading events was interrupted: %s", type(error).__name__)
+        _log.warning("event consumer interrupted: %s", type(error).__name__)
     await asyncio.sleep(_RETRY_S)
 
 
 @contextlib.asynccontextmanager
 async def _extending_ack_deadline(message: Msg) -> AsyncIterator[None]:
-    """Tell the server, while somebody works on a message, that it is being worked on."""
+    """Extend the acknowledgement deadline of a message while it is being processed."""
 
     async def tell() -> None:
         while True:

@@ -1,4 +1,4 @@
-"""``identity_events``: every public event, typed, for whoever keeps a copy of more than permissions."""
+"""``identity_events``: every public event, typed."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ STATES: Final[Mapping[str, type[State]]] = {
     "member": MemberState,
     "member-permissions": MemberPermissionsState,
 }
-"""What each kind of event says."""
+"""The type of the state, by kind of event."""
 
 
 class IdentityEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something of the organization template, of organizations or of members is not what it was.
+    """A change of the organization template, of an organization, or of a member.
 
     Attributes:
         kind: ``permission``, ``role``, ``organization``, ``member`` or ``member-permissions``.
-        type: Of the CloudEvent: ``role.updated``.
-        state: The full new state; ``deleted`` if it is gone.
-        revision: Of template-service, as in ``Identity-Revision``.
-        time: When the change was made.
+        type: The type of the CloudEvent: ``role.updated``.
+        state: The full new state, with ``deleted`` set after a deletion.
+        revision: The revision of template-service, as in ``Identity-Revision``.
+        time: Time of the change.
     """
 
     kind: str
@@ -60,19 +60,25 @@ def identity_events(
     since: Since = "now",
     durable: str | None = None,
 ) -> AsyncGenerator[IdentityEvent, None]:
-    """Go through the public events, and wait for new ones, without an end; otherwise as ``permission_changes``.
+    """Iterate over the public events, without end; for programs that keep a copy of more than permissions.
 
-    Nothing is healed: every event says everything about its aggregate, so a missed one is made up for by the next.
+    ::
+
+        async for event in identity_events(bus, kinds=["organization", "member"], since="beginning"):
+            store(event.kind, event.state)
+
+    Acknowledgement, repeats and lost streams work as in ``permission_changes``. Gaps are not filled: each event carries
+    the full state of its aggregate, so the next event makes up for a missed one.
 
     Args:
         bus: The connection.
-        kinds: Of which kinds; of all if none are named.
-        since: Where to begin.
-        durable: A name under which the server remembers what you have handled.
+        kinds: The kinds to yield; all by default.
+        since: Where to start.
+        durable: A name under which the server keeps your position.
 
     Raises:
-        ValueError: An argument is not of its form, or the durable name is in use for something else.
-        EventsRefused: The bus has ended the connection for good.
+        ValueError: An argument is invalid, or the durable name is in use for something else.
+        EventsRefused: The connection is closed for good.
     """
     if not kinds or not STATES.keys() >= set(kinds):
         raise ValueError(f"kinds must be among {', '.join(STATES)}")

@@ -1,4 +1,4 @@
-"""Endpoint 3 of the service: which organization permissions a member holds right now."""
+"""Reads the current organization permissions of a member from the Management API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stead.management import AsyncManagementClient
 async def organization_permissions(
     management: AsyncManagementClient, organization_id: str, member_id: str, member_type: MemberType
 ) -> tuple[GrantedPermission, ...]:
-    """Return them, sorted; none for who is no member, or of an organization that does not exist.
+    """Return a member's organization permissions, sorted; empty if there is no such member or organization.
 
     Raises:
         IdentityError: The service refused for another reason, or did not answer.

@@ -1,4 +1,4 @@
-"""What is known of members: version and permissions, equal sets held once."""
+"""The last known version and permissions of members, with equal sets interned."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Final, NamedTuple
 
 from stead.event_types import GrantedPermission
 
-_MOST_SETS: Final = 10_000
+_MAX_SETS: Final = 10_000
 
 
 class MemberSnapshot(NamedTuple):
-    """What a member held when it was last heard of.
+    """The last known permissions of a member.
 
     Attributes:
-        version: The member's own; 0 where it was read from the Management API and no event has come since.
-        permissions: Sorted; none when the event did not carry them.
+        version: Per member; 0 if read from the Management API with no event since.
+        permissions: Sorted; None if the event did not carry them.
         incomplete: Only the organization permissions are known.
     """
 
@@ -24,7 +24,7 @@ class MemberSnapshot(NamedTuple):
 
 
 class MemberSnapshots:
-    """What is known of each member. Few sets of permissions are held by many, so each is kept once."""
+    """The snapshots of all members. Many members share few distinct sets of permissions, so sets are interned."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], MemberSnapshot] = {}
@@ -34,13 +34,13 @@ class MemberSnapshots:
         return len(self._known)
 
     def get(self, organization_id: str, member_id: str) -> MemberSnapshot | None:
-        """Return what is known of a member; none if nothing is."""
+        """Return the snapshot of a member; None if unknown."""
         return self._known.get((organization_id, member_id))
 
     def put(self, organization_id: str, member_id: str, known: MemberSnapshot) -> None:
-        """Take note of what a member holds now."""
+        """Store the snapshot of a member."""
         if known.permissions is not None:
-            if len(self._sets) >= _MOST_SETS:
+            if len(self._sets) >= _MAX_SETS:
                 self._sets.clear()
             known = known._replace(permissions=self._sets.setdefault(known.permissions, known.permissions))
         self._known[organization_id, member_id] = known

@@ -1,4 +1,4 @@
-"""``PermissionCache``: what members may do, in memory, from a snapshot and what comes after it."""
+"""``PermissionCache``: the permissions of all members in memory, from a snapshot and the changes after it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _log = logging.getLogger("stead.events")
 
 
 class MemberPermissions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a member may do.
+    """The permissions of a member.
 
     Attributes:
-        permissions: Sorted by name, then resource; empty for who is no member.
-        version: The member's own; 0 where it was read from the Management API and no event has come since.
-        incomplete: Only organization permissions are known, and none of API resources.
+        permissions: Sorted by name, then resource; empty if there is no such member.
+        version: Per member; 0 if read from the Management API with no event since.
+        incomplete: Only organization permissions are known, not those of API resources.
     """
 
     permissions: tuple[GrantedPermission, ...]
@@ -42,24 +42,31 @@ class MemberPermissions(msgspec.Struct, frozen=True, kw_only=True):
     incomplete: bool = False
 
     def holds(self, name: str, resource: str | None = None) -> bool:
-        """Return whether a permission is held.
+        """Tell whether the member has a permission.
 
         Args:
             name: The scope token.
-            resource: Indicator of the API resource that it belongs to; none for an organization permission.
+            resource: The indicator of its API resource; None for an organization permission.
         """
         return GrantedPermission(name, resource) in self.permissions
 
 
 class PermissionCache:
-    """Keeps members' current permissions in memory; an asynchronous context manager.
+    """Keeps the current permissions of members in memory; an asynchronous context manager.
 
-    Filled from the last event of every member, and kept current by what follows. A member of whom there is no event,
-    because nothing has changed for 30 days, is asked for at the Management API once.
+    ::
 
-    What it answers may lag behind; it never says so by guessing: ``is_current`` tells whether it has heard within
-    ``max_age_s`` that nothing is behind what it knows, and ``age_s`` when that was last so. Decide yourself whether you
-    still answer from it then. ``revision`` is what a caller's own ``Identity-Revision`` can be compared with.
+        async with PermissionCache(bus, organization_id="o1", management=management) as cache:
+            await cache.ready()
+            held = await cache.permissions("o1", "u1")
+            allowed = cache.is_current and held is not None and held.holds("read:invoices")
+
+    The cache is filled with the last event of every member and follows the stream from then on. A member without an
+    event, because nothing changed for 30 days, is read from the Management API once.
+
+    Answers may lag behind. ``is_current`` tells whether the cache was confirmed complete within ``max_age_s``, and
+    ``age_s`` how long ago that was; decide yourself whether to answer from a stale cache. Compare ``revision`` with the
+    ``Identity-Revision`` of your own write to know whether the cache includes it.
     """
 
     def __init__(
@@ -71,17 +78,17 @@ class PermissionCache:
         max_age_s: float = _MAX_AGE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepare; nothing is read yet.
+        """Create a cache; nothing is read yet.
 
         Args:
             bus: The connection.
-            organization_id: Of one organization; of all if none is given.
-            management: Is asked for who is not known from events. It needs a Management API token.
-            max_age_s: Seconds within which the bus must have said that nothing is missing; it says so every 5 s.
-            clock: Seconds, from any beginning.
+            organization_id: Only members of this organization; all by default.
+            management: Source for members without an event; it must be allowed to call the Management API.
+            max_age_s: Seconds after which an unconfirmed cache is no longer current; the bus confirms every 5 s.
+            clock: Monotonic clock in seconds.
 
         Raises:
-            ValueError: The organization's id is none.
+            ValueError: The organization id is invalid.
         """
         self._bus = bus
         self._organization_id = checked_organization_id(organization_id)
@@ -90,14 +97,14 @@ class PermissionCache:
         self._clock = clock
         self._members = MemberSnapshots()
         self._revision = -1
-        self._whole = False
+        self._is_complete = False
         self._as_of: float | None = None
         self._ready = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
         self._asked: dict[tuple[str, str], asyncio.Task[MemberSnapshot]] = {}
 
     async def __aenter__(self) -> Self:
-        """Begin to read, in the background; ``ready`` waits until there is something to answer from."""
+        """Start reading in the background; ``ready`` waits for the snapshot."""
         self._reading = asyncio.create_task(self._read(), name="identity-permission-cache")
         return self
 
@@ -107,10 +114,10 @@ class PermissionCache:
         await cancel(self._reading, *self._asked.values())
 
     async def ready(self) -> None:
-        """Wait until the snapshot has been read to its end.
+        """Wait until the snapshot has been read completely.
 
         Raises:
-            EventsRefused: It will never be.
+            EventsRefused: The connection is closed for good.
         """
         if self._reading is None:
             raise RuntimeError("the cache has not been entered")
@@ -124,36 +131,36 @@ class PermissionCache:
 
     @property
     def is_current(self) -> bool:
-        """Whether nothing was missing within the last ``max_age_s``."""
+        """Whether the cache was confirmed complete within the last ``max_age_s``."""
         age_s = self.age_s
         return age_s is not None and age_s <= self._max_age_s
 
     @property
     def age_s(self) -> float | None:
-        """Seconds since it was last known that nothing is missing; None before it ever was."""
+        """Seconds since the cache was last confirmed complete; None before the first time."""
         return None if self._as_of is None else self._clock() - self._as_of
 
     @property
     def revision(self) -> int:
-        """Every change up to this revision of template-service is included; -1 before anything is."""
+        """The revision of template-service up to which all changes are included; -1 at first."""
         return self._revision
 
     async def permissions(
         self, organization_id: str, member_id: str, member_type: MemberType = "user"
     ) -> MemberPermissions | None:
-        """Return what a member may do as far as is known here; None if nothing is.
+        """Return the permissions of a member; None if they are unknown.
 
         Args:
-            organization_id: Of which organization.
-            member_id: A user's id or an application's.
-            member_type: Which of the two, for asking the Management API.
+            organization_id: The organization.
+            member_id: The id of a user or an application.
+            member_type: Which of the two, for the Management API.
 
         Raises:
-            ValueError: The cache is of another organization.
-            IdentityError: The Management API was asked, and refused or did not answer.
+            ValueError: The cache covers another organization.
+            IdentityError: The Management API refused or did not answer.
         """
         if self._organization_id not in (None, organization_id):
-            raise ValueError("the cache is of another organization")
+            raise ValueError("the cache covers another organization")
         known = self._members.get(organization_id, member_id)
         if (known is None or known.permissions is None) and self._management is not None:
             known = await self._ask(self._management, organization_id, member_id, member_type)
@@ -178,10 +185,10 @@ class PermissionCache:
         permissions = await organization_permissions(management, organization_id, member_id, member_type)
         known = self._members.get(organization_id, member_id)
         if known is not None and known.permissions is not None:
-            return known  # an event has come meanwhile, and says more
+            return known  # an event has arrived meanwhile, and is more complete
         found = MemberSnapshot(0 if known is None else known.version, permissions, incomplete=True)
         if permissions or known is not None:
-            self._members.put(organization_id, member_id, found)  # whoever is none may be asked for without a bound
+            self._members.put(organization_id, member_id, found)  # unknown ids are unbounded in number
         return found
 
     async def _read(self) -> None:
@@ -195,7 +202,7 @@ class PermissionCache:
         async with contextlib.aclosing(aiter(consumer)) as arriving:
             async for message in arriving:
                 if stream != consumer.stream:
-                    stream, self._whole = consumer.stream, False
+                    stream, self._is_complete = consumer.stream, False
                 event = None if message is None else decoder.decode(message)
                 if event is not None:
                     self._apply(event)
@@ -204,9 +211,9 @@ class PermissionCache:
 
     def _apply(self, event: CloudEvent) -> None:
         if event.type == WATERMARK:
-            # While the whole state is sent again there is none: what has come until then is not all.
+            # No watermark is published during a republication, so until one arrives the state is incomplete.
             self._revision = max(self._revision, event.revision)
-            self._whole = True
+            self._is_complete = True
             return
         state = decode_permissions(event)
         if state is None:
@@ -216,6 +223,6 @@ class PermissionCache:
             self._members.put(state.organization_id, state.member_id, snapshot_of(state))
 
     def _caught_up(self) -> None:
-        if self._whole:
+        if self._is_complete:
             self._as_of = self._clock()
             self._ready.set()

@@ -1,4 +1,4 @@
-"""A change of a member's permissions: as an event says it, and as it is handed on."""
+"""Changes of a member's permissions: decodes them from events, and compares them with the last known state."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from stead.events._member_snapshots import MemberSnapshot
 
 KIND: Final = "member-permissions"
 REPUBLISHED: Final = "republished"
-"""The cause of an event that was sent again after the stream was lost: it says what is held, and not what changed."""
+"""The cause of events that were republished after the stream was lost: they carry the state, not a change."""
 
 _log = logging.getLogger("stead.events")
 
 
 class DecodedPermissions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """``MemberPermissionsState`` as it is heard: a newer service may know more causes."""
+    """``MemberPermissionsState`` as received: a newer service may send more causes."""
 
     organization_id: str
     member_id: str
@@ -34,27 +34,27 @@ class DecodedPermissions(msgspec.Struct, frozen=True, kw_only=True, rename="came
 
 
 class PermissionChange(msgspec.Struct, frozen=True, kw_only=True):
-    """The permissions of one member are not what they were.
+    """A change of one member's permissions.
 
     Attributes:
-        organization_id: Of which organization.
-        member_id: A user's id or an application's.
+        organization_id: The organization.
+        member_id: The id of a user or an application.
         member_type: ``user`` or ``application``.
-        version: The member's own; grows by exactly 1.
+        version: Per member; increases by exactly 1.
         cause: ``assignment``, ``role-changed``, ``role-deleted``, ``permission-changed``, ``permission-deleted``,
-            ``member-removed``, ``organization-deleted``, ``republished``; there may come to be others.
-        added: What the member did not hold before. Sorted by name, then resource.
-        removed: What it does not hold any more. Where the cause is ``republished``, which happens after the stream was
-            lost, both are against what was heard before, and empty if nothing was.
-        permissions: Everything that it holds now; empty when it is no member any more.
-        missed: How many of the member's versions were not heard before this one. ``added`` and ``removed`` then are
-            against what was heard last, and ``permissions`` is what holds now.
-        healed: Something was missing, and the organization permissions were read from the Management API instead:
-            they are those of the moment, perhaps newer than ``version``. Those of API resources are the event's.
-        incomplete: The lists were too long for an event, and the permissions of API resources are not known; without
-            ``healed`` none are.
-        revision: Of template-service, as in ``Identity-Revision``.
-        time: When the change was made.
+            ``member-removed``, ``organization-deleted`` or ``republished``. Newer services may send others.
+        added: Permissions gained, sorted by name, then resource.
+        removed: Permissions lost. If the cause is ``republished``, which happens after the stream was lost, both are
+            relative to the last state seen, and empty if there was none.
+        permissions: All current permissions; empty after removal.
+        missed: Number of versions missed before this one. If not 0, ``added`` and ``removed`` are relative to the last
+            state seen.
+        healed: The event had gaps, so the organization permissions were read from the Management API. They may be newer
+            than ``version``. The permissions of API resources are the event's.
+        incomplete: The lists exceeded the size of an event: permissions of API resources are unknown, and without
+            ``healed`` all are.
+        revision: The revision of template-service, as in ``Identity-Revision``.
+        time: Time of the change.
     """
 
     organization_id: str
@@ -73,16 +73,16 @@ class PermissionChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode_permissions(event: CloudEvent) -> DecodedPermissions | None:
-    """Return what an event says of its member; none if it cannot be read."""
+    """Decode the permissions in an event; None if they are invalid."""
     state = decode_state(event, DecodedPermissions)
     if state is not None and event.subject != f"{state.organization_id}/{state.member_id}":
-        _log.error("left out event %s, which speaks of another member than it says", event.id)
+        _log.error("ignored event %s: subject and data name different members", event.id)
         return None
     return state
 
 
 def change_from(event: CloudEvent, state: DecodedPermissions, seen: MemberSnapshot | None) -> PermissionChange:
-    """Return what an event says of a member, compared with what was heard before."""
+    """Return the change from the last known state to an event's."""
     change = PermissionChange(
         **{name: getattr(state, name) for name in state.__struct_fields__},
         missed=0 if seen is None else state.version - seen.version - 1,
@@ -93,7 +93,7 @@ def change_from(event: CloudEvent, state: DecodedPermissions, seen: MemberSnapsh
 
 
 def diffed_against(change: PermissionChange, seen: MemberSnapshot | None) -> PermissionChange:
-    """Return the change with what it adds and removes against what was heard last."""
+    """Return the change with ``added`` and ``removed`` relative to the last known state."""
     if seen is None or seen.permissions is None or change.incomplete != seen.incomplete:
         return change
     before, now = set(seen.permissions), set(change.permissions)
@@ -105,6 +105,6 @@ def diffed_against(change: PermissionChange, seen: MemberSnapshot | None) -> Per
 
 
 def snapshot_of(state: DecodedPermissions | PermissionChange) -> MemberSnapshot:
-    """Return what is known of a member after this."""
-    told = not state.incomplete or (isinstance(state, PermissionChange) and state.healed)
-    return MemberSnapshot(state.version, state.permissions if told else None, state.incomplete)
+    """Return what is known of a member after an event or a change."""
+    is_known = not state.incomplete or (isinstance(state, PermissionChange) and state.healed)
+    return MemberSnapshot(state.version, state.permissions if is_known else None, state.incomplete)

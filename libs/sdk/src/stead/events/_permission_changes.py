@@ -1,4 +1,4 @@
-"""``permission_changes``: what members may do, change by change."""
+"""``permission_changes``: the changes of members' permissions, one by one."""
 
 from __future__ import annotations
 
@@ -23,33 +23,41 @@ def permission_changes(
     durable: str | None = None,
     management: AsyncManagementClient | None = None,
 ) -> AsyncGenerator[PermissionChange, None]:
-    """Go through the changes of members' permissions, and wait for new ones, without an end.
+    """Iterate over the changes of members' permissions, without end.
 
-    A change counts as handled when the next one is asked for: what you do in the body of ``async for`` is done at least
-    once, in order. If the body raises or breaks off, the same change comes first the next time a durable reading goes
-    on; wrap the iteration in ``contextlib.aclosing`` to have it go on at once then, and not after 10 s.
+    ::
 
-    Repeats are left out. A lost connection is made again; a stream that was lost is read from its beginning when it is
-    there again, and only what is new comes.
+        async with contextlib.aclosing(permission_changes(bus, since="beginning", durable="billing")) as changes:
+            async for change in changes:
+                for permission in change.removed:
+                    close_sessions(change.member_id, permission.name)
 
-    A member's versions grow by exactly 1. When one is missing, the change says so (``missed``) and is healed from the
-    Management API: see ``PermissionChange``. Versions are compared with what this iteration has heard before, so no gap
-    is seen before the first change of a member; every change holds all permissions anyway.
+    A change is acknowledged when the next one is requested, so the body of the loop runs at least once for each change,
+    in order. If the body raises or breaks, a durable consumer begins with the same change next time: at once if the
+    iteration was closed with ``contextlib.aclosing``, otherwise after 10 s.
+
+    Repeats are skipped. The connection is re-established when it is lost. A stream that was lost and recreated is read
+    from its beginning, and yields only what is new.
+
+    A member's version increases by exactly 1. After a gap, the change has ``missed`` set and is completed from the
+    Management API; see ``PermissionChange``. Gaps are detected within one iteration, so none is seen before the first
+    change of a member. Every change carries all permissions anyway.
 
     Args:
         bus: The connection.
-        organization_id: Of one organization; of all if none is given.
-        since: Where to begin; a durable reading that was begun before goes on where it stopped instead. When the stream
-            was lost while a durable reading was not running, it begins there again: take ``"beginning"`` to be sure to
-            hear of everything, things that you know already included.
-        durable: A name under which the server remembers what you have handled, so that another run goes on there.
-        management: Heals gaps. It needs a Management API token. Without it gaps are only told.
+        organization_id: Only changes in this organization; all by default.
+        since: Where to start. An existing durable consumer ignores it and resumes where it stopped, unless the stream
+            was lost while it was not running: then it starts here again. Use ``"beginning"`` to miss nothing, at the
+            price of seeing known changes again.
+        durable: A name under which the server keeps your position across restarts.
+        management: Completes changes after a gap; it must be allowed to call the Management API. Without it, gaps are
+            only reported.
 
     Raises:
-        ValueError: An argument is not of its form, or the durable name is in use for something else.
-        EventsRefused: The bus has ended the connection for good.
-        IdentityError: The Management API refused to heal. While it does not answer, a gap is only told, and a change
-            whose event is incomplete is waited for.
+        ValueError: An argument is invalid, or the durable name is in use for something else.
+        EventsRefused: The connection is closed for good.
+        IdentityError: The Management API refused. While it does not answer, a gap is only reported, and a change whose
+            event is incomplete waits.
     """
     where = subject(bus.tenant_id, KIND, checked_organization_id(organization_id) or "*", "*")
     start = StartPosition(bus, since)

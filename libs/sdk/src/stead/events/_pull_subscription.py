@@ -1,7 +1,7 @@
-"""Messages of one consumer, as they come: what is asked for, what arrives, and noticing that nothing will.
+"""A pull subscription to one consumer: pipelined requests, heartbeats, and detection of a dead consumer.
 
-A few requests are always under way, so that nobody waits for a round trip; the server says every few seconds that it is
-still there. A push consumer would cut a slow reader off.
+Requests are sent ahead, so that reading never waits for a round trip, and the server sends heartbeats. A push consumer
+would disconnect a slow reader.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _HEARTBEAT_S: Final = 5
 _SILENCE_S: Final = 2.5 * _HEARTBEAT_S
 
 
-class Interrupted(Exception):  # noqa: N818 - not an error: read on from the last position
-    """The consumer is gone or silent, or the connection is another one."""
+class Interrupted(Exception):  # noqa: N818 - not an error: resume from the last position
+    """The consumer is gone or silent, or the connection was replaced."""
 
 
 class PullSubscription:
-    """The messages of one consumer; an asynchronous context manager."""
+    """Reads the messages of one consumer; an asynchronous context manager."""
 
     def __init__(self, bus: EventBus, consumer: str) -> None:
         self._bus = bus
@@ -46,7 +46,7 @@ class PullSubscription:
 
     async def __aenter__(self) -> Self:
         self._undo.enter_context(self._bus.on_interruption(self._interrupt))
-        self._subscription = await self._bus.client.subscribe(self._inbox, cb=self._keep)
+        self._subscription = await self._bus.client.subscribe(self._inbox, cb=self._on_message)
         return self
 
     async def __aexit__(
@@ -57,13 +57,13 @@ class PullSubscription:
             try:
                 await self._subscription.unsubscribe()
             except (NatsError, OSError):
-                return  # on a connection that is gone there is nothing to end
+                return  # the connection is gone, and the subscription with it
 
     async def next(self) -> Msg | None:
-        """Return the next message; None when the server says that there is none yet.
+        """Return the next message; None on a heartbeat, which means that there is none yet.
 
         Raises:
-            Interrupted: There will be none any more.
+            Interrupted: The subscription is dead.
             nats.errors.Error: The connection is closed.
         """
         while True:
@@ -95,14 +95,14 @@ class PullSubscription:
         if self._interrupted:
             raise Interrupted
         try:
-            async with asyncio.timeout(_SILENCE_S):  # wait_for of Python 3.11 may lose a cancellation
+            async with asyncio.timeout(_SILENCE_S):  # wait_for in Python 3.11 may lose a cancellation
                 await self._wakeup.wait()
         except TimeoutError:
             raise Interrupted from None
         if not self._arrived:
             raise Interrupted
 
-    async def _keep(self, message: Msg) -> None:
+    async def _on_message(self, message: Msg) -> None:
         self._arrived.append(message)
         self._wakeup.set()
 
@@ -112,10 +112,10 @@ class PullSubscription:
 
 
 def _completed(status: Msg) -> int:
-    """Return how many messages a status takes off what was asked for; 0 for a heartbeat.
+    """Return by how many messages a status message reduces those outstanding; 0 for a heartbeat.
 
     Raises:
-        Interrupted: It is about the consumer, not about a request.
+        Interrupted: The status concerns the consumer, not a request.
     """
     headers = status.headers or {}
     if headers.get("Status") == "100":

@@ -1,4 +1,4 @@
-"""Where reading begins: at a time, behind a revision, now, or with whatever the stream still holds."""
+"""Where a consumer starts: at a time, after a revision, now, or at the beginning of the stream."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from stead.events._bus import STREAM, EventBus
 FROM_BEGINNING: Final = ConsumerConfig(deliver_policy=DeliverPolicy.ALL)
 
 Since: TypeAlias = datetime | int | Literal["now", "beginning"]
-"""A time (with its zone): what was published from then on. A revision, as in ``template:184``: what was changed after
-it. ``"now"``: what is published from when the reading begins. ``"beginning"``: whatever is still kept, 30 days."""
+"""Where to start: at a time (with its zone); after a revision, as in ``template:184``; ``"now"``, with the events
+published from now on; or at the ``"beginning"`` of the stream, which keeps 30 days."""
 
 
 def _checked(since: Since) -> Since:
-    """Return it if reading can begin there.
+    """Return a valid starting point unchanged.
 
     Raises:
-        ValueError: It is a time without a zone, a negative revision, or another word.
+        ValueError: It is a time without a zone, a negative revision, or an unknown word.
     """
     if isinstance(since, datetime):
         if since.tzinfo is None:
@@ -38,7 +38,7 @@ def _checked(since: Since) -> Since:
 
 
 class StartPosition:
-    """Where one reading begins, made out once: ``"now"`` is when it was first asked for, whether anybody answered."""
+    """A starting point, resolved once: ``"now"`` is the time of the first attempt, even if that fails."""
 
     def __init__(self, bus: EventBus, since: Since | DeliverPolicy) -> None:
         self._bus = bus
@@ -46,10 +46,10 @@ class StartPosition:
         self._config: ConsumerConfig | None = None
 
     async def config(self) -> ConsumerConfig:
-        """Return the part of a consumer's configuration that says where it begins.
+        """Return the start of the consumer as a partial configuration.
 
         Raises:
-            nats.errors.Error: The server does not answer; ``NotFoundError``: there is no stream yet.
+            nats.errors.Error: The server does not answer; ``NotFoundError`` if the stream does not exist yet.
         """
         if self._config is None:
             asked_at = datetime.now(UTC)
@@ -75,15 +75,15 @@ class StartPosition:
 
 
 def from_sequence(sequence: int) -> ConsumerConfig:
-    """Return the part of a consumer's configuration that says that it begins at a position of the stream."""
+    """Return a partial consumer configuration that starts at a stream sequence."""
     return ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=max(1, sequence))
 
 
 async def _first_sequence_after(bus: EventBus, revision: int, first: int, end: int) -> int:
-    """Return the position from which on all events are newer than a revision; ``end`` if none is.
+    """Return the first stream sequence after a revision, by bisection; ``end`` if there is none.
 
-    Revisions grow along the stream. Where the publisher repeated itself after a crash they are set back, and then
-    everything behind is repeated too: any place where they pass the revision will do.
+    Revisions increase along the stream. After a publisher crash, some are repeated, along with everything that follows
+    them, so any position where the revision is passed will do.
     """
     while first < end:
         middle = (first + end) // 2
