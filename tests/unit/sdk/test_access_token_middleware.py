@@ -478,7 +478,7 @@ async def status(api: Api, bearer: str) -> int:
 
 class TestConstruction:
     def test_without_a_verifier_there_is_no_middleware(self) -> None:
-        """L3 (CVE-2026-55689): and without issuer and audience there is no verifier."""
+        """CVE-2026-55689: and without issuer and audience there is no verifier."""
         with pytest.raises(TypeError):
             AccessTokenMiddleware(Application(), routes=ROUTES)  # type: ignore[call-arg]
         for missing in ("issuer", "audience"):

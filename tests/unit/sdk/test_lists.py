@@ -63,7 +63,7 @@ async def test_a_list_is_read_to_its_end(
     ("total", "page_size"), [(2**8, 1), (2**8, 100), (2**16, 64), (2**16 + 1, 64), (2**16 + 1, 100)]
 )
 def test_no_number_of_items_is_special(total: int, page_size: int) -> None:
-    """L8 (CVE-2024-27101): an overflow in the counting of pages would lose some."""
+    """CVE-2024-27101: an overflow in the counting of pages would lose some."""
     reading: PageReader[Role] = PageReader(ListRequest("/api/roles", Role, page_size=page_size))
     received, pages = 0, 0
     while not reading.ended:
@@ -218,7 +218,7 @@ async def test_an_end_is_believed_only_if_number_and_link_agree(
 async def test_a_list_that_ends_before_its_number_is_an_error(
     service: Service, client: ManagementClient, async_client: AsyncManagementClient
 ) -> None:
-    """L8 (logto#8263): what is there is handed out, and then it is said that more was promised."""
+    """What is there is handed out, and then it is said that more was promised."""
     answers = [(2, total(5) | NEXT), (0, total(5)), (0, total(5))]
     Script(service, *answers)
     going = iter(client.roles.list())
