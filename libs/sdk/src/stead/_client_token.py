@@ -40,7 +40,7 @@ class TokenLifetime:
         """Tell whether the token should be renewed, even if it is still usable."""
         return now >= self._renew_at
 
-    def postpone_renewal(self, now: float) -> None:
+    def back_off(self, now: float) -> None:
         """Back off after a failed renewal."""
         self._renew_at = now + _RENEWAL_PAUSE_S
 
@@ -67,12 +67,12 @@ class TokenState:
         usable = self._usable(refused)
         return None if usable is None else usable.value
 
-    def settled(self, refused: str | None) -> str | None:
+    def current(self, refused: str | None) -> str | None:
         """Return the token unless it should be renewed."""
         usable = self._usable(refused)
         return None if usable is None or usable.due(self._clock()) else usable.value
 
-    def settled_meanwhile(self, refused: str | None, *, seen: int) -> str | None:
+    def obtained_meanwhile(self, refused: str | None, *, seen: int) -> str | None:
         """Return the token that another caller obtained while this one waited; None if it must request one itself.
 
         Args:
@@ -85,7 +85,7 @@ class TokenState:
         """
         if self.requests != seen and self._failure is not None and self._usable(refused) is None:
             raise Unavailable(str(self._failure), retry_after=self._failure.retry_after)
-        return self.settled(refused)
+        return self.current(refused)
 
     def request_starts(self) -> float:
         """Record the start of a request; return the time, from which the token's lifetime counts."""
@@ -103,7 +103,7 @@ class TokenState:
         usable = self._usable(refused)
         if usable is None:
             return None
-        usable.postpone_renewal(self._clock())
+        usable.back_off(self._clock())
         return usable.value
 
     def request_ended(self) -> None:
@@ -134,16 +134,16 @@ class ClientToken:
             Unavailable: The service did not answer, and no token is usable.
         """
         seen = self._token.requests
-        settled = self._token.settled(refused)
-        if settled is not None:
-            return settled
+        current = self._token.current(refused)
+        if current is not None:
+            return current
         usable = self._token.usable(refused)
         if usable is None:
             self._requesting.acquire()
         elif not self._requesting.acquire(blocking=False):
             return usable
         try:
-            return self._token.settled_meanwhile(refused, seen=seen) or self._renew(refused)
+            return self._token.obtained_meanwhile(refused, seen=seen) or self._renew(refused)
         finally:
             self._requesting.release()
 
@@ -176,14 +176,14 @@ class AsyncClientToken:
             Unavailable: The service did not answer, and no token is usable.
         """
         seen = self._token.requests
-        settled = self._token.settled(refused)
-        if settled is not None:
-            return settled
+        current = self._token.current(refused)
+        if current is not None:
+            return current
         usable = self._token.usable(refused)
         if usable is not None and self._requesting.locked():
             return usable
         async with self._requesting:
-            return self._token.settled_meanwhile(refused, seen=seen) or await self._renew(refused)
+            return self._token.obtained_meanwhile(refused, seen=seen) or await self._renew(refused)
 
     async def _renew(self, refused: str | None) -> str:
         requested_at = self._token.request_starts()

@@ -217,9 +217,9 @@ def _insufficient_scope(required: frozenset[str]) -> _Refusal:
 
 def _no_such_route(methods: list[str]) -> _Refusal:
     if not methods:
-        return _Refusal(404, "not_found", "The route does not exist.")
+        return _Refusal(404, "not_found", "No route is declared for this path.")
     allowed = [("Allow", ", ".join(methods))]
-    return _Refusal(405, "method_not_allowed", "The route does not support this method.", headers=allowed)
+    return _Refusal(405, "method_not_allowed", "No route is declared for this path and method.", headers=allowed)
 
 
 def _no_keys(retry_after: float | None) -> _Refusal:

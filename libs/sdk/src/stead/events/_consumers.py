@@ -77,7 +77,7 @@ class EphemeralConsumer:
         return await jetstream.add_consumer(
             STREAM,
             self._next or start,
-            name=f"consumer-{uuid.uuid4().hex}",
+            name=f"tail-{uuid.uuid4().hex}",
             ack_policy=AckPolicy.NONE,
             filter_subjects=self._subjects,
             inactive_threshold=_INACTIVE_THRESHOLD_S,

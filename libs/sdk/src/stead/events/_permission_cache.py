@@ -101,7 +101,7 @@ class PermissionCache:
         self._as_of: float | None = None
         self._ready = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
-        self._asked: dict[tuple[str, str], asyncio.Task[MemberSnapshot]] = {}
+        self._requests: dict[tuple[str, str], asyncio.Task[MemberSnapshot]] = {}
 
     async def __aenter__(self) -> Self:
         """Start reading in the background; ``ready`` waits for the snapshot."""
@@ -111,7 +111,7 @@ class PermissionCache:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await cancel(self._reading, *self._asked.values())
+        await cancel(self._reading, *self._requests.values())
 
     async def ready(self) -> None:
         """Wait until the snapshot has been read completely.
@@ -163,21 +163,21 @@ class PermissionCache:
             raise ValueError("the cache covers another organization")
         known = self._members.get(organization_id, member_id)
         if (known is None or known.permissions is None) and self._management is not None:
-            known = await self._ask(self._management, organization_id, member_id, member_type)
+            known = await self._fetch(self._management, organization_id, member_id, member_type)
         if known is None or known.permissions is None:
             return None
         return MemberPermissions(permissions=known.permissions, version=known.version, incomplete=known.incomplete)
 
-    async def _ask(
+    async def _fetch(
         self, management: AsyncManagementClient, organization_id: str, member_id: str, member_type: MemberType
     ) -> MemberSnapshot:
-        """Ask the Management API, once for all who ask for the same member at once."""
+        """Read a member from the Management API; concurrent calls for the same member share one request."""
         key = (organization_id, member_id)
-        if key not in self._asked:
-            asking = self._read_scopes(management, organization_id, member_id, member_type)
-            self._asked[key] = asyncio.create_task(asking, name="identity-permission-cache-asks")
-            self._asked[key].add_done_callback(lambda _: self._asked.pop(key, None))
-        return await asyncio.shield(self._asked[key])
+        if key not in self._requests:
+            fetching = self._read_scopes(management, organization_id, member_id, member_type)
+            self._requests[key] = asyncio.create_task(fetching, name="identity-permission-cache-fetch")
+            self._requests[key].add_done_callback(lambda _: self._requests.pop(key, None))
+        return await asyncio.shield(self._requests[key])
 
     async def _read_scopes(
         self, management: AsyncManagementClient, organization_id: str, member_id: str, member_type: MemberType
