@@ -96,9 +96,9 @@ class Listing(Generic[T]):
         self._run = run
 
     def __iter__(self) -> Iterator[T]:
-        reading = PageReader(self._listed)
-        while not reading.ended:
-            yield from self._run(reading.next_page())
+        reader = PageReader(self._listed)
+        while not reader.ended:
+            yield from self._run(reader.next_page())
 
 
 class AsyncListing(Generic[T]):
@@ -109,9 +109,9 @@ class AsyncListing(Generic[T]):
         self._run = run
 
     async def __aiter__(self) -> AsyncIterator[T]:
-        reading = PageReader(self._listed)
-        while not reading.ended:
-            for item in await self._run(reading.next_page()):
+        reader = PageReader(self._listed)
+        while not reader.ended:
+            for item in await self._run(reader.next_page()):
                 yield item
 
 
