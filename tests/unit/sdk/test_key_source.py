@@ -168,6 +168,17 @@ def test_a_withdrawn_key_is_refused_after_the_refresh(
     assert reason(verifier, token(OLD)) == "unknown_key"
 
 
+async def test_a_withdrawn_key_is_refused_in_tasks_too(
+    server: JwksServer, async_verifier: AsyncAccessTokenVerifier, clock: Clock
+) -> None:
+    """Also for a token that had been verified before."""
+    await async_verifier.verify(token(OLD))
+    server.document = jwks(NEW)
+    clock.now = NOW + 600
+    with pytest.raises(TokenInvalid, match="unknown_key"):
+        await async_verifier.verify(token(OLD))
+
+
 def failures(server: JwksServer) -> Iterator[None]:
     """Let the server fail in every way."""
     good = server.document
