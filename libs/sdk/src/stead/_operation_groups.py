@@ -58,15 +58,19 @@ class _Method(Generic[P, T]):
         if group is None:
             return self
 
+        if group.is_async:
+
+            @functools.wraps(self._describe)
+            async def async_carry_out(*args: P.args, **kwargs: P.kwargs) -> Any:
+                return await group.run(self._describe(*args, **kwargs))
+
+            return async_carry_out
+
         @functools.wraps(self._describe)
         def carry_out(*args: P.args, **kwargs: P.kwargs) -> Any:
             return group.run(self._describe(*args, **kwargs))
 
-        @functools.wraps(self._describe)
-        async def async_carry_out(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return await group.run(self._describe(*args, **kwargs))
-
-        return async_carry_out if group.is_async else carry_out
+        return carry_out
 
 
 class _List(Generic[P, T]):
