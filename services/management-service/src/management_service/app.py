@@ -29,12 +29,10 @@ from identity_common.stores.parents import Parents
 from identity_common.stores.redis import RedisCommands, connect_redis
 from management_service.applications.routes import ApplicationController, SecretController
 from management_service.applications.service import Applications
-from management_service.applications.tables import applications
 from management_service.authentication import Authentication, require_management
 from management_service.bootstrap import Bootstrap, Credentials
 from management_service.resources.routes import ResourceController, ResourceScopeController
 from management_service.resources.service import Resources
-from management_service.resources.tables import resources
 from management_service.roles.assignments import Assignments
 from management_service.roles.routes import (
     ApplicationRoleController,
@@ -45,7 +43,7 @@ from management_service.roles.routes import (
     UserRoleController,
 )
 from management_service.roles.service import Roles
-from management_service.roles.tables import roles
+from management_service.schema import applications, resources, roles, users
 from management_service.settings import Settings
 from management_service.subject_tokens.routes import subject_token_route
 from management_service.subject_tokens.service import SubjectTokens
@@ -53,7 +51,6 @@ from management_service.users.password_check import PasswordChecks
 from management_service.users.passwords import Passwords
 from management_service.users.routes import UserController
 from management_service.users.service import Users
-from management_service.users.tables import users
 from management_service.whole_state import WholeState
 from stead import AsyncAccessTokenVerifier
 

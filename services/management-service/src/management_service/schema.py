@@ -1,5 +1,157 @@
-"""The tables of management-service."""
+"""All tables of management-service: SQL joins across them. The migrations create them."""
 
-from sqlalchemy import MetaData
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from identity_common.stores.tables import Key, reference, tenant_id
 
 metadata = MetaData()
+
+users = Table(
+    "users",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("username", Text),
+    Column("username_key", Key),
+    Column("primary_email", Text),
+    Column("primary_email_key", Key),
+    Column("primary_phone", Text),
+    Column("primary_phone_key", Key),
+    Column("name", Key),
+    Column("avatar", Text),
+    Column("is_email_verified", Boolean, nullable=False),
+    Column("password_hash", Text),
+    Column("is_suspended", Boolean, nullable=False),
+    Column("tokens_valid_after", BigInteger, nullable=False),
+    Column("custom_data", Text, nullable=False),
+    Column("profile", Text, nullable=False),
+    Column("search_key", Key, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    UniqueConstraint("tenant_id", "username_key", name="users_username_unique"),
+    UniqueConstraint("tenant_id", "primary_email_key", name="users_primary_email_unique"),
+    UniqueConstraint("tenant_id", "primary_phone_key", name="users_primary_phone_unique"),
+    Index("users_by_name", "tenant_id", "name", "id"),
+)
+
+applications = Table(
+    "applications",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("name", Key, nullable=False),
+    Column("description", Text),
+    Column("type", Text, nullable=False),
+    Column("is_third_party", Boolean, nullable=False),
+    Column("redirect_uris", ARRAY(Text), nullable=False),
+    Column("post_logout_redirect_uris", ARRAY(Text), nullable=False),
+    Column("allow_token_exchange", Boolean, nullable=False),
+    Column("cors_allowed_origins", ARRAY(Text), nullable=False),
+    Column("id_token_ttl_s", Integer, nullable=False),
+    Column("refresh_token_ttl_days", Integer, nullable=False),
+    Column("rotate_refresh_token", Boolean, nullable=False),
+    Column("always_issue_refresh_token", Boolean, nullable=False),
+    Column("custom_data", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    CheckConstraint("NOT (is_third_party AND allow_token_exchange)", name="applications_third_party_exchange"),
+    Index("applications_by_name", "tenant_id", "name", "id"),
+)
+
+application_secrets = Table(
+    "application_secrets",
+    metadata,
+    tenant_id(),
+    Column("application_id", Key, primary_key=True),
+    Column("name", Key, primary_key=True),
+    Column("sha256", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+    reference("application_secrets", "application_id", "applications"),
+)
+
+resources = Table(
+    "resources",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("name", Key, nullable=False),
+    Column("indicator", Text, nullable=False),
+    Column("access_token_ttl_s", Integer, nullable=False),
+    Column("is_default", Boolean, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    UniqueConstraint("tenant_id", "indicator", name="resources_indicator_unique"),
+    Index("resources_by_name", "tenant_id", "name", "id"),
+)
+
+scopes = Table(
+    "scopes",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("resource_id", Key, nullable=False),
+    Column("name", Key, nullable=False),
+    Column("description", Text),
+    Column("created_at", BigInteger, nullable=False),
+    UniqueConstraint("tenant_id", "resource_id", "name", name="scopes_name_unique"),
+    reference("scopes", "resource_id", "resources"),
+)
+
+roles = Table(
+    "roles",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("name", Key, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("is_default", Boolean, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    UniqueConstraint("tenant_id", "name", name="roles_name_unique"),
+)
+Index("roles_default", roles.c.tenant_id, roles.c.id, postgresql_where=roles.c.is_default)
+
+role_scopes = Table(
+    "role_scopes",
+    metadata,
+    tenant_id(),
+    Column("role_id", Key, primary_key=True),
+    Column("scope_id", Key, primary_key=True),
+    reference("role_scopes", "role_id", "roles"),
+    reference("role_scopes", "scope_id", "scopes"),
+    Index("role_scopes_by_scope", "tenant_id", "scope_id", "role_id"),
+)
+
+user_roles = Table(
+    "user_roles",
+    metadata,
+    tenant_id(),
+    Column("user_id", Key, primary_key=True),
+    Column("role_id", Key, primary_key=True),
+    reference("user_roles", "user_id", "users"),
+    reference("user_roles", "role_id", "roles"),
+    Index("user_roles_by_role", "tenant_id", "role_id", "user_id"),
+)
+
+application_roles = Table(
+    "application_roles",
+    metadata,
+    tenant_id(),
+    Column("application_id", Key, primary_key=True),
+    Column("role_id", Key, primary_key=True),
+    reference("application_roles", "application_id", "applications"),
+    reference("application_roles", "role_id", "roles"),
+    Index("application_roles_by_role", "tenant_id", "role_id", "application_id"),
+)

@@ -15,17 +15,14 @@ from identity_common.outbox.republication import BATCH, Step
 from identity_common.wire.events import AssignmentState, HolderKind
 from management_service.applications import store as application_store
 from management_service.applications.service import application_state
-from management_service.applications.tables import application_secrets, applications
 from management_service.resources import store as resource_store
 from management_service.resources.service import resource_state, scope_state
-from management_service.resources.tables import resources, scopes
 from management_service.roles import holders
 from management_service.roles import store as role_store
 from management_service.roles.service import role_state
-from management_service.roles.tables import role_scopes, roles
+from management_service.schema import application_secrets, applications, resources, role_scopes, roles, scopes, users
 from management_service.users import store as user_store
 from management_service.users.service import user_state
-from management_service.users.tables import users
 
 _TENANT: Final = bindparam("tenant", type_=Text)
 _IDS: Final = bindparam("ids", type_=ARRAY(Text))

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from identity_common.http.pagination import Page
 from identity_common.stores.database import fetch_page
 from identity_common.wire.events import ApplicationType
-from management_service.applications.tables import application_secrets, applications
+from management_service.schema import application_secrets, applications
 
 
 class Application(msgspec.Struct, frozen=True, kw_only=True):

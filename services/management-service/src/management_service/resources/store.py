@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.http.pagination import Page
 from identity_common.stores.database import fetch_page
-from management_service.resources.tables import resources, scopes
+from management_service.schema import resources, scopes
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,13 +26,11 @@ from identity_common.stores.database import fetch_page
 from identity_common.wire.events import HolderKind, RoleType
 from management_service.applications import store as application_store
 from management_service.applications.store import Application
-from management_service.applications.tables import applications
 from management_service.roles import store as role_store
 from management_service.roles.store import ROLE_COLUMNS, Role
-from management_service.roles.tables import application_roles, roles, user_roles
+from management_service.schema import application_roles, applications, roles, user_roles, users
 from management_service.users import store as user_store
 from management_service.users.store import User
-from management_service.users.tables import users
 
 
 class _Kind(NamedTuple):

@@ -12,8 +12,7 @@ from identity_common.http.pagination import Page
 from identity_common.stores.database import fetch_page
 from identity_common.wire.events import RoleType
 from management_service.resources.store import SCOPE_COLUMNS, SEARCHED_SCOPE_COLUMNS, Scope
-from management_service.resources.tables import scopes
-from management_service.roles.tables import role_scopes, roles
+from management_service.schema import role_scopes, roles, scopes
 
 
 class Role(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.http.pagination import Page
 from identity_common.search import identity_key, phone_key, search_key, search_term
-from management_service.users.tables import users
+from management_service.schema import users
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
