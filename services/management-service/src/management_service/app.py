@@ -31,6 +31,9 @@ from management_service.applications.routes import ApplicationController, Secret
 from management_service.applications.service import Applications
 from management_service.authentication import Authentication, require_management
 from management_service.bootstrap import Bootstrap, Credentials
+from management_service.passwords.checks import PasswordChecks
+from management_service.passwords.hashing import Passwords
+from management_service.republication import republication_steps
 from management_service.resources.routes import ResourceController, ResourceScopeController
 from management_service.resources.service import Resources
 from management_service.roles.assignments import Assignments
@@ -47,11 +50,8 @@ from management_service.schema import applications, resources, roles, users
 from management_service.settings import Settings
 from management_service.subject_tokens.routes import subject_token_route
 from management_service.subject_tokens.service import SubjectTokens
-from management_service.users.password_check import PasswordChecks
-from management_service.users.passwords import Passwords
 from management_service.users.routes import UserController
 from management_service.users.service import Users
-from management_service.whole_state import WholeState
 from stead import AsyncAccessTokenVerifier
 
 VERSIONS: Final = Path(__file__).parent / "migrations"
@@ -101,16 +101,20 @@ def create_app(settings: Settings) -> Litestar:
     reader = _reader(engine)
     lookups = Lookups(settings.database_url, service="management-service")
     redis = connect_redis(settings.redis_url)
-    published = Progress()
-    changes = Changes(engine, source="management", tenant_id=tenant_id, published=published)
+    commands = RedisCommands(redis)
     bus = Bus(settings.nats_url, service="management")
-    republication = Republication(changes, tenant_id=tenant_id, steps=WholeState(tenant_id).steps)
+
+    published = Progress()
+    changes = _changes(settings, engine, published)
+    republication = Republication(changes, tenant_id=tenant_id, steps=republication_steps(tenant_id))
     relay = Relay(
         bus, settings.database_url, republication, source="management", tenant_id=tenant_id, published=published
     )
-
     passwords = Passwords(threads=settings.password_hashing_threads, max_waiting=settings.password_hashing_max_waiting)
     password_checks = PasswordChecks(bus, reader, passwords, tenant_id=tenant_id)
+    authentication = _authentication(settings, lookups, commands)
+    subject_tokens = SubjectTokens(authentication, commands, tenant_id=tenant_id, ttl_s=settings.subject_token_ttl_s)
+    assignments = Assignments(reader, changes, tenant_id=tenant_id)
 
     async def prepare() -> None:
         await changes.prepare()
@@ -118,13 +122,6 @@ def create_app(settings: Settings) -> Litestar:
         password_checks.start()
 
     startup = Startup(engine, versions=VERSIONS, then=prepare)
-    verifier = AsyncAccessTokenVerifier(
-        issuer=settings.issuer, audience=settings.management_api_resource, jwks_url=settings.jwks_address
-    )
-    commands = RedisCommands(redis)
-    tokens = UnrevokedTokens(verifier, RevocationReader(commands, tenant_id=tenant_id))
-    authentication = Authentication(tokens, lookups, tenant_id=tenant_id)
-    subject_tokens = SubjectTokens(authentication, commands, tenant_id=tenant_id, ttl_s=settings.subject_token_ttl_s)
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:
@@ -144,26 +141,18 @@ def create_app(settings: Settings) -> Litestar:
 
     return create_service_app(
         title="Management API",
-        route_handlers=[
-            subject_token_route(authentication, subject_tokens),
-            Router(
-                "/api",
-                route_handlers=[
-                    status,
-                    swagger,
-                    Router("/", guards=[require_management], opt=CHANGES_DIRECTORY, route_handlers=_CONTROLLERS),
-                ],
-            ),
-        ],
+        route_handlers=[subject_token_route(authentication, subject_tokens), _api()],
         provide={
             "base_url": settings.base_url,
             "authentication": authentication,
             "parents": Parents(lookups, _PARENTS, tenant_id=tenant_id),
-            "users": Users(reader, changes, passwords, tenant_id=tenant_id),
+            "users": Users(
+                reader, changes, passwords, assign_default_roles=assignments.assign_default_roles, tenant_id=tenant_id
+            ),
             "applications": Applications(reader, changes, tenant_id=tenant_id),
             "resources": _resources(settings, reader, changes),
             "roles": Roles(reader, changes, tenant_id=tenant_id),
-            "assignments": Assignments(reader, changes, tenant_id=tenant_id),
+            "assignments": assignments,
         },
         readiness=Readiness(startup),
         registry=CollectorRegistry(),
@@ -197,7 +186,7 @@ def republish(settings: Settings) -> None:
 
 async def _republish(settings: Settings) -> None:
     engine = _engine(settings)
-    changes = Changes(engine, source="management", tenant_id=settings.tenant_id, published=Progress())
+    changes = _changes(settings, engine, Progress())
     try:
         await Republication(changes, tenant_id=settings.tenant_id, steps=()).request()
     finally:
@@ -209,16 +198,17 @@ async def _bootstrap(settings: Settings) -> Credentials:
     reader = _reader(engine)
     published = Progress()
     published.advance(_EVERYTHING_PUBLISHED)  # the service's relay publishes; nothing here waits for it
-    changes = Changes(engine, source="management", tenant_id=settings.tenant_id, published=published)
+    changes = _changes(settings, engine, published)
+    tenant_id = settings.tenant_id
     try:
         async with reader.connect() as one_at_a_time:
             await one_at_a_time.execute(_BOOTSTRAP_LOCK)
             await changes.prepare()
             return await Bootstrap(
                 resources=_resources(settings, reader, changes),
-                roles=Roles(reader, changes, tenant_id=settings.tenant_id),
-                applications=Applications(reader, changes, tenant_id=settings.tenant_id),
-                assignments=Assignments(reader, changes, tenant_id=settings.tenant_id),
+                roles=Roles(reader, changes, tenant_id=tenant_id),
+                applications=Applications(reader, changes, tenant_id=tenant_id),
+                assignments=Assignments(reader, changes, tenant_id=tenant_id),
                 management_api=settings.management_api_resource,
             ).run()
     finally:
@@ -245,3 +235,20 @@ def _resources(settings: Settings, reader: AsyncEngine, changes: Changes) -> Res
         urn_namespace=settings.urn_namespace,
         issuer=settings.issuer,
     )
+
+
+def _changes(settings: Settings, engine: AsyncEngine, published: Progress) -> Changes:
+    return Changes(engine, source="management", tenant_id=settings.tenant_id, published=published)
+
+
+def _authentication(settings: Settings, lookups: Lookups, commands: RedisCommands) -> Authentication:
+    verifier = AsyncAccessTokenVerifier(
+        issuer=settings.issuer, audience=settings.management_api_resource, jwks_url=settings.jwks_address
+    )
+    tokens = UnrevokedTokens(verifier, RevocationReader(commands, tenant_id=settings.tenant_id))
+    return Authentication(tokens, lookups, tenant_id=settings.tenant_id)
+
+
+def _api() -> Router:
+    guarded = Router("/", guards=[require_management], opt=CHANGES_DIRECTORY, route_handlers=_CONTROLLERS)
+    return Router("/api", route_handlers=[status, swagger, guarded])

@@ -19,16 +19,10 @@ from management_service.users.store import User
 RoleIdsByHolder = dict[str, tuple[str, ...]]
 
 
-def _record(transaction: Transaction, kind: HolderKind, holder_id: str, role_ids: tuple[str, ...]) -> None:
+def record_assignment(transaction: Transaction, kind: HolderKind, holder_id: str, role_ids: tuple[str, ...]) -> None:
+    """Record which roles a user or application holds."""
     state = AssignmentState(id=holder_id, holder_kind=kind, role_ids=role_ids)
     transaction.record("assignment", (kind, holder_id), "updated", state)
-
-
-async def assign_default_roles(transaction: Transaction, tenant_id: str, user_id: str) -> None:
-    """Give a user that was just created the roles that every new user gets."""
-    role_ids = await holders.add_default_roles(transaction.connection, tenant_id, user_id)
-    if role_ids:
-        _record(transaction, "user", user_id, role_ids)
 
 
 class Assignments:
@@ -38,6 +32,12 @@ class Assignments:
         self._reader = reader
         self._changes = changes
         self._tenant_id = tenant_id
+
+    async def assign_default_roles(self, transaction: Transaction, user_id: str) -> None:
+        """Give a new user the default roles, in the transaction that creates it."""
+        role_ids = await holders.add_default_roles(transaction.connection, self._tenant_id, user_id)
+        if role_ids:
+            record_assignment(transaction, "user", user_id, role_ids)
 
     async def list_roles(self, kind: HolderKind, holder_id: str, page: Page) -> tuple[list[Role], int]:
         """Return a page of the roles of a user or application, and how many there are."""
@@ -178,4 +178,4 @@ class Assignments:
             if role_ids != before[holder_id]:
                 if len(role_ids) > MAX_RELATED:
                     raise too_many_related()
-                _record(transaction, kind, holder_id, role_ids)
+                record_assignment(transaction, kind, holder_id, role_ids)

@@ -1,5 +1,6 @@
 """Creating, reading, changing, suspending and deleting users."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -14,10 +15,12 @@ from identity_common.identifiers import new_short_id
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.wire.events import AssignmentState, UserState
-from management_service.roles.assignments import assign_default_roles
+from management_service.passwords.hashing import Passwords
 from management_service.users import rules, store
-from management_service.users.passwords import Passwords
 from management_service.users.store import User
+
+AssignDefaultRoles = Callable[[Transaction, str], Awaitable[None]]
+"""Gives a new user the default roles, in the transaction that creates it; roles belong to another package."""
 
 _REFUSALS = {
     "users_username_unique": lambda: duplicate("user.username_already_in_use", "The username is in use."),
@@ -72,11 +75,19 @@ class Users:
     """Users, each an aggregate of its own on the bus."""
 
     def __init__(
-        self, engine: AsyncEngine, changes: Changes, passwords: Passwords, *, tenant_id: str, clock: Clock = now_ms
+        self,
+        reader: AsyncEngine,
+        changes: Changes,
+        passwords: Passwords,
+        *,
+        assign_default_roles: AssignDefaultRoles,
+        tenant_id: str,
+        clock: Clock = now_ms,
     ) -> None:
-        self._engine = engine
+        self._reader = reader
         self._changes = changes
         self._passwords = passwords
+        self._assign_default_roles = assign_default_roles
         self._tenant_id = tenant_id
         self._clock = clock
 
@@ -106,7 +117,7 @@ class Users:
             with refusals(_REFUSALS):
                 await store.insert_user(transaction.connection, user, password_hash=password_hash)
             transaction.record("user", (user.id,), "created", user_state(user))
-            await assign_default_roles(transaction, user.tenant_id, user.id)
+            await self._assign_default_roles(transaction, user.id)
         return transaction.revision_header
 
     async def get(self, user_id: str) -> User:
@@ -115,7 +126,7 @@ class Users:
         Raises:
             ApiError: 404.
         """
-        async with self._engine.connect() as connection:
+        async with self._reader.connect() as connection:
             user = await store.find_user(connection, self._tenant_id, user_id)
         if user is None:
             raise missing_by_id()
@@ -123,7 +134,7 @@ class Users:
 
     async def list_users(self, page: Page) -> tuple[list[User], int]:
         """Return a page of the users that match a search, and how many match altogether."""
-        async with self._engine.connect() as connection:
+        async with self._reader.connect() as connection:
             return await store.list_users(connection, self._tenant_id, page)
 
     @retry_on_conflict

@@ -8,13 +8,11 @@ from sqlalchemy import (
     Select,
     Text,
     bindparam,
-    column,
     delete,
     func,
     insert,
     literal_column,
     select,
-    table,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -53,39 +51,11 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 _STORED: Final = tuple(field for field in User.__struct_fields__ if field != "has_password")
 
 
-class PasswordHash(msgspec.Struct, frozen=True):
-    """A user's password as stored; none when the user has no password.
-
-    Attributes:
-        revision: The source's, as of the reading.
-    """
-
-    id: str
-    password_hash: str | None
-    tokens_valid_after: int
-    revision: int
-
-    def __repr__(self) -> str:
-        """Do not show the hash."""
-        return f"PasswordHash({self.id})"
-
-
 COLUMNS: Final = (*(users.c[name] for name in _STORED), users.c.password_hash.is_not(None).label("has_password"))
 
 _BY_ID: Final = (users.c.tenant_id == bindparam("tenant"), users.c.id == bindparam("user"))
 _FIND: Final = select(*COLUMNS).where(*_BY_ID)
 _LOCK: Final = _FIND.with_for_update(key_share=True)
-_REVISION: Final = table("source_revision", column("tenant_id"), column("revision"))
-_HASHES: Final = (
-    select(users.c.id, users.c.password_hash, users.c.tokens_valid_after, _REVISION.c.revision)
-    .join_from(users, _REVISION, _REVISION.c.tenant_id == users.c.tenant_id)
-    .where(users.c.tenant_id == bindparam("tenant"))
-)
-_RENEW: Final = (
-    update(users)
-    .where(*_BY_ID, users.c.password_hash == bindparam("present"))
-    .values(password_hash=bindparam("renewed"))
-)
 _INSERT: Final = insert(users)
 _UPDATE: Final = update(users).where(*_BY_ID)
 _DELETE: Final = delete(users).where(*_BY_ID)
@@ -134,26 +104,6 @@ async def lock_user(connection: AsyncConnection, tenant_id: str, user_id: str) -
     """Return a user that nobody else changes until the transaction ends; none if there is no such user."""
     row = (await connection.execute(_LOCK, {"tenant": tenant_id, "user": user_id})).mappings().one_or_none()
     return None if row is None else user_from(row)
-
-
-async def find_password_hash(connection: AsyncConnection, tenant_id: str, identifier: str) -> PasswordHash | None:
-    """Return the password of whoever signs in as this: an e-mail address, a user name, or a telephone number.
-
-    Only an e-mail address has an @, and no user name is a telephone number.
-    """
-    columns = (users.c.primary_email_key,) if "@" in identifier else (users.c.username_key, users.c.primary_phone_key)
-    for stored in columns:
-        key = phone_key(identifier) if stored is users.c.primary_phone_key else identity_key(identifier)
-        row = (await connection.execute(_HASHES.where(stored == key), {"tenant": tenant_id})).one_or_none()
-        if row is not None:
-            return PasswordHash(row.id, row.password_hash, row.tokens_valid_after, row.revision)
-    return None
-
-
-async def renew_password_hash(connection: AsyncConnection, tenant_id: str, present: PasswordHash, renewed: str) -> None:
-    """Store another hash of the same password, unless the password has been changed meanwhile."""
-    values = {"tenant": tenant_id, "user": present.id, "present": present.password_hash, "renewed": renewed}
-    await connection.execute(_RENEW, values)
 
 
 async def update_user(connection: AsyncConnection, user: User, *, password_hash: str | None = None) -> None:

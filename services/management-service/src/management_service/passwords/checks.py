@@ -14,8 +14,8 @@ from identity_common.bus.connection import Bus
 from identity_common.http.api_errors import ApiError
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
-from management_service.users import store
-from management_service.users.passwords import Passwords
+from management_service.passwords import store
+from management_service.passwords.hashing import Passwords
 
 _log = get_logger(__name__)
 

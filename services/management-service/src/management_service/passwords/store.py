@@ -1,0 +1,64 @@
+"""Password hashes in PostgreSQL, found by what a user signs in with."""
+
+from typing import Final
+
+import msgspec
+from sqlalchemy import bindparam, column, select, table, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from identity_common.search import identity_key, phone_key
+from management_service.schema import users
+
+
+class PasswordHash(msgspec.Struct, frozen=True):
+    """A user's password as stored; none when the user has no password.
+
+    Attributes:
+        revision: The source's, as of the reading.
+    """
+
+    id: str
+    password_hash: str | None
+    tokens_valid_after: int
+    revision: int
+
+    def __repr__(self) -> str:
+        """Do not show the hash."""
+        return f"PasswordHash({self.id})"
+
+
+_REVISION: Final = table("source_revision", column("tenant_id"), column("revision"))
+_HASHES: Final = (
+    select(users.c.id, users.c.password_hash, users.c.tokens_valid_after, _REVISION.c.revision)
+    .join_from(users, _REVISION, _REVISION.c.tenant_id == users.c.tenant_id)
+    .where(users.c.tenant_id == bindparam("tenant"))
+)
+_RENEW: Final = (
+    update(users)
+    .where(
+        users.c.tenant_id == bindparam("tenant"),
+        users.c.id == bindparam("user"),
+        users.c.password_hash == bindparam("present"),
+    )
+    .values(password_hash=bindparam("renewed"))
+)
+
+
+async def find_password_hash(connection: AsyncConnection, tenant_id: str, identifier: str) -> PasswordHash | None:
+    """Return the password of whoever signs in as this: an e-mail address, a user name, or a telephone number.
+
+    Only an e-mail address has an @, and no user name is a telephone number.
+    """
+    columns = (users.c.primary_email_key,) if "@" in identifier else (users.c.username_key, users.c.primary_phone_key)
+    for stored in columns:
+        key = phone_key(identifier) if stored is users.c.primary_phone_key else identity_key(identifier)
+        row = (await connection.execute(_HASHES.where(stored == key), {"tenant": tenant_id})).one_or_none()
+        if row is not None:
+            return PasswordHash(row.id, row.password_hash, row.tokens_valid_after, row.revision)
+    return None
+
+
+async def renew_password_hash(connection: AsyncConnection, tenant_id: str, present: PasswordHash, renewed: str) -> None:
+    """Store another hash of the same password, unless the password has been changed meanwhile."""
+    values = {"tenant": tenant_id, "user": present.id, "present": present.password_hash, "renewed": renewed}
+    await connection.execute(_RENEW, values)

@@ -1,0 +1,121 @@
+"""Records every aggregate of this service again, batch by batch, to publish the whole state anew.
+
+Each step locks the rows that it reads against changes, in the order of their ids: what it records is the state as of
+the revision that it gets.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from sqlalchemy import ARRAY, RowMapping, Table, Text, any_, bindparam, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from identity_common.outbox.changes import Transaction
+from identity_common.outbox.republication import BATCH, Step
+from identity_common.wire.events import HolderKind
+from management_service.applications import store as application_store
+from management_service.applications.service import application_state
+from management_service.resources import store as resource_store
+from management_service.resources.service import resource_state, scope_state
+from management_service.roles import holders
+from management_service.roles import store as role_store
+from management_service.roles.assignments import record_assignment
+from management_service.roles.service import role_state
+from management_service.schema import application_secrets, applications, resources, role_scopes, roles, scopes, users
+from management_service.users import store as user_store
+from management_service.users.service import user_state
+
+_TENANT: Final = bindparam("tenant", type_=Text)
+_IDS: Final = bindparam("ids", type_=ARRAY(Text))
+
+
+def republication_steps(tenant_id: str) -> tuple[Step, ...]:
+    """Return one step for each table of aggregates of a tenant."""
+    steps = (_record_resources, _record_scopes, _record_roles, _record_applications, _record_users)
+    return tuple(partial(step, tenant_id) for step in steps)
+
+
+async def _record_resources(tenant_id: str, transaction: Transaction, after: str) -> str | None:
+    ids = await _lock_batch(transaction.connection, resources, tenant_id, after)
+    for row in await _rows(transaction.connection, resources, tenant_id, ids):
+        resource = resource_store.Resource(**row)
+        transaction.record("resource", (resource.id,), "updated", resource_state(resource))
+    return _last(ids)
+
+
+async def _record_scopes(tenant_id: str, transaction: Transaction, after: str) -> str | None:
+    ids = await _lock_batch(transaction.connection, scopes, tenant_id, after)
+    for row in await _rows(transaction.connection, scopes, tenant_id, ids):
+        scope = resource_store.Scope(**row)
+        transaction.record("scope", (scope.resource_id, scope.id), "updated", scope_state(scope))
+    return _last(ids)
+
+
+async def _record_roles(tenant_id: str, transaction: Transaction, after: str) -> str | None:
+    ids = await _lock_batch(transaction.connection, roles, tenant_id, after)
+    granted: dict[str, list[str]] = {role_id: [] for role_id in ids}
+    statement = select(role_scopes.c.role_id, role_scopes.c.scope_id).where(
+        role_scopes.c.tenant_id == _TENANT, role_scopes.c.role_id == any_(_IDS)
+    )
+    for role_id, scope_id in await transaction.connection.execute(statement, {"tenant": tenant_id, "ids": ids}):
+        granted[role_id].append(scope_id)
+    for row in await _rows(transaction.connection, roles, tenant_id, ids):
+        role = role_store.Role(**row)
+        transaction.record("role", (role.id,), "updated", role_state(role, tuple(sorted(granted[role.id]))))
+    return _last(ids)
+
+
+async def _record_applications(tenant_id: str, transaction: Transaction, after: str) -> str | None:
+    ids = await _lock_batch(transaction.connection, applications, tenant_id, after)
+    secrets: dict[str, list[application_store.Secret]] = {application_id: [] for application_id in ids}
+    statement = select(application_secrets).where(
+        application_secrets.c.tenant_id == _TENANT, application_secrets.c.application_id == any_(_IDS)
+    )
+    found = await transaction.connection.execute(statement, {"tenant": tenant_id, "ids": ids})
+    for row in found.mappings():
+        secrets[row["application_id"]].append(application_store.Secret(**row))
+    for row in await _rows(transaction.connection, applications, tenant_id, ids):
+        application = application_store.application_from(row)
+        state = application_state(application, secrets[application.id])
+        transaction.record("application", (application.id,), "updated", state)
+    await _record_assignments(transaction, "application", tenant_id, ids)
+    return _last(ids)
+
+
+async def _record_users(tenant_id: str, transaction: Transaction, after: str) -> str | None:
+    ids = await _lock_batch(transaction.connection, users, tenant_id, after)
+    statement = select(*user_store.COLUMNS).where(users.c.tenant_id == _TENANT, users.c.id == any_(_IDS))
+    found = await transaction.connection.execute(statement, {"tenant": tenant_id, "ids": ids})
+    for row in found.mappings():
+        user = user_store.user_from(row)
+        transaction.record("user", (user.id,), "updated", user_state(user))
+    await _record_assignments(transaction, "user", tenant_id, ids)
+    return _last(ids)
+
+
+async def _record_assignments(transaction: Transaction, kind: HolderKind, tenant_id: str, ids: list[str]) -> None:
+    held = await holders.role_ids_of(transaction.connection, tenant_id, kind, ids)
+    for holder_id, role_ids in held.items():
+        record_assignment(transaction, kind, holder_id, role_ids)
+
+
+async def _lock_batch(connection: AsyncConnection, table: Table, tenant_id: str, after: str) -> list[str]:
+    """Return the next ids after this one, their rows locked against changes until the transaction ends."""
+    statement = (
+        select(table.c.id)
+        .where(table.c.tenant_id == _TENANT, table.c.id > bindparam("after"))
+        .order_by(table.c.id)
+        .limit(BATCH)
+        .with_for_update(read=True)
+    )
+    return list(await connection.scalars(statement, {"tenant": tenant_id, "after": after}))
+
+
+async def _rows(connection: AsyncConnection, table: Table, tenant_id: str, ids: list[str]) -> Sequence[RowMapping]:
+    statement = select(table).where(table.c.tenant_id == _TENANT, table.c.id == any_(_IDS))
+    return (await connection.execute(statement, {"tenant": tenant_id, "ids": ids})).mappings().all()
+
+
+def _last(ids: list[str]) -> str | None:
+    return ids[-1] if ids else None
