@@ -141,7 +141,7 @@ def create_app(settings: Settings) -> Litestar:
 
     return create_service_app(
         title="Management API",
-        route_handlers=[subject_token_route(authentication, subject_tokens), _api()],
+        route_handlers=[subject_token_route(subject_tokens), _api()],
         provide={
             "base_url": settings.base_url,
             "authentication": authentication,

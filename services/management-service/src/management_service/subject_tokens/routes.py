@@ -1,22 +1,19 @@
 """``POST /api/subject-tokens``: a hot path."""
 
+from functools import partial
 from typing import Final
 
 from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope
 
-from identity_common.access.management_api import SCOPE_ALL, SCOPE_SUBJECT_TOKENS
-from identity_common.http.api_errors import ApiError
 from identity_common.http.json_body import read_body
 from identity_common.http.openapi import Documented, Shown
 from identity_common.http.raw_routes import posted
-from management_service.authentication import Authentication
 from management_service.subject_tokens.rules import SubjectTokenCreation
 from management_service.subject_tokens.service import MintedSubjectToken, SubjectTokens
 
 PATH: Final = "/api/subject-tokens"
 
-_SCOPES: Final = frozenset({SCOPE_ALL, SCOPE_SUBJECT_TOKENS})
 _OPERATION: Final = Shown(
     method="POST",
     operation_id="CreateSubjectToken",
@@ -30,17 +27,10 @@ _OPERATION: Final = Shown(
 )
 
 
-def subject_token_route(authentication: Authentication, subject_tokens: SubjectTokens) -> ASGIRouteHandler:
+def subject_token_route(subject_tokens: SubjectTokens) -> ASGIRouteHandler:
     """Return the route."""
 
     async def mint(scope: Scope, receive: Receive) -> MintedSubjectToken:
-        caller = await authentication.recognize(scope, one_of=_SCOPES)
-        try:
-            wish = await read_body(scope, receive, SubjectTokenCreation)
-        except ApiError:
-            # Minting judges the caller as far as that takes a store, and a bad body never gets there: 401 goes first.
-            await subject_tokens.require_good_caller(caller)
-            raise
-        return await subject_tokens.mint(caller, wish)
+        return await subject_tokens.mint(scope, partial(read_body, scope, receive, SubjectTokenCreation))
 
     return posted(PATH, mint, headers={"Cache-Control": "no-store"}, operation=_OPERATION)

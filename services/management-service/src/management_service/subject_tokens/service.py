@@ -1,9 +1,11 @@
 """Minting."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
+from litestar.types import Scope
 
 from identity_common.clock import Clock, now_ms
 from identity_common.http.api_errors import ApiError, body_too_large, store_unavailable, unknown_relation
@@ -12,8 +14,8 @@ from identity_common.stores.redis import RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.subject_tokens import KEPT_AFTER_EXPIRY_MS, SubjectTokenRecord, subject_token_key
 from management_service.authentication import Authentication
+from management_service.subject_tokens.caller import Caller, CallerCheck
 from management_service.subject_tokens.rules import SubjectTokenCreation, context_is_too_large, new_subject_token
-from stead import AccessToken
 
 _log = get_logger(__name__)
 _encode = msgspec.json.Encoder().encode
@@ -23,7 +25,7 @@ class MintedSubjectToken(msgspec.Struct, frozen=True, kw_only=True, rename="came
     """A new subject token.
 
     Attributes:
-        subject_token: To be exchanged once; nobody keeps it but its caller.
+        subject_token: To be exchanged once; only its hash is stored.
         expires_in: Seconds.
     """
 
@@ -49,47 +51,53 @@ class SubjectTokens:
         self._ttl_s = ttl_s
         self._clock = clock
 
-    async def require_good_caller(self, caller: AccessToken) -> None:
-        """Refuse a caller that is gone, and one whose token was revoked; ``mint`` does so by itself.
+    async def mint(
+        self, request: Scope, read_creation: Callable[[], Awaitable[SubjectTokenCreation]]
+    ) -> MintedSubjectToken:
+        """Authenticate the caller and mint a token for a live user; only its hash is stored, with a TTL.
+
+        The revocation of the caller's token is checked in the round trip that stores the new one. If the check fails,
+        the new token is never returned.
+
+        Args:
+            request: The ASGI scope.
+            read_creation: Reads the body; its refusal comes after every 401.
 
         Raises:
-            ApiError: 401, or 503 when a store does not answer.
+            ApiError: 400, 401, 403, 404, 413, 422 ``user.suspended``; 503 when a store does not answer.
         """
-        await self._authentication.require_unrevoked(caller)
-        await self._authentication.require_live_caller(caller)
-
-    async def mint(self, caller: AccessToken, wish: SubjectTokenCreation) -> MintedSubjectToken:
-        """Mint a token for a live user; only its hash is stored, with a TTL.
-
-        Redis is asked whether the caller's token was revoked in the moment in which it is given the new one: if it
-        was, nobody ever learns that one.
-
-        Raises:
-            ApiError: 401 for a caller that is gone, 404, 413, 422 ``user.suspended``; 503 when a store does not answer.
-        """
+        check = await CallerCheck.begin(self._authentication, request)
         try:
-            record = await self._record(caller, wish)
+            creation = await read_creation()
         except ApiError:
-            await self._authentication.require_unrevoked(caller)  # 401 goes first
+            await check.finish()  # 401 goes first
+            raise
+        try:
+            record = await self._record(check, creation)
+        except ApiError:
+            await check.require_unrevoked()  # 401 goes first
             raise
         subject_token = new_subject_token()
         storing = self._store(subject_token, record)
-        await self._authentication.require_unrevoked(caller)
+        caller = await check.finish()
         await self._require_stored(storing, record)
+        return self._issue(caller, subject_token, record)
+
+    def _issue(self, caller: Caller, subject_token: str, record: SubjectTokenRecord) -> MintedSubjectToken:
         _log.info(
             "subject-token.minted", subject_token_id=record.id, user_id=record.user_id, client_id=caller.client_id
         )
         return MintedSubjectToken(subject_token=subject_token, expires_in=self._ttl_s)
 
-    async def _record(self, caller: AccessToken, wish: SubjectTokenCreation) -> SubjectTokenRecord:
-        """Return what is to be stored of a new token for a live user.
+    async def _record(self, check: CallerCheck, creation: SubjectTokenCreation) -> SubjectTokenRecord:
+        """Return the record of a new token for a live user.
 
         Raises:
             ApiError: 401 for a caller that is gone, 404, 413, 422; 503 when the database does not answer.
         """
-        now = self._clock()  # before the user is read: whatever ends tokens after that reading ends this one too
-        user = await self._authentication.named_user(caller, wish.user_id)
-        context = _encode(wish.context)
+        now = self._clock()  # before the user is read: a later change that ends tokens then ends this one too
+        user = await check.named_user(creation.user_id)
+        context = _encode(creation.context)
         if context_is_too_large(context):
             raise body_too_large("The context is too large.")
         if user.is_suspended is None:
@@ -98,9 +106,9 @@ class SubjectTokens:
             raise ApiError(422, "user.suspended", "The user is suspended.")
         return SubjectTokenRecord(
             id=new_id(),
-            user_id=wish.user_id,
-            issued_to=caller.client_id,
-            issued_at=max(now, user.tokens_valid_after),  # which lies ahead after several changes within a second
+            user_id=creation.user_id,
+            issued_to=check.client_id,
+            issued_at=max(now, user.tokens_valid_after),  # may be ahead, after several changes within a second
             expires_at=now + self._ttl_s * 1000,
             revision=user.revision,
             context=msgspec.Raw(context),
@@ -117,6 +125,6 @@ class SubjectTokens:
         except StoreUnavailable as error:
             _log.warning("store.unavailable", store="redis", error=str(error))
             raise store_unavailable() from None
-        if stored is None:  # 256 random bits came up twice: somebody plays with the source of randomness
+        if stored is None:  # 256 random bits came up twice: the source of randomness is broken
             _log.error("subject-token.collided", subject_token_id=record.id)
             raise store_unavailable()
