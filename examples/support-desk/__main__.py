@@ -1,4 +1,4 @@
-"""``python examples/support-desk [--port 3100] [--directory .local]``: the example beside a running stack."""
+"""``python examples/support-desk [--port 3100] [--directory .local]``: run the example next to a running stack."""
 
 import argparse
 import asyncio
@@ -22,28 +22,28 @@ _GRACEFUL_SHUTDOWN_S: Final = 3
 
 
 class ManagementApi(msgspec.Struct, frozen=True):
-    """The machine-to-machine application that may call the Management API."""
+    """The machine-to-machine application with access to the Management API."""
 
     client_id: str
     client_secret: str
 
 
 class User(msgspec.Struct, frozen=True):
-    """Somebody who can sign in."""
+    """A user who can sign in."""
 
     id: str
     username: str
 
 
 class Demo(msgspec.Struct, frozen=True):
-    """The Orders API's resource indicator, and people: the support agent first."""
+    """The Orders API's resource indicator, and the users: the support agent first."""
 
     resource: str
     users: list[User]
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """What the example reads of ``credentials.json``."""
+    """The part of ``credentials.json`` that the example needs."""
 
     base_url: str
     management_api: ManagementApi
@@ -51,15 +51,15 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 def port(text: str) -> int:
-    """Return the port that an argument names.
+    """Parse a port number.
 
     Raises:
-        ValueError: It is no number.
-        argparse.ArgumentTypeError: No port has this number.
+        ValueError: Not a number.
+        argparse.ArgumentTypeError: Out of range.
     """
     number = int(text)
     if number not in range(1, 65_536):
-        raise argparse.ArgumentTypeError(f"{number} is no port: 1 to 65535")
+        raise argparse.ArgumentTypeError(f"{number} is not a port number: 1 to 65535")
     return number
 
 
@@ -69,7 +69,7 @@ def main() -> int:
     parser.add_argument("--port", type=port, default=3100)
     parser.add_argument("--directory", type=Path, default=Path(".local"))
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the program as Ctrl-C does
     try:
         return run(options.port, options.directory / "credentials.json")
     except KeyboardInterrupt:
@@ -80,8 +80,8 @@ def run(port: int, file: Path) -> int:
     """Register and serve; return the exit status.
 
     Args:
-        port: On 127.0.0.1, for browsers and for the three programs among each other.
-        file: The credentials that the stack has written.
+        port: On 127.0.0.1, for browsers and between the three programs.
+        file: The credentials that the stack wrote.
     """
     try:
         credentials = msgspec.json.decode(file.read_bytes(), type=Credentials)
@@ -98,29 +98,29 @@ def run(port: int, file: Path) -> int:
             return _error(f"port {port} is in use; choose another: make example DESK_PORT={port + 1}")
         desk_url = f"http://127.0.0.1:{port}"
         try:
-            with ManagementClient(credentials.base_url, **msgspec.structs.asdict(credentials.management_api)) as made:
-                registration = register(made, desk_url=desk_url, agent_id=credentials.demo.users[0].id)
+            with ManagementClient(credentials.base_url, **msgspec.structs.asdict(credentials.management_api)) as admin:
+                registration = register(admin, desk_url=desk_url, agent_id=credentials.demo.users[0].id)
         except IdentityError as error:
             return _error(f"{credentials.base_url}: {error}; is `make run` running?")
         agent, customer = credentials.demo.users
         welcome = (
-            f"\nready: {desk_url}\n\n"
-            f"Sign in as {agent.username}, who may act as customers; or as {customer.username}, who may not.\n"
-            f"Their passwords are in {file}. Ctrl-C stops it.\n"
+            f"\nThe support desk is ready: {desk_url}\n\n"
+            f"Sign in as {agent.username}, who may act as customers, or as {customer.username}, who may not.\n"
+            f"Their passwords are in {file}. Ctrl-C stops the desk.\n"
         )
         asyncio.run(serve(listener, credentials, registration, desk_url, welcome))
     return 0
 
 
 class WelcomingServer(uvicorn.Server):
-    """Says that it is ready once it is: it answers, and ends when it is told to."""
+    """Prints a welcome text as soon as it serves."""
 
     def __init__(self, config: uvicorn.Config, welcome: str) -> None:
         super().__init__(config)
         self._welcome = welcome
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to answer, then say so."""
+        """Start serving, then print the text."""
         await super().startup(sockets)
         print(self._welcome, flush=True)
 
@@ -128,7 +128,7 @@ class WelcomingServer(uvicorn.Server):
 async def serve(
     listener: socket.socket, credentials: Credentials, registration: Registration, desk_url: str, welcome: str
 ) -> None:
-    """Serve the three programs on one address: the backend below ``/api``, the Orders API below ``/orders``."""
+    """Serve the three programs at one address: the backend below ``/api``, the Orders API below ``/orders``."""
     issuer = f"{credentials.base_url}/oidc"
     async with (
         AsyncManagementClient(credentials.base_url, **msgspec.structs.asdict(credentials.management_api)) as management,

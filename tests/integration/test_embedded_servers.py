@@ -248,7 +248,7 @@ class TestLife:
             for server in (servers.postgres, servers.valkey, servers.nats):
                 port = server.port
                 server.kill()
-                with pytest.raises(EmbeddedError, match=f"^{server.name} does not run$"):
+                with pytest.raises(EmbeddedError, match=f"^{server.name} is not running$"):
                     assert server.pid
                 server.start()
                 assert server.port == port
@@ -306,11 +306,11 @@ class TestWhatIsWrongIsSaidInOneLine:
     @pytest.mark.parametrize(
         ("file", "content", "complaint"),
         [
-            ("postgres/PG_VERSION", None, "is no PostgreSQL data directory, PG_VERSION is missing"),
+            ("postgres/PG_VERSION", None, "is not a PostgreSQL data directory, PG_VERSION is missing"),
             ("postgres/PG_VERSION", "16\n", "belongs to PostgreSQL 16, this is 18"),
-            ("postgres", None, "is gone"),
-            ("secrets.json", "{", "cannot be read"),
-            ("ports.json", "[]", "cannot be read"),
+            ("postgres", None, "is missing"),
+            ("secrets.json", "{", "is corrupt"),
+            ("ports.json", "[]", "is corrupt"),
         ],
     )
     def test_a_broken_data_directory(self, stopped: Path, file: str, content: str | None, complaint: str) -> None:
@@ -794,7 +794,7 @@ class TestServersThatWereThereBefore:
     def test_an_address_that_cannot_be_read_is_said_in_one_line(
         self, home: Path, environment: dict[str, str], name: str, server: str, url: str
     ) -> None:
-        with pytest.raises(EmbeddedError, match=f"^the URL of {server} cannot be read: [^\n]*$") as refusal:
+        with pytest.raises(EmbeddedError, match=f"^the URL of {server} is not valid: [^\n]*$") as refusal:
             external_or_embedded({**environment, name: url}, home / "servers").start()
         assert "visible" not in str(refusal.value)
 

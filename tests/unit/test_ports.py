@@ -14,9 +14,9 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "support-desk"
 @pytest.mark.parametrize(
     ("port", "problem"),
     [
-        ("99999", "99999 is no port: 1 to 65535"),
-        ("0", "0 is no port: 1 to 65535"),
-        ("-1", "-1 is no port: 1 to 65535"),
+        ("99999", "99999 is not a port number: 1 to 65535"),
+        ("0", "0 is not a port number: 1 to 65535"),
+        ("-1", "-1 is not a port number: 1 to 65535"),
         ("abc", "invalid port value: 'abc'"),
     ],
 )
@@ -33,4 +33,4 @@ def test_what_is_no_port_is_said_in_one_line(
 def test_the_example_says_it_too() -> None:
     ended = subprocess.run([sys.executable, EXAMPLE, "--port=99999"], capture_output=True, text=True, check=False)
     assert ended.returncode == 2
-    assert ended.stderr.endswith(": error: argument --port: 99999 is no port: 1 to 65535\n")
+    assert ended.stderr.endswith(": error: argument --port: 99999 is not a port number: 1 to 65535\n")

@@ -1,1 +1,1 @@
-"""The three services on one address, over real servers as child processes."""
+"""Stead in one process: the three services at one address, with real servers as child processes."""

@@ -1,4 +1,4 @@
-"""``python -m all_in_one [--port 3000] [--directory .local]``: start everything; see ``make run``."""
+"""``python -m all_in_one [--port 3000] [--directory .local]``: start the whole system; see ``make run``."""
 
 import argparse
 import os
@@ -16,20 +16,20 @@ from identity_common.telemetry.logs import configure_logs
 
 
 def port(text: str) -> int:
-    """Return the port that an argument names.
+    """Parse a port number.
 
     Raises:
-        ValueError: It is no number.
-        argparse.ArgumentTypeError: No port has this number.
+        ValueError: Not a number.
+        argparse.ArgumentTypeError: Out of range.
     """
     number = int(text)
     if number not in range(1, 65_536):
-        raise argparse.ArgumentTypeError(f"{number} is no port: 1 to 65535")
+        raise argparse.ArgumentTypeError(f"{number} is not a port number: 1 to 65535")
     return number
 
 
 def main() -> int:
-    """Start the servers, migrate, serve, seed; return when told to stop."""
+    """Start the servers, migrate, serve and seed; return the exit status after SIGINT or SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m all_in_one")
     parser.add_argument("--port", type=port, default=3000)
     parser.add_argument("--directory", type=Path, default=Path(".local"))

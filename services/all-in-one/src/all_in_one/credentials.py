@@ -1,6 +1,6 @@
-"""``.local/credentials.json`` and ``.local/credentials.env``: what a person needs to try the running stack.
+"""``.local/credentials.json`` and ``.local/credentials.env``: what it takes to try the running stack.
 
-Both have mode 0600, are written by the seed, and are made again when they are gone.
+The seed writes both with mode 0600, and writes them again if they are missing.
 """
 
 import os
@@ -11,7 +11,7 @@ import msgspec
 
 
 class ManagementApi(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine-to-machine application that may call the Management API."""
+    """The machine-to-machine application with access to the Management API."""
 
     client_id: str
     client_secret: str
@@ -20,7 +20,7 @@ class ManagementApi(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DemoUser(msgspec.Struct, frozen=True, kw_only=True):
-    """A user of the demo; holds these scopes of its resource through an API role."""
+    """A demo user, who holds these scopes of the demo's resource through an API role."""
 
     id: str
     username: str
@@ -29,7 +29,7 @@ class DemoUser(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Demo(msgspec.Struct, frozen=True, kw_only=True):
-    """The demo's resource and people: a support agent first, then a customer."""
+    """The demo's resource and users: a support agent first, then a customer."""
 
     resource: str
     scopes: list[str]
@@ -58,7 +58,7 @@ class BusSubscriber(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the seed made; the shape of ``credentials.json``."""
+    """Everything the seed created; the schema of ``credentials.json``."""
 
     base_url: str
     management_api: ManagementApi
@@ -68,12 +68,12 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     nats: BusSubscriber
 
     def __repr__(self) -> str:
-        """Show no secret."""
+        """Hide the secrets."""
         return "Credentials(…)"
 
 
 def read_credentials(directory: Path) -> Credentials | None:
-    """Return the credentials of an earlier start; none when they are gone or not of this shape."""
+    """Return the credentials of an earlier start; None if the file is missing or has another schema."""
     try:
         return msgspec.json.decode((directory / "credentials.json").read_bytes(), type=Credentials)
     except (FileNotFoundError, msgspec.DecodeError):
@@ -81,7 +81,7 @@ def read_credentials(directory: Path) -> Credentials | None:
 
 
 def write_credentials(directory: Path, credentials: Credentials) -> None:
-    """Write both files, readable by their owner only."""
+    """Write both files, readable only by their owner."""
     _write(directory / "credentials.json", msgspec.json.format(msgspec.json.encode(credentials), indent=2) + b"\n")
     lines = (f"{name}={shlex.quote(value)}\n" for name, value in _variables(credentials).items())
     _write(directory / "credentials.env", "".join(lines).encode())
@@ -113,7 +113,7 @@ def _variables(credentials: Credentials) -> dict[str, str]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Replace the file in one step; it is private from the first byte on."""
+    """Replace the file atomically; it is private from its first byte."""
     temporary = path.with_name(f".{path.name}.new")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,6 +1,6 @@
-"""The three apps behind one address: plain ASGI, one routing table, their three lifespans driven from here.
+"""The three apps at one address: plain ASGI with one routing table.
 
-A mounted app's lifespan would not run, so nothing is mounted.
+The lifespan of a mounted app would not run, so the dispatcher drives the three lifespans itself.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_NOT_FOUND: Final = b'{"code":"entity.not_found","message":"There is nothing at this path."}'
+_NOT_FOUND: Final = b'{"code":"entity.not_found","message":"Nothing exists at this path."}'
 
 
 class Dispatcher:
-    """Sends each request to the service that the routing table names; answers ``/health/*`` for the three together."""
+    """Routes each request to its service; answers ``/health/*`` for the three together."""
 
     def __init__(self, apps: Mapping[Service, AsgiApp]) -> None:
         self._apps = apps
@@ -55,14 +55,14 @@ class Dispatcher:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _health(self, scope: Scope, send: Send) -> None:
-        """Answer 200 when every service does."""
+        """Answer 200 if every service does."""
         statuses = await asyncio.gather(*(_status(app, scope) for app in self._apps.values()))
         healthy = all(status == 200 for status in statuses)
         await _answer(scope, send, 200 if healthy else 503, b'{"status":"ok"}' if healthy else b'{"status":"starting"}')
 
 
-class LifespanFailed(Exception):  # noqa: N818 - what happened
-    """An app could not start."""
+class LifespanFailed(Exception):  # noqa: N818 - named for what happened
+    """An app failed to start."""
 
 
 class _Lifespan:
@@ -95,7 +95,7 @@ class _Lifespan:
 
 
 async def _status(app: AsgiApp, scope: Scope) -> int:
-    """Ask an app in this process and return the status of its answer."""
+    """Call an app in this process and return the status of its response."""
     status = 0
 
     async def receive() -> Message:

@@ -1,6 +1,6 @@
-"""``python -m all_in_one.openapi``: writes the OpenAPI document of the three services together.
+"""``python -m all_in_one.openapi``: write the OpenAPI document of the three services together.
 
-It stands in a file of management-service, which answers it at ``/api/swagger.json`` and may not import the others.
+management-service serves it at ``/api/swagger.json`` from a file of its own, as it cannot import the other services.
 """
 
 import base64
@@ -18,7 +18,7 @@ from identity_common.http.openapi import document, merged
 
 
 def whole_document() -> bytes:
-    """Return the document as it stands in the file; nothing is connected to."""
+    """Return the content of the file; connects to nothing."""
     addresses: dict[str, Any] = {
         "base_url": "https://identity.example.com",
         "environment": "development",

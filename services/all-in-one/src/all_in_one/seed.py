@@ -1,4 +1,4 @@
-"""What a first look needs, made over HTTP with the SDK: idempotent, and following the address the stack runs on."""
+"""Creates the demo data over HTTP with the SDK: idempotent, and adapted to the address of the stack."""
 
 import secrets
 from collections.abc import Callable, Iterable
@@ -23,18 +23,18 @@ _TRADITIONAL: Final = "Demo web application"
 _SPA: Final = "Demo single-page application"
 _SECRET: Final = "demo"  # noqa: S105 - the secret's name
 
-Found = TypeVar("Found")
+Item = TypeVar("Item")
 
 
 def seed(
     base_url: str, *, known: Credentials | None, bootstrap: Callable[[], ManagementApi], nats: BusSubscriber
 ) -> Credentials:
-    """Make what is missing and return everything that a person needs to try the stack. Blocking.
+    """Create what is missing and return everything it takes to try the stack. Blocks.
 
     Args:
-        base_url: Where the stack answers.
-        known: What an earlier start wrote; its secrets and passwords are kept.
-        bootstrap: Makes the first Management API client; called when there is none that works.
+        base_url: The address of the stack.
+        known: The credentials of an earlier start; their secrets and passwords are kept.
+        bootstrap: Creates the first Management API client; called unless the known one still works.
         nats: The read-only user of the bus.
     """
     access = known.management_api if known is not None and _works(base_url, known.management_api) else bootstrap()
@@ -61,7 +61,7 @@ def seed(
 
 
 def redirect_uri(base_url: str) -> str:
-    """Return where sign-ins to the demo's applications come back to; no page is there, ``make demo`` stops before."""
+    """Return the redirect URI of the demo's applications; it has no page, since ``make demo`` stops before it."""
     return f"{base_url}/demo/callback"
 
 
@@ -80,13 +80,13 @@ def _works(base_url: str, access: ManagementApi) -> bool:
 
 
 def _resource(management: ManagementClient) -> Resource:
-    """Return the demo's resource with all its scopes."""
+    """Return the demo's resource, with all its scopes created."""
     resource = _first(management.resources.list(), lambda each: each.indicator == RESOURCE)
     if resource is None:
         resource = management.resources.create("Orders API", RESOURCE)
-    there = {scope.name for scope in management.resources.scopes(resource.id)}
+    existing = {scope.name for scope in management.resources.scopes(resource.id)}
     for name, description in SCOPES.items():
-        if name not in there:
+        if name not in existing:
             management.resources.create_scope(resource.id, name, description)
     return resource
 
@@ -100,7 +100,7 @@ def _user(
     *,
     known: DemoUser | None,
 ) -> DemoUser:
-    """Return a user who holds these scopes through an API role of the same name."""
+    """Return a user who holds these scopes through an API role named after the user."""
     password = known.password if known else secrets.token_urlsafe(15)
     try:
         user_id = management.users.create(username=username, password=password, name=name).id
@@ -117,7 +117,7 @@ def _user(
 def _role(management: ManagementClient, resource: Resource, name: str, scopes: tuple[str, ...]) -> str:
     scope_ids = [scope.id for scope in management.resources.scopes(resource.id) if scope.name in scopes]
     try:
-        return management.roles.create(name, "Made for the walk-through", "User", scope_ids).id
+        return management.roles.create(name, "Created for the walk-through", "User", scope_ids).id
     except Conflict:
         role_id = next(role.id for role in management.roles.list() if role.name == name)
         held = {scope.id for scope in management.roles.scopes(role_id)}
@@ -144,14 +144,14 @@ def _application(management: ManagementClient, base_url: str, name: str, kind: s
 
 def _traditional(management: ManagementClient, base_url: str, known: ConfidentialClient | None) -> ConfidentialClient:
     client_id = _application(management, base_url, _TRADITIONAL, "Traditional")
-    there = any(secret.name == _SECRET for secret in management.applications.secrets(client_id))
-    if known is not None and known.client_id == client_id and there:
+    has_secret = any(secret.name == _SECRET for secret in management.applications.secrets(client_id))
+    if known is not None and known.client_id == client_id and has_secret:
         return known
-    if there:
+    if has_secret:
         management.applications.delete_secret(client_id, _SECRET)
     secret = management.applications.create_secret(client_id, _SECRET)
     return ConfidentialClient(client_id=client_id, client_secret=secret.value or "")
 
 
-def _first(those: Iterable[Found], fits: Callable[[Found], bool]) -> Found | None:
-    return next((each for each in those if fits(each)), None)
+def _first(items: Iterable[Item], matches: Callable[[Item], bool]) -> Item | None:
+    return next((item for item in items if matches(item)), None)

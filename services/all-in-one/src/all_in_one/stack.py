@@ -1,4 +1,4 @@
-"""The whole system in one process: the three apps on one address, over whatever servers the addresses name."""
+"""The whole system in one process: the three apps at one address, on embedded or external servers."""
 
 import asyncio
 import base64
@@ -36,11 +36,11 @@ _READY_TIMEOUT_S: Final = 30
 
 
 class StackError(Exception):
-    """The stack cannot start; the text is one line for a person."""
+    """The stack cannot start; ``str()`` is one line."""
 
 
 class Stack:
-    """The three services with the settings that belong to these servers and this address."""
+    """The three services, configured for these servers and this address."""
 
     def __init__(self, addresses: ServerAddresses, *, base_url: str, directory: Path) -> None:
         self._addresses = addresses
@@ -68,13 +68,13 @@ class Stack:
         )
 
     def migrate(self) -> None:
-        """Bring the three databases to their newest revisions; one after the other, as Alembic knows one at a time."""
+        """Upgrade the three databases to their newest revisions; in turn, as Alembic's context is global."""
         management_service.app.migrate(self.management)
         token_service.app.migrate(self.token)
         template_service.app.migrate(self.template)
 
     def app(self) -> Dispatcher:
-        """Return the three apps behind one address."""
+        """Return the three apps at one address."""
         return Dispatcher(
             {
                 "management": management_service.app.create_app(self.management),  # type: ignore[dict-item]
@@ -84,10 +84,10 @@ class Stack:
         )
 
     def wait_until_ready(self) -> None:
-        """Return when every service has loaded what it needs; blocking.
+        """Block until every service is ready.
 
         Raises:
-            StackError: They do not become ready.
+            StackError: They do not become ready in time.
         """
         deadline = time.monotonic() + _READY_TIMEOUT_S
         while httpx.get(f"{self._base_url}/health/ready", timeout=_READY_TIMEOUT_S).status_code != 200:
@@ -96,7 +96,7 @@ class Stack:
             time.sleep(0.02)
 
     def seed(self) -> Credentials:
-        """Make what a first look needs and write the credentials; blocking, while the stack serves."""
+        """Create the demo data over HTTP and write the credentials. Blocks; the stack must be serving."""
         bus = urlsplit(self._addresses.subscriber_nats_url)
         credentials = seed(
             self._base_url,
@@ -110,7 +110,7 @@ class Stack:
         return credentials
 
     def _bootstrap(self) -> ManagementApi:
-        """Make the first Management API client as an operator would: its secret is printed once, to us alone."""
+        """Create the first Management API client as an operator would; the command prints its secret once."""
         finished = subprocess.run(
             [sys.executable, "-m", "management_service", "bootstrap"],
             env={**os.environ, **_environment(self.management)},
@@ -120,18 +120,18 @@ class Stack:
         )
         if finished.returncode:
             last = finished.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            raise StackError(f"the Management API client could not be made: {''.join(last)}")
+            raise StackError(f"the Management API client could not be created: {''.join(last)}")
         return msgspec.json.decode(finished.stdout.strip().splitlines()[-1], type=ManagementApi)
 
 
 def _environment(settings: management_service.settings.Settings) -> dict[str, str]:
-    """Return settings as the environment that they would be read from."""
+    """Return settings as environment variables."""
     values = msgspec.structs.asdict(settings)
     return {name.upper(): str(value) for name, value in values.items() if value is not None}
 
 
 def _key_encryption_key(directory: Path) -> str:
-    """Return this installation's key-encryption key, made once."""
+    """Return this installation's key-encryption key; the first call creates it."""
     path = directory / "key-encryption-key"
     with contextlib.suppress(FileExistsError):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -141,7 +141,7 @@ def _key_encryption_key(directory: Path) -> str:
 
 
 def listening_socket(port: int) -> socket.socket:
-    """Return a socket on 127.0.0.1, taken before anything else is started.
+    """Return a listening socket on 127.0.0.1; opened first, so that a taken port fails the start at once.
 
     Raises:
         StackError: The port is in use.
@@ -154,13 +154,13 @@ def listening_socket(port: int) -> socket.socket:
     except OSError:
         listener.close()
         raise StackError(
-            f"port {port} is in use; stop what listens there, or choose another: make run PORT={port + 1}"
+            f"port {port} is in use; stop the program that uses it, or choose another: make run PORT={port + 1}"
         ) from None
     return listener
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the process that embeds it: there is more to stop than this server."""
+    """Leaves signals to the embedding process, which has more to stop than this server."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -168,10 +168,10 @@ class _Server(uvicorn.Server):
 
 
 async def serve(stack: Stack, listener: socket.socket, *, announce: str) -> None:
-    """Serve until SIGINT or SIGTERM; seed and announce as soon as everything is ready.
+    """Serve until SIGINT or SIGTERM; seed as soon as everything is ready, then print the announcement.
 
     Raises:
-        StackError: It could not start.
+        StackError: The services failed to start.
     """
     server = _Server(
         uvicorn.Config(
@@ -210,7 +210,7 @@ async def serve(stack: Stack, listener: socket.socket, *, announce: str) -> None
 
 
 async def _seed_when_started(server: uvicorn.Server, stack: Stack) -> None:
-    while not server.started:  # noqa: ASYNC110 - uvicorn offers no event to wait for
+    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.01)
     await asyncio.to_thread(stack.wait_until_ready)
     await asyncio.to_thread(stack.seed)

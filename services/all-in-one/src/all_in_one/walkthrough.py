@@ -1,13 +1,13 @@
-"""The walk-through that is printed once the stack is ready: commands to paste as they are, no secret on the screen."""
+"""The walk-through that ``make run`` prints when the stack is ready: commands to paste, without secrets on screen."""
 
 from pathlib import Path
 
 _FIELD = """python3 -c 'import json, sys; print(json.load(sys.stdin)["{}"])'"""
 
 _TEXT = """
-ready: {base_url}
+Stead is ready: {base_url}
 
-Impersonation in three steps; paste the lines as they are, in another terminal, from this directory.
+Impersonation in three steps; paste these lines into another terminal, in this directory.
 
   . {credentials}
 
@@ -28,14 +28,14 @@ Impersonation in three steps; paste the lines as they are, in another terminal, 
     -d "subject_token=$SUBJECT_TOKEN" -d subject_token_type=urn:ietf:params:oauth:token-type:access_token \\
     -d "resource=$DEMO_RESOURCE" --data-urlencode "scope=$DEMO_SCOPES" | python3 -m json.tool
 
-Through the SDK, with a sign-in and the organization template: make demo
+The same through the SDK, with a sign-in and the organization template: make demo
 In a browser, as a support agent: make example
 Ctrl-C stops everything; the data stays in {directory}.
 """
 
 
 def walkthrough(base_url: str, directory: Path) -> str:
-    """Return the text, with the credentials file as the shell finds it from the current directory."""
+    """Return the text, with the path of the credentials file relative to the current directory if it is below."""
     file = directory / "credentials.env"
     if file.is_relative_to(Path.cwd()):
         file = file.relative_to(Path.cwd())

@@ -1,1 +1,1 @@
-"""``make demo``: what the system does, shown on the running stack through the SDK; see ``__main__``."""
+"""``make demo``: shows what Stead does, on the running stack and through the SDK; see ``__main__``."""

@@ -1,4 +1,4 @@
-"""``python -m all_in_one.demo [--directory .local]``: two acts, on the stack that ``make run`` has started."""
+"""``python -m all_in_one.demo [--directory .local]``: two acts on the stack that ``make run`` started."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""A person at a browser, as far as signing in needs one: cookies, redirects and forms, over HTTP."""
+"""A browser, as far as signing in needs one: cookies, redirects and forms over HTTP."""
 
 from html.parser import HTMLParser
 from typing import Final
@@ -8,22 +8,22 @@ import httpx
 from all_in_one.credentials import DemoUser
 from stead import SignInRequired
 
-_MOST_REQUESTS: Final = 10
+_MAX_REQUESTS: Final = 10
 _TIMEOUT_S: Final = 30
 
 
 def sign_in_as(user: DemoUser, sign_in_url: str, redirect_uri: str) -> str:
-    """Do what a person does whom an application sends to sign in; return where the browser is sent back to.
+    """Sign a user in at an application's sign-in URL; return the callback URL, with its parameters.
 
-    Fills in the page that asks for name and password, and agrees where it is asked.
+    Fills in name and password, and consents where asked.
 
     Raises:
         SignInRequired: The pages did not lead back to the application.
     """
-    written = {"identifier": user.username, "password": user.password}
+    fields = {"identifier": user.username, "password": user.password}
     with httpx.Client(timeout=_TIMEOUT_S) as browser:
         answer = browser.get(sign_in_url)
-        for _ in range(_MOST_REQUESTS):
+        for _ in range(_MAX_REQUESTS):
             if answer.has_redirect_location:
                 location = str(answer.url.join(answer.headers["Location"]))
                 if location.startswith(f"{redirect_uri}?"):
@@ -31,7 +31,7 @@ def sign_in_as(user: DemoUser, sign_in_url: str, redirect_uri: str) -> str:
                 answer = browser.get(location)
             elif answer.is_success:
                 form = _Form(answer.text)
-                values = {name: written.get(name, value) for name, value in form.values.items()}
+                values = {name: fields.get(name, value) for name, value in form.values.items()}
                 answer = browser.post(answer.url.join(form.action), data=values)
             else:
                 break
@@ -39,7 +39,7 @@ def sign_in_as(user: DemoUser, sign_in_url: str, redirect_uri: str) -> str:
 
 
 class _Form(HTMLParser):
-    """The first form of a page: where it goes, and what is sent when its first button is pressed."""
+    """The first form of a page: its action, and the fields that its first button submits."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class _Form(HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Take note of the form and its fields."""
+        """Record the form and its fields."""
         given = {name: value or "" for name, value in attrs}
         if tag == "form" and not self.action:
             self.action, self._is_inside = given["action"], True

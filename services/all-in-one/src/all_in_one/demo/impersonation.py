@@ -15,28 +15,28 @@ from stead import (
 
 
 def impersonation(credentials: Credentials) -> None:
-    """Go through the steps of impersonation.
+    """Run the steps of impersonation.
 
     Raises:
-        IdentityError: The stack did not do as expected, or did not answer.
+        IdentityError: The stack refused a step, or did not answer.
     """
     agent, customer = credentials.demo.users
     act(f"Act one: {agent.username} acts as {customer.username}")
-    step("The support agent signs in, with the authorization code flow. That gives the actor token.")
+    step("The support agent signs in with the authorization code flow, which yields the actor token.")
     actor_token = _actor_token(credentials)
 
     step("1. The application asks the integrator's backend, which checks that this agent may act as this customer.")
     step("2. The backend asks the Management API for a one-time subject token for the customer.")
     subject_token = _subject_token(credentials)
 
-    step("3. The application exchanges it for an access token that is bound to one resource.")
+    step("3. The application exchanges it for an access token bound to one resource.")
     access_token = _exchange(credentials, subject_token, actor_token)
     token = _verify(credentials, access_token)
-    show("verified", "against the published keys, as the API behind the resource does it")
+    show("verified", "against the published keys, as the API behind the resource does")
     show_claims(
         token,
         *("iss", "aud", "sub", "act", "scope", "client_id", "exp"),
-        notes={"sub": customer.username, "act": f"{agent.username}, who really acts", "aud": "good for nothing else"},
+        notes={"sub": customer.username, "act": f"{agent.username}, the actual actor", "aud": "valid nowhere else"},
     )
 
     step("A second use of the subject token is refused.")
@@ -65,7 +65,7 @@ def _subject_token(credentials: Credentials) -> str:
     ) as management:
         subject_token = management.subject_tokens.create(customer.id, context)
     show("context", ", ".join(f"{name} {value!r}" for name, value in context.items()))
-    show("expires in", f"{subject_token.expires_in} s, or with its first use")
+    show("expires in", f"{subject_token.expires_in} s, or at its first use")
     return subject_token.token
 
 

@@ -1,4 +1,4 @@
-"""Act two: a permission is given and taken away; what tokens and subscribers see of it."""
+"""Act two: a permission is granted and revoked, and tokens and subscribers follow."""
 
 import asyncio
 import contextlib
@@ -26,11 +26,11 @@ class _Named(Protocol):
     def name(self) -> str: ...
 
 
-_Found = TypeVar("_Found", bound=_Named)
+_Item = TypeVar("_Item", bound=_Named)
 
 
-class _Made(msgspec.Struct, frozen=True):
-    """What the administrator works with, by id."""
+class _Created(msgspec.Struct, frozen=True):
+    """Ids of what the administrator works with."""
 
     permission: str
     role: str
@@ -38,17 +38,17 @@ class _Made(msgspec.Struct, frozen=True):
 
 
 async def organization_template(credentials: Credentials) -> None:
-    """Give a permission and take it away again.
+    """Grant a permission and revoke it again.
 
     Raises:
-        IdentityError: The stack did not do as expected, or did not answer.
+        IdentityError: The stack refused a step, or did not answer.
     """
     customer = credentials.demo.users[1]
     began = datetime.now(UTC)
     async with contextlib.AsyncExitStack() as entered:
         management = await entered.enter_async_context(_management(credentials))
-        act(f"Act two: {customer.username} may approve refunds, and then no more")
-        step("1. An administrator defines a permission and a role, for all organizations, and assigns the role.")
+        act(f"Act two: {customer.username} may approve refunds, and then may not")
+        step("1. An administrator defines a permission and a role for all organizations, and assigns the role.")
         made = await _make(management, customer.id)
         show("permission", _PERMISSION)
         show("role", f"{_ROLE}, which grants it")
@@ -59,17 +59,17 @@ async def organization_template(credentials: Credentials) -> None:
         tokens = client.watch_organization_scopes(made.organization)
         _show_token(credentials, made.organization, await anext(tokens))
 
-        step("3. The administrator revokes the permission: the role does not grant it any more.")
+        step("3. The administrator revokes the permission: the role no longer grants it.")
         await management.organization_roles.remove_permission(made.role, made.permission)
 
-        step("4. A subscriber of the bus, from another team, has heard of everything that happened here.")
+        step("4. Another team's subscriber on the bus has received every change made here.")
         bus = await entered.enter_async_context(_subscriber(credentials))
         async for change in permission_changes(bus, organization_id=made.organization, since=began):
             _show_change(change)
             if _PERMISSION in (each.name for each in change.removed):
                 break
 
-        step("5. The application, which watches the permissions, has a new token without it.")
+        step("5. The application watches the permissions, and now has a new token without it.")
         _show_token(credentials, made.organization, await anext(tokens))
 
 
@@ -82,14 +82,14 @@ def _subscriber(credentials: Credentials) -> EventBus:
     return EventBus(credentials.nats.url, user=credentials.nats.user, password=credentials.nats.password)
 
 
-async def _make(management: AsyncManagementClient, user_id: str) -> _Made:
-    """Make the user a member with a role that grants the permission; what an earlier run has made is used again."""
+async def _make(management: AsyncManagementClient, user_id: str) -> _Created:
+    """Make the user a member with a role that grants the permission; reuses what an earlier run created."""
     permissions, roles, organizations = (
         management.organization_permissions,
         management.organization_roles,
         management.organizations,
     )
-    made = _Made(
+    made = _Created(
         permission=(await _named(_PERMISSION, permissions.list()) or await permissions.create(_PERMISSION)).id,
         role=(await _named(_ROLE, roles.list()) or await roles.create(_ROLE)).id,
         organization=(
@@ -102,16 +102,16 @@ async def _make(management: AsyncManagementClient, user_id: str) -> _Made:
     return made
 
 
-async def _named(name: str, those: AsyncIterable[_Found]) -> _Found | None:
-    async for each in those:
-        if each.name == name:
-            return each
+async def _named(name: str, items: AsyncIterable[_Item]) -> _Item | None:
+    async for item in items:
+        if item.name == name:
+            return item
     return None
 
 
 @contextlib.asynccontextmanager
 async def _signed_in(credentials: Credentials) -> AsyncIterator[AsyncIdentityClient]:
-    """Sign the customer in to an application that asks for the permission."""
+    """Sign the customer in to an application that requests the permission."""
     application = credentials.traditional
     back = redirect_uri(credentials.base_url)
     async with AsyncIdentityClient(

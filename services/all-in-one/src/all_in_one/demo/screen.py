@@ -1,4 +1,4 @@
-"""How the demo looks."""
+"""The output of the demo."""
 
 import json
 import sys
@@ -10,22 +10,22 @@ _WIDTH: Final = 14
 
 
 def act(title: str) -> None:
-    """Begin an act."""
+    """Print the title of an act."""
     _write(f"\n{title}\n{'=' * len(title)}")
 
 
 def step(text: str) -> None:
-    """Begin a step of it."""
+    """Print the description of a step."""
     _write(f"\n{text}")
 
 
 def show(name: str, value: object) -> None:
-    """Show one thing."""
+    """Print a name and its value."""
     _write(f"   {name:>{_WIDTH}}  {value}")
 
 
 def show_claims(token: AccessToken, *names: str, notes: dict[str, str] | None = None) -> None:
-    """Show claims of a verified token, with a word on what they mean."""
+    """Print claims of a verified token, with notes on what they mean."""
     for name in names:
         value = token.claims.get(name, "(none)")
         text = value if isinstance(value, str | int) else json.dumps(value)

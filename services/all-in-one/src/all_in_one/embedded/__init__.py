@@ -1,7 +1,7 @@
-"""PostgreSQL, Valkey and NATS, the real ones, as child processes: for a first look, development and tests.
+"""Real PostgreSQL, Valkey and NATS servers as child processes: for a first look, development and tests.
 
-Owns the life of the three servers and the directory they keep their data in. What a service may do in them is said in
-``all_in_one.provision``; which programs they are, by the pinned Python packages that bring them.
+Owns the life of the three servers and their data directory. Does not own what a service may do in them
+(``all_in_one.provision``), nor the programs, which come with pinned Python packages.
 """
 
 from all_in_one.embedded.errors import (

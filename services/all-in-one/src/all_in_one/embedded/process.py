@@ -1,6 +1,6 @@
-"""Child processes that cannot outlive this one, and what the three servers have in common.
+"""Child processes that cannot outlive this one, and the common part of the three servers.
 
-Children get a session of their own, so that Ctrl-C reaches only this process, which then stops them in order. And they
+Children get a session of their own, so that Ctrl-C reaches only this process, which then stops them gracefully. They
 die with it, however it dies: the kernel sends them a signal (PR_SET_PDEATHSIG).
 """
 
@@ -21,7 +21,7 @@ import msgspec
 
 from all_in_one.embedded.errors import EmbeddedError, PortTaken, ServerFailed
 
-# Nothing of our own environment reaches the servers: it may hold secrets, and LD_*, LC_* and PG* would change them.
+# The servers do not inherit our environment: it may contain secrets, and LD_*, LC_* and PG* would change them.
 _ENVIRONMENT: Mapping[str, str] = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
 
 _PR_SET_PDEATHSIG = 1
@@ -34,17 +34,17 @@ _LARGEST_LOG = 8 * 1024 * 1024
 
 
 class Account(msgspec.Struct, frozen=True):
-    """The user and group of the operating system that a child runs as."""
+    """The operating system's user and group that a child runs as."""
 
     uid: int
     gid: int
 
 
 def die_with_parent(parent: int, last_signal: signal.Signals = signal.SIGKILL) -> None:
-    """Have the kernel send this process the signal when the process ``parent`` ends; end now if it already has.
+    """Have the kernel send this process the signal when the process ``parent`` ends; exit if it already has.
 
-    To be called after a change of user, which would undo it. To be exact, the signal comes when the *thread* ends that
-    forked this process.
+    Call it after a change of user, which would reset it. Strictly, the signal comes when the *thread* that forked this
+    process ends.
     """
     if _prctl is not None:
         _prctl(_PR_SET_PDEATHSIG, int(last_signal), 0, 0, 0)
@@ -52,8 +52,8 @@ def die_with_parent(parent: int, last_signal: signal.Signals = signal.SIGKILL) -
         os._exit(1)
 
 
-# One thread forks them all, and lives as long as the process: its end would be theirs. Thus a server can be started
-# from any thread, those of a short-lived executor included.
+# A single thread forks all children and lives as long as the process, since its end would be theirs. So a server can be
+# started from any thread, even a short-lived one.
 _forker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="forker")
 
 
@@ -65,7 +65,7 @@ def spawn(
 
     def fork() -> subprocess.Popen[bytes]:
         with open(log, "ab", opener=_private) as output:
-            # The launcher's whole use of preexec_fn is one system call; nothing in it takes a lock.
+            # preexec_fn is a single system call and takes no lock.
             return subprocess.Popen(  # noqa: S603
                 [str(word) for word in command],
                 stdin=subprocess.DEVNULL,
@@ -90,7 +90,7 @@ def run(command: Sequence[str | Path], *, name: str, log: Path, account: Account
     """Run a command to its end; it and its children are gone when this returns.
 
     Raises:
-        ServerFailed: It failed; with its last words.
+        ServerFailed: It failed; the error quotes the end of its log.
     """
     start = _size(log)
     child = spawn(command, log=log, last_signal=signal.SIGKILL, account=account)
@@ -101,26 +101,26 @@ def run(command: Sequence[str | Path], *, name: str, log: Path, account: Account
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
     if failed:
-        raise ServerFailed(name, last_words(log, start), log)
+        raise ServerFailed(name, _reason(log, start), log)
 
 
-def last_words(log: Path, start: int) -> str:
-    """Return, as one line, what the log says after byte ``start`` about why a server ended."""
+def _reason(log: Path, start: int) -> str:
+    """Return why a server exited, as one line from the log after byte ``start``."""
     with log.open("rb") as file:
         file.seek(start)
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-    blamed = [line for line in lines if any(word in line for word in ("FATAL", "PANIC", "[FTL]", "error:"))]
-    return " / ".join((blamed or lines)[-2:]) or "it said nothing"
+    errors = [line for line in lines if any(word in line for word in ("FATAL", "PANIC", "[FTL]", "error:"))]
+    return " / ".join((errors or lines)[-2:]) or "it logged nothing"
 
 
 class Server(ABC):
-    """A server as a child process: a handle to stop, kill and start it, always on the same port and data."""
+    """A handle to stop, kill and start a server as a child process, always on the same port and data."""
 
     name: ClassVar[str]
     last_signal: ClassVar[signal.Signals] = signal.SIGKILL
-    """What the server gets when this process dies."""
+    """Sent to the server when this process dies."""
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
-    """What asks the server to finish what it has and to end, without waiting for its clients."""
+    """Makes the server finish its work and exit, without waiting for its clients."""
 
     def __init__(self, *, port: int, log: Path) -> None:
         self.port = port
@@ -131,26 +131,26 @@ class Server(ABC):
 
     @property
     def pid(self) -> int:
-        """The process id of the server, as it was started last.
+        """The process id of the server.
 
         Raises:
-            EmbeddedError: It has not been started, or has been stopped or killed since.
+            EmbeddedError: It is not running.
         """
         if self._process is None:
-            raise EmbeddedError(f"{self.name} does not run")
+            raise EmbeddedError(f"{self.name} is not running")
         return self._process.pid
 
     def start(self) -> None:
-        """Start the server and return when it answers; nothing to do when it runs.
+        """Start the server and return when it is ready; a no-op if it runs.
 
         Raises:
-            EmbeddedError: It does not come up.
+            EmbeddedError: It failed to start.
         """
         self.launch()
         self.wait_until_ready()
 
     def launch(self) -> None:
-        """Start the server without waiting until it answers."""
+        """Start the server without waiting until it is ready."""
         if self._process is not None and self._process.poll() is None:
             return
         self._prepare()
@@ -160,27 +160,27 @@ class Server(ABC):
         self._process = spawn(self._command(), log=self.log, last_signal=self.last_signal, account=self._account)
 
     def wait_until_ready(self) -> None:
-        """Return when the server answers.
+        """Return when the server is ready.
 
-        Told by what the server itself reports, not by connecting: whoever else listens there would be sent a password.
+        Reads the server's own report instead of connecting: another listener on the port would receive a password.
         """
         deadline = time.monotonic() + _START_TIMEOUT_S
         while not self._is_ready():
             if self._process is None or self._process.poll() is not None:
-                words = last_words(self.log, self._log_start)
-                failure = PortTaken if "address already in use" in words.lower() else ServerFailed
-                raise failure(self.name, words, self.log)
+                reason = _reason(self.log, self._log_start)
+                failure = PortTaken if "address already in use" in reason.lower() else ServerFailed
+                raise failure(self.name, reason, self.log)
             if time.monotonic() > deadline:
                 raise ServerFailed(self.name, f"not ready after {_START_TIMEOUT_S:.0f} s", self.log)
             time.sleep(_POLL_S)
 
     def begin_stop(self) -> None:
-        """Ask the server to end, without waiting; ``stop`` then waits."""
+        """Ask the server to exit, without waiting; ``stop`` then waits."""
         self._signal(self.stop_signal)
         self._signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """End the server in order; by force if that takes longer than 10 s. Nothing to do when it does not run."""
+        """Stop the server gracefully; kill it if that takes longer than 10 s. A no-op if it is not running."""
         if self._process is None:
             return
         self.begin_stop()
@@ -191,7 +191,7 @@ class Server(ABC):
         self._process = None
 
     def kill(self) -> None:
-        """End the server as a crash would: SIGKILL, with no chance to finish anything."""
+        """Kill the server with SIGKILL, as a crash would."""
         if self._process is None:
             return
         self._signal(signal.SIGKILL)
@@ -200,25 +200,25 @@ class Server(ABC):
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
-            self._process.send_signal(number)  # a child that is gone already is no error
+            self._process.send_signal(number)  # a no-op if the child has already exited
 
     def _logged(self, text: str) -> bool:
-        """Whether the log says so since the server was launched."""
+        """Whether the log contains the text since the launch."""
         with self.log.open("rb") as file:
             file.seek(self._log_start)
             return text.encode() in file.read()
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Write and check what the server needs before it runs."""
+        """Write and check the files that the server needs."""
 
     @abstractmethod
     def _command(self) -> Sequence[str | Path]:
-        """Return the program and its arguments; every local user can read them."""
+        """Return the program and its arguments; every local user can read them, so they contain no secret."""
 
     @abstractmethod
     def _is_ready(self) -> bool:
-        """Whether the server says that it answers."""
+        """Whether the server reports that it is ready."""
 
 
 def _private(path: str, flags: int) -> int:

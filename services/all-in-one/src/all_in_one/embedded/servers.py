@@ -1,4 +1,4 @@
-"""The three servers together, or those that the environment names instead."""
+"""The three embedded servers together, or the external servers that the environment names instead."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -21,25 +21,24 @@ from all_in_one.provision import (
     ProvisionError,
     ServerAddresses,
     addresses,
-    provision,
     provision_postgres,
+    provision_redis,
 )
 
 _EXTERNAL = ("POSTGRES_URL", "REDIS_URL", "NATS_URL", "NATS_PASSWORDS")
-_UrlSafe = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._~-]+$")]  # NATS clients do not decode what is in a URL
+_UrlSafe = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._~-]+$")]  # NATS clients do not decode URLs
 _PORT_ATTEMPTS = 5
 
 
 class EmbeddedServers:
-    """PostgreSQL, Valkey and NATS as child processes, on 127.0.0.1, with all they keep in one directory.
+    """PostgreSQL, Valkey and NATS as child processes on 127.0.0.1, with all their data in one directory.
 
-    They end with this process, also when it is killed, and their data is there at the next start. ``postgres``,
-    ``valkey`` and ``nats`` stop, kill and start one of them, on the port and data it has; there are none before
-    ``start``.
+    They end with this process, even when it is killed; their data is kept for the next start. ``postgres``, ``valkey``
+    and ``nats``, which exist after ``start``, stop, kill and start a single server on its port and data.
 
     Args:
-        directory: Where data and secrets live; made if need be. Two sets of servers cannot use it at once.
-        sync: Whether what a server has acknowledged survives the loss of power; tests do without.
+        directory: Holds data and secrets; created if need be. Two sets of servers cannot use it at once.
+        sync: Whether acknowledged writes survive a power loss; tests do without.
     """
 
     postgres: PostgresServer
@@ -52,10 +51,10 @@ class EmbeddedServers:
         self._running: list[Server] = []
 
     def start(self) -> ServerAddresses:
-        """Start the servers, create users and databases, and return when all can be used.
+        """Start the servers, create users and databases, and return when all are ready.
 
         Raises:
-            EmbeddedError: They cannot be started; none runs then.
+            EmbeddedError: A server failed to start; none runs then.
         """
         with ExitStack() as undo, _as_embedded_errors():
             self._directory.acquire()
@@ -65,7 +64,7 @@ class EmbeddedServers:
         return result
 
     def stop(self) -> None:
-        """End the servers in order, by force where that takes longer than 10 s. Nothing to do when none runs."""
+        """Stop the servers gracefully, and kill those that take longer than 10 s. A no-op if none runs."""
         for server in self._running:
             server.begin_stop()
         for server in self._running:
@@ -74,10 +73,10 @@ class EmbeddedServers:
         self._directory.release()
 
     def delete(self) -> None:
-        """Stop the servers and delete all their data and secrets, for good.
+        """Stop the servers and delete all their data and secrets.
 
         Raises:
-            EmbeddedError: Another process uses them.
+            EmbeddedError: Another process uses the data directory.
         """
         self.stop()
         with _as_embedded_errors():
@@ -93,7 +92,7 @@ class EmbeddedServers:
         self.postgres = PostgresServer(directory, port=postgres, password=admin, sync=self._sync)
         self.valkey = ValkeyServer(directory, port=valkey, passwords=passwords.redis, sync=self._sync)
         self.nats = NatsServer(directory, port=nats, passwords=passwords.nats, sync=self._sync)
-        self._launch(self.valkey)  # these two come up while PostgreSQL is being prepared
+        self._launch(self.valkey)  # these two start while PostgreSQL is being prepared
         self._launch(self.nats)
         self.postgres.prepare()
         self._launch(self.postgres)
@@ -104,7 +103,7 @@ class EmbeddedServers:
         self._wait_until_ready(self.nats)
         used = Ports(postgres=self.postgres.port, valkey=self.valkey.port, nats=self.nats.port)
         if used != known:
-            directory.remember(used)
+            directory.store_ports(used)
         return addresses(
             postgres_url=postgres_url,
             redis_url=f"redis://{REDIS_ADMIN}:{passwords.redis[REDIS_ADMIN]}@{LOOPBACK}:{self.valkey.port}/0",
@@ -118,7 +117,7 @@ class EmbeddedServers:
 
     @staticmethod
     def _wait_until_ready(server: Server) -> None:
-        """Wait for the server, on another port if somebody took its own since that was found free."""
+        """Wait for the server; on another port if its own was taken in the meantime."""
         for _ in range(_PORT_ATTEMPTS):
             try:
                 server.wait_until_ready()
@@ -131,14 +130,14 @@ class EmbeddedServers:
 
 
 class ExternalServers:
-    """Servers that were there before us; it is for somebody else to start and stop them.
+    """External servers, which are started and stopped elsewhere.
 
     Args:
-        directory: Where the services' passwords are kept.
-        postgres_url: A superuser's.
-        redis_url: That of a user who may do everything.
-        nats_url: Without a user: the server has its users in its configuration, see ``nats_server_config``.
-        nats_passwords: The password of each of them.
+        directory: Holds the services' passwords.
+        postgres_url: Of a superuser.
+        redis_url: Of a user with all permissions.
+        nats_url: Without a user: the users are part of the server's configuration, see ``nats_server_config``.
+        nats_passwords: The password of each of these users.
     """
 
     def __init__(
@@ -154,31 +153,32 @@ class ExternalServers:
         """Create users and databases.
 
         Raises:
-            EmbeddedError: A server cannot be reached, or refuses.
+            EmbeddedError: A server is unreachable, or refuses.
         """
         with ExitStack() as undo, _as_embedded_errors():
             self._directory.acquire()
             undo.callback(self.stop)
             passwords = msgspec.structs.replace(self._directory.passwords(), nats=self._nats_passwords)
-            provision(postgres_url=self._postgres_url, redis_url=self._redis_url, passwords=passwords)
+            provision_postgres(self._postgres_url, passwords.postgres)
+            provision_redis(self._redis_url, passwords.redis)
             undo.pop_all()
         return addresses(
             postgres_url=self._postgres_url, redis_url=self._redis_url, nats_url=self._nats_url, passwords=passwords
         )
 
     def stop(self) -> None:
-        """Leave the servers as they are."""
+        """Release the data directory; the servers keep running."""
         self._directory.release()
 
 
 def external_or_embedded(environment: Mapping[str, str], directory: Path) -> EmbeddedServers | ExternalServers:
-    """Return the servers that the environment names, or embedded ones where it names none.
+    """Return the servers that the environment names, or embedded ones if it names none.
 
-    ``POSTGRES_URL`` (a superuser's), ``REDIS_URL`` (of a user who may do everything), ``NATS_URL`` (without a user) and
+    ``POSTGRES_URL`` (of a superuser), ``REDIS_URL`` (of a user with all permissions), ``NATS_URL`` (without a user) and
     ``NATS_PASSWORDS`` (JSON: ``{"management": "…", "token": "…", "template": "…", "subscriber": "…"}``).
 
     Raises:
-        EmbeddedError: Some are set and others are not, or the passwords are not of that form.
+        EmbeddedError: Only some of them are set, or the passwords are malformed.
     """
     given = {name: environment[name] for name in _EXTERNAL if environment.get(name)}
     if not given:
@@ -204,7 +204,7 @@ def external_or_embedded(environment: Mapping[str, str], directory: Path) -> Emb
 
 
 def _still_free(known: Ports) -> Iterator[int]:
-    """Yield a port for each server: the one it had, unless somebody else has that now."""
+    """Yield a port for each server: its last one, unless that is taken now."""
     taken: set[int] = set()
     for port in (known.postgres, known.valkey, known.nats):
         chosen = port if port and soon_free(port) else pick_port(without=frozenset(taken))
@@ -214,7 +214,7 @@ def _still_free(known: Ports) -> Iterator[int]:
 
 @contextmanager
 def _as_embedded_errors() -> Iterator[None]:
-    """Say what went wrong on the way in one line."""
+    """Turn errors of provisioning and of the file system into one-line errors."""
     try:
         yield
     except ProvisionError as error:

@@ -1,8 +1,8 @@
-"""What root must do differently, because PostgreSQL refuses to run as root.
+"""Running PostgreSQL under root, which it refuses.
 
-It then runs as ``nobody``, who must be able to reach its data and its program. Where they lie below a directory that
-only root may enter (a clone in /root), the data lives elsewhere, linked to from the data directory, and the program is
-copied, once for each version.
+It runs as ``nobody`` instead, which must be able to reach its data and its program. If they are below a directory that
+only root may enter (a clone in /root), the data is kept elsewhere, behind a link in the data directory, and the program
+is copied, once per version.
 """
 
 import contextlib
@@ -17,12 +17,12 @@ from pathlib import Path
 from all_in_one.embedded.errors import EmbeddedError
 from all_in_one.embedded.process import Account
 
-PLACES = (Path("/var/lib/identity-service"), Path("/var/tmp/identity-service"))  # noqa: S108 (see _is_ours_alone)
-"""Where root keeps what ``nobody`` must reach; the first that can be written is used."""
+PLACES = (Path("/var/lib/identity-service"), Path("/var/tmp/identity-service"))  # noqa: S108 (see _is_exclusively_ours)
+"""Where root keeps what ``nobody`` must reach; the first usable one is taken."""
 
 
 def nobody() -> Account:
-    """Return the account without privileges."""
+    """Return the unprivileged account."""
     try:
         entry = pwd.getpwnam("nobody")
     except KeyError:
@@ -31,16 +31,16 @@ def nobody() -> Account:
 
 
 def can_be_entered(directory: Path) -> bool:
-    """Whether every user may pass through the directory and all those above it."""
+    """Whether every user may pass through the directory and all its parents."""
     real = directory.resolve()
     return all(parent.stat().st_mode & stat.S_IXOTH for parent in (real, *real.parents))
 
 
 def place_for_data(directory: Path) -> Path:
-    """Return where the data of this directory lies when it cannot lie inside.
+    """Return the place for the data of a directory that cannot hold it itself.
 
-    The name cannot belong to another directory that exists, wherever that has been moved to: so what is found there,
-    but not linked to, was left behind by a directory that has been deleted.
+    No other existing directory has this name, even if it was moved. So data found there without a link to it was left
+    behind by a deleted directory.
     """
     status = directory.stat()
     identity = f"{directory.resolve()} {status.st_dev} {status.st_ino}"
@@ -48,7 +48,7 @@ def place_for_data(directory: Path) -> Path:
 
 
 def copied(parts: tuple[Path, ...], root: Path, name: str) -> Path:
-    """Copy these parts of ``root`` to where everybody can read them, unless they are there; return the new root."""
+    """Copy these parts of ``root`` to where every user can read them, unless done before; return the new root."""
     target = _place() / name
     if target.is_dir():
         return target
@@ -60,7 +60,7 @@ def copied(parts: tuple[Path, ...], root: Path, name: str) -> Path:
             path.chmod(0o755 if path.is_dir() or path.stat().st_mode & stat.S_IXUSR else 0o644)
         temporary.rename(target)
     except OSError:
-        if not target.is_dir():  # otherwise somebody else was faster
+        if not target.is_dir():  # otherwise another process was faster
             raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -71,15 +71,15 @@ def _place() -> Path:
     for place in PLACES:
         with contextlib.suppress(OSError):
             place.mkdir(exist_ok=True)
-            if _is_ours_alone(place):
+            if _is_exclusively_ours(place):
                 place.chmod(0o711)
                 if can_be_entered(place):
                     return place
-    raise EmbeddedError(f"PostgreSQL cannot run as root, and neither {' nor '.join(map(str, PLACES))} can be used")
+    raise EmbeddedError(f"PostgreSQL cannot run as root, and neither {' nor '.join(map(str, PLACES))} is usable")
 
 
-def _is_ours_alone(place: Path) -> bool:
-    """Whether nobody else made the directory or can write to it; below /var/tmp everybody could have."""
+def _is_exclusively_ours(place: Path) -> bool:
+    """Whether only we own and can write to the directory; below /var/tmp any user could have created it."""
     status = place.lstat()
     return (
         stat.S_ISDIR(status.st_mode)

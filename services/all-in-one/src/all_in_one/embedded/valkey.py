@@ -1,4 +1,4 @@
-"""Valkey, a Redis: what may be lost or rebuilt, and what must be taken at most once."""
+"""Valkey, a Redis server: data that can be rebuilt, and tokens that are taken at most once."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from all_in_one.provision import redis_acl_file
 
 
 class ValkeyServer(Server):
-    """Valkey on 127.0.0.1. Its users are in a file, so that they survive a restart."""
+    """Valkey on 127.0.0.1. Its users are in an ACL file, so that they survive a restart."""
 
     name = "Valkey"
 
@@ -35,7 +35,7 @@ class ValkeyServer(Server):
             "aclfile": _quoted(users),
             "maxmemory-policy": "noeviction",
             "save": '""',
-            # All or nothing: a spent token that came back would be a second grant.
+            # Always: a spent token that reappears after a crash would be a second grant.
             "appendonly": "yes" if self._sync else "no",
             "appendfsync": "always",
         }

@@ -1,4 +1,4 @@
-"""Where the servers' programs lie: inside the Python packages that bring them."""
+"""Finds the servers' programs inside the Python packages that bring them."""
 
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -7,7 +7,7 @@ from all_in_one.embedded.errors import WheelMissing
 
 
 def program(wheel: str, *ending: str) -> Path:
-    """Return the path of the program whose path inside the wheel ends with these parts.
+    """Return the program whose path inside the wheel ends with these parts.
 
     Raises:
         WheelMissing: The wheel is not installed, or the file is not there.

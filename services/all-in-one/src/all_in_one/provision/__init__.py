@@ -1,0 +1,27 @@
+"""What each service may do in PostgreSQL, Redis and NATS, and how to set that up.
+
+The tables in this package are the single source, for the embedded servers and for external ones. Each service has its
+own user with its own random password on each server. Does not own the life of the servers (``all_in_one.embedded``).
+"""
+
+from all_in_one.provision.addresses import ServerAddresses, addresses
+from all_in_one.provision.errors import ProvisionError
+from all_in_one.provision.nats import NATS_PERMISSIONS, nats_server_config
+from all_in_one.provision.passwords import Passwords
+from all_in_one.provision.postgres import DATABASES, POSTGRES_ADMIN, provision_postgres
+from all_in_one.provision.redis import REDIS_ADMIN, provision_redis, redis_acl_file
+
+__all__ = [
+    "Passwords",
+    "ServerAddresses",
+    "addresses",
+    "ProvisionError",
+    "DATABASES",
+    "POSTGRES_ADMIN",
+    "provision_postgres",
+    "REDIS_ADMIN",
+    "provision_redis",
+    "redis_acl_file",
+    "NATS_PERMISSIONS",
+    "nats_server_config",
+]

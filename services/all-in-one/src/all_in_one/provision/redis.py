@@ -1,0 +1,78 @@
+"""Redis: a user for each service, with exactly the keys and commands that it needs."""
+
+import contextlib
+import hashlib
+from collections.abc import Mapping
+
+import redis
+
+from all_in_one.provision.errors import ProvisionError
+
+REDIS_ADMIN = "default"
+
+_CONNECTING = ("ping", "hello", "auth", "select", "client|setinfo", "client|setname")
+"""The commands of a connecting client."""
+
+_TOKEN_COMMANDS = (
+    *("get", "getdel", "mget", "set", "del", "unlink", "exists", "type", "scan"),
+    *("expire", "pexpire", "expireat", "pexpireat", "persist", "ttl", "pttl", "incr", "incrby", "decr", "decrby"),
+    *("hset", "hsetnx", "hget", "hmget", "hgetall", "hdel", "hexists", "hincrby", "hlen"),
+    *("sadd", "srem", "smembers", "sismember", "scard"),
+    *("zadd", "zrem", "zcard", "zscore", "zrange", "zrangebyscore", "zremrangebyscore"),
+    *("eval", "evalsha", "script|load", "script|exists", "multi", "exec", "discard", "watch", "unwatch"),
+    *("wait", "info", "role", "time"),
+)
+
+_REVOCATIONS = ("%R~identity:*:revocations", "%R~identity:*:revocation:*")
+"""token-service's copy of the revocations, for the services that check access tokens."""
+
+
+def _commands(*commands: str) -> tuple[str, ...]:
+    return tuple(f"+{command}" for command in (*commands, *_CONNECTING))
+
+
+REDIS_RULES: Mapping[str, tuple[str, ...]] = {
+    # Minting is one SET; management-service can neither read a subject token nor spend one.
+    "management": ("%W~identity:*:subject-token:*", *_REVOCATIONS, *_commands("set", "mget")),
+    "template": (*_REVOCATIONS, *_commands("mget")),
+    "token": ("~identity:*", *_commands(*_TOKEN_COMMANDS)),
+}
+"""Key patterns and commands of each Redis user, as ACL rules."""
+
+
+def provision_redis(redis_url: str, passwords: Mapping[str, str]) -> None:
+    """Create or update each service's user with exactly its rules; they survive a restart if there is an ACL file.
+
+    Args:
+        redis_url: Of a user with all permissions.
+        passwords: The services' passwords.
+
+    Raises:
+        ProvisionError: The server is unreachable, or refuses.
+    """
+    try:
+        with redis.Redis.from_url(redis_url, socket_timeout=30) as client:
+            for user in REDIS_RULES:
+                client.execute_command("ACL", "SETUSER", user, "reset", *_redis_rules(user, passwords))
+            with contextlib.suppress(redis.ResponseError):  # no ACL file
+                client.execute_command("ACL", "SAVE")
+    except ValueError:
+        raise ProvisionError("the URL of Redis is not valid: redis://user:password@host:port") from None
+    except redis.RedisError as error:
+        raise ProvisionError.at("Redis", redis_url, error) from error
+
+
+def redis_acl_file(passwords: Mapping[str, str]) -> str:
+    """Render the ACL file of a server with the services' users and an administrator."""
+    users = {user: _redis_rules(user, passwords) for user in REDIS_RULES}
+    users[REDIS_ADMIN] = ("on", _redis_password(passwords[REDIS_ADMIN]), "~*", "&*", "+@all")
+    return "".join(f"user {user} {' '.join(rules)}\n" for user, rules in users.items())
+
+
+def _redis_rules(user: str, passwords: Mapping[str, str]) -> tuple[str, ...]:
+    return ("on", _redis_password(passwords[user]), *REDIS_RULES[user])
+
+
+def _redis_password(password: str) -> str:
+    """Return the password as an ACL rule; its plain hash reveals nothing, since it is random."""
+    return f"#{hashlib.sha256(password.encode()).hexdigest()}"
