@@ -1,1 +1,1 @@
-"""How fast the services are beside a floor, measured in one run: ``python -m benchmarks``. See README.md."""
+"""Measures the speed of Stead against a floor, in one run: ``python -m benchmarks``. See README.md."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: start everything, measure, print. Parts are named with ``--only``; see README.md."""
+"""``python -m benchmarks``: start everything, measure, print. ``--only`` selects parts; see README.md."""
 
 import argparse
 import asyncio
@@ -39,15 +39,15 @@ _LISTS: Final = 500
 
 
 class Effort(msgspec.Struct, frozen=True):
-    """How long to measure.
+    """How long and how much to measure.
 
     Attributes:
-        rounds: How often every scenario is measured.
-        seconds: About how long each time.
-        members: How many members an edited role has.
-        events: How many events the relay is given.
-        users: How many of them a replica of token-service has to know.
-        listed_users: How many of them a list shows the first 100 of.
+        rounds: Measurements of every scenario.
+        seconds: Approximate duration of each.
+        members: Members of an edited role.
+        events: Events for the relay.
+        users: Users in the directory of a token-service replica.
+        listed_users: Users in the long list.
     """
 
     rounds: int
@@ -67,13 +67,13 @@ _QUICK: Final = Effort(
 
 
 class Bench:
-    """Everything that runs, and what is sent to it.
+    """The running servers, services and floor, and the requests to them.
 
     Attributes:
-        addresses: Of the servers.
-        deployment: The services, a process each.
-        stage: Where requests go, and who sends them.
-        fan_out: What is measured of template-service.
+        addresses: The URLs of the servers.
+        deployment: The services, one process each.
+        stage: The targets and parties of the requests.
+        fan_out: The benchmark of template-service.
     """
 
     def __init__(self, directory: Path, stop: ExitStack) -> None:
@@ -114,19 +114,19 @@ class Bench:
         )
 
     def measure(self, scenario: str, connections: int, passes: int) -> Measurement:
-        """Make so many passes of a scenario."""
+        """Run a number of passes of a scenario."""
         subject_tokens = self._mint(passes) if needs_subject_tokens(scenario) else []
         plan = Plan(SCENARIOS[scenario](self.stage), connections, passes, subject_tokens)
         return measure(plan, own=self._floor if scenario == FLOOR else self._services, stores=self._stores)
 
     def list_users(self, connections: int) -> Measurement:
-        """Read the list of users again and again."""
+        """Read the list of users repeatedly."""
         plan = Plan(list_of_users(self.stage), connections, _LISTS)
         return measure(plan, own=self._services, stores=self._stores)
 
 
 def requests(bench: Bench, effort: Effort) -> Iterator[str]:
-    """Warm everything up, then measure all scenarios in turn, round after round, so that noise hits all alike."""
+    """Warm up, then measure all scenarios in every round, so that noise affects all of them alike."""
     keys: list[Key] = [(scenario, connections) for connections in _CONNECTIONS for scenario in SCENARIOS]
     rates = {key: bench.measure(*key, _WARM_UP_PASSES[key[1]]).rate for key in keys}
     rounds: dict[Key, list[Measurement]] = {key: [] for key in keys}
@@ -145,12 +145,12 @@ def requests(bench: Bench, effort: Effort) -> Iterator[str]:
 
 
 def fan_out_of_permissions(bench: Bench, effort: Effort) -> Iterator[str]:
-    """Measure how soon everybody has been told of an edited role."""
+    """Measure how long it takes to publish the effects of an edited role."""
     return fan_out.lines(bench.fan_out, members=effort.members, rounds=3, events=effort.events)
 
 
 def overhead_of_middleware(bench: Bench, _: Effort) -> Iterator[str]:
-    """Measure what the verifier costs the API that receives tokens."""
+    """Measure the cost of the verifier in an API that receives tokens."""
     token_service, backend = bench.deployment.tokens[0], bench.stage.parties.backend
     issued = client_credentials(
         token_service.url, client_id=backend.id, client_secret=backend.secret, resource=RESOURCE, scope="read:orders"
@@ -164,12 +164,12 @@ def overhead_of_middleware(bench: Bench, _: Effort) -> Iterator[str]:
 
 
 def start_of_replica(bench: Bench, effort: Effort) -> Iterator[str]:
-    """Measure how a replica of token-service starts; Redis is emptied for it."""
+    """Measure the start of a token-service replica; flushes Redis."""
     return replica.lines(bench.addresses, bench.deployment.tokens[0], users=effort.users)
 
 
 def long_list(bench: Bench, effort: Effort) -> Iterator[str]:
-    """Measure a list of 100 of very many users."""
+    """Measure a page of 100 out of a million users."""
 
     async def add_users() -> None:
         async with ManyUsers(bench.addresses.management_database_url) as many_users:
@@ -197,7 +197,7 @@ _USUAL_PARTS: Final = ("requests", "fan-out", "middleware", "replica")
 
 
 def main() -> int:
-    """Return the exit status: 0 also when a target is missed, which on a busy machine says little."""
+    """Return the exit status: 0 even if a target is missed, which means little on a busy machine."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="See benchmarks/README.md.")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds, fewer users")
     parser.add_argument(
@@ -205,11 +205,11 @@ def main() -> int:
     )
     options = parser.parse_args()
     effort = _QUICK if options.quick else _USUAL
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the processes are stopped
     with ExitStack() as stop:
         directory = stop.enter_context(tempfile.TemporaryDirectory(prefix="identity-bench-"))
         bench = Bench(Path(directory), stop)
-        print(f"{os.cpu_count()} processors")
+        print(f"Stead on {os.cpu_count()} processors")
         try:
             for name in (name for name in _PARTS if name in options.only):
                 print(f"\n{name}", flush=True)

@@ -1,8 +1,8 @@
-"""How long it takes until everybody has been told whose permissions changed, and what the relay carries.
+"""Latency of the fan-out of a changed permission, and throughput of the relay.
 
-``python -m benchmarks.fan_out`` runs these alone. The role is edited over HTTP; the time begins when that has been
-answered, and ends when the last event is acknowledged by the stream and forgotten. The members are written into the
-database: how they came to be is not measured.
+``python -m benchmarks.fan_out`` runs only these. The role is edited over HTTP; the time runs from the answer until the
+stream has acknowledged the last event and it is deleted from the outbox. The members are inserted with SQL, as creating
+them is not measured.
 """
 
 import argparse
@@ -31,8 +31,8 @@ MEMBERS: Final = (1_000, 10_000, 100_000)
 EVENTS: Final = 100_000
 
 _TENANT: Final = "default"
-_MEMBERS_OF_ONE: Final = 10_000
-_PATIENCE_S: Final = 300
+_MEMBERS_PER_ORGANIZATION: Final = 10_000
+_TIMEOUT_S: Final = 300
 _WRITES_EVERY_S: Final = 0.1
 _TARGET_MEMBERS: Final = 100_000
 _TARGET_S: Final = 10.0
@@ -51,13 +51,13 @@ _FILL: Final = """
 
 
 class FanOutTime(msgspec.Struct, frozen=True):
-    """One edit of a role.
+    """The fan-out of one edited role.
 
     Attributes:
-        seconds: From its answer until the last event is in the stream.
-        slowest_write_ms: Until the slowest of the writes was answered that an administrator made meanwhile.
-        own_cpu_us: CPU time of template-service for each member, microseconds.
-        store_cpu_us: CPU time of the stores for each member, microseconds.
+        seconds: From the answer to the edit until the last event is in the stream.
+        slowest_write_ms: Latency of the slowest concurrent write of an administrator.
+        own_cpu_us: CPU time of template-service per member, microseconds.
+        store_cpu_us: CPU time of the stores per member, microseconds.
     """
 
     seconds: float
@@ -67,13 +67,13 @@ class FanOutTime(msgspec.Struct, frozen=True):
 
 
 class FanOutBench:
-    """A running template-service, and members by the thousand.
+    """A running template-service with thousands of members.
 
     Args:
-        addresses: Of the servers behind it.
-        management: Whose writes go to it.
-        own: Ids of its processes.
-        stores: Ids of the processes of the stores.
+        addresses: The URLs of its servers.
+        management: A client of its API.
+        own: Process ids of the service.
+        stores: Process ids of the stores.
     """
 
     def __init__(
@@ -85,18 +85,18 @@ class FanOutBench:
         self._stores = stores
 
     async def fan_out(self, members: int, rounds: int) -> list[FanOutTime]:
-        """Give so many members a role, edit it again and again, and take the members away."""
+        """Give members a role, edit it in each round, and delete the members."""
         roles = self._management.organization_roles
         names = [f"bench:{new_id()}" for _ in range(6)]
         permissions = [self._management.organization_permissions.create(name).id for name in names]
         role = roles.create(f"bench {new_id()}", permission_ids=permissions[:4]).id
         async with self._connected() as tables:
-            for start in range(0, members, _MEMBERS_OF_ONE):
+            for start in range(0, members, _MEMBERS_PER_ORGANIZATION):
                 organization = self._management.organizations.create("bench").id
-                await tables.members(organization, min(_MEMBERS_OF_ONE, members - start), role, quietly=True)
+                await tables.members(organization, min(_MEMBERS_PER_ORGANIZATION, members - start), role, quietly=True)
             await tables.database.execute("ANALYZE")
             roles.assign_permissions(role, permissions[4:5])
-            await tables.settled(_PATIENCE_S)  # everybody has been told once
+            await tables.settled(_TIMEOUT_S)  # every member has been published once
             times = []
             for number in range(rounds):
                 granted = permissions[: 5 + (number + 1) % 2]
@@ -115,7 +115,7 @@ class FanOutBench:
             return times
 
     async def relay(self, events: int) -> float:
-        """Return how many events a second go from the outbox into the stream, when they wait there."""
+        """Return how many events per second the relay carries from a full outbox into the stream."""
         async with self._connected() as tables:
             state = MemberPermissionsState(
                 organization_id=new_short_id(),
@@ -125,19 +125,19 @@ class FanOutBench:
                 cause="assignment",
                 permissions=tuple(GrantedPermission(f"bench:{number}") for number in range(5)),
             )
-            await tables.settled(_PATIENCE_S)
+            await tables.settled(_TIMEOUT_S)
             await tables.database.execute(_FILL, _TENANT, events, msgspec.json.encode(state).decode())
             begun = time.perf_counter()
-            await tables.settled(_PATIENCE_S)
+            await tables.settled(_TIMEOUT_S)
             return events / (time.perf_counter() - begun)
 
     def _connected(self) -> TemplateTables:
         return TemplateTables(self._addresses.template_database_url, self._addresses.subscriber_nats_url, _TENANT)
 
     async def _until_settled(self, tables: TemplateTables) -> tuple[float, float]:
-        """Return how long it took, and the slowest write that an administrator made meanwhile."""
+        """Return the duration, and the slowest concurrent write of an administrator."""
         begun = time.perf_counter()
-        settled = asyncio.create_task(tables.settled(_PATIENCE_S))
+        settled = asyncio.create_task(tables.settled(_TIMEOUT_S))
         slowest = 0.0
         while not settled.done():
             slowest = max(slowest, await asyncio.to_thread(self._write))
@@ -147,19 +147,19 @@ class FanOutBench:
 
     def _write(self) -> float:
         begun = time.perf_counter()
-        self._management.organizations.create("written meanwhile")
+        self._management.organizations.create("concurrent write")
         return time.perf_counter() - begun
 
 
 def lines(bench: FanOutBench, *, members: Sequence[int], rounds: int, events: int) -> Iterator[str]:
-    """Measure, and yield what was found, line by line."""
+    """Measure, and yield the results line by line."""
     for count in members:
         times = asyncio.run(bench.fan_out(count, rounds))
         seconds = median(each.seconds for each in times)
         yield (
             f"role edit → last event, {count:,} members: {seconds:.2f} s, "
             f"{median(each.own_cpu_us for each in times):.0f} µs of our own CPU and "
-            f"{median(each.store_cpu_us for each in times):.0f} µs of the stores a member; slowest write meanwhile "
+            f"{median(each.store_cpu_us for each in times):.0f} µs of the stores per member; slowest concurrent write "
             f"{max(each.slowest_write_ms for each in times):.0f} ms"
         )
         if count == _TARGET_MEMBERS:
@@ -171,9 +171,9 @@ def lines(bench: FanOutBench, *, members: Sequence[int], rounds: int, events: in
 def main() -> int:
     """Start everything, measure, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fan_out", description="See benchmarks/README.md.")
-    parser.add_argument("--members", type=int, nargs="*", default=MEMBERS, help="how many members the role has")
+    parser.add_argument("--members", type=int, nargs="*", default=MEMBERS, help="members of the role")
     parser.add_argument("--rounds", type=int, default=3, help="edits of the role")
-    parser.add_argument("--events", type=int, default=EVENTS, help="how many events the relay is given")
+    parser.add_argument("--events", type=int, default=EVENTS, help="events for the relay")
     arguments = parser.parse_args()
     with ExitStack() as stop:
         directory = Path(stop.enter_context(tempfile.TemporaryDirectory(prefix="identity-bench-")))

@@ -1,8 +1,8 @@
-"""The load generator: an HTTP/1.1 client that does so little that it is not what is measured.
+"""The load generator: a minimal HTTP/1.1 client, so that it is not the bottleneck.
 
-A process of its own: reads one ``Plan`` as JSON from standard input, carries it out over keep-alive connections, writes
-one ``Outcome`` as JSON to standard output. Each *client* goes through the steps of the plan again and again, with one
-request under way at a time, until all passes are made; as many clients do so at once as the plan says.
+It runs in its own process: reads one ``Plan`` as JSON from standard input, executes it over keep-alive connections, and
+writes one ``Outcome`` as JSON to standard output. Each *client* repeats the steps of the plan, with one request in
+flight at a time, until all passes are done; the plan sets the number of concurrent clients.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ class Step(msgspec.Struct, frozen=True):
 
     Attributes:
         port: On 127.0.0.1.
-        head: Everything before the subject token.
-        tail: Everything behind it.
-        status: What the answer must have; any other is a failure.
-        mints: The answer holds a subject token, which the client's next steps use.
+        head: The bytes before the subject token.
+        tail: The bytes after it.
+        status: The expected status; any other is a failure.
+        mints: The answer contains a subject token for the client's next steps.
     """
 
     port: int
@@ -38,13 +38,13 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What to do.
+    """The load to generate.
 
     Attributes:
         steps: One pass of a client.
-        connections: How many clients; each has a connection of its own to every port.
-        passes: How many passes all clients make together.
-        subject_tokens: One for each pass; none where the steps need none, or mint their own.
+        connections: The number of clients; each has its own connection to every port.
+        passes: The total number of passes.
+        subject_tokens: One per pass; empty if the steps need none or mint their own.
     """
 
     steps: list[Step]
@@ -54,15 +54,15 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What happened.
+    """The result of a plan.
 
     Attributes:
-        p50_ms: Half of the passes that succeeded took no longer; none if none did.
-        p99_ms: 99 of 100 took no longer.
+        p50_ms: Median latency of successful passes; None if none succeeded.
+        p99_ms: 99th percentile of the latency.
         seconds: From the first request to the last answer.
-        cpu_s: What the load generator itself used meanwhile.
-        failures: How many passes did not succeed.
-        first_failure: The first answer that was not the expected one.
+        cpu_s: CPU time of the load generator itself.
+        failures: The number of failed passes.
+        first_failure: The first unexpected answer.
     """
 
     p50_ms: float | None
@@ -81,7 +81,7 @@ _read_minted = msgspec.json.Decoder(_Minted).decode
 
 
 class Connection(asyncio.Protocol):
-    """A keep-alive connection with one request under way at most."""
+    """A keep-alive connection with at most one request in flight."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
         self._answered: Callable[[int, bytes], None] | None = None
 
     def send(self, request: bytes, answered: Callable[[int, bytes], None]) -> None:
-        """Send a request; ``answered`` gets status and body, or 0 and nothing when the connection is lost."""
+        """Send a request; ``answered`` gets status and body, or 0 and an empty body if the connection is lost."""
         self._answered = answered
         if self._transport is None or self._transport.is_closing():
             self.connection_lost(None)
@@ -98,10 +98,10 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's own class says nothing of asyncio's
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class does not inherit from asyncio's
 
     def data_received(self, data: bytes) -> None:
-        """Hand over the answer as soon as it is complete."""
+        """Deliver the answer once it is complete."""
         received = self._received = self._received + data
         end = received.find(b"\r\n\r\n")
         if end < 0:
@@ -111,21 +111,21 @@ class Connection(asyncio.Protocol):
         if length is not None and len(received) < body + int(length[1]):
             return
         self._received = b""
-        self._hand_over(int(received[9:12]), received[body:])
+        self._deliver(int(received[9:12]), received[body:])
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever waits for an answer that there will be none."""
+        """Fail the pending request."""
         self._transport = None
-        self._hand_over(0, b"")
+        self._deliver(0, b"")
 
-    def _hand_over(self, status: int, body: bytes) -> None:
+    def _deliver(self, status: int, body: bytes) -> None:
         answered, self._answered = self._answered, None
         if answered is not None:
             answered(status, body)
 
 
 class Run:
-    """One plan being carried out."""
+    """A plan in execution."""
 
     def __init__(self, plan: Plan) -> None:
         self.steps = plan.steps
@@ -138,33 +138,33 @@ class Run:
         self._subject_tokens = [token.encode() for token in plan.subject_tokens]
 
     def next_pass(self) -> bytes | None:
-        """Return the subject token of the next pass (empty: it has none), or none when all passes are made."""
+        """Return the subject token of the next pass, empty if it needs none; None if all passes are done."""
         if self._passes == 0:
             return None
         self._passes -= 1
         return self._subject_tokens.pop() if self._subject_tokens else b""
 
     def failed(self, status: int, body: bytes) -> None:
-        """Take note of an answer that was not the expected one."""
+        """Record an unexpected answer."""
         self.failures += 1
         self.first_failure = (
             self.first_failure or f"{status or 'connection lost'} {body[:500].decode(errors='replace')}"
         )
 
     def latency_ms(self, percent: int) -> float | None:
-        """Return what so many of 100 passes did not exceed."""
+        """Return a percentile of the latency."""
         ordered = sorted(self.latencies)
         return ordered[len(ordered) * percent // 100] * 1000 if ordered else None
 
     def client_ended(self) -> None:
-        """Take note that a client has nothing more to do."""
+        """Record that a client has finished."""
         self._clients -= 1
         if self._clients == 0:
             self.done.set()
 
 
 class Client:
-    """Goes through the steps again and again."""
+    """Repeats the steps of a plan."""
 
     def __init__(self, run: Run, connections: list[Connection]) -> None:
         self._run = run
@@ -174,7 +174,7 @@ class Client:
         self._started = 0.0
 
     def start_pass(self) -> None:
-        """Begin with the first step, if there is still something to do."""
+        """Begin with the first step, unless all passes are done."""
         subject_token = self._run.next_pass()
         if subject_token is None:
             self._run.client_ended()
@@ -207,8 +207,8 @@ class Client:
             self.start_pass()
 
 
-async def carry_out(plan: Plan) -> Outcome:
-    """Open all connections, then make all passes."""
+async def execute(plan: Plan) -> Outcome:
+    """Open all connections, then run all passes."""
     loop = asyncio.get_running_loop()
     run = Run(plan)
     clients = []
@@ -232,4 +232,4 @@ async def carry_out(plan: Plan) -> Outcome:
 
 if __name__ == "__main__":
     plan = msgspec.json.decode(sys.stdin.buffer.read(), type=Plan)
-    sys.stdout.buffer.write(msgspec.json.encode(uvloop.run(carry_out(plan))))
+    sys.stdout.buffer.write(msgspec.json.encode(uvloop.run(execute(plan))))

@@ -1,4 +1,4 @@
-"""One measurement: let the load generator carry out a plan, and see what it cost whom."""
+"""One measurement: run the load generator on a plan, and measure the CPU time of all processes."""
 
 import os
 import subprocess
@@ -15,20 +15,20 @@ _TICKS_S: Final = os.sysconf("SC_CLK_TCK")
 _TIMEOUT_S: Final = 120
 
 
-class LoadFailed(Exception):  # noqa: N818 - the name is what happened
-    """The load generator got another answer than the expected one: such numbers would mean nothing."""
+class LoadFailed(Exception):  # noqa: N818 - named for what happened
+    """The load generator received an unexpected answer, so the numbers would be meaningless."""
 
 
 class Measurement(msgspec.Struct, frozen=True):
-    """What a plan cost.
+    """The cost of a plan.
 
     Attributes:
-        rate: Passes a second.
-        p50_ms: Half of the passes took no longer.
-        p99_ms: 99 of 100 passes took no longer.
-        own_cpu_us: CPU time of our processes for each pass, microseconds.
-        store_cpu_us: CPU time of the stores for each pass, microseconds.
-        load: Share of one processor that the load generator itself used; near 1, it is what was measured.
+        rate: Passes per second.
+        p50_ms: Median latency.
+        p99_ms: 99th percentile of the latency.
+        own_cpu_us: CPU time of our processes per pass, microseconds.
+        store_cpu_us: CPU time of the stores per pass, microseconds.
+        load: CPU utilization of the load generator; near 1, it was the bottleneck.
     """
 
     rate: float
@@ -40,15 +40,15 @@ class Measurement(msgspec.Struct, frozen=True):
 
 
 def measure(plan: Plan, *, own: Iterable[int], stores: Iterable[int]) -> Measurement:
-    """Carry out a plan.
+    """Execute a plan.
 
     Args:
-        plan: What to send.
-        own: Ids of the processes whose CPU time is ours; their children count with them.
-        stores: Ids of the processes of the stores.
+        plan: The load to generate.
+        own: Ids of our processes; their children are included.
+        stores: Process ids of the stores.
 
     Raises:
-        LoadFailed: An answer was not the expected one.
+        LoadFailed: An answer was unexpected.
     """
     own, stores = list(own), list(stores)
     own_before, stores_before = cpu_seconds(own), cpu_seconds(stores)
@@ -56,7 +56,7 @@ def measure(plan: Plan, *, own: Iterable[int], stores: Iterable[int]) -> Measure
     own_s, stores_s = cpu_seconds(own) - own_before, cpu_seconds(stores) - stores_before
     if outcome.failures or outcome.p50_ms is None or outcome.p99_ms is None:
         raise LoadFailed(
-            f"{outcome.failures} of {plan.passes} passes failed; the first answer: {outcome.first_failure}"
+            f"{outcome.failures} of {plan.passes} passes failed; the first failure: {outcome.first_failure}"
         )
     return Measurement(
         rate=plan.passes / outcome.seconds,
@@ -82,7 +82,7 @@ def _generate_load(plan: Plan) -> Outcome:
 
 
 def cpu_seconds(roots: Iterable[int]) -> float:
-    """Return the CPU time that these processes and all their children, living or dead, have used so far."""
+    """Return the CPU time of these processes and all their children, including those that have exited."""
     stats = dict(_stats())
     total, waiting = 0, list(roots)
     while waiting:
@@ -93,20 +93,20 @@ def cpu_seconds(roots: Iterable[int]) -> float:
 
 
 def memory_mb(pid: int) -> tuple[float, float]:
-    """Return how much memory of a process is resident, and how much was at most, in MB (10⁶ bytes)."""
+    """Return the current and the peak resident memory of a process in MB (10⁶ bytes)."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     now, peak = (int(status[name].split()[0]) * 1024 / 1e6 for name in ("VmRSS", "VmHWM"))
     return now, peak
 
 
 def _stats() -> Iterator[tuple[int, tuple[int, int]]]:
-    """Yield every process with its parent and its ticks, those of children that it has seen end included."""
+    """Yield every process with its parent and its ticks, including those of its reaped children."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
             text = (entry / "stat").read_text()
-        except (FileNotFoundError, ProcessLookupError):  # it has just ended
+        except (FileNotFoundError, ProcessLookupError):  # it has just exited
             continue
-        fields = text.rpartition(")")[2].split()  # the name before may hold anything
+        fields = text.rpartition(")")[2].split()  # the name before may contain anything
         yield int(entry.name), (int(fields[1]), sum(map(int, fields[11:15])))

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.organizations``: organization tokens, polls for permissions, how soon a revocation shows."""
+"""``python -m benchmarks.organizations``: organization tokens, polls for permissions, and the lag of revocations."""
 
 import argparse
 import itertools
@@ -38,12 +38,12 @@ _MAX_POLL_SHARE: Final = 0.5
 
 
 class Effort(msgspec.Struct, frozen=True):
-    """How long to measure.
+    """How long and how much to measure.
 
     Attributes:
-        rounds: How often every scenario is measured.
-        seconds: About how long each time.
-        revocations: How many are timed.
+        rounds: Measurements of every scenario.
+        seconds: Approximate duration of each.
+        revocations: The number of timed revocations.
     """
 
     rounds: int
@@ -56,11 +56,11 @@ _QUICK: Final = Effort(rounds=2, seconds=0.6, revocations=50)
 
 
 class Bench:
-    """Everything that runs, an organization, and two members of it that hold the same permissions.
+    """The running processes, and an organization with two members with the same permissions.
 
     Args:
-        directory: For what is stored.
-        stop: Ends everything.
+        directory: For all data.
+        stop: Stops the processes.
     """
 
     def __init__(self, directory: Path, stop: ExitStack) -> None:
@@ -81,7 +81,7 @@ class Bench:
         self._steps = self._make_steps(floor.port)
 
     def _make_organization(self) -> str:
-        """Make an organization with both members; one role of each kind grants the permissions."""
+        """Create an organization with both members; one role of each type grants the permissions."""
         management, parties = self._management, self._parties
         permissions = [management.organization_permissions.create(name).id for name in _PERMISSIONS]
         roles = management.organization_roles
@@ -113,7 +113,7 @@ class Bench:
         return {"grant_type": GRANT_CLIENT_CREDENTIALS, "organization_id": self._organization, "scope": scope}
 
     def _poll(self) -> tuple[Step, str]:
-        """Return the request for what the machine may do, by its own organization token, and what it is now."""
+        """Return the request for the machine's permissions with its own organization token, and the current ETag."""
         template = self._deployment.template
         path = f"/api/organizations/{self._organization}/applications/{self._parties.backend.id}/scopes"
         issued = client_credentials(
@@ -129,16 +129,16 @@ class Bench:
         return Step(template.port, "\r\n".join([*lines, "", ""]).encode()), answer.headers["ETag"]
 
     def measure(self, scenario: str, connections: int, passes: int) -> Measurement:
-        """Make so many passes of a scenario."""
+        """Run a number of passes of a scenario."""
         subject_tokens = self._mint(passes) if scenario in {FLOOR, BY_EXCHANGE} else []
         plan = Plan([self._steps[scenario]], connections, passes, subject_tokens)
         return measure(plan, own=self._own.get(scenario, self._services), stores=self._stores)
 
     def lags(self, revocations: int) -> Iterator[tuple[float, bool]]:
-        """Revoke a permission again and again, and ask without the revision until a token shows it.
+        """Revoke a permission repeatedly, and request tokens without the revision until one reflects it.
 
         Yields:
-            Milliseconds from the acknowledgement to the first token that shows it, and whether it was the first of all.
+            Milliseconds from the acknowledgement to that token, and whether it was the first one requested.
         """
         url = f"{self._deployment.tokens[0].url}/oidc/token"
         roles, backend = self._management.organization_roles, self._parties.backend
@@ -150,8 +150,8 @@ class Bench:
             for _ in range(revocations):
                 roles.replace_permissions(self._machine_role, self._permissions[1:])
                 acknowledged = time.perf_counter()
-                asked = next(number for number in itertools.count(1) if _PERMISSIONS[0] not in granted().split())
-                yield (time.perf_counter() - acknowledged) * 1000, asked == 1
+                requests = next(number for number in itertools.count(1) if _PERMISSIONS[0] not in granted().split())
+                yield (time.perf_counter() - acknowledged) * 1000, requests == 1
                 roles.replace_permissions(self._machine_role, self._permissions)
                 while _PERMISSIONS[0] not in granted().split():
                     continue
@@ -176,7 +176,7 @@ def _exchange(parties: Parties, organization_id: str, port: int) -> Step:
 
 
 def throughput(bench: Bench, effort: Effort) -> Iterator[str]:
-    """Measure every scenario, round after round, and yield the table and what an unchanged poll costs."""
+    """Measure every scenario in each round; yield the table and the cost of an unchanged poll."""
     keys: list[Key] = [(scenario, connections) for connections in _CONNECTIONS for scenario in SCENARIOS]
     rates = {key: bench.measure(*key, _WARM_UP_PASSES).rate for key in keys}
     rounds: dict[Key, list[Measurement]] = {key: [] for key in keys}
@@ -203,13 +203,13 @@ def _cost(measurement: Measurement) -> float:
 
 
 def lag(bench: Bench, effort: Effort) -> Iterator[str]:
-    """Yield how soon a revocation shows in tokens that are asked for without its revision."""
+    """Yield how soon tokens reflect a revocation when requests do not send its revision."""
     lags = list(bench.lags(effort.revocations))
     ordered = sorted(milliseconds for milliseconds, _ in lags)
     at_once = sum(is_first for _, is_first in lags) / len(lags)
     yield (
         f"revocation → first token without it, no revision sent: p50 {ordered[len(ordered) // 2]:.1f} ms, "
-        f"p99 {ordered[len(ordered) * 99 // 100]:.1f} ms; {at_once:.1%} of the very first tokens showed it"
+        f"p99 {ordered[len(ordered) * 99 // 100]:.1f} ms; {at_once:.1%} of the first tokens reflected it"
     )
 
 
@@ -218,7 +218,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.organizations", description="See benchmarks/README.md.")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
     effort = _QUICK if parser.parse_args().quick else _USUAL
-    print(f"{os.cpu_count()} processors, {effort.rounds} rounds of {effort.seconds} s, medians\n")
+    print(f"Stead on {os.cpu_count()} processors, {effort.rounds} rounds of {effort.seconds} s, medians\n")
     with ExitStack() as stop:
         directory = Path(stop.enter_context(tempfile.TemporaryDirectory(prefix="identity-bench-")))
         bench = Bench(directory, stop)

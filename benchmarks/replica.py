@@ -1,4 +1,4 @@
-"""How long a replica of token-service takes until it is ready, and how large it is, with many users in the stream."""
+"""Start time and memory of a token-service replica with many users in the stream."""
 
 import asyncio
 import time
@@ -16,9 +16,9 @@ from tests.support.processes import ServiceProcess
 _TARGET_MB: Final = 150.0
 
 
-async def _tell(database_url: str, users: int) -> None:
+async def _publish(database_url: str, users: int) -> None:
     async with ManyUsers(database_url) as many_users:
-        await many_users.tell(users)
+        await many_users.publish(users)
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -26,8 +26,8 @@ class Start(msgspec.Struct, frozen=True):
 
     Attributes:
         seconds: Until it was ready.
-        resident_mb: Its memory then.
-        peak_mb: The most that it had until then.
+        resident_mb: Its memory at that time.
+        peak_mb: Its peak memory until then.
     """
 
     seconds: float
@@ -44,14 +44,14 @@ def _restarted(replica: ServiceProcess) -> Start:
 
 
 def lines(addresses: ServerAddresses, replica: ServiceProcess, *, users: int) -> Iterator[str]:
-    """Measure, and yield what was found, line by line.
+    """Measure, and yield the results line by line.
 
     Args:
-        addresses: Of the servers; Redis is emptied.
-        replica: The only one of token-service; it is stopped and started.
-        users: How many of them are put into the stream.
+        addresses: The URLs of the servers; Redis is flushed.
+        replica: The only replica of token-service; it is restarted.
+        users: The number of users to publish.
     """
-    asyncio.run(_tell(addresses.management_database_url, users))
+    asyncio.run(_publish(addresses.management_database_url, users))
     replica.stop()
     with redis.Redis.from_url(addresses.admin_redis_url) as administrator:
         administrator.flushall()
@@ -59,7 +59,7 @@ def lines(addresses: ServerAddresses, replica: ServiceProcess, *, users: int) ->
     for found, start in starts.items():
         yield (
             f"token-service among {users:,} users, Redis {found}: ready after {start.seconds:.1f} s, "
-            f"{start.resident_mb:.0f} MB resident, {start.peak_mb:.0f} MB at most"
+            f"{start.resident_mb:.0f} MB resident, {start.peak_mb:.0f} MB peak"
         )
     peak = max(start.peak_mb for start in starts.values())
     met = "met   " if peak < _TARGET_MB else "MISSED"

@@ -1,4 +1,4 @@
-"""Many measurements become one table: medians over the rounds, ratios within each round, and the targets."""
+"""Turns measurements into a table: medians of the rounds, ratios within each round, and targets."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
@@ -27,7 +27,7 @@ _COLUMNS: Final = (
 
 
 class Report:
-    """The measurements of all rounds, in the order in which they were made."""
+    """The measurements of all rounds, in chronological order."""
 
     def __init__(self, rounds: Mapping[Key, Sequence[Measurement]]) -> None:
         self._rounds = rounds
@@ -67,7 +67,7 @@ class Report:
         return median(map(value, measurements))
 
     def targets(self) -> Iterator[str]:
-        """Yield one line for each target and number of connections: met or missed, and by how much."""
+        """Yield a line for each target and number of connections: met or missed, and the figure."""
         for (scenario, connections), measurements in self._rounds.items():
             if scenario in _HALF_OF_THE_FLOOR:
                 share = _ratio(measurements, self._rounds[FLOOR, connections], lambda each: each.rate)
@@ -79,14 +79,14 @@ class Report:
                 yield f"{_verdict(met)}  {scenario} at {connections}: {own_us:.0f} µs of our own CPU (target: 1000 µs)"
 
     def busiest_load(self) -> float:
-        """Return the largest median share of one processor that the load generator used."""
+        """Return the largest median CPU utilization of the load generator."""
         return max(self._median(measurements, lambda each: each.load) for measurements in self._rounds.values())
 
 
 def _ratio(
     measurements: Sequence[Measurement], floor: Sequence[Measurement], value: Callable[[Measurement], float]
 ) -> float:
-    """Return the median of the ratios within a round: what disturbs the machine for a while disturbs both."""
+    """Return the median of the ratios within a round, as temporary noise affects both."""
     return median(value(one) / value(other) for one, other in zip(measurements, floor, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""What is measured: whom the requests are about, their bytes, and where subject tokens come from."""
+"""The scenarios: their parties, their requests, and the source of subject tokens."""
 
 import base64
 import time
@@ -30,18 +30,18 @@ class Client(msgspec.Struct, frozen=True):
 
     @property
     def basic(self) -> str:
-        """The value of its Authorization header (RFC 7617; ids and secrets are letters and digits)."""
+        """The value of its Authorization header (RFC 7617; ids and secrets are alphanumeric)."""
         return "Basic " + base64.b64encode(f"{self.id}:{self.secret}".encode()).decode()
 
 
 class Parties(msgspec.Struct, frozen=True, kw_only=True):
-    """Who takes part in an impersonation.
+    """The parties of an impersonation.
 
     Attributes:
-        user_id: For whom subject tokens are minted; holds both scopes through an API role.
-        backend: Machine-to-machine: may call the whole Management API, and holds both scopes itself.
-        application: Traditional: may exchange tokens.
-        revision: Management's, when everything was made.
+        user_id: The user of the subject tokens, who holds both scopes through an API role.
+        backend: Machine-to-machine, with full access to the Management API and both scopes.
+        application: Traditional, with token exchange allowed.
+        revision: Of management-service, after all of this was created.
     """
 
     user_id: str
@@ -51,7 +51,7 @@ class Parties(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_parties(management: ManagementClient) -> Parties:
-    """Make everything that the requests are about, through the Management API."""
+    """Create the parties through the Management API."""
     resource = management.resources.create("Orders", RESOURCE)
     scopes = [management.resources.create_scope(resource.id, name).id for name in _SCOPES]
     api = next(each for each in management.resources.list() if each.indicator == MANAGEMENT_API)
@@ -78,14 +78,14 @@ def make_parties(management: ManagementClient) -> Parties:
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """Where requests go, and who sends them.
+    """The targets and parties of the requests.
 
     Attributes:
-        parties: Whom they are about.
+        parties: The parties.
         token_port: Of token-service.
         management_port: Of management-service.
-        floor_port: Of the floor, which gets the very requests of the exchange.
-        access_token: The backend's, for the Management API.
+        floor_port: Of the floor, which receives the same requests as the exchange.
+        access_token: Of the backend, for the Management API.
     """
 
     parties: Parties
@@ -96,17 +96,17 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def floor(stage: Stage) -> list[Step]:
-    """The least that an honest token endpoint could do."""
+    """The minimum that a correct token endpoint must do."""
     return [_exchange(stage.parties, stage.floor_port)]
 
 
 def token_exchange(stage: Stage) -> list[Step]:
-    """Exchange a subject token that is there beforehand."""
+    """Exchange a subject token that was stored beforehand."""
     return [_exchange(stage.parties, stage.token_port)]
 
 
 def client_credentials(stage: Stage) -> list[Step]:
-    """Get a token of a machine-to-machine client."""
+    """Request a token of a machine-to-machine client."""
     form = {"grant_type": GRANT_CLIENT_CREDENTIALS, "resource": RESOURCE, "scope": " ".join(_SCOPES)}
     return [form_step(stage.token_port, stage.parties.backend, urlencode(form), "")]
 
@@ -128,12 +128,12 @@ def reading_a_user(stage: Stage) -> list[Step]:
 
 
 def creating_a_user(stage: Stage) -> list[Step]:
-    """Create a user through the Management API, which answers when the event is in the stream."""
+    """Create a user through the Management API, which answers once the event is in the stream."""
     return [_management(stage, "POST", "/api/users", {"name": "Another Customer"})]
 
 
 def list_of_users(stage: Stage) -> list[Step]:
-    """Read the first 100 users through the Management API, and how many there are."""
+    """Read the first 100 users and their total through the Management API."""
     return [_management(stage, "GET", "/api/users?page=1&page_size=100")]
 
 
@@ -147,11 +147,11 @@ SCENARIOS: Final[Mapping[str, Callable[[Stage], list[Step]]]] = {
     "reading a user": reading_a_user,
     "creating a user": creating_a_user,
 }
-"""What the table shows: the requests of one pass each."""
+"""The rows of the table: the requests of one pass of each scenario."""
 
 
 def needs_subject_tokens(scenario: str) -> bool:
-    """Return whether each pass takes a subject token that is there beforehand."""
+    """Return whether each pass needs a subject token that was stored beforehand."""
     return scenario in {FLOOR, "token exchange"}
 
 
@@ -187,14 +187,14 @@ def _head(method: str, path: str, authorization: str, content_type: str, length:
 
 
 class Mint:
-    """Writes subject tokens into Redis in bulk: the same records, by the same user, as management-service."""
+    """Writes subject tokens into Redis in bulk: the same records with the same Redis user as management-service."""
 
     def __init__(self, redis_url: str, parties: Parties) -> None:
         self._redis = redis.Redis.from_url(redis_url)
         self._parties = parties
 
     def __call__(self, count: int) -> list[str]:
-        """Return so many new subject tokens."""
+        """Return new subject tokens."""
         now = time.time_ns() // 1_000_000
         tokens = [PREFIX + new_secret() for _ in range(count)]
         pipeline = self._redis.pipeline(transaction=False)

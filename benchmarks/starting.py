@@ -1,6 +1,6 @@
-"""``python -m benchmarks.starting``: a replica of token-service that starts among very many members.
+"""``python -m benchmarks.starting``: the start of token-service replicas with a million members in the stream.
 
-They are written into the outbox and go through the relay into the stream: how they came to be is not measured.
+The members are inserted into the outbox, and published by the relay; creating them is not measured.
 """
 
 import argparse
@@ -22,8 +22,8 @@ from tests.support.processes import Deployment
 from tests.support.template_tables import TemplateTables
 
 _MEMBERS: Final = 1_000_000
-_MEMBERS_OF_ONE: Final = 10_000
-_PUBLISHED_WITHIN_S: Final = 1_800
+_MEMBERS_PER_ORGANIZATION: Final = 10_000
+_PUBLISHING_TIMEOUT_S: Final = 1_800
 _MAX_START_S: Final = 30.0
 _MAX_START_MB: Final = 300.0
 
@@ -46,9 +46,9 @@ class Start(NamedTuple):
 
     Attributes:
         seconds: Until it was ready.
-        cpu_s: CPU time that it used until then.
-        mb: Its memory then.
-        peak_mb: The most that it had.
+        cpu_s: Its CPU time until then.
+        mb: Its memory at that time.
+        peak_mb: Its peak memory.
     """
 
     seconds: float
@@ -58,7 +58,7 @@ class Start(NamedTuple):
 
 
 class StartBench:
-    """Very many members in the stream, and replicas of token-service that start among them."""
+    """Many members in the stream, and replicas of token-service that start with them."""
 
     def __init__(self, directory: Path, stop: ExitStack) -> None:
         servers = EmbeddedServers(directory / "servers", sync=False)
@@ -68,18 +68,18 @@ class StartBench:
         self._deployment.start(only=[self._deployment.management, self._deployment.template])
 
     async def fill(self, members: int) -> None:
-        """Put members into the outbox, and wait until all of them are in the stream."""
+        """Insert members into the outbox, and wait until all of them are in the stream."""
         addresses = self._deployment.addresses
         state = MemberState(
             organization_id="@organization", member_id="@member", member_type="user", role_ids=("r" * 21, "s" * 21)
         )
         text = msgspec.json.encode(state).decode()
         async with TemplateTables(addresses.template_database_url, addresses.subscriber_nats_url, "default") as tables:
-            await tables.database.execute(_FILL, tables.tenant_id, members, _MEMBERS_OF_ONE, text)
-            await tables.settled(_PUBLISHED_WITHIN_S)
+            await tables.database.execute(_FILL, tables.tenant_id, members, _MEMBERS_PER_ORGANIZATION, text)
+            await tables.settled(_PUBLISHING_TIMEOUT_S)
 
     def starts(self) -> Iterator[Start]:
-        """Start one replica after the other."""
+        """Start one replica after another."""
         for replica in self._deployment.tokens:
             begun = time.perf_counter()
             replica.start()
@@ -89,7 +89,7 @@ class StartBench:
 
 
 def lines(directory: Path, stop: ExitStack, *, members: int) -> Iterator[str]:
-    """Yield how long a replica takes to be ready: the first, which fills Redis, and one that finds it filled."""
+    """Yield the start time of the first replica, which fills Redis, and of a second one, which finds it filled."""
     bench = StartBench(directory, stop)
     begun = time.perf_counter()
     asyncio.run(bench.fill(members))
@@ -98,15 +98,15 @@ def lines(directory: Path, stop: ExitStack, *, members: int) -> Iterator[str]:
         is_met = found.seconds < _MAX_START_S and found.peak_mb < _MAX_START_MB
         yield (
             f"{'met   ' if is_met else 'MISSED'}  token-service ready among {members:,} members, {which}: "
-            f"{found.seconds:.1f} s ({found.cpu_s:.1f} s of its own CPU), {found.mb:.0f} MB, {found.peak_mb:.0f} MB at "
-            f"most (targets: {_MAX_START_S:.0f} s, {_MAX_START_MB:.0f} MB)"
+            f"{found.seconds:.1f} s ({found.cpu_s:.1f} s of its own CPU), {found.mb:.0f} MB, {found.peak_mb:.0f} MB "
+            f"peak (targets: {_MAX_START_S:.0f} s, {_MAX_START_MB:.0f} MB)"
         )
 
 
 def main() -> int:
     """Start everything, measure, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.starting", description="See benchmarks/README.md.")
-    parser.add_argument("--members", type=int, default=_MEMBERS, help="how many there are")
+    parser.add_argument("--members", type=int, default=_MEMBERS, help="number of members")
     members = parser.parse_args().members
     with ExitStack() as stop:
         directory = Path(stop.enter_context(tempfile.TemporaryDirectory(prefix="identity-bench-")))

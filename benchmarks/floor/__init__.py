@@ -1,4 +1,4 @@
-"""The floor: what a token exchange cannot do without, and nothing else, on the very server that the services run on.
+"""The floor: the minimum of a token exchange and nothing else, on the same server as the services.
 
-``python -m benchmarks.floor serve --port N``, as a service is started.
+Started like a service: ``python -m benchmarks.floor serve --port N``.
 """

@@ -1,8 +1,8 @@
-"""The floor's app: raw ASGI that reads the form, takes the subject token, signs a token and answers.
+"""The floor's app: raw ASGI that parses the form, takes the subject token, signs a token and answers.
 
-It takes the same requests as the token endpoint and is made of the same parts (parser, coalesced Redis commands): what
-the token endpoint costs above it is what the token endpoint decides: who asks, for what, and whether they may. But it
-signs as soon as it has something to sign; the token service signs what a turn of the event loop asks for in one go.
+It accepts the requests of the token endpoint and uses the same parts (parser, coalesced Redis commands). What the token
+endpoint costs in addition are its decisions: who asks, for what, and whether that is allowed. But the floor signs each
+token immediately; token-service signs all tokens of a tick of the event loop in one batch.
 """
 
 import base64
@@ -38,7 +38,7 @@ _claims = AccessTokenClaims(
 
 
 async def app(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-    """Answer a POST like a token exchange, and anything else with 200: the floor is ready as soon as it answers."""
+    """Handle a POST as a token exchange, and answer anything else with 200, as the floor has no readiness check."""
     if scope["type"] == "lifespan":
         await _lifespan(receive, send)
     elif scope["type"] == "http" and scope["method"] == "POST":
