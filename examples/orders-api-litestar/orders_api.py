@@ -1,4 +1,4 @@
-"""An Orders API in Litestar that takes this identity service's access tokens; see README.md."""
+"""An Orders API in Litestar that accepts access tokens of Stead; see README.md."""
 
 import os
 from collections import defaultdict
@@ -19,21 +19,21 @@ ROUTES: Final[dict[str, str | Access | OrganizationAware]] = {
     "POST /organizations/{organization_id}/orders": OrganizationAware("write:orders"),
 }
 
-orders: dict[str, list[str]] = defaultdict(list)  # by customer or organization; a real API asks its database
+orders: dict[str, list[str]] = defaultdict(list)  # by customer or organization; a real API has a database
 
 
 class NewOrder(msgspec.Struct, forbid_unknown_fields=True):
-    """What somebody wants."""
+    """A new order."""
 
     item: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
 class Answer(msgspec.Struct):
-    """The orders of a customer or of an organization, and who has asked.
+    """The orders of a customer or an organization, and the parties of the token.
 
     Attributes:
         sub: The customer, or the member of the organization.
-        act: Who really acts, if it is somebody else.
+        act: The actor, if it is not the subject itself.
     """
 
     sub: str
@@ -43,13 +43,13 @@ class Answer(msgspec.Struct):
 
 @get("/health")
 async def health() -> dict[str, str]:
-    """Tell that the process is there."""
+    """Report that the process is up."""
     return {"status": "ok"}
 
 
 @get(["/orders", "/organizations/{organization_id:str}/orders"])
 async def list_orders(request: Request[Any, Any, Any]) -> Answer:
-    """Return what was ordered."""
+    """Return the orders."""
     return _answer(request)
 
 
@@ -61,11 +61,11 @@ async def create_order(request: Request[Any, Any, Any], data: JSONBody[NewOrder]
 
 
 def _owner(request: Request[Any, Any, Any]) -> str:
-    """Return whose orders these are: the organization's that the path and the token name, else the customer's."""
+    """Return whose orders these are: the organization's, if both path and token name it, or the customer's."""
     token = access_token_of(request.scope)
     organization_id: str | None = request.path_params.get("organization_id")
     if token.organization_id != organization_id:
-        raise NotFoundException("There is no such organization.")
+        raise NotFoundException("No such organization.")
     return organization_id or token.subject
 
 
@@ -75,7 +75,7 @@ def _answer(request: Request[Any, Any, Any]) -> Answer:
 
 
 def create_app(*, issuer: str, audience: str) -> AccessTokenMiddleware:
-    """Return the application behind the verifier."""
+    """Return the application behind the middleware."""
     return AccessTokenMiddleware(
         Litestar([health, list_orders, create_order], openapi_config=None),
         verifier=AsyncAccessTokenVerifier(issuer=issuer, audience=audience),

@@ -1,4 +1,4 @@
-"""An Orders API in Starlette that takes this identity service's access tokens; see README.md."""
+"""An Orders API in Starlette that accepts access tokens of Stead; see README.md."""
 
 import json
 import os
@@ -27,16 +27,16 @@ ROUTES: Final[dict[str, str | Access | OrganizationAware]] = {
     "POST /organizations/{organization_id}/orders": OrganizationAware("write:orders"),
 }
 
-orders: dict[str, list[str]] = defaultdict(list)  # by customer or organization; a real API asks its database
+orders: dict[str, list[str]] = defaultdict(list)  # by customer or organization; a real API has a database
 
 
 async def health(_: Request) -> JSONResponse:
-    """Tell that the process is there."""
+    """Report that the process is up."""
     return JSONResponse({"status": "ok"})
 
 
 async def list_orders(request: Request) -> JSONResponse:
-    """Return what was ordered."""
+    """Return the orders."""
     return JSONResponse(_answer(request))
 
 
@@ -54,22 +54,22 @@ async def create_order(request: Request) -> JSONResponse:
 
 
 def _owner(request: Request) -> str:
-    """Return whose orders these are: the organization's that the path and the token name, else the customer's."""
+    """Return whose orders these are: the organization's, if both path and token name it, or the customer's."""
     token = access_token_of(request.scope)
     organization_id: str | None = request.path_params.get("organization_id")
     if token.organization_id != organization_id:
-        raise HTTPException(404, "There is no such organization.")
+        raise HTTPException(404, "No such organization.")
     return organization_id or token.subject
 
 
 def _answer(request: Request) -> dict[str, Any]:
-    """Return the orders, who speaks (``sub``), and who really acts if it is somebody else (``act``)."""
+    """Return the orders, the subject (``sub``), and the actor if it is not the subject itself (``act``)."""
     token = access_token_of(request.scope)
     return {"sub": token.subject, "act": token.actor, "orders": orders[_owner(request)]}
 
 
 def create_app(*, issuer: str, audience: str) -> AccessTokenMiddleware:
-    """Return the application behind the verifier."""
+    """Return the application behind the middleware."""
     return AccessTokenMiddleware(
         Starlette(
             routes=[

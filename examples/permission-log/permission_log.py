@@ -1,4 +1,4 @@
-"""Logs every change of a member's permissions, a JSON object a line; see README.md."""
+"""Logs every change of a member's permissions as a line of JSON; see README.md."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from stead.events import EventBus, GrantedPermission, PermissionChange, permissi
 
 
 def line(change: PermissionChange) -> str:
-    """Return a change as one line."""
+    """Return a change as a line of JSON."""
     return json.dumps(
         {
             "time": change.time.isoformat(),
@@ -29,16 +29,16 @@ def line(change: PermissionChange) -> str:
 
 
 def names(permissions: Iterable[GrantedPermission]) -> list[str]:
-    """Return permissions as text, those of an API with its resource indicator."""
+    """Return the names of permissions; those of an API with its resource indicator."""
     return [each.name if each.resource is None else f"{each.name} of {each.resource}" for each in permissions]
 
 
 async def main() -> None:
-    """Log until told to stop; another start goes on where this one stopped."""
+    """Log until cancelled; the next start resumes here."""
     settings = os.environ
     async with contextlib.AsyncExitStack() as stack:
         management = None
-        if "MANAGEMENT_API_CLIENT_ID" in settings:  # with it, gaps are healed; without it they are only told
+        if "MANAGEMENT_API_CLIENT_ID" in settings:  # with it, gaps are filled; without it, only reported
             management = await stack.enter_async_context(
                 AsyncManagementClient(
                     settings["BASE_URL"],
@@ -56,13 +56,13 @@ async def main() -> None:
         )
         changes = permission_changes(bus, since="beginning", durable="permission-log", management=management)
         async for change in await stack.enter_async_context(contextlib.aclosing(changes)):
-            print(line(change), flush=True)  # noqa: T201 - it is what this program is for
+            print(line(change), flush=True)  # noqa: T201 - the purpose of this program
 
 
 async def run() -> None:
-    """Run until the program is asked to end, and end in order: what was logged will not be logged again."""
+    """Run until SIGTERM or Ctrl-C, and stop gracefully: no logged change is logged again."""
     logging = asyncio.current_task()
-    assert logging is not None  # noqa: S101 - there is always one here
+    assert logging is not None  # noqa: S101 - a coroutine runs in a task
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, logging.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await main()

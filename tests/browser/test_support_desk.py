@@ -68,7 +68,7 @@ async def test_an_agent_acts_as_a_customer_and_stops(
     await expect(screen.get_by_label("Reason")).to_be_focused()  # the browser asks for it
     await screen.get_by_label("Reason").fill("   ")
     await screen.get_by_role("button", name="Act as Customer").click()
-    await expect(screen.get_by_role("alert")).to_have_text("A user, a reason and a ticket are needed.")
+    await expect(screen.get_by_role("alert")).to_have_text("A user, a reason and a ticket are required.")
     await inspector.inspect(screen, "desk-reason")
 
     await screen.get_by_label("Reason").fill("Cannot see an order since the move")
@@ -104,7 +104,7 @@ async def test_somebody_without_the_right_is_told_so(
 ) -> None:
     await sign_in(page, desk, stack.credentials.demo.users[1])
     await expect(page.get_by_role("heading", level=1)).to_have_text("This is not allowed")
-    await expect(page.get_by_text("Your account may not look after customers.")).to_be_visible()
+    await expect(page.get_by_text("Your account cannot see customers.")).to_be_visible()
     await inspector.inspect(page, "desk-not-allowed")
     await page.get_by_role("button", name="Sign out").click()
     await expect(page.get_by_role("link", name="Sign in")).to_be_visible()

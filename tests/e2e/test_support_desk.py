@@ -151,7 +151,7 @@ def test_the_backend_refuses_who_may_not_act_as_customers(desk: RunningDesk, sta
         403,
         {
             "error": "access_denied",
-            "error_description": "Who acts as somebody else cannot go on to act as a third person.",
+            "error_description": "An agent who already acts as a customer cannot act as another one.",
         },
     )
     orders = stack.exchange(stack.subject_token(me.id), resource=stack.credentials.demo.resource, scope="read:orders")
@@ -165,9 +165,9 @@ def test_nobody_but_customers_can_be_acted_for(desk: RunningDesk, stack: Running
     suspended = user(stack, name, "Suspended", role(stack, CUSTOMERS).id)
     stack.management.users.suspend(suspended.id)
     for user_id, why in (
-        (me.id, "Only customers can be acted for."),
-        ("../users", "Only customers can be acted for."),
-        (suspended.id, "This customer is suspended: nobody can act for them."),
+        (me.id, "You can act as customers only."),
+        ("../users", "You can act as customers only."),
+        (suspended.id, "This customer is suspended, and cannot be impersonated."),
     ):
         refused = request_impersonation(desk, agents_token, userId=user_id, **WHY)
         assert (refused.status_code, refused.json()) == (403, {"error": "access_denied", "error_description": why})
@@ -197,7 +197,7 @@ def test_the_form_comes_back_with_what_is_wrong(agent: Visitor, stack: RunningSt
     customer = stack.credentials.demo.users[1]
     page = agent.act_as(customer.id, reason="  ", ticket='T-"7"')
     assert page.status_code == 400
-    assert "A user, a reason and a ticket are needed." in page.text
+    assert "A user, a reason and a ticket are required." in page.text
     assert 'value="T-&#34;7&#34;"' in page.text
     assert agent.browser.get("/customer").headers["Location"] == "/"
 
@@ -211,14 +211,14 @@ def test_who_may_only_look_is_told_so(desk: RunningDesk, stack: RunningStack) ->
     assert "<h1>Customers</h1>" in trainee.sign_in(user(stack, name, "Trainee", looking.id)).text
     refused = trainee.act_as(stack.credentials.demo.users[1].id, reason="why", ticket="T-1")
     assert refused.status_code == 403
-    assert "Your account may not act as customers." in refused.text
+    assert "Your account cannot act as customers." in refused.text
 
 
 def test_who_may_nothing_can_sign_out_again(desk: RunningDesk, stack: RunningStack) -> None:
     visitor = Visitor(desk)
     page = visitor.sign_in(stack.credentials.demo.users[1])
     assert page.status_code == 403
-    assert "Your account may not look after customers." in page.text
+    assert "Your account cannot see customers." in page.text
     gone = visitor.send(page, "/sign-out")
     assert gone.headers["Location"].startswith(f"{stack.issuer}/session/end?")
     assert 'href="/sign-in"' in visitor.browser.get("/").text

@@ -1,4 +1,4 @@
-"""The web application: pages and forms; what they do is ``desk``."""
+"""The web application: pages and forms. Their actions are in ``desk``."""
 
 import hmac
 import time
@@ -21,7 +21,7 @@ _Request = Request[Any, Any, Any]
 
 
 class ImpersonationForm(msgspec.Struct, frozen=True):
-    """What the agent has filled in; the backend judges it."""
+    """The form of the agent; the backend validates it."""
 
     reason: str = ""
     ticket: str = ""
@@ -31,7 +31,7 @@ class ImpersonationForm(msgspec.Struct, frozen=True):
 async def show_customers(
     request: _Request, sessions: NamedDependency[Sessions], desk: NamedDependency[Desk]
 ) -> Template | Redirect:
-    """Show the customers to an agent, and to everybody else where to sign in."""
+    """Show the customers to a signed-in agent, or else the sign-in link."""
     session = sessions.signed_in(request)
     if session is None:
         return page("welcome.html")
@@ -42,7 +42,7 @@ async def show_customers(
 
 @get("/sign-in")
 async def sign_in(request: _Request, sessions: NamedDependency[Sessions], desk_url: NamedDependency[str]) -> Redirect:
-    """Send the browser to the identity service."""
+    """Redirect the browser to the sign-in."""
     session, cookies = sessions.find(request), []
     if session is None:
         session, cookie = sessions.begin()
@@ -51,8 +51,8 @@ async def sign_in(request: _Request, sessions: NamedDependency[Sessions], desk_u
 
 
 @get("/callback")
-async def come_back(request: _Request, sessions: NamedDependency[Sessions]) -> Redirect:
-    """Take the answer that the browser brings, and begin a session under another id."""
+async def callback(request: _Request, sessions: NamedDependency[Sessions]) -> Redirect:
+    """Handle the authorization response, and start a session with a new id."""
     session = sessions.find(request)
     if session is None:
         raise SignInRequired("unknown_state")
@@ -70,16 +70,16 @@ async def sign_out(
     desk: NamedDependency[Desk],
     desk_url: NamedDependency[str],
 ) -> Redirect:
-    """End everything, here and at the identity service."""
+    """End the session, here and at Stead."""
     await desk.stop(session)
     return see_other(session.client.sign_out_url(f"{desk_url}/"), cookies=[sessions.end(request)])
 
 
 @get("/customers/{customer_id:str}")
-async def ask_why(
+async def show_form(
     customer_id: FromPath[str], session: NamedDependency[Session], desk: NamedDependency[Desk]
 ) -> Template | Redirect:
-    """Ask for the reason and the ticket before the agent acts as a customer."""
+    """Ask for the reason and the ticket of an impersonation."""
     customer = await _customer(session, desk, customer_id)
     return page("reason.html", session, customer=customer, form=ImpersonationForm(), problem="")
 
@@ -91,7 +91,7 @@ async def impersonate(
     session: NamedDependency[Session],
     desk: NamedDependency[Desk],
 ) -> Template | Redirect:
-    """Act as a customer from now on."""
+    """Start acting as a customer."""
     customer = await _customer(session, desk, customer_id)
     try:
         await desk.impersonate(session, customer, reason=data.reason, ticket_id=data.ticket)
@@ -102,7 +102,7 @@ async def impersonate(
 
 @get("/customer")
 async def show_orders(session: NamedDependency[Session], desk: NamedDependency[Desk]) -> Template | Redirect:
-    """Show the orders of the customer whom the agent acts as, and whose token that is."""
+    """Show the orders of the impersonated customer, and the claims of the token."""
     impersonation = session.impersonation
     if impersonation is None:
         return see_other("/")
@@ -115,7 +115,7 @@ async def show_orders(session: NamedDependency[Session], desk: NamedDependency[D
 async def cancel_order(
     number: FromPath[str], session: NamedDependency[Session], desk: NamedDependency[Desk]
 ) -> Redirect:
-    """Cancel an order in the customer's name."""
+    """Cancel an order on behalf of the customer."""
     if session.impersonation is not None:
         await desk.cancel_order(session, session.impersonation, number)
     return see_other("/customer")
@@ -123,7 +123,7 @@ async def cancel_order(
 
 @post("/stop")
 async def stop(session: NamedDependency[Session], desk: NamedDependency[Desk]) -> Redirect:
-    """Act as nobody else any more."""
+    """Stop acting as a customer."""
     await desk.stop(session)
     return see_other("/")
 
@@ -138,9 +138,9 @@ def create_app(desk: Desk, *, desk_url: str, identity_url: str) -> Litestar:
     """Return the application.
 
     Args:
-        desk: What it does.
-        desk_url: Where browsers find it.
-        identity_url: Where the identity service is.
+        desk: The actions.
+        desk_url: Its address for browsers.
+        identity_url: The address of Stead.
     """
     sessions = Sessions(desk.new_client, secure=desk_url.startswith("https:"))
 
@@ -151,15 +151,15 @@ def create_app(desk: Desk, *, desk_url: str, identity_url: str) -> Litestar:
         return session
 
     async def require_own_form(request: _Request) -> None:
-        """Let no form through that does not come from a page of this session (CSRF)."""
+        """Refuse forms that do not come from a page of this session (CSRF)."""
         if request.method == "POST":
             sent = str((await request.form()).get("csrf_token", ""))
             if not hmac.compare_digest(sent.encode(), signed_in(request).csrf_token.encode()):
-                raise PermissionDeniedException("This form is not from a page of yours, or the page is too old.")
+                raise PermissionDeniedException("This form does not belong to your session, or the page is too old.")
 
     return Litestar(
         [
-            *(show_customers, sign_in, come_back, sign_out, ask_why, impersonate),
+            *(show_customers, sign_in, callback, sign_out, show_form, impersonate),
             *(show_orders, cancel_order, stop, style),
         ],
         dependencies={
@@ -181,4 +181,4 @@ async def _customer(session: Session, desk: Desk, customer_id: str) -> Customer:
     for customer in await desk.customers(session):
         if customer.id == customer_id:
             return customer
-    raise NotFoundException("There is no such customer.")
+    raise NotFoundException("No such customer.")

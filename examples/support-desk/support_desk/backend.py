@@ -1,13 +1,13 @@
-"""The integrator's backend: who may act as whom, and the subject token for whoever may.
+"""The integrator's backend: decides who may act as whom, and requests the subject tokens.
 
-The identity service does not judge that: it gives subject tokens to whoever may call its Management API. So this
-backend keeps that access to itself, and judges every request for impersonation:
+Stead does not decide that: it mints subject tokens for any client of its Management API. So only this backend has that
+access, and it checks every request for impersonation:
 
-1. ``AccessTokenMiddleware`` lets in only access tokens for this backend that hold ``impersonate:customers``, which
-   agents hold through an API role.
-2. The agent has signed in: a token that was got by exchange, to act as somebody else, is refused.
-3. Only customers can be acted for, no colleagues; a customer is who has the API role of customers.
-4. There must be a reason and a ticket. They are kept with the subject token, as its context.
+1. ``AccessTokenMiddleware`` admits only access tokens for this backend with the scope ``impersonate:customers``, which
+   an API role grants to agents.
+2. The agent must have signed in: a token from an exchange, which acts as another user, is refused.
+3. Agents can act as customers only, not as colleagues; customers are the users with the API role of customers.
+4. A reason and a ticket are required. They are stored with the subject token, as its context.
 """
 
 from typing import Annotated, Any, Final
@@ -41,7 +41,7 @@ _Request = Request[Any, Any, Any]
 
 
 class Customer(msgspec.Struct, frozen=True):
-    """Somebody who can be acted for."""
+    """A user whom agents can act as."""
 
     id: str
     name: str
@@ -49,7 +49,7 @@ class Customer(msgspec.Struct, frozen=True):
 
 
 class ImpersonationRequest(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Who shall be acted for, and why."""
+    """Whom to act as, and why."""
 
     user_id: str
     reason: Annotated[str, msgspec.Meta(pattern=r"\S", max_length=500)]
@@ -57,7 +57,7 @@ class ImpersonationRequest(msgspec.Struct, frozen=True, rename="camel", forbid_u
 
 
 class Customers:
-    """The customers, by name; a real backend asks its own database."""
+    """The customers by name; a real backend has its own database."""
 
     def __init__(self, management: AsyncManagementClient, role_id: str) -> None:
         self._management = management
@@ -72,11 +72,11 @@ class Customers:
 
 
 def create_app(management: AsyncManagementClient, *, issuer: str, customer_role: str) -> AccessTokenMiddleware:
-    """Return the backend behind the verifier.
+    """Return the backend behind the middleware.
 
     Args:
-        management: May call the Management API; this backend alone has it.
-        issuer: Whose access tokens it takes.
+        management: The client of the Management API, which only this backend has.
+        issuer: The issuer of accepted access tokens.
         customer_role: The API role that makes a user a customer.
     """
     customers = Customers(management, customer_role)
@@ -89,14 +89,14 @@ def create_app(management: AsyncManagementClient, *, issuer: str, customer_role:
     async def request_impersonation(request: _Request, data: JSONBody[ImpersonationRequest]) -> Response[SubjectToken]:
         agent = access_token_of(request.scope)
         if agent.grant_type is not None:
-            raise PermissionDeniedException("Who acts as somebody else cannot go on to act as a third person.")
+            raise PermissionDeniedException("An agent who already acts as a customer cannot act as another one.")
         if data.user_id not in {customer.id for customer in await customers.list()}:
-            raise PermissionDeniedException("Only customers can be acted for.")
+            raise PermissionDeniedException("You can act as customers only.")
         context = {"ticketId": data.ticket_id, "reason": data.reason, "supportEngineerId": agent.subject}
         try:
             subject_token = await management.subject_tokens.create(data.user_id, context)
         except Conflict:
-            raise PermissionDeniedException("This customer is suspended: nobody can act for them.") from None
+            raise PermissionDeniedException("This customer is suspended, and cannot be impersonated.") from None
         return Response(subject_token, headers=_NO_STORE)
 
     return AccessTokenMiddleware(
@@ -112,15 +112,15 @@ def create_app(management: AsyncManagementClient, *, issuer: str, customer_role:
 
 
 def _refused(_: _Request, error: HTTPException) -> Response[dict[str, str]]:
-    words = {400: "invalid_request", 403: "access_denied"}
-    description = "A user, a reason and a ticket are needed." if error.status_code == 400 else error.detail
-    body = {"error": words.get(error.status_code, "refused"), "error_description": description}
+    codes = {400: "invalid_request", 403: "access_denied"}
+    description = "A user, a reason and a ticket are required." if error.status_code == 400 else error.detail
+    body = {"error": codes.get(error.status_code, "refused"), "error_description": description}
     return Response(body, status_code=error.status_code, headers=_NO_STORE)
 
 
 def _unavailable(_: _Request, error: IdentityError) -> Response[dict[str, str]]:
     body = {
         "error": "temporarily_unavailable",
-        "error_description": "The identity service did not answer as it should.",
+        "error_description": "Stead did not answer, or not as expected.",
     }
     return Response(body, status_code=503, headers=_NO_STORE | {"Retry-After": "1"})

@@ -1,4 +1,4 @@
-"""What an agent does at the desk: see the customers, act as one of them, and stop."""
+"""The actions of an agent: list the customers, act as one of them, and stop."""
 
 import contextlib
 from typing import Any, Final, TypeVar
@@ -17,8 +17,8 @@ _SCOPES: Final = (orders_api.READ, orders_api.WRITE)
 _T = TypeVar("_T")
 
 
-class Refused(Exception):  # noqa: N818 - the name reads as the answer
-    """Somebody has said no; the text is for the agent.
+class Refused(Exception):  # noqa: N818 - named for the answer
+    """A program refused the request; the text is for the agent.
 
     Attributes:
         status: HTTP status of the refusal.
@@ -30,14 +30,14 @@ class Refused(Exception):  # noqa: N818 - the name reads as the answer
 
 
 class Application(msgspec.Struct, frozen=True, kw_only=True):
-    """This application at the identity service, and who it speaks to.
+    """This application as a client of Stead, and the programs that it calls.
 
     Attributes:
-        endpoint: Base address of the identity service.
-        client_id: Of a Traditional application that may exchange tokens.
+        endpoint: Base URL of Stead.
+        client_id: Of a Traditional application with token exchange allowed.
         client_secret: One of its secrets.
-        backend_url: Where the integrator's backend is.
-        orders_url: Where the Orders API is.
+        backend_url: URL of the integrator's backend.
+        orders_url: URL of the Orders API.
         orders_resource: The resource indicator of the Orders API.
     """
 
@@ -57,7 +57,7 @@ class _SubjectToken(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Desk:
-    """Acts in the name of the agent of a session."""
+    """Acts on behalf of the agent of a session."""
 
     def __init__(self, application: Application, http: httpx.AsyncClient) -> None:
         self._application = application
@@ -67,7 +67,7 @@ class Desk:
         )
 
     def new_client(self) -> AsyncIdentityClient:
-        """Return a client for one agent, who is still to sign in."""
+        """Return a client for an agent who has yet to sign in."""
         return AsyncIdentityClient(
             self._application.endpoint,
             self._application.client_id,
@@ -85,14 +85,14 @@ class Desk:
         """
         bearer = await session.client.get_access_token(backend.AUDIENCE)
         answer = await self._send("GET", f"{self._application.backend_url}/api/customers", bearer)
-        return _decode(answer, list[Customer], refusal="Your account may not look after customers.")
+        return _decode(answer, list[Customer], refusal="Your account cannot see customers.")
 
     async def impersonate(self, session: Session, customer: Customer, *, reason: str, ticket_id: str) -> None:
-        """Let the agent act as a customer from now on: the three steps of impersonation.
+        """Let the agent act as a customer: the three steps of impersonation.
 
         Raises:
-            Refused: The backend does not allow it.
-            OAuthError: The token endpoint does not.
+            Refused: The backend refused.
+            OAuthError: The token endpoint refused.
         """
         own = await session.client.get_access_token(backend.AUDIENCE)
         actor_token = await session.client.get_access_token()
@@ -102,7 +102,7 @@ class Desk:
             own,
             json={"userId": customer.id, "reason": reason, "ticketId": ticket_id},
         )
-        subject_token = _decode(answer, _SubjectToken, refusal="Your account may not act as customers.").subject_token
+        subject_token = _decode(answer, _SubjectToken, refusal="Your account cannot act as customers.").subject_token
         issued = await async_exchange_subject_token(
             self._application.endpoint,
             client_id=self._application.client_id,
@@ -118,7 +118,7 @@ class Desk:
         session.impersonation = Impersonation(customer, reason, ticket_id, issued.access_token, token)
 
     async def orders(self, session: Session, impersonation: Impersonation) -> Answer:
-        """Return what the Orders API says in the customer's name.
+        """Read the customer's orders on behalf of the customer.
 
         Raises:
             Refused: The token has expired.
@@ -127,20 +127,20 @@ class Desk:
         return self._of_customer(session, answer, Answer)
 
     async def cancel_order(self, session: Session, impersonation: Impersonation, number: str) -> None:
-        """Cancel an order in the customer's name.
+        """Cancel an order on behalf of the customer.
 
         Raises:
-            Refused: The token has expired, or does not allow it; there is no such order.
+            Refused: The token has expired or lacks the scope, or there is no such order.
         """
         url = f"{self._application.orders_url}/orders/{quote(number, safe='')}/cancellation"
         self._of_customer(session, await self._send("POST", url, impersonation.bearer), Order)
 
     async def stop(self, session: Session) -> None:
-        """Act as nobody else any more, and tell the service that the token is not needed (RFC 7009)."""
+        """Stop acting as a customer, and revoke the token (RFC 7009)."""
         impersonation, session.impersonation = session.impersonation, None
         if impersonation is not None:
             application = self._application
-            with contextlib.suppress(httpx.HTTPError):  # then it ends by itself, soon
+            with contextlib.suppress(httpx.HTTPError):  # then it expires soon
                 await self._http.post(
                     f"{application.endpoint}/oidc/token/revocation",
                     data={"token": impersonation.bearer},
@@ -148,26 +148,26 @@ class Desk:
                 )
 
     def _of_customer(self, session: Session, answer: httpx.Response, type_: type[_T]) -> _T:
-        if answer.status_code == httpx.codes.UNAUTHORIZED:  # there is no refresh token: it all begins anew
+        if answer.status_code == httpx.codes.UNAUTHORIZED:  # there is no refresh token: the agent starts again
             session.impersonation = None
-            raise Refused("The token for this customer has expired. To go on, act as the customer again.", status=403)
-        return _decode(answer, type_, refusal="The customer's own rights do not allow this.")
+            raise Refused("The token for this customer has expired. Act as the customer again to continue.", status=403)
+        return _decode(answer, type_, refusal="The customer's own permissions do not allow this.")
 
     async def _send(self, method: str, url: str, bearer: str, *, json: object = None) -> httpx.Response:
         return await self._http.request(method, url, headers={"Authorization": f"Bearer {bearer}"}, json=json)
 
 
 def _decode(answer: httpx.Response, type_: type[_T], *, refusal: str) -> _T:
-    """Return what a success says.
+    """Return the content of a successful answer.
 
     Args:
         answer: Of one of our own programs.
-        type_: What it says.
-        refusal: For the agent, where the access token lacks a scope.
+        type_: The type of its content.
+        refusal: The text for the agent if the access token lacks a scope.
 
     Raises:
-        Refused: It is none.
-        Unavailable: Nobody was there to say anything.
+        Refused: The answer is a refusal.
+        Unavailable: The program failed.
     """
     if answer.is_success:
         return msgspec.json.decode(answer.content, type=type_)

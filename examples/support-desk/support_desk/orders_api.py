@@ -1,7 +1,7 @@
-"""The Orders API: knows tokens and orders, and nothing of support desks.
+"""The Orders API: it knows tokens and orders, but not support desks.
 
-Everything about tokens is the ``AccessTokenMiddleware`` around it. ``sub`` says whose orders these are; ``act``, if
-there is one, who really acts, which is written down with every change.
+``AccessTokenMiddleware`` handles the tokens. ``sub`` owns the orders; ``act``, if present, is the actor, recorded with
+every change.
 """
 
 from collections import defaultdict
@@ -26,7 +26,7 @@ class Order(msgspec.Struct, frozen=True):
     """One order.
 
     Attributes:
-        cancelled_by: Who really did it; None while it is under way.
+        cancelled_by: The actor who cancelled it; None while it is active.
     """
 
     number: str
@@ -35,11 +35,11 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The orders of a customer, and who asks.
+    """The orders of a customer, and the parties of the token.
 
     Attributes:
         sub: The customer.
-        act: Who really acts, if it is somebody else.
+        act: The actor, if it is not the customer.
     """
 
     sub: str
@@ -53,8 +53,8 @@ def _samples() -> dict[str, Order]:
 
 
 def create_app(*, issuer: str, audience: str) -> AccessTokenMiddleware:
-    """Return the API behind the verifier."""
-    orders: dict[str, dict[str, Order]] = defaultdict(_samples)  # by subject; a real API asks its database
+    """Return the API behind the middleware."""
+    orders: dict[str, dict[str, Order]] = defaultdict(_samples)  # by subject; a real API has a database
 
     @get("/orders")
     async def list_orders(request: Request[Any, Any, Any]) -> Answer:
@@ -66,7 +66,7 @@ def create_app(*, issuer: str, audience: str) -> AccessTokenMiddleware:
         token = access_token_of(request.scope)
         order = orders[token.subject].get(number)
         if order is None:
-            raise NotFoundException("There is no such order.")
+            raise NotFoundException("No such order.")
         by = token.actor["sub"] if token.actor else token.subject
         orders[token.subject][number] = cancelled = Order(number, order.item, order.cancelled_by or by)
         return cancelled

@@ -1,6 +1,6 @@
-"""Sessions of browsers, in the memory of this process; a real application keeps them in Redis.
+"""Browser sessions in the memory of this process; a real application keeps them in Redis.
 
-The cookie is a random id and says nothing. It is another one after a sign-in, so that nobody can have set it before.
+The cookie is a random id without meaning. It changes at sign-in, which prevents session fixation.
 """
 
 import secrets
@@ -17,15 +17,15 @@ from support_desk.backend import Customer
 
 _COOKIE: Final = "support-desk"
 _IDLE_S: Final = 30 * 60
-_MOST: Final = 1000
+_MAX_SESSIONS: Final = 1000
 
 
 class Impersonation(msgspec.Struct, frozen=True):
-    """An agent acts as a customer.
+    """An agent acting as a customer.
 
     Attributes:
-        bearer: The access token, to be sent.
-        token: What it says, verified.
+        bearer: The access token as issued.
+        token: The verified access token.
     """
 
     customer: Customer
@@ -39,12 +39,12 @@ class Impersonation(msgspec.Struct, frozen=True):
 
 
 class Session:
-    """One browser.
+    """The session of one browser.
 
     Attributes:
         client: Signs the agent in and holds the agent's own tokens.
-        csrf_token: Stands in every form of this session.
-        impersonation: None while the agent acts as nobody else.
+        csrf_token: A field of every form in this session.
+        impersonation: None unless the agent acts as a customer.
     """
 
     def __init__(self, client: AsyncIdentityClient) -> None:
@@ -55,10 +55,10 @@ class Session:
 
 
 class Sessions:
-    """All of them; the longest unused goes when there are too many.
+    """All sessions; the least recently used one is evicted if there are too many.
 
     Args:
-        new_client: Makes the client of one browser.
+        new_client: Creates the client of a session.
         secure: Whether the cookie is for https only.
     """
 
@@ -68,30 +68,30 @@ class Sessions:
         self._sessions: dict[str, Session] = {}
 
     def find(self, request: Request[Any, Any, Any]) -> Session | None:
-        """Return the session of a request, signed in or not; None if there is none, or not any more."""
+        """Return the session of a request, signed in or not; None if there is none or it has expired."""
         session_id = request.cookies.get(_COOKIE, "")
         session = self._sessions.pop(session_id, None)
         if session is None or time.monotonic() - session.used_at > _IDLE_S:
             return None
         session.used_at = time.monotonic()
-        self._sessions[session_id] = session  # at the end: the first is the longest unused
+        self._sessions[session_id] = session  # last: the first is the least recently used
         return session
 
     def signed_in(self, request: Request[Any, Any, Any]) -> Session | None:
-        """Return the session of a request if somebody is signed in."""
+        """Return the session of a request if it is signed in."""
         session = self.find(request)
         return session if session is not None and session.client.is_signed_in() else None
 
     def begin(self, client: AsyncIdentityClient | None = None) -> tuple[Session, Cookie]:
-        """Return a new session and its cookie, for a client that there is already or for a new one."""
-        while len(self._sessions) >= _MOST:
+        """Return a new session and its cookie, for an existing client or a new one."""
+        while len(self._sessions) >= _MAX_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         session_id = secrets.token_urlsafe(32)
         session = self._sessions[session_id] = Session(client or self._new_client())
         return session, self._cookie(session_id)
 
     def end(self, request: Request[Any, Any, Any]) -> Cookie:
-        """Forget the session of a request; return the cookie that removes its cookie."""
+        """Delete the session of a request; return the cookie that deletes its cookie."""
         self._sessions.pop(request.cookies.get(_COOKIE, ""), None)
         return self._cookie("", max_age_s=0)
 

@@ -1,7 +1,7 @@
-"""What the example needs at the identity service, made through the Management API; idempotent.
+"""Registers the example at Stead through the Management API; idempotent.
 
-A person would do the same once, by hand. The secret is another one after every start, so that none has to be kept; each
-address has its own, so that several desks can run.
+In production, this is done once, by hand. Every start creates a new secret, so that none has to be stored; each address
+has a secret of its own, so that several desks can run.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,7 +25,7 @@ class _Named(Protocol):
     def name(self) -> str: ...
 
 
-_Found = TypeVar("_Found", bound=_Named)
+_Item = TypeVar("_Item", bound=_Named)
 
 
 class Registration(msgspec.Struct, frozen=True):
@@ -40,15 +40,15 @@ class Registration(msgspec.Struct, frozen=True):
 
 
 def register(management: ManagementClient, *, desk_url: str, agent_id: str) -> Registration:
-    """Make what is missing: the application, the backend as a resource, the roles, some customers. Blocking.
+    """Create what is missing: the application, the backend as a resource, the roles, some customers. Blocks.
 
     Args:
-        management: May do all of it.
-        desk_url: Where browsers find the desk.
-        agent_id: Who becomes a support engineer.
+        management: A client with full access.
+        desk_url: The desk's address for browsers.
+        agent_id: The user who becomes a support engineer.
 
     Raises:
-        IdentityError: The service refused, or did not answer.
+        IdentityError: Stead refused, or did not answer.
     """
     application = _application(management, desk_url)
     address = urlsplit(desk_url).netloc
@@ -57,19 +57,21 @@ def register(management: ManagementClient, *, desk_url: str, agent_id: str) -> R
     secret = management.applications.create_secret(application.id, address)
     management.users.assign_roles(agent_id, [_engineers(management)])
     customers = _named(
-        _CUSTOMERS, management.roles.list(), lambda: management.roles.create(_CUSTOMERS, "Can be acted for", "User")
+        _CUSTOMERS,
+        management.roles.list(),
+        lambda: management.roles.create(_CUSTOMERS, "Agents can act as them", "User"),
     ).id
     for username, name in _SAMPLES.items():
         try:
             user_id = management.users.create(username=username, name=name, primary_email=f"{username}@example.com").id
         except Conflict:
-            continue  # an earlier start has made it
+            continue  # created by an earlier start
         management.users.assign_roles(user_id, [customers])
     return Registration(application.id, secret.value or "", customers)
 
 
 def _application(management: ManagementClient, desk_url: str) -> Application:
-    """Return the application, which comes back to this address too."""
+    """Return the application, with the redirect URIs of this address added."""
     found = _named(
         _NAME,
         management.applications.list(),
@@ -85,7 +87,7 @@ def _application(management: ManagementClient, desk_url: str) -> Application:
 
 
 def _engineers(management: ManagementClient) -> str:
-    """Return the API role that may act as customers, with what it grants."""
+    """Return the API role that grants the scopes of the backend."""
     resource = next((each for each in management.resources.list() if each.indicator == backend.AUDIENCE), None)
     if resource is None:
         resource = management.resources.create("Support backend", backend.AUDIENCE)
@@ -102,5 +104,5 @@ def _engineers(management: ManagementClient) -> str:
     return role.id
 
 
-def _named(name: str, those: Iterable[_Found], create: Callable[[], _Found]) -> _Found:
-    return next((each for each in those if each.name == name), None) or create()
+def _named(name: str, items: Iterable[_Item], create: Callable[[], _Item]) -> _Item:
+    return next((item for item in items if item.name == name), None) or create()

@@ -1,4 +1,4 @@
-"""Rendering: the pages, those for what went wrong, and what the browser may do with them."""
+"""Rendering: pages, error pages, and security headers."""
 
 import hashlib
 import logging
@@ -40,25 +40,25 @@ TEMPLATES: Final = TemplateConfig(
 
 
 def page(template: str, session: Session | None = None, *, status: int = 200, **values: Any) -> Template:
-    """Return a page, with the name of the agent if the session is one's."""
+    """Return a page, with the agent's name if there is a session."""
     agent = session.client.claims() if session is not None else None
     context = {"stylesheet": _STYLESHEET, "session": session, "agent": agent, **values}
     return Template(template, context=context, status_code=status, media_type=MediaType.HTML)
 
 
 def see_other(url: str, *, cookies: Any = ()) -> Redirect:
-    """Send the browser on, with GET."""
+    """Redirect the browser with GET."""
     return Redirect(url, status_code=303, cookies=list(cookies))
 
 
 class Problems:
-    """The pages for what went wrong; whoever is signed in can still sign out there."""
+    """Error pages; a signed-in agent can sign out there too."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def handlers(self) -> ExceptionHandlersMap:
-        """Return what answers which exception."""
+        """Return the handler of each exception."""
         return {
             SignInRequired: self._sign_in_required,
             Refused: lambda request, error: self._page(request, "This is not allowed", str(error), error.status),
@@ -75,23 +75,23 @@ class Problems:
         return see_other("/", cookies=[self._sessions.end(request)])
 
     def _unavailable(self, request: _Request, _: Exception) -> Template:
-        text = "One of the programs behind this page did not answer as it should. Try again in a moment."
+        text = "A program behind this page did not answer. Try again in a moment."
         return self._page(request, "Just a moment", text, 503)
 
     def _unexpected(self, request: _Request, error: Exception) -> Template:
         _log.error("unexpected", exc_info=error)
-        return self._page(request, "This did not work", "The desk has made a mistake. It is written down.", 500)
+        return self._page(request, "This did not work", "The desk failed. The error has been logged.", 500)
 
     def _page(self, request: _Request, title: str, text: str, status: int) -> Template:
         return page("message.html", self._sessions.signed_in(request), status=status, title=title, text=text)
 
 
 def protection(identity_url: str) -> BeforeMessageSendHookHandler:
-    """Return what gives every answer its headers: no scripts, no frames, nothing from elsewhere, no trace in caches.
+    """Return a hook that adds security headers: no scripts, no frames, nothing from other origins, no caching.
 
     Args:
-        identity_url: A form may lead there: Chromium holds redirects after a post against ``form-action`` too, and
-            signing out goes on to the identity service.
+        identity_url: A permitted target of forms: signing out redirects there, and Chromium applies ``form-action`` to
+            redirects after a POST.
     """
     identity = urlsplit(identity_url)
     policy = (
