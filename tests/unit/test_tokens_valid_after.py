@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from management_service.users.rules import end_of_everything_before
+from management_service.users.rules import next_tokens_valid_after
 from token_service.tokens.claims import is_outdated, issued_at_s
 
 START = 1_700_000_000_000
@@ -47,7 +47,7 @@ def test_a_token_counts_until_the_next_change_and_never_again(steps: list[tuple[
     for pause_ms, what in steps:
         now += pause_ms
         if what == "change":
-            after, changes = end_of_everything_before(now=now, tokens_valid_after=after), changes + 1
+            after, changes = next_tokens_valid_after(now=now, tokens_valid_after=after), changes + 1
         else:
             issued.append(issue(now, after, changes))
         for each in issued:
@@ -58,13 +58,13 @@ def test_a_token_counts_until_the_next_change_and_never_again(steps: list[tuple[
 @given(now=st.integers(min_value=START, max_value=START + HOUR_MS), earlier=st.integers(min_value=0, max_value=HOUR_MS))
 def test_a_change_long_after_the_last_one_takes_effect_now(now: int, earlier: int) -> None:
     """Nothing lies ahead unless changes follow each other within a second or two."""
-    assert end_of_everything_before(now=now, tokens_valid_after=now - 1_000 - earlier) == now + 1
-    assert end_of_everything_before(now=now, tokens_valid_after=0) == now + 1
+    assert next_tokens_valid_after(now=now, tokens_valid_after=now - 1_000 - earlier) == now + 1
+    assert next_tokens_valid_after(now=now, tokens_valid_after=0) == now + 1
 
 
 @given(count=st.integers(min_value=1, max_value=50))
 def test_changes_at_once_move_it_ahead_by_less_than_a_second_each(count: int) -> None:
     after = 0
     for _ in range(count):
-        after = end_of_everything_before(now=START, tokens_valid_after=after)
+        after = next_tokens_valid_after(now=START, tokens_valid_after=after)
     assert after - START <= count * 1_000

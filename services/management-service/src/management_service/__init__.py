@@ -1,1 +1,1 @@
-"""Management API: users, applications, resources, roles, subject tokens."""
+"""management-service: the Management API for users, applications, resources, roles and subject tokens."""

@@ -18,12 +18,12 @@ sys.exit(
         "management_service",
         settings=Settings,
         commands={
-            "migrate": ("bring the database to the newest revision", migrate),
+            "migrate": ("upgrade the database to the newest revision", migrate),
             "bootstrap": (
-                "make the first client of the Management API and print a new secret, once",
+                "create the first client of the Management API and print a new secret, once",
                 _print_credentials,
             ),
-            "republish": ("send the whole state to the bus again, through the running service", republish),
+            "republish": ("have the running service publish the whole state again", republish),
         },
     )
 )

@@ -1,4 +1,4 @@
-"""Builds the service out of its settings; the only module that sees them."""
+"""Builds the service from its settings; no other module sees them."""
 
 import asyncio
 import functools
@@ -77,15 +77,15 @@ _CONTROLLERS: Final = (
 )
 
 
-@get("/status", operation_id="GetStatus", summary="Whether the service answers", status_code=204, sync_to_thread=False)
+@get("/status", operation_id="GetStatus", summary="Check that the service is up", status_code=204, sync_to_thread=False)
 def status() -> Response[None]:
-    """Answer 204 to everybody, without a token."""
+    """Answers 204; needs no token."""
     return Response(None)
 
 
 @get("/swagger.json", operation_id="GetSwagger", summary="Read the OpenAPI document", sync_to_thread=False)
 def swagger() -> Response[bytes]:
-    """Answer the OpenAPI document of the three services together, to everybody."""
+    """Answers the OpenAPI document of the three services together; needs no token."""
     return Response(_swagger(), media_type=MediaType.JSON)
 
 
@@ -95,7 +95,7 @@ def _swagger() -> bytes:
 
 
 def create_app(settings: Settings) -> Litestar:
-    """Return the ASGI app; its lifespan starts and stops everything that runs beside the requests."""
+    """Return the ASGI app; its lifespan starts and stops the background work."""
     tenant_id = settings.tenant_id
     engine = _engine(settings)
     reader = _reader(engine)
@@ -161,26 +161,26 @@ def create_app(settings: Settings) -> Litestar:
 
 
 def migrate(settings: Settings) -> None:
-    """Bring the database to the newest revision. Blocks, with an event loop of its own.
+    """Upgrade the database to the newest revision. Blocks, with an event loop of its own.
 
     Raises:
-        OSError: When the database does not answer.
-        asyncpg.PostgresError: When it refuses.
+        OSError: The database does not answer.
+        asyncpg.PostgresError: It refuses.
     """
     migrations.migrate(settings.database_url, VERSIONS)
 
 
 def bootstrap(settings: Settings) -> Credentials:
-    """Make the first client of the Management API, and a new secret for it. Blocks, with an event loop of its own.
+    """Create the first client of the Management API and a new secret. Blocks, with an event loop of its own.
 
     Raises:
-        CommandError: Something is in the way.
+        CommandError: A role of another type has the name of the bootstrap role.
     """
     return asyncio.run(_bootstrap(settings))
 
 
 def republish(settings: Settings) -> None:
-    """Ask the service's active relay to send the whole state to the bus again. Blocks, with a loop of its own."""
+    """Ask the active relay to publish the whole state again. Blocks, with an event loop of its own."""
     asyncio.run(_republish(settings))
 
 
@@ -197,7 +197,7 @@ async def _bootstrap(settings: Settings) -> Credentials:
     engine = _engine(settings)
     reader = _reader(engine)
     published = Progress()
-    published.advance(_EVERYTHING_PUBLISHED)  # the service's relay publishes; nothing here waits for it
+    published.advance(_EVERYTHING_PUBLISHED)  # the running service's relay publishes; bootstrap does not wait for it
     changes = _changes(settings, engine, published)
     tenant_id = settings.tenant_id
     try:
@@ -222,7 +222,7 @@ def _engine(settings: Settings) -> AsyncEngine:
 
 
 def _reader(engine: AsyncEngine) -> AsyncEngine:
-    """Return the same pool for reading: a statement is its own transaction, and costs no BEGIN and ROLLBACK."""
+    """Return the same pool for reads in autocommit mode, which saves BEGIN and ROLLBACK."""
     return engine.execution_options(isolation_level="AUTOCOMMIT")
 
 

@@ -1,7 +1,7 @@
-"""Who may call this service: the guard, and whether the caller is still there.
+"""Authentication of callers: the guard of ``/api``, and whether the caller is live.
 
-Owns the liveness of the caller, by the database. Does not own the refusals and what was revoked
-(``identity_common.access.management_api``) nor how a token is verified (``stead``).
+Owns the liveness of the caller, read from the database. Does not own the refusals and the revocation of tokens
+(``identity_common.access.management_api``), nor their verification (``stead``).
 """
 
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ from identity_common.stores.coalescing import Coalescer
 from identity_common.stores.lookups import AT_ONCE, Lookups
 from stead import AccessToken
 
-# One statement and one snapshot for a caller and, where a subject token is minted, for the user it will speak for; and
-# one for all the requests of a turn of the event loop. What is looked up by its key stands in a subquery that the
-# planner cannot turn round (OFFSET 0): where a table was small when it planned, it would read all of it for long.
+# One statement, and so one snapshot, for a caller and for the user of a subject token to be minted; coalesced for all
+# requests of a tick of the event loop. Look-ups by key are subqueries with OFFSET 0, which the planner cannot reorder:
+# a plan made while a table was small would scan the grown table for a long time.
 SELECT_FACTS: Final = """
     SELECT
         EXISTS (SELECT FROM applications WHERE tenant_id = $1 AND id = asked.client_id OFFSET 0) AS client_exists,
@@ -51,12 +51,12 @@ SELECT_FACTS: Final = """
 
 
 class NamedUser(msgspec.Struct, frozen=True):
-    """What a live caller learns of the user whom it named.
+    """The state of a user whom a live caller named.
 
     Attributes:
-        is_suspended: None when there is no such user.
-        tokens_valid_after: Milliseconds; what is issued for the user now bears no earlier time. 0 without a user.
-        revision: Of everything that is known here; it includes what is said of the user.
+        is_suspended: None if there is no such user.
+        tokens_valid_after: Milliseconds; a token issued for the user now has no earlier time. 0 without a user.
+        revision: Of the database at the time of the look-up.
     """
 
     is_suspended: bool | None
@@ -65,9 +65,9 @@ class NamedUser(msgspec.Struct, frozen=True):
 
 
 def require_live(token: AccessToken, facts: asyncpg.Record) -> None:
-    """Refuse a token whose client, or whose user, is gone, suspended or has ended what was issued before.
+    """Refuse a token whose client no longer exists, or whose user is deleted, suspended, or has ended earlier tokens.
 
-    A token says when it was issued in whole seconds: one of the second in which everything was ended is refused too.
+    ``iat`` has whole seconds: a token issued in the second in which earlier tokens were ended is refused too.
 
     Raises:
         ApiError: 401.
@@ -84,7 +84,7 @@ def require_live(token: AccessToken, facts: asyncpg.Record) -> None:
 
 
 class Authentication:
-    """Judges the access token of a request, and whether whom it speaks for is still there."""
+    """Checks the access token of a request, and that its client and user are live."""
 
     def __init__(self, tokens: UnrevokedTokens, lookups: Lookups, *, tenant_id: str) -> None:
         self._tokens = tokens
@@ -93,7 +93,7 @@ class Authentication:
         self._together = Coalescer(self._look_up, at_once=AT_ONCE)
 
     async def require_live_caller(self, token: AccessToken) -> None:
-        """Refuse a token of somebody who is gone.
+        """Refuse a token whose client or user is no longer live.
 
         Raises:
             ApiError: 401, or 503 when the database does not answer.
@@ -101,15 +101,15 @@ class Authentication:
         await self.named_user(token, "")
 
     async def require_unrevoked(self, token: AccessToken) -> None:
-        """Refuse a token that was revoked.
+        """Refuse a revoked token.
 
         Raises:
-            ApiError: 401, or 503 when that cannot be known.
+            ApiError: 401, or 503 when the revocations cannot be read.
         """
         await self._tokens.require_unrevoked(token)
 
     async def named_user(self, token: AccessToken, user_id: str) -> NamedUser:
-        """Make sure that the caller is live; return what is known of a user, in the same statement.
+        """Check that the caller is live, and return the state of a user from the same statement.
 
         Raises:
             ApiError: 401, or 503 when the database does not answer.
@@ -123,15 +123,15 @@ class Authentication:
         )
 
     async def _look_up(self, asked: Sequence[tuple[str, str, str]]) -> Sequence[asyncpg.Record]:
-        """Return what is known of each client, subject and named user."""
+        """Return the facts about each client, subject and named user."""
         columns = ([question[column] for question in asked] for column in range(3))
         facts = await self._lookups.fetch(SELECT_FACTS, self._tenant_id, *columns)
-        if not facts:  # the database is there, and not prepared yet
+        if not facts:  # the database answers, but is not prepared yet
             raise store_unavailable()
         return facts
 
     async def authenticate(self, scope: Scope, *, one_of: frozenset[str]) -> AccessToken:
-        """Return the access token of a request that may go on as far as its token is concerned.
+        """Return the access token of a request: valid, not revoked, and with one of the scopes.
 
         Raises:
             ApiError: 401, 403, or 503 when the issuer's keys or the revocations cannot be read.
@@ -139,12 +139,12 @@ class Authentication:
         return await authenticate(scope, self._tokens.verify, one_of=one_of)
 
     async def recognize(self, scope: Scope, *, one_of: frozenset[str]) -> AccessToken:
-        """Do the same, but for asking whether the token was revoked: ``require_unrevoked`` is to follow."""
+        """Do the same without checking revocation, which the caller must complete with ``require_unrevoked``."""
         return await recognize(scope, self._tokens, one_of=one_of)
 
 
 async def require_management(connection: Connection, _: BaseRouteHandler) -> None:
-    """Guard: a live caller with the scope ``all``."""
+    """Guard: admit live callers with the scope ``all``."""
     authentication: Authentication = connection.app.state.authentication
     token = await authentication.authenticate(connection.scope, one_of=frozenset({SCOPE_ALL}))
     await authentication.require_live_caller(token)

@@ -1,7 +1,7 @@
-"""The first client of the Management API: who may create all the others.
+"""Creates the first client of the Management API, which can create all others.
 
-Idempotent but for the secret: each call makes a new one and shows it once; of the former ones a few stay valid, so
-that a second call cuts nobody off at once.
+Idempotent except for the secret: each call creates a new one and shows it once. A few earlier secrets stay valid, so
+that another call does not lock out a running client.
 """
 
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ _WHOLE: Final = Page(size=None)
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """What the first client needs to get an access token for the Management API."""
+    """The parameters of an access token request for the Management API."""
 
     client_id: str
     client_secret: str
@@ -39,7 +39,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bootstrap:
-    """Makes the Management API's resource, a role that holds it, and an application that has the role."""
+    """Creates the Management API's resource, a role that grants its scope ``all``, and an application with the role."""
 
     def __init__(
         self,
@@ -57,10 +57,10 @@ class Bootstrap:
         self._management_api = management_api
 
     async def run(self) -> Credentials:
-        """Make what is missing, and a new secret.
+        """Create what is missing, and a new secret.
 
         Raises:
-            CommandError: Something else has the name of the role.
+            CommandError: A role of another type has the name.
         """
         scopes = await self._resources.ensure_management_api(RESOURCE_NAME, (SCOPE_ALL, SCOPE_SUBJECT_TOKENS))
         role_id = await self._ensure_role(scopes[SCOPE_ALL].id)
@@ -75,17 +75,17 @@ class Bootstrap:
     async def _ensure_role(self, scope_id: str) -> str:
         role = await self._roles.find_by_name(ROLE_NAME)
         if role is None:
-            wish = RoleCreation(
-                name=ROLE_NAME, description="Everything in the Management API.", type="MachineToMachine"
+            creation = RoleCreation(
+                name=ROLE_NAME, description="Full access to the Management API.", type="MachineToMachine"
             )
-            role, _ = await self._roles.create(wish)
+            role, _ = await self._roles.create(creation)
         if role.type != "MachineToMachine":
-            raise CommandError(f"the role {ROLE_NAME!r} exists and is of the type {role.type}: delete it first")
+            raise CommandError(f"the role {ROLE_NAME!r} exists with the type {role.type}: delete it first")
         await self._roles.add_scopes(role.id, [scope_id])
         return role.id
 
     async def _ensure_application(self, role_id: str) -> str:
-        """Return the application that holds the role and has the name; its name alone gives nobody the role."""
+        """Return the application with this name that holds the role; the name alone does not grant it."""
         holders, _ = await self._assignments.list_applications(role_id, _WHOLE)
         for application in holders:
             if application.name == APPLICATION_NAME:
@@ -98,8 +98,9 @@ class Bootstrap:
 
     async def _new_secret(self, application_id: str) -> str:
         secrets, _ = await self._applications.list_secrets(application_id, _WHOLE)
-        former = [secret.name for secret in secrets if secret.name.startswith(NAME_PREFIX)]  # by name: by time
-        for name in former[: -(SECRETS_KEPT - 1)]:
+        earlier = [secret.name for secret in secrets if secret.name.startswith(NAME_PREFIX)]
+        # Names contain the time of creation, and are sorted.
+        for name in earlier[: -(SECRETS_KEPT - 1)]:
             await self._applications.delete_secret(application_id, name)
         now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         name = f"{NAME_PREFIX}{now}-{new_id()[:4]}"

@@ -7,14 +7,14 @@ from identity_common.settings import ServiceSettings
 
 
 class Settings(ServiceSettings, frozen=True, kw_only=True):
-    """What management-service needs to know.
+    """The settings of management-service.
 
     Attributes:
-        redis_url: ``redis://user:password@host:port/0``; subject tokens are written there.
-        subject_token_ttl_s: How long a subject token can be exchanged; 1 to 3600.
-        database_connections: To PostgreSQL, at most, besides four for look-ups and a few in the background.
-        password_hashing_threads: Passwords hashed at once; each takes a processor core and 19 MiB meanwhile.
-        password_hashing_max_waiting: Requests that may wait for one of these threads; more are told to come back.
+        redis_url: ``redis://user:password@host:port/0``; stores subject tokens.
+        subject_token_ttl_s: Lifetime of subject tokens; 1 to 3600.
+        database_connections: Size of the PostgreSQL pool; look-ups and background work use a few more connections.
+        password_hashing_threads: Passwords hashed concurrently; each occupies a core and 19 MiB.
+        password_hashing_max_waiting: Requests that may queue for a thread; further ones get a 503.
     """
 
     redis_url: str
@@ -25,7 +25,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
 
     @classmethod
     def problems(cls, values: Mapping[str, Any]) -> list[str]:
-        """Add what only this service can judge."""
+        """Add the checks of this service."""
         found = super().problems(values) + cls.wrong_scheme(values, "redis_url", "redis://", "rediss://")
         if not 1 <= values.get("subject_token_ttl_s", 1) <= 3600:
             found.append("SUBJECT_TOKEN_TTL_S: must be between 1 and 3600")

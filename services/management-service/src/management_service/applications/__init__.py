@@ -1,1 +1,1 @@
-"""Applications: the clients of OAuth, with their settings and secrets."""
+"""Applications: OAuth clients, their settings and secrets. Does not own their roles (``roles``)."""

@@ -16,7 +16,7 @@ from management_service.applications.store import Application, Secret
 
 
 class OidcClientMetadataAnswer(Answer):
-    """Where people come back to."""
+    """Redirect URIs."""
 
     redirect_uris: tuple[str, ...]
     post_logout_redirect_uris: tuple[str, ...]
@@ -63,14 +63,14 @@ class NewSecretAnswer(SecretAnswer):
     """A new secret of an application.
 
     Attributes:
-        value: Shown here and never again.
+        value: Shown only once.
     """
 
     value: str
 
 
 def application_answer(application: Application) -> ApplicationAnswer:
-    """Return what the API says of an application."""
+    """Return an application as the API shows it."""
     return ApplicationAnswer(
         tenant_id=application.tenant_id,
         id=application.id,
@@ -96,7 +96,7 @@ def application_answer(application: Application) -> ApplicationAnswer:
 
 
 def secret_answer(secret: Secret) -> SecretAnswer:
-    """Return what the API says of a secret."""
+    """Return a secret as the API shows it."""
     return SecretAnswer(
         tenant_id=secret.tenant_id,
         application_id=secret.application_id,
@@ -107,7 +107,7 @@ def secret_answer(secret: Secret) -> SecretAnswer:
 
 
 def new_secret_answer(secret: Secret, value: str) -> NewSecretAnswer:
-    """Return what the API says of a secret once."""
+    """Return a new secret as the API shows it, once, with its value."""
     return NewSecretAnswer(
         tenant_id=secret.tenant_id,
         application_id=secret.application_id,
@@ -129,7 +129,7 @@ class ApplicationController(Controller):
     async def create_application(
         self, data: JSONBody[ApplicationCreation], applications: NamedDependency[Applications]
     ) -> Response[ApplicationAnswer]:
-        """Create an application; it has no secret yet."""
+        """Create an application, without a secret."""
         application, headers = await applications.create(data)
         return Response(application_answer(application), headers=headers)
 
@@ -155,7 +155,7 @@ class ApplicationController(Controller):
         data: JSONBody[ApplicationUpdate],
         applications: NamedDependency[Applications],
     ) -> Response[ApplicationAnswer]:
-        """Change the members that are given; null restores a default. The type never changes."""
+        """Change the given members; null restores a default. The type never changes."""
         application, headers = await applications.update(application_id, data)
         return Response(application_answer(application), headers=headers)
 
@@ -169,7 +169,7 @@ class ApplicationController(Controller):
     async def merge_custom_data(
         self, application_id: FromPath[str], data: JSONBody[FreeForm], applications: NamedDependency[Applications]
     ) -> Response[FreeFormAnswer]:
-        """Change the members that are given; null removes one. Answers the whole custom data."""
+        """Change the given members; null removes one. Answers the whole custom data."""
         application, headers = await applications.merge_custom_data(application_id, data)
         return Response(Raw(application.custom_data.encode()), headers=headers)
 
@@ -177,7 +177,7 @@ class ApplicationController(Controller):
     async def delete_application(
         self, application_id: FromPath[str], applications: NamedDependency[Applications]
     ) -> Response[None]:
-        """Delete an application; what was issued to it is dead."""
+        """Delete an application; its tokens are no longer accepted."""
         return Response(None, headers=await applications.delete(application_id))
 
 
@@ -198,7 +198,7 @@ class SecretController(Controller):
     async def create_secret(
         self, application_id: FromPath[str], data: JSONBody[SecretCreation], applications: NamedDependency[Applications]
     ) -> Response[NewSecretAnswer]:
-        """Create a secret; its value is shown now and never again. Several may live at once."""
+        """Create a secret; its value is shown only once. An application may have several secrets."""
         secret, value, headers = await applications.create_secret(application_id, data)
         return Response(new_secret_answer(secret, value), headers={**headers, "Cache-Control": "no-store"})
 
@@ -221,7 +221,7 @@ class SecretController(Controller):
         data: JSONBody[SecretUpdate],
         applications: NamedDependency[Applications],
     ) -> Response[SecretAnswer]:
-        """Call a secret something else; its value stays what it is and is not shown."""
+        """Rename a secret; its value does not change and is not shown."""
         secret, headers = await applications.rename_secret(application_id, secret_name, data)
         return Response(secret_answer(secret), headers=headers)
 
@@ -229,5 +229,5 @@ class SecretController(Controller):
     async def delete_secret(
         self, application_id: FromPath[str], secret_name: FromPath[str], applications: NamedDependency[Applications]
     ) -> Response[None]:
-        """Delete a secret; the application cannot use it any longer."""
+        """Delete a secret; the application can no longer use it."""
         return Response(None, headers=await applications.delete_secret(application_id, secret_name))

@@ -1,4 +1,4 @@
-"""What an application may be, and where it may send people."""
+"""The rules for applications: redirect URIs, origins and secrets."""
 
 import ipaddress
 import re
@@ -15,7 +15,7 @@ from identity_common.wire.events import ApplicationType
 MAX_SECRETS: Final = 100
 
 _URI_CHARACTERS: Final = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()+,;=%]+")  # RFC 3986, without the wildcard *
-_HOST: Final = re.compile(r"[a-z0-9._:-]+")  # a name or an address: nothing that means something in a header
+_HOST: Final = re.compile(r"[a-z0-9._:-]+")  # a name or an address, without characters that are special in a header
 _PRIVATE_USE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+-]*(?:\.[A-Za-z0-9+-]+)+")
 
 Uri = Annotated[str, msgspec.Meta(max_length=2048)]
@@ -25,7 +25,7 @@ SecretName = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
 class OidcClientMetadata(Body):
-    """Where people come back to; an absent member is kept, or empty in a new application."""
+    """Redirect URIs; an absent member is kept, or empty in a new application."""
 
     redirect_uris: list[Uri] | UnsetType | None = UNSET
     post_logout_redirect_uris: list[Uri] | UnsetType | None = UNSET
@@ -43,7 +43,7 @@ class CustomClientMetadata(Body):
 
 
 class ApplicationCreation(Body):
-    """A new application; it has no secret yet."""
+    """A new application, without a secret."""
 
     name: Name
     type: ApplicationType
@@ -55,7 +55,7 @@ class ApplicationCreation(Body):
 
 
 class ApplicationUpdate(Body):
-    """What shall change; the type never does."""
+    """Changes of an application; the type never changes."""
 
     name: Name | UnsetType = UNSET
     description: Description | UnsetType | None = UNSET
@@ -77,13 +77,13 @@ class SecretCreation(Body):
 
 
 class SecretUpdate(Body):
-    """What shall change of a secret: what it is called."""
+    """Changes of a secret: its name."""
 
     name: SecretName | UnsetType = UNSET
 
 
 def is_redirect_uri(uri: str, application_type: ApplicationType) -> bool:
-    """Whether people may be sent there with something that only the application may see.
+    """Whether this is an acceptable redirect URI, which only the application receives.
 
     Source:
         RFC 8252 sections 7.1 (private-use schemes) and 7.3 (loopback); RFC 9700 section 2.1 (exact, no wildcard).
@@ -105,7 +105,7 @@ def is_redirect_uri(uri: str, application_type: ApplicationType) -> bool:
 
 
 def is_origin(origin: str) -> bool:
-    """Whether this is what a browser says in ``Origin``: scheme, host and perhaps port, nothing behind them.
+    """Whether this is an origin as browsers send it: scheme, host and optional port, nothing more.
 
     Source:
         RFC 6454 section 6.2.
@@ -141,28 +141,31 @@ def _is_loopback(host: str) -> bool:
 def problems(
     application_type: ApplicationType, oidc: OidcClientMetadata | None, custom: CustomClientMetadata | None
 ) -> Iterator[tuple[str, str]]:
-    """Yield the addresses that are not acceptable, each with what is wrong."""
+    """Yield the path of each unacceptable URI or origin, and what is wrong with it."""
     for name, uris in (
         ("redirectUris", oidc.redirect_uris if oidc else None),
         ("postLogoutRedirectUris", oidc.post_logout_redirect_uris if oidc else None),
     ):
         for position, uri in enumerate(uris or ()):
             if not is_redirect_uri(uri, application_type):
-                yield f"oidcClientMetadata.{name}[{position}]", "must be https, or http on loopback, without fragment"
+                yield f"oidcClientMetadata.{name}[{position}]", "must be https, or http on loopback, without a fragment"
     origins = custom.cors_allowed_origins if custom else None
     for position, origin in enumerate(origins or ()):
         if not is_origin(origin):
-            yield f"customClientMetadata.corsAllowedOrigins[{position}]", "must be an origin: scheme, host, port"
+            yield (
+                f"customClientMetadata.corsAllowedOrigins[{position}]",
+                "must be an origin: scheme, host and port",
+            )
 
 
 def secret_name_problems(name: str) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with the name of a secret: it must be able to stand in a path."""
+    """Yield what is wrong with the name of a secret, which must be usable in a path."""
     if "/" in name or name in {".", ".."} or not name.isprintable():
         yield "name", "must not contain a slash or control characters"
 
 
-def secret_problems(wish: SecretCreation, *, now: int) -> Iterator[tuple[str, str]]:
+def secret_problems(creation: SecretCreation, *, now: int) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with a new secret."""
-    yield from secret_name_problems(wish.name)
-    if wish.expires_at is not None and wish.expires_at <= now:
+    yield from secret_name_problems(creation.name)
+    if creation.expires_at is not None and creation.expires_at <= now:
         yield "expiresAt", "must be in the future, in milliseconds"

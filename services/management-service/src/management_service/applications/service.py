@@ -1,4 +1,4 @@
-"""Creating, reading, changing and deleting applications and their secrets."""
+"""Creates, reads, changes and deletes applications and their secrets."""
 
 import hashlib
 from typing import Any
@@ -29,7 +29,7 @@ def _third_party_exchange() -> ApiError:
 
 _REFUSALS = {
     "applications_third_party_exchange": _third_party_exchange,
-    "application_secrets_pkey": lambda: duplicate(message="The application has a secret of this name."),
+    "application_secrets_pkey": lambda: duplicate(message="The application already has a secret with this name."),
 }
 
 _OIDC_MEMBERS = ("redirect_uris", "post_logout_redirect_uris")
@@ -47,7 +47,7 @@ _DEFAULTS = {
 
 
 def application_state(application: Application, secrets: list[Secret]) -> ApplicationState:
-    """Return what the event says of an application; of its secrets it says the hashes."""
+    """Return the state of an application for its event, with the hashes of its secrets."""
     return ApplicationState(
         id=application.id,
         name=application.name,
@@ -66,47 +66,47 @@ def application_state(application: Application, secrets: list[Secret]) -> Applic
     )
 
 
-def _nested(wish: msgspec.Struct | None, columns: dict[str, str]) -> dict[str, Any]:
-    """Return the members of a nested object that are given, as they are stored; null is the default.
+def _nested(metadata: msgspec.Struct | None, columns: dict[str, str]) -> dict[str, Any]:
+    """Return the given members of a nested object, as they are stored; null is the default.
 
     Args:
-        wish: The object; none where null was given for the whole of it.
+        metadata: The object; None if it was given as null.
         columns: Member → column.
     """
-    if wish is None:
+    if metadata is None:
         return {column: _DEFAULTS[column] for column in columns.values()}
     members = {}
     for name, column in columns.items():
-        value = getattr(wish, name)
+        value = getattr(metadata, name)
         if value is not UNSET:
             members[column] = _DEFAULTS[column] if value is None else value
     return members
 
 
 def _members(
-    application_type: ApplicationType, wish: rules.ApplicationCreation | rules.ApplicationUpdate
+    application_type: ApplicationType, body: rules.ApplicationCreation | rules.ApplicationUpdate
 ) -> dict[str, Any]:
-    """Return the members that are given, as they are stored.
+    """Return the given members, as they are stored.
 
     Raises:
         ApiError: 400, or 413 for an object beyond its limit.
     """
-    oidc, custom = wish.oidc_client_metadata, wish.custom_client_metadata
+    oidc, custom = body.oidc_client_metadata, body.custom_client_metadata
     problems = rules.problems(application_type, oidc or None, custom or None)
     issues = [Issue(path=path, message=message) for path, message in problems]
     if issues:
         raise invalid_input(*issues)
     members: dict[str, Any] = {
-        name: getattr(wish, name) for name in ("name", "description") if getattr(wish, name) is not UNSET
+        name: getattr(body, name) for name in ("name", "description") if getattr(body, name) is not UNSET
     }
-    if wish.is_third_party is not UNSET:
-        members["is_third_party"] = bool(wish.is_third_party)
+    if body.is_third_party is not UNSET:
+        members["is_third_party"] = bool(body.is_third_party)
     if oidc is not UNSET:
         members |= _nested(oidc, {name: name for name in _OIDC_MEMBERS})
     if custom is not UNSET:
         members |= _nested(custom, _CUSTOM_MEMBERS)
-    if wish.custom_data is not UNSET:
-        members["custom_data"] = free_form_text(wish.custom_data)
+    if body.custom_data is not UNSET:
+        members["custom_data"] = free_form_text(body.custom_data)
     _require_bounded(members)
     for name in (*_OIDC_MEMBERS, "cors_allowed_origins"):
         if name in members:
@@ -135,16 +135,16 @@ class Applications:
         self._clock = clock
 
     @retry_on_conflict
-    async def create(self, wish: rules.ApplicationCreation) -> tuple[Application, dict[str, str]]:
+    async def create(self, creation: rules.ApplicationCreation) -> tuple[Application, dict[str, str]]:
         """Create an application, without a secret.
 
         Raises:
             ApiError: 400, 413; 422 for a third-party application that may exchange tokens.
         """
-        members = _members(wish.type, wish)
+        members = _members(creation.type, creation)
         now = self._clock()
         application = Application(
-            tenant_id=self._tenant_id, id=new_id(), type=wish.type, created_at=now, updated_at=now, **members
+            tenant_id=self._tenant_id, id=new_id(), type=creation.type, created_at=now, updated_at=now, **members
         )
         async with self._changes.transaction() as transaction:
             with refusals(_REFUSALS):
@@ -165,25 +165,25 @@ class Applications:
         return application
 
     async def list_applications(self, page: Page) -> tuple[list[Application], int]:
-        """Return a page of the applications, and how many there are."""
+        """Return a page of the applications, and their total."""
         async with self._reader.connect() as connection:
             return await store.list_applications(connection, self._tenant_id, page)
 
     @retry_on_conflict
-    async def update(self, application_id: str, wish: rules.ApplicationUpdate) -> tuple[Application, dict[str, str]]:
-        """Change what is given of an application.
+    async def update(self, application_id: str, update: rules.ApplicationUpdate) -> tuple[Application, dict[str, str]]:
+        """Change the given members of an application.
 
         Raises:
             ApiError: 400, 404, 413; 422 for a third-party application that may exchange tokens.
         """
         async with self._changes.transaction() as transaction:
             application = await self._lock(transaction, application_id, otherwise="entity.not_exists")
-            application = await self._store_change(transaction, application, _members(application.type, wish))
+            application = await self._store_change(transaction, application, _members(application.type, update))
         return application, transaction.revision_header
 
     @retry_on_conflict
     async def merge_custom_data(self, application_id: str, members: FreeForm) -> tuple[Application, dict[str, str]]:
-        """Change these members of an application's custom data; null removes one.
+        """Change members of an application's custom data; null removes one.
 
         Raises:
             ApiError: 404, 413.
@@ -216,49 +216,51 @@ class Applications:
 
     @retry_on_conflict
     async def create_secret(
-        self, application_id: str, wish: rules.SecretCreation
+        self, application_id: str, creation: rules.SecretCreation
     ) -> tuple[Secret, str, dict[str, str]]:
-        """Create a secret; its value is returned here and kept nowhere.
+        """Create a secret; its value is returned but not stored.
 
         Raises:
-            ApiError: 400, 404; 422 for a name that exists, or one secret too many.
+            ApiError: 400, 404; 422 for a name in use, or one secret too many.
         """
-        issues = [Issue(path=path, message=message) for path, message in rules.secret_problems(wish, now=self._clock())]
+        issues = [
+            Issue(path=path, message=message) for path, message in rules.secret_problems(creation, now=self._clock())
+        ]
         if issues:
             raise invalid_input(*issues)
         value = new_secret()
         secret = Secret(
             tenant_id=self._tenant_id,
             application_id=application_id,
-            name=wish.name,
+            name=creation.name,
             sha256=hashlib.sha256(value.encode()).hexdigest(),
             created_at=self._clock(),
-            expires_at=wish.expires_at,
+            expires_at=creation.expires_at,
         )
         async with self._changes.transaction() as transaction:
             application = await self._lock(transaction, application_id)
             with refusals(_REFUSALS):
                 await store.insert_secret(transaction.connection, secret)
             if await self._record(transaction, application) > rules.MAX_SECRETS:
-                message = f"An application has at most {rules.MAX_SECRETS} secrets."
+                message = f"An application can have at most {rules.MAX_SECRETS} secrets."
                 raise ApiError(422, "entity.db_constraint_violated", message)
         return secret, value, transaction.revision_header
 
     async def list_secrets(self, application_id: str, page: Page) -> tuple[list[Secret], int]:
-        """Return a page of an application's secrets, without their values, and how many there are."""
+        """Return a page of an application's secrets, without their values, and their total."""
         async with self._reader.connect() as connection:
             return await store.list_secrets(connection, self._tenant_id, application_id, page)
 
     @retry_on_conflict
     async def rename_secret(
-        self, application_id: str, name: str, wish: rules.SecretUpdate
+        self, application_id: str, name: str, update: rules.SecretUpdate
     ) -> tuple[Secret, dict[str, str]]:
-        """Call a secret something else, if another name is given.
+        """Rename a secret, if a new name is given.
 
         Raises:
-            ApiError: 400, 404; 422 for a name that exists.
+            ApiError: 400, 404; 422 for a name in use.
         """
-        new_name = name if wish.name is UNSET else wish.name
+        new_name = name if update.name is UNSET else update.name
         if new_name != name:
             problems = rules.secret_name_problems(new_name)
             issues = [Issue(path=path, message=message) for path, message in problems]
@@ -301,7 +303,7 @@ class Applications:
     async def _store_change(
         self, transaction: Transaction, application: Application, members: dict[str, Any]
     ) -> Application:
-        """Store and record the application with these members; nothing happens when they are what they were."""
+        """Store and record the application with these members; a no-op if nothing changes."""
         changed = msgspec.structs.replace(application, **members)
         if changed == application:
             return application
@@ -312,7 +314,7 @@ class Applications:
         return changed
 
     async def _record(self, transaction: Transaction, application: Application) -> int:
-        """Record what an application is now, its secrets included; return how many it has."""
+        """Record an application with its secrets; return how many it has."""
         whole = Page(size=None)
         secrets, count = await store.list_secrets(transaction.connection, self._tenant_id, application.id, whole)
         transaction.record("application", (application.id,), "updated", application_state(application, secrets))

@@ -39,10 +39,10 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Secret(msgspec.Struct, frozen=True, kw_only=True):
-    """A secret of an application as stored: its hash only.
+    """A secret of an application as stored: only its hash.
 
     Attributes:
-        expires_at: Milliseconds since the epoch; none if it does not expire.
+        expires_at: Milliseconds since the epoch; None if it does not expire.
     """
 
     tenant_id: str
@@ -81,7 +81,7 @@ _DELETE_SECRET: Final = delete(application_secrets).where(*_SECRET)
 
 
 def application_from(row: RowMapping) -> Application:
-    """Return the application of a row that has ``COLUMNS``."""
+    """Return the application of a row with ``COLUMNS``."""
     return Application(**{**row, **{name: tuple(row[name]) for name in _ARRAYS}})
 
 
@@ -96,34 +96,34 @@ async def insert_application(connection: AsyncConnection, application: Applicati
 
 
 async def find_application(connection: AsyncConnection, tenant_id: str, application_id: str) -> Application | None:
-    """Return an application; none if there is no such application."""
+    """Return an application; None if there is none."""
     values = {"tenant": tenant_id, "application": application_id}
     row = (await connection.execute(_FIND, values)).mappings().one_or_none()
     return None if row is None else application_from(row)
 
 
 async def lock_application(connection: AsyncConnection, tenant_id: str, application_id: str) -> Application | None:
-    """Return an application that nobody else changes until the transaction ends; none if there is none."""
+    """Return an application, locked against changes until the transaction ends; None if there is none."""
     values = {"tenant": tenant_id, "application": application_id}
     row = (await connection.execute(_LOCK, values)).mappings().one_or_none()
     return None if row is None else application_from(row)
 
 
 async def update_application(connection: AsyncConnection, application: Application) -> None:
-    """Store what an application has become."""
+    """Store a changed application."""
     values = _values(application)
     by_id = {"tenant": values.pop("tenant_id"), "application": values.pop("id")}
     await connection.execute(_UPDATE.values(values), by_id)
 
 
 async def delete_application(connection: AsyncConnection, tenant_id: str, application_id: str) -> str | None:
-    """Delete an application with its secrets and relations; return its type, none if there was none."""
+    """Delete an application with its secrets and relations; return its type, None if there was none."""
     kind: str | None = await connection.scalar(_DELETE, {"tenant": tenant_id, "application": application_id})
     return kind
 
 
 async def list_applications(connection: AsyncConnection, tenant_id: str, page: Page) -> tuple[list[Application], int]:
-    """Return a page of the applications, by name and then id, and how many there are."""
+    """Return a page of the applications, by name and then id, and their total."""
     rows, total = await fetch_page(connection, _LIST, {"tenant": tenant_id}, page, searched=SEARCHED)
     return [application_from(row) for row in rows], total
 
@@ -136,7 +136,7 @@ async def insert_secret(connection: AsyncConnection, secret: Secret) -> None:
 async def list_secrets(
     connection: AsyncConnection, tenant_id: str, application_id: str, page: Page
 ) -> tuple[list[Secret], int]:
-    """Return a page of an application's secrets, by name, and how many there are."""
+    """Return a page of an application's secrets, by name, and their total."""
     values = {"tenant": tenant_id, "application": application_id}
     rows, total = await fetch_page(connection, _LIST_SECRETS, values, page, searched=(application_secrets.c.name,))
     return [Secret(**row) for row in rows], total
@@ -145,13 +145,13 @@ async def list_secrets(
 async def rename_secret(
     connection: AsyncConnection, tenant_id: str, application_id: str, name: str, new_name: str
 ) -> Secret | None:
-    """Call a secret of this very application something else and return it; none if there is none."""
+    """Rename a secret of this application and return it; None if there is none."""
     values = {"tenant": tenant_id, "application": application_id, "secret": name, "new_name": new_name}
     row = (await connection.execute(_RENAME_SECRET, values)).mappings().one_or_none()
     return None if row is None else Secret(**row)
 
 
 async def delete_secret(connection: AsyncConnection, tenant_id: str, application_id: str, name: str) -> bool:
-    """Delete a secret of this very application; return whether there was one."""
+    """Delete a secret of this application; return whether it existed."""
     values = {"tenant": tenant_id, "application": application_id, "secret": name}
     return bool((await connection.execute(_DELETE_SECRET, values)).rowcount)

@@ -1,4 +1,4 @@
-"""Everything that the Management API owns, and the outbox."""
+"""All tables of management-service, and the outbox."""
 
 from alembic import op
 
@@ -7,7 +7,7 @@ from identity_common.outbox import tables as outbox
 revision = "0001"
 down_revision = None
 
-# Whatever is an id, a key or the name that a list is ordered by is collated "C": one order on every machine.
+# Ids, keys and the names that lists are ordered by have the collation "C": the same order on every machine.
 CREATE = (
     """CREATE TABLE users (
         tenant_id text COLLATE "C" NOT NULL,
@@ -104,7 +104,7 @@ CREATE = (
         CONSTRAINT roles_name_unique UNIQUE (tenant_id, name)
     )""",
     "CREATE INDEX roles_default ON roles (tenant_id, id) WHERE is_default",
-    # Each relation is indexed from both sides.
+    # Relations are indexed from both sides.
     """CREATE TABLE role_scopes (
         tenant_id text COLLATE "C" NOT NULL,
         role_id text COLLATE "C" NOT NULL,

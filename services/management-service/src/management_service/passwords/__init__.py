@@ -1,4 +1,4 @@
-"""Passwords: Argon2id hashing, and answering whether a password is right. Hashes never leave this service.
+"""Passwords: hashing with Argon2id, and checking a password for token-service. Hashes never leave this service.
 
 Does not own setting a password, which changes a user (``users``).
 """

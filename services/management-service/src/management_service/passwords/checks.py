@@ -1,4 +1,4 @@
-"""Answers token-service's question whether a password is right; hashes never leave this service."""
+"""Checks passwords for token-service, by request and reply on the bus."""
 
 import asyncio
 from typing import Final
@@ -26,7 +26,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class PasswordChecks:
-    """Answers on the bus, each question by one of the replicas."""
+    """Answers password checks on the bus; one replica answers each."""
 
     def __init__(self, bus: Bus, engine: AsyncEngine, passwords: Passwords, *, tenant_id: str) -> None:
         self._bus = bus
@@ -37,18 +37,18 @@ class PasswordChecks:
         self._answering: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Begin to answer, as soon as there is a bus."""
+        """Start answering once the bus is connected."""
         self._subscribing = asyncio.create_task(self._subscribe(), name="password-checks")
 
     async def stop(self) -> None:
-        """Stop answering; whoever asked meanwhile asks again."""
+        """Stop answering; unanswered requests are retried by their senders."""
         await end(self._subscribing, *self._answering)
 
     async def check(self, question: PasswordQuestion) -> PasswordAnswer:
-        """Return whose password this is.
+        """Return the user with this identifier and password, if there is one.
 
         Raises:
-            ApiError: 503 when too many are waiting.
+            ApiError: 503 when the queue is full.
             sqlalchemy.exc.SQLAlchemyError: The database does not answer.
         """
         if max(len(question.identifier), len(question.password)) > _MAX_CHARACTERS or "\0" in question.identifier:
@@ -79,7 +79,7 @@ class PasswordChecks:
         except (ApiError, SQLAlchemyError, OSError, msgspec.DecodeError) as error:
             _log.warning("password-check.failed", error=type(error).__name__)
             answer = PasswordAnswer(busy=True)
-        except Exception as error:  # noqa: BLE001 - the edge: whoever asked is told to come back
+        except Exception as error:  # noqa: BLE001 - the edge: the sender is told to retry
             _log.error("password-check.failed", error=type(error).__name__, exc_info=error)
             answer = PasswordAnswer(busy=True)
         try:

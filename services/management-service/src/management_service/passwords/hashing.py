@@ -1,4 +1,4 @@
-"""Password hashing: Argon2id in a few threads of its own, so that it can neither block the loop nor eat the memory."""
+"""Argon2id in a few threads of its own, so that hashing neither blocks the event loop nor exhausts the memory."""
 
 import asyncio
 import unicodedata
@@ -20,43 +20,43 @@ ITERATIONS: Final = 2
 
 
 class Passwords:
-    """Hashes and verifies passwords, composed (NFC): keyboards differ in how they spell one character.
+    """Hashes and verifies passwords in composed form (NFC), as keyboards differ in how they encode a character.
 
     Args:
-        threads: How many are hashed at once.
-        max_waiting: How many requests may wait for a thread; more are told to come back later.
+        threads: Passwords hashed concurrently.
+        max_waiting: Requests that may queue for a thread; further ones get a 503.
     """
 
     def __init__(self, *, threads: int, max_waiting: int) -> None:
         self._hasher = PasswordHasher(time_cost=ITERATIONS, memory_cost=MEMORY_KIB, parallelism=1)
-        self._nobodys = self._hasher.hash(new_secret())
+        self._dummy_hash = self._hasher.hash(new_secret())
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="argon2")
-        self._at_most = threads + max_waiting
+        self._max_present = threads + max_waiting
         self._present = 0
 
     async def hash(self, password: str) -> str:
         """Return the hash of a password, with its parameters and a random salt.
 
         Raises:
-            ApiError: 503 when too many are waiting.
+            ApiError: 503 when the queue is full.
         """
         return await self._in_thread(self._hasher.hash, _composed(password))
 
     async def verify(self, password_hash: str | None, password: str) -> bool:
-        """Return whether this is the password; without a hash it never is, and finding that out takes as long.
+        """Return whether the password matches; False without a hash, after the same time.
 
         Raises:
-            ApiError: 503 when too many are waiting.
+            ApiError: 503 when the queue is full.
         """
         typed = _composed(password)
-        return await self._in_thread(self._verify, password_hash or self._nobodys, typed) and bool(password_hash)
+        return await self._in_thread(self._verify, password_hash or self._dummy_hash, typed) and bool(password_hash)
 
     def is_outdated(self, password_hash: str) -> bool:
-        """Return whether a hash was made with other parameters than those of today."""
+        """Return whether a hash has other parameters than the current ones."""
         return self._hasher.check_needs_rehash(password_hash)
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _verify(self, password_hash: str, password: str) -> bool:
@@ -66,7 +66,7 @@ class Passwords:
             return False
 
     async def _in_thread(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        if self._present >= self._at_most:
+        if self._present >= self._max_present:
             raise store_unavailable()
         self._present += 1
         try:
@@ -76,7 +76,7 @@ class Passwords:
 
 
 def _composed(password: str) -> str:
-    """Return the form of a password that is hashed; case and spaces mean something, and stay.
+    """Return a password as it is hashed; case and spaces are significant.
 
     Source:
         RFC 8265 section 4.2.2 (OpaqueString: Normalization Form C).

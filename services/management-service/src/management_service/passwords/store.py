@@ -1,4 +1,4 @@
-"""Password hashes in PostgreSQL, found by what a user signs in with."""
+"""Password hashes in PostgreSQL, looked up by sign-in identifier."""
 
 from typing import Final
 
@@ -11,10 +11,11 @@ from management_service.schema import users
 
 
 class PasswordHash(msgspec.Struct, frozen=True):
-    """A user's password as stored; none when the user has no password.
+    """A user's stored password.
 
     Attributes:
-        revision: The source's, as of the reading.
+        password_hash: None if the user has no password.
+        revision: Of the database at the time of reading.
     """
 
     id: str
@@ -23,7 +24,7 @@ class PasswordHash(msgspec.Struct, frozen=True):
     revision: int
 
     def __repr__(self) -> str:
-        """Do not show the hash."""
+        """Hide the hash."""
         return f"PasswordHash({self.id})"
 
 
@@ -45,9 +46,9 @@ _RENEW: Final = (
 
 
 async def find_password_hash(connection: AsyncConnection, tenant_id: str, identifier: str) -> PasswordHash | None:
-    """Return the password of whoever signs in as this: an e-mail address, a user name, or a telephone number.
+    """Return the password of the user with this e-mail address, user name or telephone number.
 
-    Only an e-mail address has an @, and no user name is a telephone number.
+    Only an e-mail address contains an @, and no user name is a telephone number.
     """
     columns = (users.c.primary_email_key,) if "@" in identifier else (users.c.username_key, users.c.primary_phone_key)
     for stored in columns:
@@ -59,6 +60,6 @@ async def find_password_hash(connection: AsyncConnection, tenant_id: str, identi
 
 
 async def renew_password_hash(connection: AsyncConnection, tenant_id: str, present: PasswordHash, renewed: str) -> None:
-    """Store another hash of the same password, unless the password has been changed meanwhile."""
+    """Store a new hash of the same password, unless the password has changed in the meantime."""
     values = {"tenant": tenant_id, "user": present.id, "present": present.password_hash, "renewed": renewed}
     await connection.execute(_RENEW, values)

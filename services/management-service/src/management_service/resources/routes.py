@@ -42,7 +42,7 @@ class ScopeAnswer(Answer):
 
 
 def resource_answer(resource: Resource) -> ResourceAnswer:
-    """Return what the API says of a resource."""
+    """Return a resource as the API shows it."""
     return ResourceAnswer(
         tenant_id=resource.tenant_id,
         id=resource.id,
@@ -54,7 +54,7 @@ def resource_answer(resource: Resource) -> ResourceAnswer:
 
 
 def scope_answer(scope: Scope) -> ScopeAnswer:
-    """Return what the API says of a scope."""
+    """Return a scope as the API shows it."""
     return ScopeAnswer(
         tenant_id=scope.tenant_id,
         id=scope.id,
@@ -102,7 +102,7 @@ class ResourceController(Controller):
     async def update_resource(
         self, resource_id: FromPath[str], data: JSONBody[ResourceUpdate], resources: NamedDependency[Resources]
     ) -> Response[ResourceAnswer]:
-        """Change the members that are given; the indicator never changes."""
+        """Change the given members; the indicator never changes."""
         resource, headers = await resources.update(resource_id, data)
         return Response(resource_answer(resource), headers=headers)
 
@@ -116,7 +116,7 @@ class ResourceController(Controller):
     async def set_default(
         self, resource_id: FromPath[str], data: JSONBody[ResourceDefault], resources: NamedDependency[Resources]
     ) -> Response[ResourceAnswer]:
-        """Make an API resource the default, and no other; or no longer."""
+        """Make an API resource the default, instead of any other, or stop that."""
         resource, headers = await resources.set_default(resource_id, is_default=data.is_default)
         return Response(resource_answer(resource), headers=headers)
 
@@ -160,7 +160,7 @@ class ResourceScopeController(Controller):
         data: JSONBody[ScopeUpdate],
         resources: NamedDependency[Resources],
     ) -> Response[ScopeAnswer]:
-        """Change the members that are given; null clears the description."""
+        """Change the given members; null clears the description."""
         scope, headers = await resources.update_scope(resource_id, scope_id, data)
         return Response(scope_answer(scope), headers=headers)
 
@@ -168,5 +168,5 @@ class ResourceScopeController(Controller):
     async def delete_scope(
         self, resource_id: FromPath[str], scope_id: FromPath[str], resources: NamedDependency[Resources]
     ) -> Response[None]:
-        """Delete a scope; the roles that grant it grant one scope less."""
+        """Delete a scope; roles no longer grant it."""
         return Response(None, headers=await resources.delete_scope(resource_id, scope_id))

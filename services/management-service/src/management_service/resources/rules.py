@@ -1,4 +1,4 @@
-"""What resources and their scopes may be called."""
+"""The rules for resources and scopes."""
 
 import re
 from typing import Annotated, Final
@@ -12,7 +12,7 @@ from identity_common.scope_names import ScopeName
 
 DEFAULT_ACCESS_TOKEN_TTL_S: Final = 3600
 
-# Only bounded here: what it must look like is judged by a rule, whose refusal is a 422.
+# Only the length: is_resource_indicator checks the format, with a 422.
 Indicator = Annotated[str, msgspec.Meta(max_length=2048)]
 AccessTokenTtl = Annotated[int, msgspec.Meta(ge=1, le=86_400 * 365)]
 
@@ -26,14 +26,14 @@ class ResourceCreation(Body):
 
 
 class ResourceUpdate(Body):
-    """What shall change; the indicator never does."""
+    """Changes of a resource; the indicator never changes."""
 
     name: Name | UnsetType = UNSET
     access_token_ttl: AccessTokenTtl | UnsetType | None = UNSET
 
 
 class ResourceDefault(Body):
-    """Whether the resource shall be the default; at most one is."""
+    """Whether the resource is to be the default; at most one is."""
 
     is_default: bool
 
@@ -46,14 +46,14 @@ class ScopeCreation(Body):
 
 
 class ScopeUpdate(Body):
-    """What shall change of a scope; null clears the description."""
+    """Changes of a scope; null clears the description."""
 
     name: ScopeName | UnsetType = UNSET
     description: Description | UnsetType | None = UNSET
 
 
 def is_resource_indicator(indicator: str, *, urn_namespace: str, issuer: str) -> bool:
-    """Whether a resource may be indicated by this: an absolute URI without fragment that is nobody else's.
+    """Whether this is an acceptable indicator: an absolute URI without fragment, outside of our own namespaces.
 
     Source:
         RFC 8707 section 2.

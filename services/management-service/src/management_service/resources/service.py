@@ -1,4 +1,4 @@
-"""Creating, reading, changing and deleting API resources and their scopes."""
+"""Creates, reads, changes and deletes API resources and their scopes."""
 
 from collections.abc import Sequence
 
@@ -19,14 +19,14 @@ from management_service.resources.store import Resource, Scope
 
 _REFUSALS = {
     "resources_indicator_unique": lambda: duplicate(
-        "resource.resource_identifier_in_use", "A resource with this indicator exists."
+        "resource.resource_identifier_in_use", "A resource with this indicator already exists."
     ),
-    "scopes_name_unique": lambda: duplicate("scope.name_exists", "The resource has a scope of this name."),
+    "scopes_name_unique": lambda: duplicate("scope.name_exists", "The resource already has a scope with this name."),
 }
 
 
 def resource_state(resource: Resource) -> ResourceState:
-    """Return what the event says of a resource."""
+    """Return the state of a resource for its event."""
     return ResourceState(
         id=resource.id,
         name=resource.name,
@@ -37,7 +37,7 @@ def resource_state(resource: Resource) -> ResourceState:
 
 
 def scope_state(scope: Scope) -> ScopeState:
-    """Return what the event says of a scope."""
+    """Return the state of a scope for its event."""
     return ScopeState(id=scope.id, resource_id=scope.resource_id, name=scope.name, description=scope.description)
 
 
@@ -45,8 +45,8 @@ class Resources:
     """API resources and scopes, each an aggregate of its own on the bus.
 
     Args:
-        management_api: Indicator of the Management API, whose resource nobody edits.
-        issuer: No resource may be indicated by an address of the issuer's.
+        management_api: Indicator of the Management API, whose resource is read-only.
+        issuer: No indicator may be a URL of the issuer.
     """
 
     def __init__(
@@ -69,17 +69,17 @@ class Resources:
         self._clock = clock
 
     @retry_on_conflict
-    async def create(self, wish: rules.ResourceCreation) -> tuple[Resource, dict[str, str]]:
+    async def create(self, creation: rules.ResourceCreation) -> tuple[Resource, dict[str, str]]:
         """Create a resource.
 
         Raises:
-            ApiError: 422 for an indicator that is not acceptable or in use.
+            ApiError: 422 for an indicator that is invalid or in use.
         """
-        if not rules.is_resource_indicator(wish.indicator, urn_namespace=self._urn_namespace, issuer=self._issuer):
-            message = "The indicator must be an absolute URI without fragment, and not one of this service's own."
+        if not rules.is_resource_indicator(creation.indicator, urn_namespace=self._urn_namespace, issuer=self._issuer):
+            message = "The indicator must be an absolute URI without fragment, outside of this service's namespaces."
             raise ApiError(422, "resource.invalid_indicator", message)
         async with self._changes.transaction() as transaction:
-            resource = await self._insert(transaction, wish.name, wish.indicator, wish.access_token_ttl)
+            resource = await self._insert(transaction, creation.name, creation.indicator, creation.access_token_ttl)
         return resource, transaction.revision_header
 
     async def get(self, resource_id: str) -> Resource:
@@ -95,13 +95,13 @@ class Resources:
         return resource
 
     async def list_resources(self, page: Page) -> tuple[list[Resource], int]:
-        """Return a page of the resources, and how many there are."""
+        """Return a page of the resources, and their total."""
         async with self._reader.connect() as connection:
             return await store.list_resources(connection, self._tenant_id, page)
 
     @retry_on_conflict
-    async def update(self, resource_id: str, wish: rules.ResourceUpdate) -> tuple[Resource, dict[str, str]]:
-        """Change what is given of a resource.
+    async def update(self, resource_id: str, update: rules.ResourceUpdate) -> tuple[Resource, dict[str, str]]:
+        """Change the given members of a resource.
 
         Raises:
             ApiError: 400 for the Management API, 404.
@@ -109,10 +109,10 @@ class Resources:
         async with self._changes.transaction() as transaction:
             resource = await self._lock_editable(transaction, resource_id, otherwise="entity.not_exists")
             changed = resource
-            if wish.name is not UNSET:
-                changed = msgspec.structs.replace(changed, name=wish.name)
-            if wish.access_token_ttl is not UNSET:
-                ttl = wish.access_token_ttl or rules.DEFAULT_ACCESS_TOKEN_TTL_S
+            if update.name is not UNSET:
+                changed = msgspec.structs.replace(changed, name=update.name)
+            if update.access_token_ttl is not UNSET:
+                ttl = update.access_token_ttl or rules.DEFAULT_ACCESS_TOKEN_TTL_S
                 changed = msgspec.structs.replace(changed, access_token_ttl_s=ttl)
             if changed != resource:
                 await store.update_resource(transaction.connection, changed)
@@ -121,19 +121,19 @@ class Resources:
 
     @retry_on_conflict
     async def set_default(self, resource_id: str, *, is_default: bool) -> tuple[Resource, dict[str, str]]:
-        """Make a resource the default, and no other; or no longer.
+        """Make a resource the default, instead of any other, or stop that.
 
         Raises:
             ApiError: 400 for the Management API, 404.
         """
         async with self._changes.transaction() as transaction:
-            # All of them: else two requests could each make another one the default.
+            # Lock all: otherwise two requests could each make a different resource the default.
             found = await store.lock_resources(transaction.connection, self._tenant_id)
             changed = await self._lock_editable(transaction, resource_id)
             for resource in found:
-                shall_be = is_default if resource.id == resource_id else resource.is_default and not is_default
-                if shall_be != resource.is_default:
-                    changed_one = msgspec.structs.replace(resource, is_default=shall_be)
+                new = is_default if resource.id == resource_id else resource.is_default and not is_default
+                if new != resource.is_default:
+                    changed_one = msgspec.structs.replace(resource, is_default=new)
                     await store.update_resource(transaction.connection, changed_one)
                     transaction.record("resource", (resource.id,), "updated", resource_state(changed_one))
         return msgspec.structs.replace(changed, is_default=is_default), transaction.revision_header
@@ -154,31 +154,31 @@ class Resources:
         return transaction.revision_header
 
     @retry_on_conflict
-    async def create_scope(self, resource_id: str, wish: rules.ScopeCreation) -> tuple[Scope, dict[str, str]]:
+    async def create_scope(self, resource_id: str, creation: rules.ScopeCreation) -> tuple[Scope, dict[str, str]]:
         """Create a scope of a resource.
 
         Raises:
-            ApiError: 400 for the Management API, 404, 422 for a name that is not acceptable or exists.
+            ApiError: 400 for the Management API, 404, 422 for a name that is invalid or in use.
         """
         async with self._changes.transaction() as transaction:
             await self._lock_editable(transaction, resource_id)
-            self._require_scope_name(wish.name)
-            scope = await self._insert_scope(transaction, resource_id, wish.name, wish.description)
+            self._require_scope_name(creation.name)
+            scope = await self._insert_scope(transaction, resource_id, creation.name, creation.description)
         return scope, transaction.revision_header
 
     async def list_scopes(self, resource_id: str, page: Page) -> tuple[list[Scope], int]:
-        """Return a page of a resource's scopes, and how many there are."""
+        """Return a page of a resource's scopes, and their total."""
         async with self._reader.connect() as connection:
             return await store.list_scopes(connection, self._tenant_id, resource_id, page)
 
     @retry_on_conflict
     async def update_scope(
-        self, resource_id: str, scope_id: str, wish: rules.ScopeUpdate
+        self, resource_id: str, scope_id: str, update: rules.ScopeUpdate
     ) -> tuple[Scope, dict[str, str]]:
-        """Change what is given of a scope of a resource.
+        """Change the given members of a scope.
 
         Raises:
-            ApiError: 400 for the Management API, 404, 422 for a name that is not acceptable or exists.
+            ApiError: 400 for the Management API, 404, 422 for a name that is invalid or in use.
         """
         async with self._changes.transaction() as transaction:
             await self._lock_editable(transaction, resource_id)
@@ -186,11 +186,11 @@ class Resources:
             if scope is None:
                 raise missing_by_id("entity.not_exists")
             changed = scope
-            if wish.name is not UNSET:
-                self._require_scope_name(wish.name)
-                changed = msgspec.structs.replace(changed, name=wish.name)
-            if wish.description is not UNSET:
-                changed = msgspec.structs.replace(changed, description=wish.description)
+            if update.name is not UNSET:
+                self._require_scope_name(update.name)
+                changed = msgspec.structs.replace(changed, name=update.name)
+            if update.description is not UNSET:
+                changed = msgspec.structs.replace(changed, description=update.description)
             if changed != scope:
                 with refusals(_REFUSALS):
                     await store.update_scope(transaction.connection, changed)
@@ -199,7 +199,7 @@ class Resources:
 
     @retry_on_conflict
     async def delete_scope(self, resource_id: str, scope_id: str) -> dict[str, str]:
-        """Delete a scope of a resource; the roles that grant it grant one scope less.
+        """Delete a scope of a resource; roles no longer grant it.
 
         Raises:
             ApiError: 400 for the Management API, 404.
@@ -213,7 +213,7 @@ class Resources:
 
     @retry_on_conflict
     async def ensure_management_api(self, name: str, scope_names: Sequence[str]) -> dict[str, Scope]:
-        """Make sure that the Management API is a resource with these scopes; return them by name."""
+        """Create the Management API's resource and these scopes if missing; return the scopes by name."""
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
             resource = await store.find_resource_by_indicator(connection, self._tenant_id, self._management_api)
@@ -240,7 +240,7 @@ class Resources:
             raise missing_by_id(otherwise)
         if resource.indicator == self._management_api:
             raise ApiError(
-                400, "resource.cannot_modify_management_api", "The resource of the Management API cannot be changed."
+                400, "resource.cannot_modify_management_api", "The resource of the Management API is read-only."
             )
         return resource
 

@@ -73,39 +73,39 @@ async def insert_resource(connection: AsyncConnection, resource: Resource) -> No
 
 
 async def find_resource(connection: AsyncConnection, tenant_id: str, resource_id: str) -> Resource | None:
-    """Return a resource; none if there is no such resource."""
+    """Return a resource; None if there is none."""
     row = (await connection.execute(_FIND, {"tenant": tenant_id, "resource": resource_id})).mappings().one_or_none()
     return None if row is None else Resource(**row)
 
 
 async def find_resource_by_indicator(connection: AsyncConnection, tenant_id: str, indicator: str) -> Resource | None:
-    """Return the resource that is indicated by this; none if there is none."""
+    """Return the resource with this indicator; None if there is none."""
     values = {"tenant": tenant_id, "indicator": indicator}
     row = (await connection.execute(_FIND_BY_INDICATOR, values)).mappings().one_or_none()
     return None if row is None else Resource(**row)
 
 
 async def lock_resource(connection: AsyncConnection, tenant_id: str, resource_id: str) -> Resource | None:
-    """Return a resource that nobody else changes until the transaction ends; none if there is no such resource."""
+    """Return a resource, locked against changes until the transaction ends; None if there is none."""
     row = (await connection.execute(_LOCK, {"tenant": tenant_id, "resource": resource_id})).mappings().one_or_none()
     return None if row is None else Resource(**row)
 
 
 async def lock_resources(connection: AsyncConnection, tenant_id: str) -> list[Resource]:
-    """Return all resources, in the order of their ids; nobody else changes one until the transaction ends."""
+    """Return all resources by id, locked against changes until the transaction ends."""
     rows = (await connection.execute(_LOCK_ALL, {"tenant": tenant_id})).mappings()
     return [Resource(**row) for row in rows]
 
 
 async def update_resource(connection: AsyncConnection, resource: Resource) -> None:
-    """Store what a resource has become."""
+    """Store a changed resource."""
     values = msgspec.structs.asdict(resource)
     by_id = {"tenant": values.pop("tenant_id"), "resource": values.pop("id")}
     await connection.execute(_UPDATE.values(values), by_id)
 
 
 async def delete_resource(connection: AsyncConnection, tenant_id: str, resource_id: str) -> Sequence[str]:
-    """Delete a resource with its scopes; return the ids of these."""
+    """Delete a resource with its scopes; return the ids of the scopes."""
     values = {"tenant": tenant_id, "resource": resource_id}
     scope_ids = (await connection.scalars(_SCOPE_IDS, values)).all()
     await connection.execute(_DELETE, values)
@@ -113,7 +113,7 @@ async def delete_resource(connection: AsyncConnection, tenant_id: str, resource_
 
 
 async def list_resources(connection: AsyncConnection, tenant_id: str, page: Page) -> tuple[list[Resource], int]:
-    """Return a page of the resources, by name and then id, and how many there are."""
+    """Return a page of the resources, by name and then id, and their total."""
     rows, total = await fetch_page(
         connection, _LIST, {"tenant": tenant_id}, page, searched=(resources.c.name, resources.c.indicator)
     )
@@ -126,21 +126,21 @@ async def insert_scope(connection: AsyncConnection, scope: Scope) -> None:
 
 
 async def lock_scope(connection: AsyncConnection, tenant_id: str, resource_id: str, scope_id: str) -> Scope | None:
-    """Return a scope of this very resource that nobody else changes until the transaction ends; none if none is."""
+    """Return a scope of this resource, locked against changes until the transaction ends; None if there is none."""
     values = {"tenant": tenant_id, "resource": resource_id, "scope": scope_id}
     row = (await connection.execute(_LOCK_SCOPE, values)).mappings().one_or_none()
     return None if row is None else Scope(**row)
 
 
 async def update_scope(connection: AsyncConnection, scope: Scope) -> None:
-    """Store what a scope has become."""
+    """Store a changed scope."""
     values = msgspec.structs.asdict(scope)
     by_id = {"tenant": values.pop("tenant_id"), "resource": values.pop("resource_id"), "scope": values.pop("id")}
     await connection.execute(_UPDATE_SCOPE.values(values), by_id)
 
 
 async def delete_scope(connection: AsyncConnection, tenant_id: str, resource_id: str, scope_id: str) -> bool:
-    """Delete a scope of this very resource; return whether there was one."""
+    """Delete a scope of this resource; return whether it existed."""
     values = {"tenant": tenant_id, "resource": resource_id, "scope": scope_id}
     return bool((await connection.execute(_DELETE_SCOPE, values)).rowcount)
 
@@ -148,7 +148,7 @@ async def delete_scope(connection: AsyncConnection, tenant_id: str, resource_id:
 async def list_scopes(
     connection: AsyncConnection, tenant_id: str, resource_id: str, page: Page
 ) -> tuple[list[Scope], int]:
-    """Return a page of a resource's scopes, by name, and how many there are."""
+    """Return a page of a resource's scopes, by name, and their total."""
     values = {"tenant": tenant_id, "resource": resource_id}
     rows, total = await fetch_page(connection, _LIST_SCOPES, values, page, searched=SEARCHED_SCOPE_COLUMNS)
     return [Scope(**row) for row in rows], total

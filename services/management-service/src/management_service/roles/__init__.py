@@ -1,1 +1,1 @@
-"""API roles: the scopes they grant, and the users and applications that hold them."""
+"""API roles: the scopes that they grant, and the users and applications that hold them."""

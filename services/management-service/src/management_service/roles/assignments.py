@@ -1,4 +1,4 @@
-"""Giving roles to users and machine-to-machine applications, from either side, and taking them away."""
+"""Assigns roles to users and machine-to-machine applications, and removes them, from either side."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -26,7 +26,7 @@ def record_assignment(transaction: Transaction, kind: HolderKind, holder_id: str
 
 
 class Assignments:
-    """The roles of every user and machine-to-machine application; those of one are an aggregate on the bus."""
+    """The roles of users and machine-to-machine applications; those of one holder are an aggregate on the bus."""
 
     def __init__(self, reader: AsyncEngine, changes: Changes, *, tenant_id: str) -> None:
         self._reader = reader
@@ -40,23 +40,23 @@ class Assignments:
             record_assignment(transaction, "user", user_id, role_ids)
 
     async def list_roles(self, kind: HolderKind, holder_id: str, page: Page) -> tuple[list[Role], int]:
-        """Return a page of the roles of a user or application, and how many there are."""
+        """Return a page of the roles of a user or application, and their total."""
         async with self._reader.connect() as connection:
             return await holders.list_roles_of(connection, self._tenant_id, kind, holder_id, page)
 
     async def list_users(self, role_id: str, page: Page) -> tuple[list[User], int]:
-        """Return a page of the users that hold a role, and how many there are."""
+        """Return a page of the users that hold a role, and their total."""
         async with self._reader.connect() as connection:
             return await holders.list_users_of(connection, self._tenant_id, role_id, page)
 
     async def list_applications(self, role_id: str, page: Page) -> tuple[list[Application], int]:
-        """Return a page of the applications that hold a role, and how many there are."""
+        """Return a page of the applications that hold a role, and their total."""
         async with self._reader.connect() as connection:
             return await holders.list_applications_of(connection, self._tenant_id, role_id, page)
 
     @retry_on_conflict
     async def add_roles(self, kind: HolderKind, holder_id: str, role_ids: Collection[str]) -> dict[str, str]:
-        """Give a user or application these roles, besides those that it has.
+        """Add roles to those of a user or application.
 
         Raises:
             ApiError: 404; 422 for an unknown role, or one of the wrong type.
@@ -70,7 +70,7 @@ class Assignments:
 
     @retry_on_conflict
     async def replace_roles(self, kind: HolderKind, holder_id: str, role_ids: Collection[str]) -> dict[str, str]:
-        """Give a user or application these roles and no others.
+        """Replace the roles of a user or application.
 
         Raises:
             ApiError: 404; 422 for an unknown role, or one of the wrong type.
@@ -89,7 +89,7 @@ class Assignments:
         """Take a role from a user or application.
 
         Raises:
-            ApiError: 404 when there is no such holder, or it does not have the role.
+            ApiError: 404 if there is no such holder, or it does not have the role.
         """
         async with self._changes.transaction() as transaction:
             held = await holders.lock_holders(transaction.connection, self._tenant_id, kind, [holder_id])
@@ -126,8 +126,8 @@ class Assignments:
         """
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
-            # Of two replacements the later one holds. Whoever adds the role to somebody waits for neither: the lock of
-            # a role that is about to be given goes along with this one, so that locking the holders next is safe.
+            # Serializes replacements: the later one wins. Adding a role locks it after its holders, with a lock that is
+            # compatible with this one; so locking the holders next cannot deadlock.
             role = await store.lock_role(connection, self._tenant_id, role_id)
             if role is None:
                 raise missing_by_id()
@@ -147,7 +147,7 @@ class Assignments:
     async def _lock(
         self, transaction: Transaction, kind: HolderKind, holder_ids: Sequence[str], *, missing: ApiError
     ) -> RoleIdsByHolder:
-        """Lock holders and return the roles that they have."""
+        """Lock holders and return their roles."""
         connection = transaction.connection
         found = await holders.lock_holders(connection, self._tenant_id, kind, holder_ids)
         if len(found) != len(holder_ids):
@@ -170,7 +170,9 @@ class Assignments:
     @staticmethod
     def _require_type(kind: HolderKind, types: Mapping[str, RoleType]) -> None:
         if any(role_type != ROLE_TYPE_OF[kind] for role_type in types.values()):
-            raise wrong_kind("A user has roles of the type User, an application those of the type MachineToMachine.")
+            raise wrong_kind(
+                "Users can have roles of the type User only, applications those of the type MachineToMachine."
+            )
 
     async def _record_changes(self, transaction: Transaction, kind: HolderKind, before: RoleIdsByHolder) -> None:
         after = await holders.role_ids_of(transaction.connection, self._tenant_id, kind, before.keys())

@@ -1,4 +1,4 @@
-"""Who holds which roles, in PostgreSQL: users and machine-to-machine applications alike."""
+"""The roles of users and machine-to-machine applications, in PostgreSQL."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
@@ -52,9 +52,9 @@ _IDS: Final = bindparam("ids", type_=ARRAY(Text))
 async def lock_holders(
     connection: AsyncConnection, tenant_id: str, kind: HolderKind, holder_ids: Collection[str]
 ) -> list[str]:
-    """Return which of these holders exist; nobody else changes their roles until the transaction ends.
+    """Return which of these holders exist, locked against changes of their roles until the transaction ends.
 
-    Locked in the order of their ids, and always before roles: no two transactions wait for each other.
+    Locked in the order of ids, and always before roles, so that two transactions cannot deadlock.
     """
     table = _KINDS[kind].holders
     statement = (
@@ -81,7 +81,7 @@ async def machine_to_machine(connection: AsyncConnection, tenant_id: str, applic
 
 
 async def lock_roles(connection: AsyncConnection, tenant_id: str, role_ids: Collection[str]) -> dict[str, RoleType]:
-    """Return the types of these roles by id; they go on to exist until the transaction ends."""
+    """Return the types of these roles by id, locked against deletion until the transaction ends."""
     statement = (
         select(roles.c.id, roles.c.type)
         .where(roles.c.tenant_id == _TENANT, roles.c.id == any_(_IDS))
@@ -95,7 +95,7 @@ async def lock_roles(connection: AsyncConnection, tenant_id: str, role_ids: Coll
 async def role_ids_of(
     connection: AsyncConnection, tenant_id: str, kind: HolderKind, holder_ids: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the ids of the roles of each of these holders, sorted; a holder without roles has an empty tuple."""
+    """Return the sorted role ids of each of these holders; empty for a holder without roles."""
     _, relation, holder_id = _KINDS[kind]
     statement = (
         select(holder_id, relation.c.role_id)
@@ -124,19 +124,17 @@ async def add(
 
 async def remove(
     connection: AsyncConnection, tenant_id: str, kind: HolderKind, holder: str, role_ids: Collection[str]
-) -> int:
-    """Take these roles from a holder; return how many it had."""
+) -> None:
+    """Take roles from a holder."""
     _, relation, holder_id = _KINDS[kind]
     statement = delete(relation).where(
         relation.c.tenant_id == _TENANT, holder_id == bindparam("holder"), relation.c.role_id == any_(_IDS)
     )
-    return (
-        await connection.execute(statement, {"tenant": tenant_id, "holder": holder, "ids": list(role_ids)})
-    ).rowcount
+    await connection.execute(statement, {"tenant": tenant_id, "holder": holder, "ids": list(role_ids)})
 
 
 async def holder_ids_of(connection: AsyncConnection, tenant_id: str, kind: HolderKind, role_id: str) -> set[str]:
-    """Return the ids of everybody who holds a role."""
+    """Return the ids of the holders of a role."""
     _, relation, holder_id = _KINDS[kind]
     statement = select(holder_id).where(relation.c.tenant_id == _TENANT, relation.c.role_id == bindparam("role"))
     return set(await connection.scalars(statement, {"tenant": tenant_id, "role": role_id}))
@@ -154,8 +152,8 @@ async def remove_from(
 
 
 async def add_default_roles(connection: AsyncConnection, tenant_id: str, user_id: str) -> tuple[str, ...]:
-    """Give a new user the default roles; return their ids, sorted."""
-    # Locked: a role that is deleted meanwhile is waited for and left out.
+    """Give a new user the default roles; return their sorted ids."""
+    # Locked, so that this waits for a concurrent deletion and leaves the role out.
     defaults = (
         select(roles.c.tenant_id, cast(bindparam("user"), Text), roles.c.id)
         .where(roles.c.tenant_id == _TENANT, roles.c.is_default, roles.c.type == literal("User"))
@@ -172,7 +170,7 @@ async def add_default_roles(connection: AsyncConnection, tenant_id: str, user_id
 async def list_roles_of(
     connection: AsyncConnection, tenant_id: str, kind: HolderKind, holder: str, page: Page
 ) -> tuple[list[Role], int]:
-    """Return a page of a holder's roles, by name, and how many there are."""
+    """Return a page of a holder's roles, by name, and their total."""
     _, relation, holder_id = _KINDS[kind]
     statement = (
         select(*ROLE_COLUMNS)
@@ -199,7 +197,7 @@ def _holders_of(kind: HolderKind, columns: Sequence[ColumnElement[Any]]) -> Sele
 async def list_users_of(
     connection: AsyncConnection, tenant_id: str, role_id: str, page: Page
 ) -> tuple[list[User], int]:
-    """Return a page of the users that hold a role, by name and then id, and how many there are."""
+    """Return a page of the users that hold a role, by name and then id, and their total."""
     statement = user_store.matching_users(_holders_of("user", user_store.COLUMNS), page.search)
     rows, total = await fetch_page(connection, statement, {"tenant": tenant_id, "role": role_id}, page)
     return [user_store.user_from(row) for row in rows], total
@@ -208,7 +206,7 @@ async def list_users_of(
 async def list_applications_of(
     connection: AsyncConnection, tenant_id: str, role_id: str, page: Page
 ) -> tuple[list[Application], int]:
-    """Return a page of the applications that hold a role, by name and then id, and how many there are."""
+    """Return a page of the applications that hold a role, by name and then id, and their total."""
     statement = _holders_of("application", application_store.COLUMNS)
     values = {"tenant": tenant_id, "role": role_id}
     rows, total = await fetch_page(connection, statement, values, page, searched=application_store.SEARCHED)

@@ -19,7 +19,7 @@ from management_service.roles.store import Role
 from management_service.users.routes import UserAnswer, user_answer
 
 NO_BODY: Final = MediaType.TEXT
-"""Of an answer without a body that is not a 204: as JSON, nothing would be written as null."""
+"""Of an answer other than 204 without a body, which JSON would write as null."""
 
 
 class RoleAnswer(Answer):
@@ -34,7 +34,7 @@ class RoleAnswer(Answer):
 
 
 def role_answer(role: Role) -> RoleAnswer:
-    """Return what the API says of a role."""
+    """Return a role as the API shows it."""
     return RoleAnswer(
         tenant_id=role.tenant_id,
         id=role.id,
@@ -75,13 +75,13 @@ class RoleController(Controller):
     async def update_role(
         self, role_id: FromPath[str], data: JSONBody[RoleUpdate], roles: NamedDependency[Roles]
     ) -> Response[RoleAnswer]:
-        """Change the members that are given; the type never changes."""
+        """Change the given members; the type never changes."""
         role, headers = await roles.update(role_id, data)
         return Response(role_answer(role), headers=headers)
 
     @delete("/{role_id:str}", operation_id="DeleteRole", summary="Delete a role", status_code=204)
     async def delete_role(self, role_id: FromPath[str], roles: NamedDependency[Roles]) -> Response[None]:
-        """Delete an API role; whoever held it holds one role less."""
+        """Delete an API role; its holders lose it."""
         return Response(None, headers=await roles.delete(role_id))
 
 
@@ -97,7 +97,7 @@ class RoleScopeController(Controller):
     async def add_scopes(
         self, role_id: FromPath[str], data: JSONBody[ScopeIds], roles: NamedDependency[Roles]
     ) -> Response[None]:
-        """Let a role grant these scopes too."""
+        """Add scopes to those that a role grants."""
         return Response(None, headers=await roles.add_scopes(role_id, data.scope_ids))
 
     @get("/", operation_id="ListRoleScopes", summary="List the scopes of a role")
@@ -112,14 +112,14 @@ class RoleScopeController(Controller):
     async def replace_scopes(
         self, role_id: FromPath[str], data: JSONBody[ScopeIds], roles: NamedDependency[Roles]
     ) -> Response[None]:
-        """Let a role grant these scopes and no others."""
+        """Replace the scopes that a role grants."""
         return Response(None, headers=await roles.replace_scopes(role_id, data.scope_ids))
 
     @delete("/{scope_id:str}", operation_id="RemoveRoleScope", summary="Remove a scope from a role", status_code=204)
     async def remove_scope(
         self, role_id: FromPath[str], scope_id: FromPath[str], roles: NamedDependency[Roles]
     ) -> Response[None]:
-        """Let a role no longer grant a scope."""
+        """Remove a scope from those that a role grants."""
         return Response(None, headers=await roles.remove_scope(role_id, scope_id))
 
 
@@ -224,14 +224,14 @@ class UserRoleController(Controller):
     async def add_roles(
         self, user_id: FromPath[str], data: JSONBody[RoleIds], assignments: NamedDependency[Assignments]
     ) -> Response[None]:
-        """Give a user these roles too."""
+        """Add roles to those of a user."""
         return Response(None, headers=await assignments.add_roles("user", user_id, data.role_ids))
 
     @put("/", operation_id="ReplaceUserRoles", summary="Replace the roles of a user", status_code=204)
     async def replace_roles(
         self, user_id: FromPath[str], data: JSONBody[RoleIds], assignments: NamedDependency[Assignments]
     ) -> Response[None]:
-        """Give a user these roles and no others."""
+        """Replace the roles of a user."""
         return Response(None, headers=await assignments.replace_roles("user", user_id, data.role_ids))
 
     @delete("/{role_id:str}", operation_id="RemoveUserRole", summary="Take a role from a user", status_code=204)
@@ -265,14 +265,14 @@ class ApplicationRoleController(Controller):
     async def add_roles(
         self, application_id: FromPath[str], data: JSONBody[RoleIds], assignments: NamedDependency[Assignments]
     ) -> Response[None]:
-        """Give a machine-to-machine application these roles too."""
+        """Add roles to those of a machine-to-machine application."""
         return Response(None, headers=await assignments.add_roles("application", application_id, data.role_ids))
 
     @put("/", operation_id="ReplaceApplicationRoles", summary="Replace the roles of an application", status_code=204)
     async def replace_roles(
         self, application_id: FromPath[str], data: JSONBody[RoleIds], assignments: NamedDependency[Assignments]
     ) -> Response[None]:
-        """Give a machine-to-machine application these roles and no others."""
+        """Replace the roles of a machine-to-machine application."""
         return Response(None, headers=await assignments.replace_roles("application", application_id, data.role_ids))
 
     @delete(

@@ -1,4 +1,4 @@
-"""What a role may be, and who may hold it."""
+"""The rules for roles and their holders."""
 
 from typing import Annotated, Final
 
@@ -12,15 +12,15 @@ Id = Annotated[str, msgspec.Meta(max_length=256)]
 Ids = tuple[Id, ...]
 
 ROLE_TYPE_OF: Final[dict[HolderKind, RoleType]] = {"user": "User", "application": "MachineToMachine"}
-"""The type of the roles that each kind of holder may have."""
+"""The type of role that each kind of holder may have."""
 
 
 class RoleCreation(Body):
     """A new API role.
 
     Attributes:
-        is_default: Every user that is created from now on gets it; only for the type ``User``.
-        scope_ids: Scopes that it grants.
+        is_default: Every new user gets the role; only for the type ``User``.
+        scope_ids: The scopes that it grants.
     """
 
     name: Name
@@ -31,7 +31,7 @@ class RoleCreation(Body):
 
 
 class RoleUpdate(Body):
-    """What shall change; the type never does. Null for ``isDefault`` is its default."""
+    """Changes of a role; the type never changes. Null restores the default of ``isDefault``."""
 
     name: Name | UnsetType = UNSET
     description: Description | UnsetType = UNSET
@@ -63,5 +63,5 @@ class ApplicationIds(Body):
 
 
 def may_be_default(role_type: RoleType) -> bool:
-    """Whether a role of this type can be given to whoever is created: rights of programs are given one by one."""
+    """Whether new holders may get a role of this type by default; applications get their roles explicitly."""
     return role_type == "User"

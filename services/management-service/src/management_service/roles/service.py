@@ -1,4 +1,4 @@
-"""Creating, reading, changing and deleting API roles, and what they grant."""
+"""Creates, reads, changes and deletes API roles and their scopes."""
 
 from collections.abc import Collection
 
@@ -25,11 +25,11 @@ from management_service.resources.store import Scope
 from management_service.roles import rules, store
 from management_service.roles.store import Role
 
-_REFUSALS = {"roles_name_unique": lambda: duplicate(message="A role of this name exists.")}
+_REFUSALS = {"roles_name_unique": lambda: duplicate(message="A role with this name already exists.")}
 
 
 def role_state(role: Role, scope_ids: tuple[str, ...]) -> RoleState:
-    """Return what the event says of a role."""
+    """Return the state of a role for its event."""
     return RoleState(id=role.id, name=role.name, type=role.type, scope_ids=scope_ids)
 
 
@@ -47,27 +47,27 @@ class Roles:
         self._clock = clock
 
     @retry_on_conflict
-    async def create(self, wish: rules.RoleCreation) -> tuple[Role, dict[str, str]]:
+    async def create(self, creation: rules.RoleCreation) -> tuple[Role, dict[str, str]]:
         """Create a role that grants the given scopes.
 
         Raises:
             ApiError: 422 for a name that is in use, an unknown scope, a default role of the wrong type.
         """
-        if wish.is_default and not rules.may_be_default(wish.type):
+        if creation.is_default and not rules.may_be_default(creation.type):
             raise _default_of_wrong_type()
         role = Role(
             tenant_id=self._tenant_id,
             id=new_id(),
-            name=wish.name,
-            description=wish.description,
-            type=wish.type,
-            is_default=wish.is_default,
+            name=creation.name,
+            description=creation.description,
+            type=creation.type,
+            is_default=creation.is_default,
             created_at=self._clock(),
         )
         async with self._changes.transaction() as transaction:
             with refusals(_REFUSALS):
                 await store.insert_role(transaction.connection, role)
-            await self._grant(transaction, role, wish.scope_ids)
+            await self._grant(transaction, role, creation.scope_ids)
             await self._record(transaction, role, "created")
         return role, transaction.revision_header
 
@@ -84,18 +84,18 @@ class Roles:
         return role
 
     async def find_by_name(self, name: str) -> Role | None:
-        """Return the role of this name; none if there is none."""
+        """Return the role with this name; None if there is none."""
         async with self._reader.connect() as connection:
             return await store.find_role_by_name(connection, self._tenant_id, name)
 
     async def list_roles(self, page: Page) -> tuple[list[Role], int]:
-        """Return a page of the roles, and how many there are."""
+        """Return a page of the roles, and their total."""
         async with self._reader.connect() as connection:
             return await store.list_roles(connection, self._tenant_id, page)
 
     @retry_on_conflict
-    async def update(self, role_id: str, wish: rules.RoleUpdate) -> tuple[Role, dict[str, str]]:
-        """Change what is given of a role.
+    async def update(self, role_id: str, update: rules.RoleUpdate) -> tuple[Role, dict[str, str]]:
+        """Change the given members of a role.
 
         Raises:
             ApiError: 404; 422 for a name that is in use, a default role of the wrong type.
@@ -105,12 +105,12 @@ class Roles:
             if role is None:
                 raise missing_by_id("entity.not_exists")
             changed = role
-            if wish.name is not UNSET:
-                changed = msgspec.structs.replace(changed, name=wish.name)
-            if wish.description is not UNSET:
-                changed = msgspec.structs.replace(changed, description=wish.description)
-            if wish.is_default is not UNSET:
-                changed = msgspec.structs.replace(changed, is_default=bool(wish.is_default))
+            if update.name is not UNSET:
+                changed = msgspec.structs.replace(changed, name=update.name)
+            if update.description is not UNSET:
+                changed = msgspec.structs.replace(changed, description=update.description)
+            if update.is_default is not UNSET:
+                changed = msgspec.structs.replace(changed, is_default=bool(update.is_default))
             if changed.is_default and not rules.may_be_default(changed.type):
                 raise _default_of_wrong_type()
             if changed != role:
@@ -121,7 +121,7 @@ class Roles:
 
     @retry_on_conflict
     async def delete(self, role_id: str) -> dict[str, str]:
-        """Delete a role; whoever held it holds one role less.
+        """Delete a role; its holders lose it.
 
         Raises:
             ApiError: 404.
@@ -133,13 +133,13 @@ class Roles:
         return transaction.revision_header
 
     async def list_scopes(self, role_id: str, page: Page) -> tuple[list[Scope], int]:
-        """Return a page of the scopes that a role grants, and how many there are."""
+        """Return a page of the scopes that a role grants, and their total."""
         async with self._reader.connect() as connection:
             return await store.list_granted_scopes(connection, self._tenant_id, role_id, page)
 
     @retry_on_conflict
     async def add_scopes(self, role_id: str, scope_ids: Collection[str]) -> dict[str, str]:
-        """Let a role grant these scopes, besides those that it grants.
+        """Add scopes to those that a role grants.
 
         Raises:
             ApiError: 404; 422 for an unknown scope.
@@ -152,7 +152,7 @@ class Roles:
 
     @retry_on_conflict
     async def replace_scopes(self, role_id: str, scope_ids: Collection[str]) -> dict[str, str]:
-        """Let a role grant these scopes and no others.
+        """Replace the scopes that a role grants.
 
         Raises:
             ApiError: 404; 422 for an unknown scope.
@@ -168,7 +168,7 @@ class Roles:
 
     @retry_on_conflict
     async def remove_scope(self, role_id: str, scope_id: str) -> dict[str, str]:
-        """Let a role no longer grant a scope.
+        """Remove a scope from those that a role grants.
 
         Raises:
             ApiError: 404 when there is no such role, or it does not grant the scope.
@@ -189,7 +189,7 @@ class Roles:
         return role
 
     async def _grant(self, transaction: Transaction, role: Role, scope_ids: Collection[str]) -> bool:
-        """Let a locked role grant scopes; return whether it did not grant all of them before."""
+        """Add scopes to a locked role; return whether any is new."""
         connection = transaction.connection
         if await store.lock_scopes(connection, self._tenant_id, scope_ids) != set(scope_ids):
             raise unknown_relation()

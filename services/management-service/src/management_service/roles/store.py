@@ -39,7 +39,7 @@ _LOCK: Final = _FIND.with_for_update(key_share=True)
 _UPDATE: Final = update(roles).where(*_BY_ID)
 _DELETE: Final = delete(roles).where(*_BY_ID)
 _LIST: Final = select(*ROLE_COLUMNS).where(roles.c.tenant_id == bindparam("tenant")).order_by(roles.c.name, roles.c.id)
-# Locked in the order of their ids, so that two transactions that need several never wait for each other.
+# Locked in the order of ids, so that two transactions cannot deadlock.
 _LOCK_SCOPES: Final = (
     select(scopes.c.id)
     .where(scopes.c.tenant_id == bindparam("tenant"), scopes.c.id == any_(bindparam("ids", type_=ARRAY(Text))))
@@ -65,43 +65,43 @@ async def insert_role(connection: AsyncConnection, role: Role) -> None:
 
 
 async def find_role(connection: AsyncConnection, tenant_id: str, role_id: str) -> Role | None:
-    """Return a role; none if there is no such role."""
+    """Return a role; None if there is none."""
     row = (await connection.execute(_FIND, {"tenant": tenant_id, "role": role_id})).mappings().one_or_none()
     return None if row is None else Role(**row)
 
 
 async def find_role_by_name(connection: AsyncConnection, tenant_id: str, name: str) -> Role | None:
-    """Return the role of this name; none if there is none."""
+    """Return the role with this name; None if there is none."""
     row = (await connection.execute(_FIND_BY_NAME, {"tenant": tenant_id, "name": name})).mappings().one_or_none()
     return None if row is None else Role(**row)
 
 
 async def lock_role(connection: AsyncConnection, tenant_id: str, role_id: str) -> Role | None:
-    """Return a role that nobody else changes until the transaction ends; none if there is no such role."""
+    """Return a role, locked against changes until the transaction ends; None if there is none."""
     row = (await connection.execute(_LOCK, {"tenant": tenant_id, "role": role_id})).mappings().one_or_none()
     return None if row is None else Role(**row)
 
 
 async def update_role(connection: AsyncConnection, role: Role) -> None:
-    """Store what a role has become."""
+    """Store a changed role."""
     values = msgspec.structs.asdict(role)
     by_id = {"tenant": values.pop("tenant_id"), "role": values.pop("id")}
     await connection.execute(_UPDATE.values(values), by_id)
 
 
 async def delete_role(connection: AsyncConnection, tenant_id: str, role_id: str) -> bool:
-    """Delete a role with its relations; return whether there was one."""
+    """Delete a role with its relations; return whether it existed."""
     return bool((await connection.execute(_DELETE, {"tenant": tenant_id, "role": role_id})).rowcount)
 
 
 async def list_roles(connection: AsyncConnection, tenant_id: str, page: Page) -> tuple[list[Role], int]:
-    """Return a page of the roles, by name, and how many there are."""
+    """Return a page of the roles, by name, and their total."""
     rows, total = await fetch_page(connection, _LIST, {"tenant": tenant_id}, page, searched=SEARCHED)
     return [Role(**row) for row in rows], total
 
 
 async def lock_scopes(connection: AsyncConnection, tenant_id: str, scope_ids: Collection[str]) -> set[str]:
-    """Return which of these scopes exist; they go on to exist until the transaction ends."""
+    """Return which of these scopes exist, locked against deletion until the transaction ends."""
     return set(await connection.scalars(_LOCK_SCOPES, {"tenant": tenant_id, "ids": list(scope_ids)}))
 
 
@@ -111,14 +111,14 @@ async def granted_scope_ids(connection: AsyncConnection, tenant_id: str, role_id
 
 
 async def grant_scopes(connection: AsyncConnection, tenant_id: str, role_id: str, scope_ids: Sequence[str]) -> None:
-    """Let a role grant these scopes too."""
+    """Add scopes to those that a role grants."""
     if scope_ids:
         rows = [{"tenant_id": tenant_id, "role_id": role_id, "scope_id": scope_id} for scope_id in scope_ids]
         await connection.execute(insert_or_ignore(role_scopes).on_conflict_do_nothing(), rows)
 
 
 async def revoke_scopes(connection: AsyncConnection, tenant_id: str, role_id: str, scope_ids: Collection[str]) -> int:
-    """Let a role no longer grant these scopes; return how many it granted."""
+    """Remove scopes from those that a role grants; return how many it granted."""
     values = {"tenant": tenant_id, "role": role_id, "ids": list(scope_ids)}
     return (await connection.execute(_REVOKE, values)).rowcount
 
@@ -126,7 +126,7 @@ async def revoke_scopes(connection: AsyncConnection, tenant_id: str, role_id: st
 async def list_granted_scopes(
     connection: AsyncConnection, tenant_id: str, role_id: str, page: Page
 ) -> tuple[list[Scope], int]:
-    """Return a page of the scopes that a role grants, by name and then id, and how many there are."""
+    """Return a page of the scopes that a role grants, by name and then id, and their total."""
     values = {"tenant": tenant_id, "role": role_id}
     rows, total = await fetch_page(connection, _LIST_SCOPES, values, page, searched=SEARCHED_SCOPE_COLUMNS)
     return [Scope(**row) for row in rows], total

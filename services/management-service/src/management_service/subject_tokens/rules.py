@@ -1,4 +1,4 @@
-"""What may be asked for, and what a subject token looks like."""
+"""The request, and the format of subject tokens."""
 
 from typing import Any, Final
 
@@ -11,10 +11,10 @@ MAX_CONTEXT_BYTES: Final = 16 * 1024
 
 
 class SubjectTokenCreation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Whom the token shall speak for.
+    """A subject token to be minted.
 
     Attributes:
-        user_id: Whom the issued access token will name as its subject.
+        user_id: The user whom the token stands for; ``sub`` of the access token.
         context: The integrator's own object, at most 16 KiB of JSON; kept with the token.
     """
 
@@ -28,5 +28,5 @@ def new_subject_token() -> str:
 
 
 def context_is_too_large(context: bytes) -> bool:
-    """Whether a context, as JSON, exceeds its limit."""
+    """Whether a context, as JSON, exceeds the limit."""
     return len(context) > MAX_CONTEXT_BYTES

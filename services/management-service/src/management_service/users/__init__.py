@@ -1,1 +1,1 @@
-"""Users: people that tokens speak for, their passwords, and their suspension."""
+"""Users: their profiles, setting passwords, and suspension. Does not own their roles (``roles``)."""

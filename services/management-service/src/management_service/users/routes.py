@@ -34,7 +34,7 @@ class UserAnswer(Answer):
 
 
 def user_answer(user: User) -> UserAnswer:
-    """Return what the API says of a user."""
+    """Return a user as the API shows it."""
     members = structs.asdict(user)
     del members["tokens_valid_after"]
     for name in ("custom_data", "profile"):
@@ -59,7 +59,7 @@ class UserController(Controller):
     async def list_users(
         self, listing: NamedDependency[Listing], users: NamedDependency[Users]
     ) -> Response[list[UserAnswer]]:
-        """List users by name; ``q`` finds parts of ids, names, user names, e-mail addresses and numbers."""
+        """List users by name; ``q`` searches ids, names, user names, e-mail addresses and phone numbers for a part."""
         found, total = await users.list_users(listing.page)
         return listing.answer([user_answer(user) for user in found], total)
 
@@ -72,13 +72,13 @@ class UserController(Controller):
     async def update_user(
         self, user_id: FromPath[str], data: JSONBody[UserUpdate], users: NamedDependency[Users]
     ) -> Response[UserAnswer]:
-        """Change the members that are given; null clears one."""
+        """Change the given members; null clears one."""
         user, headers = await users.update(user_id, data)
         return Response(user_answer(user), headers=headers)
 
     @delete("/{user_id:str}", operation_id="DeleteUser", summary="Delete a user", status_code=204)
     async def delete_user(self, user_id: FromPath[str], users: NamedDependency[Users]) -> Response[None]:
-        """Delete a user; what was issued for it is dead."""
+        """Delete a user; its tokens are no longer accepted."""
         return Response(None, headers=await users.delete(user_id))
 
     @get("/{user_id:str}/custom-data", operation_id="GetUserCustomData", summary="Get a user's custom data")
@@ -96,7 +96,7 @@ class UserController(Controller):
     async def merge_custom_data(
         self, user_id: FromPath[str], data: JSONBody[CustomData], users: NamedDependency[Users]
     ) -> Response[FreeFormAnswer]:
-        """Change the members that are given; null removes one. Answers the whole custom data."""
+        """Change the given members; null removes one. Answers the whole custom data."""
         user, headers = await users.merge_custom_data(user_id, data.custom_data)
         return Response(Raw(user.custom_data.encode()), headers=headers)
 
@@ -110,7 +110,7 @@ class UserController(Controller):
     async def set_suspended(
         self, user_id: FromPath[str], data: JSONBody[Suspension], users: NamedDependency[Users]
     ) -> Response[UserAnswer]:
-        """Suspend a user, which ends everything issued before for good, or lift the suspension."""
+        """Suspend a user, which permanently invalidates its earlier tokens, or lift the suspension."""
         user, headers = await users.set_suspended(user_id, is_suspended=data.is_suspended)
         return Response(user_answer(user), headers=headers)
 
@@ -124,6 +124,6 @@ class UserController(Controller):
     async def set_password(
         self, user_id: FromPath[str], data: JSONBody[NewPassword], users: NamedDependency[Users]
     ) -> Response[UserAnswer]:
-        """Set a new password, which ends everything issued before."""
+        """Set a new password, which invalidates earlier tokens."""
         user, headers = await users.set_password(user_id, data.password)
         return Response(user_answer(user), headers=headers)

@@ -1,4 +1,4 @@
-"""What a user's members may be, and when two of them are the same."""
+"""The rules for a user's members."""
 
 import re
 import unicodedata
@@ -31,7 +31,7 @@ class UserCreation(Body):
     """A new user; every member is optional.
 
     Attributes:
-        is_email_verified: An administrator vouches for the e-mail address; ``email_verified`` of the user's ID tokens.
+        is_email_verified: An administrator confirms the e-mail address; ``email_verified`` in ID tokens.
     """
 
     username: Username | None = None
@@ -46,7 +46,7 @@ class UserCreation(Body):
 
 
 class UserUpdate(Body):
-    """What shall change: an absent member is kept, null clears. Nobody has vouched for another e-mail address yet."""
+    """Changes: an absent member is kept, null clears. A new e-mail address is unverified unless the change says so."""
 
     username: Username | UnsetType | None = UNSET
     primary_email: Email | UnsetType | None = UNSET
@@ -59,72 +59,72 @@ class UserUpdate(Body):
 
 
 class Suspension(Body):
-    """Whether the user shall be suspended."""
+    """Whether the user is to be suspended."""
 
     is_suspended: bool
 
 
 class CustomData(Body):
-    """Members of the custom data that shall change; null removes one."""
+    """Members of the custom data to change; null removes one."""
 
     custom_data: FreeForm
 
 
 class NewPassword(Body):
-    """A password in the place of the present one."""
+    """A password that replaces the current one."""
 
     password: Password
 
 
 def canonical(text: str) -> str:
-    """Return the form that is stored: composed (NFC), so that what looks alike is alike."""
+    """Return a text as it is stored: composed (NFC), so that texts that look alike are equal."""
     return unicodedata.normalize("NFC", text)
 
 
-def end_of_everything_before(*, now: int, tokens_valid_after: int) -> int:
-    """Return the new tokensValidAfter: later than what anything that was issued until now bears.
+def next_tokens_valid_after(*, now: int, tokens_valid_after: int) -> int:
+    """Return the new tokensValidAfter: later than the time in any token issued until now.
 
-    What is issued bears the time of its issue, but none before the tokensValidAfter of that moment; an access token
-    bears it in whole seconds, rounded up to the next one when the change was in this. So of two changes within a second
-    the later one must lie behind the end of that second. See docs/decisions/0004.
+    A token has the time of its issue, but none before the tokensValidAfter of that moment. An access token has it in
+    whole seconds, rounded up if the last change was in the same second. So the second of two changes within a second
+    must get a time after the end of that second. See docs/decisions/0004.
 
     Args:
         now: Milliseconds.
-        tokens_valid_after: The present one, milliseconds.
+        tokens_valid_after: The current value, milliseconds.
     """
     return max(now, -(-tokens_valid_after // 1000) * 1000) + 1
 
 
-def problems(wish: UserCreation | UserUpdate) -> Iterator[tuple[str, str]]:
-    """Yield the members whose values are of the right type and wrong all the same, each with what is wrong."""
-    if isinstance(wish.username, str) and not _is_username(wish.username):
+def problems(body: UserCreation | UserUpdate) -> Iterator[tuple[str, str]]:
+    """Yield the path of each member with an invalid value, and what is wrong with it."""
+    if isinstance(body.username, str) and not _is_username(body.username):
         yield "username", "must not contain spaces, control characters or @, nor be a telephone number"
-    if isinstance(wish.primary_email, str) and not _is_email(wish.primary_email):
+    if isinstance(body.primary_email, str) and not _is_email(body.primary_email):
         yield "primaryEmail", "must be an e-mail address"
-    if isinstance(wish.primary_phone, str) and not _PHONE.fullmatch(wish.primary_phone):
-        yield "primaryPhone", "must be a telephone number: digits, + before them is allowed"
-    if isinstance(wish.avatar, str) and not _is_web_address(wish.avatar):
+    if isinstance(body.primary_phone, str) and not _PHONE.fullmatch(body.primary_phone):
+        yield "primaryPhone", "must be a telephone number: digits, optionally after a +"
+    if isinstance(body.avatar, str) and not _is_web_address(body.avatar):
         yield "avatar", "must be an absolute URL with https or http"
 
 
-def is_email_verified(*, before: str | None, after: str | None, was_verified: bool, wish: bool | UnsetType) -> bool:
-    """Return whether an administrator vouches for a user's e-mail address after a change.
+def is_email_verified(*, before: str | None, after: str | None, was_verified: bool, given: bool | UnsetType) -> bool:
+    """Return whether a user's e-mail address is verified after a change.
 
     Args:
-        before: The address until now.
-        after: The address from now on.
-        was_verified: Whether somebody vouched for the address until now.
-        wish: What the change says of it, if anything.
+        before: The address before the change.
+        after: The address after it.
+        was_verified: Whether the address was verified before.
+        given: The value in the change, if any.
     """
     if after is None:
         return False
-    if wish is not UNSET:
-        return wish
+    if given is not UNSET:
+        return given
     return was_verified and before is not None and identity_key(after) == identity_key(before)
 
 
 def _is_username(username: str) -> bool:
-    # What could be another person's e-mail address or telephone number would answer for that person at the sign-in.
+    # A user name that is another user's e-mail address or telephone number would sign in as that user.
     return "@" not in username and not _PHONE.fullmatch(username) and _is_visible(username)
 
 
@@ -133,7 +133,7 @@ def _is_email(email: str) -> bool:
 
 
 def _is_visible(text: str) -> bool:
-    """Whether nothing in it is a space, a control character, or another one that nobody sees."""
+    """Whether it has no spaces, control characters or other invisible characters."""
     return not any(unicodedata.category(character)[0] in "CZ" for character in text)
 
 

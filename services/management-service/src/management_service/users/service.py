@@ -1,4 +1,4 @@
-"""Creating, reading, changing, suspending and deleting users."""
+"""Creates, reads, changes, suspends and deletes users."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -30,7 +30,7 @@ _REFUSALS = {
 
 
 def user_state(user: User) -> UserState:
-    """Return what the event says of a user."""
+    """Return the state of a user for its event."""
     return UserState(
         id=user.id,
         username=user.username,
@@ -49,16 +49,16 @@ def user_state(user: User) -> UserState:
     )
 
 
-def _checked(wish: rules.UserCreation | rules.UserUpdate) -> dict[str, Any]:
-    """Return the members that are given, as they are stored.
+def _checked(body: rules.UserCreation | rules.UserUpdate) -> dict[str, Any]:
+    """Return the given members, as they are stored.
 
     Raises:
         ApiError: 400, or 413 for a free-form object beyond its limit.
     """
-    problems = [Issue(path=path, message=message) for path, message in rules.problems(wish)]
+    problems = [Issue(path=path, message=message) for path, message in rules.problems(body)]
     if problems:
         raise invalid_input(*problems)
-    given = {name: getattr(wish, name) for name in rules.UserUpdate.__struct_fields__}
+    given = {name: getattr(body, name) for name in rules.UserUpdate.__struct_fields__}
     given = {name: value for name, value in given.items() if value is not UNSET}
     for name in ("custom_data", "profile"):
         if name in given:
@@ -91,15 +91,15 @@ class Users:
         self._tenant_id = tenant_id
         self._clock = clock
 
-    async def create(self, wish: rules.UserCreation) -> tuple[User, dict[str, str]]:
-        """Create a user, who gets the default roles.
+    async def create(self, creation: rules.UserCreation) -> tuple[User, dict[str, str]]:
+        """Create a user with the default roles.
 
         Raises:
-            ApiError: 400, 413; 422 when a user name, e-mail address or telephone number is in use.
+            ApiError: 400, 413; 422 if a user name, e-mail address or telephone number is in use.
         """
-        members = _checked(wish)
-        members["is_email_verified"] = wish.is_email_verified and wish.primary_email is not None
-        password_hash = None if wish.password is None else await self._passwords.hash(wish.password)
+        members = _checked(creation)
+        members["is_email_verified"] = creation.is_email_verified and creation.primary_email is not None
+        password_hash = None if creation.password is None else await self._passwords.hash(creation.password)
         now = self._clock()
         user = User(
             tenant_id=self._tenant_id,
@@ -133,32 +133,32 @@ class Users:
         return user
 
     async def list_users(self, page: Page) -> tuple[list[User], int]:
-        """Return a page of the users that match a search, and how many match altogether."""
+        """Return a page of the users that match a search, and the total of matches."""
         async with self._reader.connect() as connection:
             return await store.list_users(connection, self._tenant_id, page)
 
     @retry_on_conflict
-    async def update(self, user_id: str, wish: rules.UserUpdate) -> tuple[User, dict[str, str]]:
-        """Change what is given of a user.
+    async def update(self, user_id: str, update: rules.UserUpdate) -> tuple[User, dict[str, str]]:
+        """Change the given members of a user.
 
         Raises:
-            ApiError: 400, 404, 413; 422 when a user name, e-mail address or telephone number is in use.
+            ApiError: 400, 404, 413; 422 if a user name, e-mail address or telephone number is in use.
         """
-        members = _checked(wish)
+        members = _checked(update)
         async with self._changes.transaction() as transaction:
             user = await self._lock(transaction, user_id, otherwise="entity.not_exists")
             members["is_email_verified"] = rules.is_email_verified(
                 before=user.primary_email,
                 after=members.get("primary_email", user.primary_email),
                 was_verified=user.is_email_verified,
-                wish=wish.is_email_verified,
+                given=update.is_email_verified,
             )
             user = await self._store_change(transaction, user, members)
         return user, transaction.revision_header
 
     @retry_on_conflict
     async def merge_custom_data(self, user_id: str, members: FreeForm) -> tuple[User, dict[str, str]]:
-        """Change these members of a user's custom data; null removes one.
+        """Change members of a user's custom data; null removes one.
 
         Raises:
             ApiError: 404, 413.
@@ -173,7 +173,7 @@ class Users:
 
     @retry_on_conflict
     async def set_suspended(self, user_id: str, *, is_suspended: bool) -> tuple[User, dict[str, str]]:
-        """Suspend a user, which ends everything issued before for good; or lift the suspension.
+        """Suspend a user, which permanently invalidates its earlier tokens, or lift the suspension.
 
         Raises:
             ApiError: 404.
@@ -181,13 +181,13 @@ class Users:
         async with self._changes.transaction() as transaction:
             user = await self._lock(transaction, user_id)
             if user.is_suspended != is_suspended:
-                # Lifting it ends everything too: what was minted while the suspension was being committed.
-                members = {"is_suspended": is_suspended, "tokens_valid_after": self._end_of_everything_before(user)}
+                # Lifting invalidates tokens too: those minted while the suspension was being committed.
+                members = {"is_suspended": is_suspended, "tokens_valid_after": self._next_tokens_valid_after(user)}
                 user = await self._store_change(transaction, user, members)
         return user, transaction.revision_header
 
     async def set_password(self, user_id: str, password: str) -> tuple[User, dict[str, str]]:
-        """Give a user a new password, which ends everything issued before.
+        """Set a user's password, which invalidates earlier tokens.
 
         Raises:
             ApiError: 404.
@@ -198,13 +198,13 @@ class Users:
     async def _set_password_hash(self, user_id: str, password_hash: str) -> tuple[User, dict[str, str]]:
         async with self._changes.transaction() as transaction:
             user = await self._lock(transaction, user_id)
-            members = {"has_password": True, "tokens_valid_after": self._end_of_everything_before(user)}
+            members = {"has_password": True, "tokens_valid_after": self._next_tokens_valid_after(user)}
             user = await self._store_change(transaction, user, members, password_hash=password_hash)
         return user, transaction.revision_header
 
     @retry_on_conflict
     async def delete(self, user_id: str) -> dict[str, str]:
-        """Delete a user with everything that hangs on it.
+        """Delete a user with its relations.
 
         Raises:
             ApiError: 404.
@@ -217,8 +217,8 @@ class Users:
             transaction.record("assignment", ("user", user_id), "deleted", assignment)
         return transaction.revision_header
 
-    def _end_of_everything_before(self, user: User) -> int:
-        return rules.end_of_everything_before(now=self._clock(), tokens_valid_after=user.tokens_valid_after)
+    def _next_tokens_valid_after(self, user: User) -> int:
+        return rules.next_tokens_valid_after(now=self._clock(), tokens_valid_after=user.tokens_valid_after)
 
     async def _lock(
         self, transaction: Transaction, user_id: str, *, otherwise: str = "entity.not_exists_with_id"
@@ -231,7 +231,7 @@ class Users:
     async def _store_change(
         self, transaction: Transaction, user: User, members: dict[str, Any], *, password_hash: str | None = None
     ) -> User:
-        """Store and record the user with these members; nothing happens when they are what they were."""
+        """Store and record the user with these members; a no-op if nothing changes."""
         changed = msgspec.structs.replace(user, **members)
         if changed == user and password_hash is None:
             return user

@@ -23,12 +23,12 @@ from management_service.schema import users
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
-    """A user as stored, without the hash of the password.
+    """A user as stored, without the password hash.
 
     Attributes:
         custom_data: JSON.
         profile: JSON.
-        tokens_valid_after: Milliseconds; whatever was issued before is dead.
+        tokens_valid_after: Milliseconds; tokens issued before are invalid.
     """
 
     tenant_id: str
@@ -60,14 +60,14 @@ _INSERT: Final = insert(users)
 _UPDATE: Final = update(users).where(*_BY_ID)
 _DELETE: Final = delete(users).where(*_BY_ID)
 _IN_TENANT: Final = select(users.c.id, users.c.name).where(users.c.tenant_id == bindparam("tenant"))
-# Without the extension for trigrams a search reads every user's key once; strpos() knows no wildcards to escape. Behind
-# OFFSET 0 the planner cannot follow the order of names and test one user after the other until a page is full.
+# A search scans every user's key, as there is no trigram index; strpos() has no wildcards to escape. OFFSET 0 keeps the
+# planner from walking the index of names and testing one user after the other until a page is full.
 _MATCHES: Final = func.strpos(users.c.search_key, bindparam("term", type_=Text)) > 0
 _MATCHING: Final = _IN_TENANT.where(_MATCHES).offset(literal_column("0"))
 
 
 def user_from(row: RowMapping) -> User:
-    """Return the user of a row that has ``COLUMNS``."""
+    """Return the user of a row with ``COLUMNS``."""
     return User(**row)
 
 
@@ -85,7 +85,7 @@ def _values(user: User) -> dict[str, Any]:
 
 
 def matching_users(statement: Select[Any], search: str) -> Select[Any]:
-    """Return a statement about users narrowed to those that match a search."""
+    """Return a statement about users, narrowed to those that match a search."""
     return statement.where(_MATCHES).params(term=search_term(search)) if search else statement
 
 
@@ -95,19 +95,19 @@ async def insert_user(connection: AsyncConnection, user: User, *, password_hash:
 
 
 async def find_user(connection: AsyncConnection, tenant_id: str, user_id: str) -> User | None:
-    """Return a user; none if there is no such user."""
+    """Return a user; None if there is none."""
     row = (await connection.execute(_FIND, {"tenant": tenant_id, "user": user_id})).mappings().one_or_none()
     return None if row is None else user_from(row)
 
 
 async def lock_user(connection: AsyncConnection, tenant_id: str, user_id: str) -> User | None:
-    """Return a user that nobody else changes until the transaction ends; none if there is no such user."""
+    """Return a user, locked against changes until the transaction ends; None if there is none."""
     row = (await connection.execute(_LOCK, {"tenant": tenant_id, "user": user_id})).mappings().one_or_none()
     return None if row is None else user_from(row)
 
 
 async def update_user(connection: AsyncConnection, user: User, *, password_hash: str | None = None) -> None:
-    """Store what a user has become; without a new hash the password stays as it is."""
+    """Store a changed user; without a hash, the password is kept."""
     values = _values(user)
     by_id = {"tenant": values.pop("tenant_id"), "user": values.pop("id")}
     if password_hash is not None:
@@ -116,14 +116,14 @@ async def update_user(connection: AsyncConnection, user: User, *, password_hash:
 
 
 async def delete_user(connection: AsyncConnection, tenant_id: str, user_id: str) -> bool:
-    """Delete a user and with it every relation; return whether there was one."""
+    """Delete a user with its relations; return whether it existed."""
     return bool((await connection.execute(_DELETE, {"tenant": tenant_id, "user": user_id})).rowcount)
 
 
 async def list_users(connection: AsyncConnection, tenant_id: str, page: Page) -> tuple[list[User], int]:
-    """Return a page of the users that match, by name and then id, and how many match altogether.
+    """Return a page of the matching users, by name and then id, and the total of matches.
 
-    The page is found among ids and names, which an index holds; only its users are read.
+    The page is found in an index of names and ids; only its own rows are read.
     """
     term = search_term(page.search)
     matching = _MATCHING if term else _IN_TENANT
