@@ -79,13 +79,13 @@ _CONTROLLERS: Final = (
 
 @get("/status", operation_id="GetStatus", summary="Check that the service is up", status_code=204, sync_to_thread=False)
 def status() -> Response[None]:
-    """Answers 204; needs no token."""
+    """Answer 204, without authentication."""
     return Response(None)
 
 
 @get("/swagger.json", operation_id="GetSwagger", summary="Read the OpenAPI document", sync_to_thread=False)
 def swagger() -> Response[bytes]:
-    """Answers the OpenAPI document of the three services together; needs no token."""
+    """Answer the OpenAPI document of the three services together, without authentication."""
     return Response(_swagger(), media_type=MediaType.JSON)
 
 

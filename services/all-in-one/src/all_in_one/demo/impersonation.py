@@ -36,7 +36,7 @@ def impersonation(credentials: Credentials) -> None:
     show_claims(
         token,
         *("iss", "aud", "sub", "act", "scope", "client_id", "exp"),
-        notes={"sub": customer.username, "act": f"{agent.username}, the actual actor", "aud": "valid nowhere else"},
+        notes={"sub": customer.username, "act": f"{agent.username}, the actor", "aud": "valid nowhere else"},
     )
 
     step("A second use of the subject token is refused.")

@@ -1,9 +1,9 @@
 """``/api/applications``."""
 
+import msgspec
 from litestar import Controller, Response, delete, get, patch, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
-from msgspec import Raw
 
 from identity_common.fields import Answer, FreeForm, FreeFormAnswer
 from identity_common.http.listing import WHOLE, Listing
@@ -89,7 +89,7 @@ def application_answer(application: Application) -> ApplicationAnswer:
             always_issue_refresh_token=application.always_issue_refresh_token,
         ),
         is_third_party=application.is_third_party,
-        custom_data=Raw(application.custom_data.encode()),
+        custom_data=msgspec.Raw(application.custom_data.encode()),
         created_at=application.created_at,
         updated_at=application.updated_at,
     )
@@ -97,25 +97,12 @@ def application_answer(application: Application) -> ApplicationAnswer:
 
 def secret_answer(secret: Secret) -> SecretAnswer:
     """Return a secret as the API shows it."""
-    return SecretAnswer(
-        tenant_id=secret.tenant_id,
-        application_id=secret.application_id,
-        name=secret.name,
-        created_at=secret.created_at,
-        expires_at=secret.expires_at,
-    )
+    return msgspec.convert(secret, SecretAnswer, from_attributes=True)
 
 
 def new_secret_answer(secret: Secret, value: str) -> NewSecretAnswer:
     """Return a new secret as the API shows it, once, with its value."""
-    return NewSecretAnswer(
-        tenant_id=secret.tenant_id,
-        application_id=secret.application_id,
-        name=secret.name,
-        created_at=secret.created_at,
-        expires_at=secret.expires_at,
-        value=value,
-    )
+    return NewSecretAnswer(**msgspec.structs.asdict(secret_answer(secret)), value=value)
 
 
 class ApplicationController(Controller):
@@ -171,7 +158,7 @@ class ApplicationController(Controller):
     ) -> Response[FreeFormAnswer]:
         """Change the given members; null removes one. Answers the whole custom data."""
         application, headers = await applications.merge_custom_data(application_id, data)
-        return Response(Raw(application.custom_data.encode()), headers=headers)
+        return Response(msgspec.Raw(application.custom_data.encode()), headers=headers)
 
     @delete("/{application_id:str}", operation_id="DeleteApplication", summary="Delete an application", status_code=204)
     async def delete_application(

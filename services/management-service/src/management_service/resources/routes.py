@@ -1,5 +1,6 @@
 """``/api/resources``."""
 
+import msgspec
 from litestar import Controller, Response, delete, get, patch, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
@@ -55,14 +56,7 @@ def resource_answer(resource: Resource) -> ResourceAnswer:
 
 def scope_answer(scope: Scope) -> ScopeAnswer:
     """Return a scope as the API shows it."""
-    return ScopeAnswer(
-        tenant_id=scope.tenant_id,
-        id=scope.id,
-        resource_id=scope.resource_id,
-        name=scope.name,
-        description=scope.description,
-        created_at=scope.created_at,
-    )
+    return msgspec.convert(scope, ScopeAnswer, from_attributes=True)
 
 
 class ResourceController(Controller):
@@ -116,7 +110,7 @@ class ResourceController(Controller):
     async def set_default(
         self, resource_id: FromPath[str], data: JSONBody[ResourceDefault], resources: NamedDependency[Resources]
     ) -> Response[ResourceAnswer]:
-        """Make an API resource the default, instead of any other, or stop that."""
+        """Make an API resource the only default, or no longer the default."""
         resource, headers = await resources.set_default(resource_id, is_default=data.is_default)
         return Response(resource_answer(resource), headers=headers)
 

@@ -121,7 +121,7 @@ class Resources:
 
     @retry_on_conflict
     async def set_default(self, resource_id: str, *, is_default: bool) -> tuple[Resource, dict[str, str]]:
-        """Make a resource the default, instead of any other, or stop that.
+        """Make a resource the only default, or no longer the default.
 
         Raises:
             ApiError: 400 for the Management API, 404.

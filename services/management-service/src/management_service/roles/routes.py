@@ -2,6 +2,7 @@
 
 from typing import Final
 
+import msgspec
 from litestar import Controller, MediaType, Response, delete, get, patch, post, put
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
@@ -35,14 +36,7 @@ class RoleAnswer(Answer):
 
 def role_answer(role: Role) -> RoleAnswer:
     """Return a role as the API shows it."""
-    return RoleAnswer(
-        tenant_id=role.tenant_id,
-        id=role.id,
-        name=role.name,
-        description=role.description,
-        type=role.type,
-        is_default=role.is_default,
-    )
+    return msgspec.convert(role, RoleAnswer, from_attributes=True)
 
 
 class RoleController(Controller):

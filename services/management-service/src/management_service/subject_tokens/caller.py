@@ -37,7 +37,7 @@ class CallerCheck:
 
     @property
     def client_id(self) -> str:
-        """The ``client_id`` of the token; not yet that of a caller."""
+        """The ``client_id`` of the token, whose check is not finished."""
         return self._token.client_id
 
     async def named_user(self, user_id: str) -> NamedUser:

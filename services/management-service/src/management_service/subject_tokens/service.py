@@ -93,7 +93,7 @@ class SubjectTokens:
         """Return the record of a new token for a live user.
 
         Raises:
-            ApiError: 401 for a caller that is gone, 404, 413, 422; 503 when the database does not answer.
+            ApiError: 401 for a caller that is not live, 404, 413, 422; 503 when the database does not answer.
         """
         now = self._clock()  # before the user is read: a later change that ends tokens then ends this one too
         user = await check.named_user(creation.user_id)
