@@ -106,7 +106,7 @@ def values(page: httpx.Response) -> dict[str, str]:
 def test_an_agent_acts_as_a_customer_and_stops(agent: Visitor, stack: RunningStack) -> None:
     me, customer = stack.credentials.demo.users
     own = values(agent.browser.get("/"))
-    assert (own["sub"], own["act"]) == (me.id, "nobody else: this is your own")
+    assert (own["sub"], own["act"]) == (me.id, "none: this token is your own")
 
     page = agent.follow(agent.act_as(customer.id, reason="cannot see an order", ticket="T-1042"))
     assert "You act as <strong>Customer</strong>" in page.text

@@ -79,7 +79,7 @@ class Assignments:
             before = await self._lock(transaction, kind, [holder_id], missing=missing_by_id())
             await self._require_roles(transaction, kind, role_ids)
             surplus = set(before[holder_id]).difference(role_ids)
-            await holders.remove(transaction.connection, self._tenant_id, kind, holder_id, surplus)
+            await holders.remove(transaction.connection, self._tenant_id, kind, [holder_id], surplus)
             await holders.add(transaction.connection, self._tenant_id, kind, [holder_id], list(set(role_ids)))
             await self._record_changes(transaction, kind, before)
         return transaction.revision_header
@@ -96,7 +96,7 @@ class Assignments:
             before = await holders.role_ids_of(transaction.connection, self._tenant_id, kind, held)
             if not held or role_id not in before[holder_id]:
                 raise missing_by_id("entity.not_found")
-            await holders.remove(transaction.connection, self._tenant_id, kind, holder_id, [role_id])
+            await holders.remove(transaction.connection, self._tenant_id, kind, [holder_id], [role_id])
             await self._record_changes(transaction, kind, before)
         return transaction.revision_header
 
@@ -139,7 +139,7 @@ class Assignments:
             await self._require_machines(transaction, kind, wanted)
             self._require_type(kind, {role_id: role.type})
             before = await holders.role_ids_of(connection, self._tenant_id, kind, found)
-            await holders.remove_from(connection, self._tenant_id, kind, role_id, surplus)
+            await holders.remove(connection, self._tenant_id, kind, surplus, [role_id])
             await holders.add(connection, self._tenant_id, kind, wanted, [role_id])
             await self._record_changes(transaction, kind, before)
         return transaction.revision_header

@@ -123,14 +123,20 @@ async def add(
 
 
 async def remove(
-    connection: AsyncConnection, tenant_id: str, kind: HolderKind, holder: str, role_ids: Collection[str]
+    connection: AsyncConnection,
+    tenant_id: str,
+    kind: HolderKind,
+    holder_ids: Collection[str],
+    role_ids: Collection[str],
 ) -> None:
-    """Take roles from a holder."""
+    """Take each of these roles from each of these holders."""
     _, relation, holder_id = _KINDS[kind]
     statement = delete(relation).where(
-        relation.c.tenant_id == _TENANT, holder_id == bindparam("holder"), relation.c.role_id == any_(_IDS)
+        relation.c.tenant_id == _TENANT,
+        holder_id == any_(bindparam("holders", type_=ARRAY(Text))),
+        relation.c.role_id == any_(bindparam("roles", type_=ARRAY(Text))),
     )
-    await connection.execute(statement, {"tenant": tenant_id, "holder": holder, "ids": list(role_ids)})
+    await connection.execute(statement, {"tenant": tenant_id, "holders": list(holder_ids), "roles": list(role_ids)})
 
 
 async def holder_ids_of(connection: AsyncConnection, tenant_id: str, kind: HolderKind, role_id: str) -> set[str]:
@@ -138,17 +144,6 @@ async def holder_ids_of(connection: AsyncConnection, tenant_id: str, kind: Holde
     _, relation, holder_id = _KINDS[kind]
     statement = select(holder_id).where(relation.c.tenant_id == _TENANT, relation.c.role_id == bindparam("role"))
     return set(await connection.scalars(statement, {"tenant": tenant_id, "role": role_id}))
-
-
-async def remove_from(
-    connection: AsyncConnection, tenant_id: str, kind: HolderKind, role_id: str, holder_ids: Collection[str]
-) -> None:
-    """Take a role from these holders."""
-    _, relation, holder_id = _KINDS[kind]
-    statement = delete(relation).where(
-        relation.c.tenant_id == _TENANT, relation.c.role_id == bindparam("role"), holder_id == any_(_IDS)
-    )
-    await connection.execute(statement, {"tenant": tenant_id, "role": role_id, "ids": list(holder_ids)})
 
 
 async def add_default_roles(connection: AsyncConnection, tenant_id: str, user_id: str) -> tuple[str, ...]:
