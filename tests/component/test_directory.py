@@ -21,6 +21,7 @@ end
 """Everything of the tenant is gone at once but the copy of the revocations, without which nobody could mint."""
 
 
+@pytest.mark.heavy
 def test_what_was_created_is_used_in_the_very_next_request(world: World) -> None:
     """The design: what is unknown is looked up once more; no header is needed, and nothing is refused or dropped."""
     assert [create_then_use(world) for _ in range(ROUNDS)] == [{}] * ROUNDS

@@ -23,6 +23,8 @@ from stead.event_types import CloudEvent, MemberState, OrganizationState
 from token_service.directory import LargeHalf
 from token_service.directory.projection import ProjectionState, decode_state, record_key, state_key
 
+pytestmark = pytest.mark.servers
+
 NO_DEADLINE = float("inf")
 ORGANIZATIONS = [f"org{number}" for number in range(3)]
 MEMBERS = [f"user{number}" for number in range(4)]

@@ -20,6 +20,8 @@ from template_service.authentication import SELECT_LIVE
 from tests.support.new_database import new_database
 from tests.support.template_api import Template
 
+pytestmark = pytest.mark.servers
+
 PID = "SELECT pg_backend_pid() AS pid"
 REVISION = "SELECT revision FROM source_revision WHERE tenant_id = $1"
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import httpx
 import msgspec
 import nats
+import pytest
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import StreamReader
@@ -28,6 +29,8 @@ from tests.support.management_api import (
 )
 from tests.support.patience import PATIENCE_S
 from tests.support.tcp_proxy import TcpProxy
+
+pytestmark = pytest.mark.servers
 
 IS_WAITED_FOR = "SELECT EXISTS (SELECT FROM pg_locks WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
 

@@ -57,6 +57,7 @@ async def ids(management: Management) -> dict[str, str]:
     }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("template", LISTS)
 async def test_a_list_is_one_or_two_statements_however_long(
     management: Management, ids: dict[str, str], template: str

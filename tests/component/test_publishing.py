@@ -19,6 +19,8 @@ from tests.support.patience import PATIENCE_S
 from tests.support.round_trip import round_trip
 from tests.support.tcp_proxy import TcpProxy
 
+pytestmark = pytest.mark.servers
+
 OF_NO_STREAM = "identity-relay.publishing.management"
 
 

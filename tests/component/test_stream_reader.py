@@ -17,6 +17,8 @@ from identity_common.wire.events import STREAM_STATE, UserState
 from stead.event_types import CloudEvent, MemberState
 from tests.support.captured_logs import lines_of
 
+pytestmark = pytest.mark.servers
+
 
 @pytest.fixture
 def tenant() -> str:

@@ -1,5 +1,6 @@
 """The database of template-service: its migrations make what the tables in the code say."""
 
+import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from identity_common.outbox import tables as outbox
@@ -8,6 +9,8 @@ from template_service.members import tables as _members  # noqa: F401 - register
 from template_service.schema import metadata
 from tests.support.migrated import differences
 from tests.support.template_api import Template
+
+pytestmark = pytest.mark.servers
 
 NOT_OURS = {"alembic_version", *(statement.split()[2] for statement in outbox.CREATE)}
 

@@ -6,12 +6,15 @@ from typing import Any
 
 import msgspec
 import nats
+import pytest
 
 from identity_common.wire.events import STREAM_EVENTS
 from stead.event_types import CloudEvent
 from tests.support.management_api import Management, refusal, unique
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.template_api import Template
+
+pytestmark = pytest.mark.servers
 
 CLIENTS = 8
 CHANGES = 60

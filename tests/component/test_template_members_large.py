@@ -19,6 +19,8 @@ from tests.support.organizations import (
 from tests.support.statements import statements
 from tests.support.template_api import Template, revision
 
+pytestmark = pytest.mark.heavy
+
 MEMBERS = 2**16 + 1
 ITEMS = 12
 

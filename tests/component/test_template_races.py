@@ -11,6 +11,8 @@ from tests.support.management_api import at_once, refusal, unique
 from tests.support.requested_fan_outs import RequestedFanOuts
 from tests.support.template_api import Template
 
+pytestmark = pytest.mark.heavy
+
 ROUNDS = 6
 
 

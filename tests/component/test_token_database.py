@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncpg
+import pytest
 import pytest_asyncio
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -17,6 +18,8 @@ from token_service.app import VERSIONS
 from token_service.authorizations import tables as _authorizations  # noqa: F401 - registers its tables
 from token_service.presented_tokens.revocations import tables as _revocations  # noqa: F401 - registers its tables
 from token_service.schema import metadata
+
+pytestmark = pytest.mark.servers
 
 NOT_OURS = {"alembic_version", "signing_key"}
 

@@ -13,6 +13,7 @@ from stead import ManagementClient
 from tests.support.commits import CommitWatch
 from tests.support.impersonation import Impersonation
 from tests.support.killing import killing
+from tests.support.lengths import length
 from tests.support.processes import Deployment
 from tests.support.random_template_changes import TemplateWriter
 from tests.support.random_writes import Acknowledged, write_all
@@ -21,7 +22,7 @@ from tests.support.template_tables import TemplateTables
 
 pytestmark = pytest.mark.slow
 
-CHANGES = int(os.environ.get("RANDOM_CHANGES", "10000"))
+CHANGES = length(short=1_000, long=10_000)
 CLIENTS = 8
 SEED = int(os.environ.get("RANDOM_SEED", "20261121"))
 

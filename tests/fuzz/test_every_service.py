@@ -1,6 +1,6 @@
 """Whatever the OpenAPI document allows, and whatever it does not: every service answers as the document says.
 
-``FUZZ_EXAMPLES`` is the number of examples over all operations: a search at random. Without it there are 10,000, the
+``FUZZ_EXAMPLES`` is the number of examples over all operations: a search at random. Without it the examples are the
 same every time, so that a failure is of the change at hand.
 """
 
@@ -21,6 +21,7 @@ from identity_common.http.routing import Service, service_for
 from identity_common.revisions import HEADER
 from management_service.app import SWAGGER
 from tests.fuzz.conftest import FuzzedSystem
+from tests.support.lengths import length
 
 SERVICES: Final[tuple[Service, ...]] = ("management", "template", "token")
 WEIGHTS: Final = {"/oidc/token": 25}
@@ -28,7 +29,7 @@ WEIGHTS: Final = {"/oidc/token": 25}
 
 WHOLE: dict[str, Any] = json.loads(SWAGGER.read_bytes())
 PATHS = {path: found for path, found in WHOLE["paths"].items() if service_for(path) in SERVICES}
-EXAMPLES: Final = int(os.environ.get("FUZZ_EXAMPLES", "10000"))
+EXAMPLES: Final = int(os.environ.get("FUZZ_EXAMPLES", length(short=1_000, long=10_000)))
 SHARE: Final = EXAMPLES / sum(WEIGHTS.get(path, 1) * len(operations) for path, operations in PATHS.items())
 
 

@@ -25,6 +25,8 @@ from tests.support.own_servers import OwnServers
 from tests.support.patience import PATIENCE_S
 from tests.support.round_trip import round_trip
 
+pytestmark = pytest.mark.servers
+
 SERVICES = ("management", "token", "template")
 STREAMS_OF_SERVICES = (STREAM_INTERNAL, STREAM_EVENTS, STREAM_STATE)
 READS = {"token": STREAM_STATE, "template": STREAM_STATE, "subscriber": STREAM_EVENTS}

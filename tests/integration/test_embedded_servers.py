@@ -45,6 +45,8 @@ from identity_common.bus.streams import STREAMS, SUBSCRIBERS_API, SUBSCRIBERS_CO
 from tests.support.patience import PATIENCE_S
 from tests.support.round_trip import round_trip
 
+pytestmark = pytest.mark.heavy
+
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="what only root must do differently")
 
 START = """
@@ -735,6 +737,7 @@ class TestPrivileges:
             servers.stop()
 
 
+@pytest.mark.servers
 class TestServersThatWereThereBefore:
     @pytest.fixture
     def environment(self, cluster: Cluster) -> Iterator[dict[str, str]]:
