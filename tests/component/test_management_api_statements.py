@@ -4,8 +4,8 @@ import asyncpg
 import httpx
 import pytest
 
+from tests.support.databases import statements
 from tests.support.management_api import Management, unique
-from tests.support.statements import statements
 
 LISTS = (
     "users",

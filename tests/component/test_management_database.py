@@ -20,10 +20,9 @@ from identity_common.stores.migrations import head
 from management_service.app import VERSIONS, bootstrap, create_app, migrate
 from management_service.schema import metadata
 from management_service.settings import Settings
+from tests.support.databases import differences, new_database
 from tests.support.issuer import Issuer
 from tests.support.management_api import client_of, running, settings_for
-from tests.support.migrated import differences
-from tests.support.new_database import new_database
 from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.servers

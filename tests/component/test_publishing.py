@@ -15,8 +15,7 @@ from identity_common.bus.connection import Bus
 from identity_common.bus.publishing import NotAcknowledgedError, Outgoing, Publisher, publisher_on
 from identity_common.wire.events import STREAM_INTERNAL, event_subject
 from tests.support.management_api import Management, unique
-from tests.support.patience import PATIENCE_S
-from tests.support.round_trip import round_trip
+from tests.support.patience import PATIENCE_S, round_trip
 from tests.support.tcp_proxy import TcpProxy
 
 pytestmark = pytest.mark.servers

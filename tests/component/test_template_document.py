@@ -16,8 +16,7 @@ from all_in_one.provision import ServerAddresses
 from tests.support.issuer import Issuer
 from tests.support.management_api import AUDIENCE, Management, issues, refusal, unique
 from tests.support.organizations import APPLICATIONS, KINDS, USERS, Kind, Organization, member_of_kind
-from tests.support.requested_fan_outs import RequestedFanOuts
-from tests.support.template_api import Template, revision
+from tests.support.template_api import RequestedFanOuts, Template, revision
 
 PATH = "/api/organization-template"
 EMPTY: dict[str, Any] = {"permissions": [], "roles": []}

@@ -2,9 +2,8 @@
 
 import pytest
 
-from tests.support.creating import create_then_use
 from tests.support.lengths import length
-from tests.support.world import World
+from tests.support.world import World, create_then_use
 
 pytestmark = pytest.mark.slow
 

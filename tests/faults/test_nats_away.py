@@ -9,12 +9,11 @@ from all_in_one.embedded import EmbeddedServers
 from all_in_one.provision import ServerAddresses
 from stead import ManagementClient
 from tests.support.agreement import read_database, require_agreement
-from tests.support.impersonation import Impersonation
+from tests.support.impersonation import Impersonation, client_token, cycle_works, make_machine
 from tests.support.lengths import length
 from tests.support.patience import eventually
 from tests.support.processes import Deployment
 from tests.support.random_writes import UserWriter, make_roles, writing
-from tests.support.replicas import client_token, cycle_works, make_machine
 
 pytestmark = pytest.mark.slow
 

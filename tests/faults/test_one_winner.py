@@ -7,11 +7,10 @@ import httpx
 import pytest
 
 from stead import ManagementClient
-from tests.support.impersonation import Impersonation
+from tests.support.impersonation import Impersonation, cycle_works
 from tests.support.lengths import length
 from tests.support.patience import eventually
 from tests.support.processes import Deployment
-from tests.support.replicas import cycle_works
 
 pytestmark = pytest.mark.slow
 

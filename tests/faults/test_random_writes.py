@@ -9,9 +9,8 @@ from all_in_one.provision import ServerAddresses
 from stead import ManagementClient
 from tests.support.agreement import require_agreement
 from tests.support.impersonation import Impersonation
-from tests.support.killing import killing
 from tests.support.lengths import length
-from tests.support.processes import Deployment
+from tests.support.processes import Deployment, killing
 from tests.support.random_writes import UserWriter, make_roles, write_all
 
 pytestmark = pytest.mark.slow

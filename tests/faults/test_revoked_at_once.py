@@ -9,12 +9,11 @@ import pytest
 
 from stead import ManagementClient
 from stead.event_types import MemberType
-from tests.support.impersonation import Impersonation
+from tests.support.impersonation import Impersonation, cycle_works
 from tests.support.lengths import length
 from tests.support.organization_tokens import Asker
 from tests.support.patience import eventually
 from tests.support.processes import Deployment
-from tests.support.replicas import cycle_works
 
 pytestmark = pytest.mark.slow
 

@@ -10,10 +10,9 @@ from all_in_one.embedded import EmbeddedServers
 from all_in_one.provision import ServerAddresses
 from identity_common.wire.subject_tokens import subject_token_key
 from stead import Conflict, ManagementClient, Unavailable
-from tests.support.impersonation import Impersonation
+from tests.support.impersonation import Impersonation, Machine, client_token, cycle_works, exchange, make_machine
 from tests.support.patience import eventually
 from tests.support.processes import Deployment
-from tests.support.replicas import Machine, client_token, cycle_works, exchange, make_machine
 
 pytestmark = pytest.mark.slow
 

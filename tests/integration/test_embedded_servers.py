@@ -42,8 +42,7 @@ from all_in_one.embedded import (
     wheels,
 )
 from identity_common.bus.streams import STREAMS, SUBSCRIBERS_API, SUBSCRIBERS_COPY
-from tests.support.patience import PATIENCE_S
-from tests.support.round_trip import round_trip
+from tests.support.patience import PATIENCE_S, round_trip
 
 pytestmark = pytest.mark.heavy
 
