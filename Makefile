@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 PACKAGES := libs/sdk libs/common services/token-service services/management-service services/template-service services/all-in-one
 INSTALLED := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
+# Cached bytecode: without it every worker rewrites every assertion, and every process that a test starts compiles all.
+unexport PYTHONDONTWRITEBYTECODE
 WITHOUT_FUZZING := -p no:schemathesis --ignore=tests/security/test_fuzzing.py
 
 .PHONY: help run demo example test test-heavy test-slow test-long test-clients test-containers check lint types imports bench openapi lock clean
