@@ -98,7 +98,7 @@ class ServiceProcess:
 
 
 class Deployment:
-    """Some replicas of each service, each a process.
+    """Some replicas of each service, each a process; a context manager in which all of them run.
 
     Attributes:
         management: The first of ``managements``; ``template`` likewise.
@@ -159,6 +159,17 @@ class Deployment:
         ]
         self.template = self.templates[0]
         self.processes = [*self.tokens, *self.managements, *self.templates]
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
 
     def start(self, *, only: Sequence[ServiceProcess] = ()) -> None:
         """Migrate, start every process or only these, and return when all of them are ready."""
@@ -309,3 +320,13 @@ def _kill_until(over: threading.Event, victims: Sequence[Victim], chance: random
             victim.wait_until_ready()
         kills += 1
     return kills
+
+
+@contextmanager
+def stopped(server: Victim) -> Iterator[None]:
+    """Kill a server and start it again when the body ends."""
+    server.kill()
+    try:
+        yield
+    finally:
+        server.start()

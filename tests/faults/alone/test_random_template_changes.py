@@ -29,12 +29,8 @@ SEED = int(os.environ.get("RANDOM_SEED", "20261121"))
 def deployment(own_addresses: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """Two replicas of whoever is killed."""
     logs = tmp_path_factory.mktemp("logs")
-    deployment = Deployment(own_addresses, logs, token_replicas=2, template_replicas=2)
-    try:
-        deployment.start()
+    with Deployment(own_addresses, logs, token_replicas=2, template_replicas=2) as deployment:
         yield deployment
-    finally:
-        deployment.stop()
 
 
 @pytest_asyncio.fixture

@@ -25,12 +25,8 @@ SEEDS = range(1, 1 + length(short=1, long=3))
 @pytest.fixture(scope="module")
 def deployment(own_addresses: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """Two replicas of template-service, each of which may be the active one."""
-    deployment = Deployment(own_addresses, tmp_path_factory.mktemp("logs"), template_replicas=2)
-    try:
-        deployment.start()
+    with Deployment(own_addresses, tmp_path_factory.mktemp("logs"), template_replicas=2) as deployment:
         yield deployment
-    finally:
-        deployment.stop()
 
 
 @pytest_asyncio.fixture
