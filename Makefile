@@ -9,7 +9,8 @@ INSTALLED := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 # Cached bytecode: without it every worker rewrites every assertion, and every process that a test starts compiles all.
 unexport PYTHONDONTWRITEBYTECODE
-WITHOUT_FUZZING := -p no:schemathesis --ignore=tests/security/test_fuzzing.py
+FUZZING := tests/security/test_fuzzing.py
+WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 
 .PHONY: help run demo example test test-heavy test-slow test-long test-clients test-containers check lint types imports bench openapi lock clean
 .DEFAULT_GOAL := help
@@ -41,7 +42,8 @@ test-heavy: $(INSTALLED) ## the tests that take more than 4 seconds each
 	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'heavy and not slow and not clients'
 
 test-slow: $(INSTALLED) ## the races, the faults and the long runs, in short forms
-	@$(PYTEST) -n auto -m 'slow and not clients'
+	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'slow and not clients'
+	@$(PYTEST) $(FUZZING)  # not distributed: its tests share one name
 
 test-long: $(INSTALLED) ## the same in full: an hour
 	@TEST_LENGTH=long $(PYTEST) -m 'slow and not clients'
