@@ -90,6 +90,7 @@ async def test_the_stream_holds_what_the_database_holds(management: Management) 
         assert told == {scope["id"] for scope in shown} == {scope["id"] for scope in scopes[1:]}
 
 
+@pytest.mark.heavy
 async def test_concurrent_writes_are_counted_without_a_gap_and_published_in_order(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
         before = await own.revision()

@@ -86,6 +86,7 @@ class Administrator:
                 self._made[path].append(answer.json()["id"])
 
 
+@pytest.mark.heavy
 async def test_the_events_say_what_the_database_holds_whatever_happens_at_once(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as other, Template(other) as template:
         resource = await template.resource(*"abcdef")
