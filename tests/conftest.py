@@ -37,9 +37,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Give tests with the marker ``slow`` more time than pyproject.toml gives the others."""
+    """Give tests with the markers ``heavy`` and ``slow`` more time than pyproject.toml gives the others."""
     if item.get_closest_marker("slow"):
         item.add_marker(pytest.mark.timeout(length(short=600, long=3600)))
+    elif item.get_closest_marker("heavy"):
+        item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.fixture(scope="session")
