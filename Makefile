@@ -6,8 +6,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := libs/sdk libs/common services/token-service services/management-service services/template-service services/all-in-one
 INSTALLED := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest
+# Cached bytecode: without it every worker rewrites every assertion, and every process that a test starts compiles all.
+unexport PYTHONDONTWRITEBYTECODE
+FUZZING := tests/security/test_fuzzing.py
+WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 
-.PHONY: help run demo example test test-slow test-clients test-containers check lint types imports bench openapi lock clean
+.PHONY: help run demo example test test-heavy test-slow test-long test-clients test-containers check lint types imports bench openapi lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -32,18 +37,25 @@ example: $(INSTALLED) ## a support desk on http://127.0.0.1:3100 (DESK_PORT= cha
 	@exec $(BIN)/python examples/support-desk --port $(DESK_PORT)
 
 test: $(INSTALLED) ## the tests that are quick
-	@$(BIN)/python -m pytest -m 'not slow and not clients'
+	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'not heavy and not slow and not clients'
 
-test-slow: $(INSTALLED) ## the races, the faults and the long runs
-	@$(BIN)/python -m pytest -m 'slow and not clients'
+test-heavy: $(INSTALLED) ## the tests that take more than 4 seconds each
+	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'heavy and not slow and not clients'
+
+test-slow: $(INSTALLED) ## the races, the faults and the long runs, in short forms
+	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'slow and not clients'
+	@$(PYTEST) $(FUZZING)  # not distributed: its tests share one name
+
+test-long: $(INSTALLED) ## the same in full: an hour
+	@TEST_LENGTH=long $(PYTEST) -m 'slow and not clients'
 
 test-clients: $(INSTALLED) ## a browser, and clients written elsewhere (needs node, npm and chromium)
-	@$(BIN)/python -m pytest -m clients
+	@$(PYTEST) $(WITHOUT_FUZZING) -m clients
 
-test-containers: $(INSTALLED) ## the quick tests against PostgreSQL, Redis and NATS in containers
-	@TESTCONTAINERS_RYUK_DISABLED=true $(BIN)/python -m pytest -m 'not slow and not clients' --containers
+test-containers: $(INSTALLED) ## what depends on the servers, against PostgreSQL, Redis and NATS in containers
+	@TESTCONTAINERS_RYUK_DISABLED=true $(PYTEST) $(WITHOUT_FUZZING) -m 'servers and not slow' --containers
 
-check: lint types imports test ## lint, types, import contracts, tests
+check: lint types imports test ## lint, types, import contracts, quick tests
 
 lint: $(INSTALLED) ## ruff: rules and format
 	@$(BIN)/ruff check .

@@ -12,12 +12,36 @@ from all_in_one.embedded import EmbeddedServers, external_or_embedded
 from all_in_one.provision import ServerAddresses
 from identity_common.telemetry.logs import configure_logs
 from tests.support.containers import containers
+from tests.support.lengths import length
 from tests.support.running_stack import RunningStack
 from tests.support.world import World
 from tests.support.written import Written
 
 hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")
+
+
+_EXTERNAL = ("POSTGRES_URL", "REDIS_URL", "NATS_URL")
+_MOST_WORKERS = 4
+"""Each one starts three servers and the whole system."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--containers", action="store_true", help="start PostgreSQL, Redis and NATS in containers")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return the number of workers for ``-n auto``; no workers where every one would meet the same servers."""
+    are_shared = config.getoption("--containers") or not os.environ.keys().isdisjoint(_EXTERNAL)
+    return 0 if are_shared else min(os.cpu_count() or 1, _MOST_WORKERS)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Give tests with the markers ``heavy`` and ``slow`` more time than pyproject.toml gives the others."""
+    if item.get_closest_marker("slow"):
+        item.add_marker(pytest.mark.timeout(length(short=600, long=3600)))
+    elif item.get_closest_marker("heavy"):
+        item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.fixture(scope="session")
@@ -34,10 +58,6 @@ def logs(run_directory: Path) -> Iterator[Path]:
         configure_logs(service="tests", stream=stream)
         yield path
         configure_logs(service="tests")
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--containers", action="store_true", help="start PostgreSQL, Redis and NATS in containers")
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,7 @@ import pytest_asyncio
 from all_in_one.provision import ServerAddresses
 from tests.support.issuer import Issuer
 from tests.support.management_api import Management
-from tests.support.requested_fan_outs import RequestedFanOuts
-from tests.support.template_api import Template
+from tests.support.template_api import RequestedFanOuts, Template
 from tests.support.template_tables import TemplateTables
 
 

@@ -13,8 +13,7 @@ from identity_common.stores.database import Startup, create_database_engine
 from identity_common.wire.events import relay_subject
 from management_service.app import VERSIONS
 from tests.support.management_api import Management
-from tests.support.patience import PATIENCE_S, eventually_here
-from tests.support.round_trip import round_trip
+from tests.support.patience import PATIENCE_S, eventually_here, round_trip
 
 
 async def test_a_service_whose_preparation_failed_once_becomes_ready(management: Management) -> None:

@@ -69,21 +69,29 @@ def require_oauth_refusal(answer: httpx.Response) -> tuple[int, str]:
     return answer.status_code, str(body["error"])
 
 
+@pytest.fixture(scope="module")
+def actor_token(world: World) -> Iterator[str]:
+    """An actor token that is still good when every test of this module has sent it."""
+    actor_token = world.userinfo_token()
+    yield actor_token
+    assert outcome(world.exchange(world.subject_token())) == (200, None)
+    assert outcome(world.with_actor(actor_token)) == (200, None)
+
+
 @pytest.fixture
-def good(world: World) -> Iterator[dict[str, str]]:
-    """The pairs of a good exchange with every optional parameter that may be there; still good afterwards."""
-    yield {
+def good(world: World, actor_token: str) -> dict[str, str]:
+    """Return the form of a good exchange with every optional parameter."""
+    return {
         "grant_type": GRANT_TOKEN_EXCHANGE,
         "client_id": world.traditional.id,
         "subject_token": world.subject_token(),
         "subject_token_type": TOKEN_TYPE_ACCESS_TOKEN,
-        "actor_token": world.userinfo_token(),
+        "actor_token": actor_token,
         "actor_token_type": TOKEN_TYPE_ACCESS_TOKEN,
         "requested_token_type": TOKEN_TYPE_ACCESS_TOKEN,
         "resource": world.resource,
         "scope": "read:things",
     }
-    assert outcome(world.exchange(world.subject_token())) == (200, None)
 
 
 def send(world: World, body: bytes | str, **headers: str) -> httpx.Response:

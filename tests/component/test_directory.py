@@ -6,9 +6,8 @@ import pytest
 
 from identity_common.identifiers import new_secret
 from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
-from tests.support.creating import create_then_use
 from tests.support.patience import eventually
-from tests.support.world import World, outcome
+from tests.support.world import World, create_then_use, outcome
 
 ROUNDS = 20
 
@@ -21,6 +20,7 @@ end
 """Everything of the tenant is gone at once but the copy of the revocations, without which nobody could mint."""
 
 
+@pytest.mark.heavy
 def test_what_was_created_is_used_in_the_very_next_request(world: World) -> None:
     """The design: what is unknown is looked up once more; no header is needed, and nothing is refused or dropped."""
     assert [create_then_use(world) for _ in range(ROUNDS)] == [{}] * ROUNDS

@@ -83,6 +83,7 @@ async def test_what_the_directory_does_not_know_is_not_forgotten(remembered: Rem
     assert await remembered.left() == ["stranger nothing"]
 
 
+@pytest.mark.heavy
 async def test_there_may_be_more_than_are_looked_at_at_once(remembered: Remembered) -> None:
     await remembered.agree(*(f"user{number:04} app" for number in range(1005)))
     await remembered.tell(UserState(id="user0000", deleted=True), UserState(id="user1004", deleted=True))

@@ -24,6 +24,8 @@ from tests.support.tenant_keys import read_keys, replace_keys
 from token_service.directory import LargeHalf
 from token_service.directory.projection import ProjectionState, decode_state, record_key, state_key
 
+pytestmark = pytest.mark.servers
+
 NO_DEADLINE = float("inf")
 ORGANIZATIONS = [f"org{number}" for number in range(3)]
 MEMBERS = [f"user{number}" for number in range(4)]

@@ -4,10 +4,13 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.support.management_api import Management
 from tests.support.processes import Deployment
 
 
+@pytest.mark.heavy
 async def test_what_a_service_says_while_it_stops_is_written(management: Management, tmp_path: Path) -> None:
     """A signal ends the process right after its app; what waits to be written together is written before."""
     process = Deployment(management.addresses, tmp_path).management

@@ -17,8 +17,10 @@ from management_service.app import VERSIONS as MANAGEMENT
 from management_service.authentication import SELECT_FACTS
 from template_service.app import VERSIONS as TEMPLATE
 from template_service.authentication import SELECT_LIVE
-from tests.support.new_database import new_database
+from tests.support.databases import new_database
 from tests.support.template_api import Template
+
+pytestmark = pytest.mark.servers
 
 PID = "SELECT pg_backend_pid() AS pid"
 REVISION = "SELECT revision FROM source_revision WHERE tenant_id = $1"

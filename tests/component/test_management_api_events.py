@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import httpx
 import msgspec
 import nats
+import pytest
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import StreamReader
@@ -28,6 +29,8 @@ from tests.support.management_api import (
 )
 from tests.support.patience import PATIENCE_S
 from tests.support.tcp_proxy import TcpProxy
+
+pytestmark = pytest.mark.servers
 
 IS_WAITED_FOR = "SELECT EXISTS (SELECT FROM pg_locks WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
 
@@ -87,6 +90,7 @@ async def test_the_stream_holds_what_the_database_holds(management: Management) 
         assert told == {scope["id"] for scope in shown} == {scope["id"] for scope in scopes[1:]}
 
 
+@pytest.mark.heavy
 async def test_concurrent_writes_are_counted_without_a_gap_and_published_in_order(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
         before = await own.revision()

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
+import pytest_asyncio
 
 from management_service.app import create_app
 from tests.support.management_api import Management, issues, refusal, settings_for
@@ -41,24 +42,31 @@ GOOD = {
 """Every route with a body, and a body that it would take."""
 
 
-@pytest.fixture(params=GOOD)
-async def target(request: pytest.FixtureRequest, management: Management) -> AsyncIterator[tuple[str, str]]:
-    """Return method and path of a route, its parents made for it."""
-    method, _, template = request.param.partition(" ")
+@pytest_asyncio.fixture(scope="module")
+async def ids(management: Management) -> AsyncIterator[dict[str, str]]:
+    """One of everything that a route may name: none of these tests changes it."""
     user = (await management.created("users"))["id"]
     application = await management.machine()
     resource = await management.created("resources", name="n", indicator=f"https://{user}.example.com")
     scope = await management.created(f"resources/{resource['id']}/scopes", name="first")
     await management.created(f"applications/{application}/secrets", name="first")
     role = await management.created("roles", name=user, description="", type="User")
-    yield (
-        method,
-        template.format(
-            user=user, application=application, resource=resource["id"], scope=scope["id"], role=role["id"]
-        ),
-    )
+    yield {
+        "user": user,
+        "application": application,
+        "resource": resource["id"],
+        "scope": scope["id"],
+        "role": role["id"],
+    }
     for path in (f"users/{user}", f"applications/{application}", f"resources/{resource['id']}", f"roles/{role['id']}"):
         await management.client.delete(f"/api/{path}")
+
+
+@pytest.fixture(params=GOOD)
+def target(request: pytest.FixtureRequest, ids: dict[str, str]) -> tuple[str, str]:
+    """Return method and path of a route."""
+    method, _, path = request.param.partition(" ")
+    return method, path.format(**ids)
 
 
 def good_body(request: pytest.FixtureRequest) -> bytes:

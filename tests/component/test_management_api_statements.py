@@ -4,8 +4,8 @@ import asyncpg
 import httpx
 import pytest
 
+from tests.support.databases import statements
 from tests.support.management_api import Management, unique
-from tests.support.statements import statements
 
 LISTS = (
     "users",
@@ -57,6 +57,7 @@ async def ids(management: Management) -> dict[str, str]:
     }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("template", LISTS)
 async def test_a_list_is_one_or_two_statements_however_long(
     management: Management, ids: dict[str, str], template: str

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 import asyncpg
 import msgspec
+import pytest
 import pytest_asyncio
 from alembic.script import ScriptDirectory
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -19,11 +20,12 @@ from identity_common.stores.migrations import head
 from management_service.app import VERSIONS, bootstrap, create_app, migrate
 from management_service.schema import metadata
 from management_service.settings import Settings
+from tests.support.databases import differences, new_database
 from tests.support.issuer import Issuer
 from tests.support.management_api import client_of, running, settings_for
-from tests.support.migrated import differences
-from tests.support.new_database import new_database
 from tests.support.patience import PATIENCE_S
+
+pytestmark = pytest.mark.servers
 
 NOT_OURS = {"alembic_version", *(statement.split()[2] for statement in outbox.CREATE)}
 
@@ -85,6 +87,7 @@ async def test_every_foreign_key_is_indexed_from_its_own_side(settings: Settings
     assert without_index == []
 
 
+@pytest.mark.heavy
 async def test_replicas_may_migrate_at_once(settings: Settings) -> None:
     environment = environment_of(settings)
     processes = [
@@ -179,6 +182,7 @@ def environment_of(settings: Settings) -> dict[str, str]:
     return {**os.environ, **given}
 
 
+@pytest.mark.heavy
 async def test_the_command_prints_one_line_of_json_and_nothing_else(settings: Settings) -> None:
     environment = environment_of(settings)
     lines = []
@@ -195,6 +199,7 @@ async def test_the_command_prints_one_line_of_json_and_nothing_else(settings: Se
     assert [json.loads(line).keys() for line in lines] == [{"client_id", "client_secret", "resource", "scope"}]
 
 
+@pytest.mark.heavy
 async def test_what_is_wrong_with_the_settings_or_the_database_is_said_in_lines_without_a_secret(
     settings: Settings,
 ) -> None:

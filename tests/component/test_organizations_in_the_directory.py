@@ -302,6 +302,7 @@ async def test_a_copy_that_lags_behind_grants_nothing_that_was_revoked(following
     assert await following.granted("read", "write", at_least=after) == {"read"}
 
 
+@pytest.mark.heavy
 async def test_very_many_members_are_all_there(following: Following) -> None:
     """L8: several batches, each applied whole; the last one counts like the first."""
     count = 2**12
@@ -322,6 +323,7 @@ async def test_very_many_members_are_all_there(following: Following) -> None:
     ]
 
 
+@pytest.mark.heavy
 async def test_a_member_holds_what_10_000_roles_grant(following: Following) -> None:
     """L8: as many as a member may have; the first and the last grant something."""
     role_ids = tuple(f"role{number:05}" for number in range(10_000))

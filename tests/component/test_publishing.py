@@ -15,9 +15,10 @@ from identity_common.bus.connection import Bus
 from identity_common.bus.publishing import NotAcknowledgedError, Outgoing, Publisher, publisher_on
 from identity_common.wire.events import STREAM_INTERNAL, event_subject
 from tests.support.management_api import Management, unique
-from tests.support.patience import PATIENCE_S, eventually_here
-from tests.support.round_trip import round_trip
+from tests.support.patience import PATIENCE_S, eventually_here, round_trip
 from tests.support.tcp_proxy import TcpProxy
+
+pytestmark = pytest.mark.servers
 
 OF_NO_STREAM = "identity-relay.publishing.management"
 

@@ -25,6 +25,8 @@ from tests.support.running_stack import RunningStack
 from tests.support.tenant_keys import read_keys, replace_keys
 from token_service.presented_tokens.revocations import Revocation, Revocations
 
+pytestmark = pytest.mark.servers
+
 SOON = 3_600_000
 
 
@@ -161,6 +163,7 @@ async def test_a_replica_that_dies_between_the_rows_and_the_copy_loses_nothing(r
     assert [await replicas.other.revocations.is_revoked(each) for each in ("first", "second", "third")] == [True] * 3
 
 
+@pytest.mark.heavy
 async def test_many_revoke_at_once_while_redis_is_emptied_again_and_again(replicas: Replicas) -> None:
     """The fold of the rows, whoever copies, and whatever is lost meanwhile."""
     revoked = [f"{number}.x" for number in range(120)]
@@ -207,6 +210,7 @@ async def test_a_copy_that_was_begun_before_another_one_was_lost_does_not_pass_f
     await connections.aclose()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("count", [2**8, 2**13 + 1])
 async def test_very_many_are_copied_in_parts_and_none_is_left_out(replicas: Replicas, count: int) -> None:
     """L8."""

@@ -10,6 +10,8 @@ from stead.events import EventBus, PermissionCache, PermissionChange, permission
 from tests.support.own_servers import OwnServers
 from tests.support.template_source import TemplateSource
 
+pytestmark = pytest.mark.heavy
+
 WITHIN_S = 40
 
 

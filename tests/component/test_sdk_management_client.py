@@ -1,11 +1,13 @@
 """The SDK's client against the real services: what it sends is understood, what it reads is all there is."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import httpx
 import pytest
 import pytest_asyncio
 
+from all_in_one.provision import ServerAddresses
 from identity_common.http.routing import service_for
 from stead import (
     AsyncManagementClient,
@@ -43,8 +45,8 @@ class Edge(httpx.AsyncBaseTransport):
         return await self._services[service_for(request.url.path) or ""].handle_async_request(request)
 
 
-@pytest_asyncio.fixture(scope="session")
-async def client(management: Management, template: Template, issuer: Issuer) -> AsyncIterator[AsyncManagementClient]:
+@asynccontextmanager
+async def connected(management: Management, template: Template, issuer: Issuer) -> AsyncIterator[AsyncManagementClient]:
     async with (
         httpx.AsyncClient(transport=Edge(management, template, issuer), timeout=30) as http,
         AsyncManagementClient("http://management.test", client_id="any", client_secret="any", http=http) as client,
@@ -52,6 +54,23 @@ async def client(management: Management, template: Template, issuer: Issuer) -> 
         yield client
 
 
+@pytest_asyncio.fixture(scope="session")
+async def client(management: Management, template: Template, issuer: Issuer) -> AsyncIterator[AsyncManagementClient]:
+    async with connected(management, template, issuer) as client:
+        yield client
+
+
+@pytest_asyncio.fixture
+async def client_of_an_empty_tenant(servers: ServerAddresses, issuer: Issuer) -> AsyncIterator[AsyncManagementClient]:
+    async with (
+        Management(servers, issuer) as management,
+        Template(management) as template,
+        connected(management, template, issuer) as client,
+    ):
+        yield client
+
+
+@pytest.mark.heavy
 async def test_every_user_of_a_long_list_is_seen_once(client: AsyncManagementClient) -> None:
     """Neither the default page nor the largest one is the end."""
     marker = unique("crowd")
@@ -65,6 +84,7 @@ async def test_every_user_of_a_long_list_is_seen_once(client: AsyncManagementCli
     assert set(made) <= {user.id async for user in client.users.list()}
 
 
+@pytest.mark.heavy
 async def test_lists_that_answer_whole_are_read_in_pages_as_well(client: AsyncManagementClient) -> None:
     resource = await client.resources.create(unique("long"), f"https://{unique('long')}.example.com")
     names = [f"read:{number:03}" for number in range(PEOPLE)]
@@ -163,11 +183,14 @@ async def test_organizations_are_made_changed_and_taken_away(client: AsyncManage
     assert [each async for each in client.organizations.list(search=marker)] == []
 
 
-async def test_the_organization_template_is_a_document(client: AsyncManagementClient) -> None:
+async def test_the_organization_template_is_a_document(client_of_an_empty_tenant: AsyncManagementClient) -> None:
+    client = client_of_an_empty_tenant
     marker = unique("document")
     api = await client.resources.create(marker, f"https://{marker}.example.com")
     await client.resources.create_scope(api.id, "read:orders")
+    existing = await client.organization_permissions.create("existing")
     before = await client.organization_template.get()
+    assert before.permissions == [TemplatePermission(name=existing.name)]
     role = TemplateRole(
         name=marker, permissions=[marker], scopes=[TemplateScope(resource=api.indicator, name="read:orders")]
     )

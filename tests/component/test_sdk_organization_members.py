@@ -77,6 +77,7 @@ async def test_members_are_seen_from_both_sides(client: AsyncManagementClient) -
         await organizations.assign_user_roles(organization.id, user.id, [editor.id])
 
 
+@pytest.mark.heavy
 async def test_every_member_of_a_long_list_is_seen_once(client: AsyncManagementClient) -> None:
     organization = await client.organizations.create(unique("Crowd"))
     made = [(await client.users.create(name=f"member {number:03}")).id for number in range(PEOPLE)]

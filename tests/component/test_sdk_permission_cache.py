@@ -101,6 +101,7 @@ async def test_is_the_fold_of_the_events_however_they_come(source: TemplateSourc
             )
 
 
+@pytest.mark.heavy
 async def test_it_ends_at_whatever_moment_it_is_left(bus: EventBus) -> None:
     """Python 3.11 loses a cancellation that comes in the turn in which the bus answers."""
     for moment in range(200):

@@ -49,6 +49,7 @@ def token(addresses: ServerAddresses) -> Litestar:
     )
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("create", [management, token])
 async def test_it_ends_whenever_it_is_told_to(
     stack: RunningStack, create: Callable[[ServerAddresses], Litestar]

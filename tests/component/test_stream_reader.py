@@ -18,6 +18,8 @@ from stead.event_types import CloudEvent, MemberState
 from tests.support.captured_logs import lines_of
 from tests.support.patience import PATIENCE_S
 
+pytestmark = pytest.mark.servers
+
 
 @pytest.fixture
 def tenant() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+import pytest
 import pytest_asyncio
 from msgspec import json
 from redis.asyncio import Redis
@@ -16,6 +17,8 @@ from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
 from token_service.directory import Reading
 from token_service.subject_tokens import SubjectTokens, TakenSubjectToken
+
+pytestmark = pytest.mark.servers
 
 
 class Redises:

@@ -1,13 +1,16 @@
 """The database of template-service: its migrations make what the tables in the code say."""
 
+import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from identity_common.outbox import tables as outbox
 from template_service.member_permissions import tables as _published  # noqa: F401 - registers its tables
 from template_service.members import tables as _members  # noqa: F401 - registers its tables
 from template_service.schema import metadata
-from tests.support.migrated import differences
+from tests.support.databases import differences
 from tests.support.template_api import Template
+
+pytestmark = pytest.mark.servers
 
 NOT_OURS = {"alembic_version", *(statement.split()[2] for statement in outbox.CREATE)}
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import asyncpg
 import msgspec
+import pytest
 
 from identity_common.wire.events import UserState
 from stead.event_types import GrantedPermission, OrganizationRoleState
@@ -122,6 +123,7 @@ async def test_with_a_deleted_resource_all_of_its_scopes_are_taken_away(
     assert len(events) == 2  # one for both scopes
 
 
+@pytest.mark.heavy
 async def test_a_deleted_user_leaves_all_of_1000_organizations(template: Template, tables: TemplateTables) -> None:
     role = await tables.role(*await tables.permissions([unique("p")]))
     user = (await template.management.created("users", name="Everywhere"))["id"]

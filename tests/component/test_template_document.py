@@ -16,8 +16,7 @@ from all_in_one.provision import ServerAddresses
 from tests.support.issuer import Issuer
 from tests.support.management_api import AUDIENCE, Management, issues, refusal, unique
 from tests.support.organizations import APPLICATIONS, KINDS, USERS, Kind, Organization, member_of_kind
-from tests.support.requested_fan_outs import RequestedFanOuts
-from tests.support.template_api import Template, revision
+from tests.support.template_api import RequestedFanOuts, Template, revision
 
 PATH = "/api/organization-template"
 EMPTY: dict[str, Any] = {"permissions": [], "roles": []}
@@ -383,6 +382,7 @@ def random_document(dice: random.Random, resource: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.heavy
 async def test_a_dry_run_says_what_then_happens_to_members_too(template: Template, resource: Any) -> None:
     dice = random.Random(4)
     people = People(template)
@@ -565,6 +565,7 @@ async def test_every_wrong_member_of_a_document_is_named(
     assert issues(await template.client.put(PATH, json=body)) == paths
 
 
+@pytest.mark.heavy
 async def test_of_documents_at_once_one_holds_whole(template: Template, resource: Any) -> None:
     """Two admins put documents: no half-applied PUT, and the reports follow each other."""
     dice = random.Random(7)
@@ -578,6 +579,7 @@ async def test_of_documents_at_once_one_holds_whole(template: Template, resource
         assert max(revisions) == await template.revision()
 
 
+@pytest.mark.heavy
 async def test_edits_while_a_document_is_applied_come_before_or_after_it(template: Template, resource: Any) -> None:
     """Whatever an edit has answered is seen by the document, or holds after it; nobody gets an error."""
     await put(template, document("abc", role("r", "a"), role("s", "b")))

@@ -6,12 +6,15 @@ from typing import Any
 
 import msgspec
 import nats
+import pytest
 
 from identity_common.wire.events import STREAM_EVENTS
 from stead.event_types import CloudEvent
 from tests.support.management_api import Management, refusal, unique
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.template_api import Template
+
+pytestmark = pytest.mark.servers
 
 CLIENTS = 8
 CHANGES = 60
@@ -83,6 +86,7 @@ class Administrator:
                 self._made[path].append(answer.json()["id"])
 
 
+@pytest.mark.heavy
 async def test_the_events_say_what_the_database_holds_whatever_happens_at_once(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as other, Template(other) as template:
         resource = await template.resource(*"abcdef")

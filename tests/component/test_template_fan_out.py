@@ -200,6 +200,7 @@ async def test_quick_changes_may_become_one_event_and_one_that_is_taken_back_non
     assert [(state.version, len(state.added), state.removed) for state in told] == [(2, 2, ())] * 3
 
 
+@pytest.mark.heavy
 async def test_a_message_too_large_says_that_it_is_incomplete(tables: TemplateTables) -> None:
     """The bound on a message is 512 KiB: 65,537 permissions are far beyond it (lesson L8)."""
     many = await tables.permissions([f"{'x' * 100}-{number}" for number in range(65_537)])
@@ -225,6 +226,7 @@ async def test_a_message_too_large_says_that_it_is_incomplete(tables: TemplateTa
     assert (last.version, last.incomplete, len(last.removed)) == (4, False, 1)
 
 
+@pytest.mark.heavy
 async def test_events_that_are_large_together_are_recorded_in_smaller_batches(
     tables: TemplateTables, logs: Path
 ) -> None:
@@ -240,6 +242,7 @@ async def test_events_that_are_large_together_are_recorded_in_smaller_batches(
     assert "fan-out.failed" not in await asyncio.to_thread(logs.read_text)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("count", [999, 1000, 1001, 2500])
 async def test_many_members_are_told_once_each_whatever_the_batch(tables: TemplateTables, count: int) -> None:
     first, second = await tables.permissions([unique("a"), unique("b")])
@@ -262,6 +265,7 @@ async def test_many_members_are_told_once_each_whatever_the_batch(tables: Templa
     assert await tables.database.fetchval(query, tables.tenant_id, organization) == 0
 
 
+@pytest.mark.heavy
 async def test_a_request_that_names_a_few_does_not_wait_for_one_that_reaches_many(tables: TemplateTables) -> None:
     permission, other = await tables.permissions([unique("a"), unique("b")])
     role, second, organization = await tables.role(permission), await tables.role(other), await tables.organization()
@@ -286,6 +290,7 @@ async def test_whoever_is_removed_everywhere_by_name_is_looked_at_though_no_memb
     assert await tables.told(organization) == []
 
 
+@pytest.mark.heavy
 async def test_while_the_bus_is_away_the_fan_out_goes_on_and_everybody_is_told_afterwards(
     template: Template, issuer: Issuer
 ) -> None:
@@ -383,6 +388,7 @@ async def random_change(tables: TemplateTables, chance: random.Random, world: di
             await tables.grant(role, *permissions)
 
 
+@pytest.mark.heavy
 async def test_after_random_changes_and_killed_connections_the_events_say_what_the_database_holds(
     tables: TemplateTables, template: Template
 ) -> None:

@@ -7,8 +7,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from tests.support.databases import statements
 from tests.support.management_api import issues, refusal, unique
-from tests.support.statements import statements
 from tests.support.template_api import Template
 
 ITEMS = 30
@@ -98,7 +98,7 @@ async def test_a_list_is_refused_what_no_list_can_be(template: Template, paths: 
     for query in ("page=0", "page=x", "page_size=101", "page_size=0", "page=1&page=2", "page=99999999999999999999"):
         assert refusal(await template.client.get(f"{path}{join}{query}")) == (400, "guard.invalid_pagination")
     assert issues(await template.client.get(f"{path}{join}q=%00")) == {"q"}
-    for text in ("0%_'", "\\", "'; drop table roles; --", "\U0001f600"):
+    for text in ("0%_'", "\\", "'; drop table roles; --", unique("\U0001f600")):
         nothing = await template.client.get(path, params=asked(path, q=text))
         assert (nothing.status_code, nothing.json(), nothing.headers["Total-Number"]) == (200, [], "0")
     beyond = await template.client.get(path, params=asked(path, page=2**31 - 1))

@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from identity_common.wire.events import UserState
+from tests.support.databases import statements
 from tests.support.management_api import refusal, unique
 from tests.support.organizations import (
     KINDS,
@@ -16,8 +17,9 @@ from tests.support.organizations import (
     member_of_kind,
     organization_role,
 )
-from tests.support.statements import statements
 from tests.support.template_api import Template, revision
+
+pytestmark = pytest.mark.heavy
 
 MEMBERS = 2**16 + 1
 ITEMS = 12

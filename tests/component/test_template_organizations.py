@@ -8,8 +8,7 @@ import httpx
 import pytest
 
 from tests.support.management_api import issues, refusal, unique
-from tests.support.requested_fan_outs import RequestedFanOuts
-from tests.support.template_api import Template, revision
+from tests.support.template_api import RequestedFanOuts, Template, revision
 
 PATH = "/api/organizations"
 EVERYTHING: dict[str, Any] = {

@@ -7,8 +7,7 @@ import httpx
 import pytest
 
 from tests.support.management_api import at_once, issues, refusal, unique
-from tests.support.requested_fan_outs import RequestedFanOuts
-from tests.support.template_api import Template, revision
+from tests.support.template_api import RequestedFanOuts, Template, revision
 
 PATH = "/api/organization-scopes"
 

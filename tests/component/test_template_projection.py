@@ -28,8 +28,8 @@ from identity_common.wire.events import (
 from stead.event_types import CloudEvent
 from template_service.known.store import Position
 from template_service.management_events import Projection, _parts
+from tests.support.databases import statements
 from tests.support.management_api import unique
-from tests.support.statements import statements
 from tests.support.template_api import Template
 
 

@@ -8,8 +8,9 @@ import asyncpg
 import pytest
 
 from tests.support.management_api import at_once, refusal, unique
-from tests.support.requested_fan_outs import RequestedFanOuts
-from tests.support.template_api import Template
+from tests.support.template_api import RequestedFanOuts, Template
+
+pytestmark = pytest.mark.heavy
 
 ROUNDS = 6
 

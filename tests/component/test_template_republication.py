@@ -152,6 +152,7 @@ async def test_lost_streams_are_made_whole_again_deletions_included(
     }
 
 
+@pytest.mark.heavy
 async def test_what_is_known_of_the_other_service_is_healed_with_the_streams(
     own_servers: EmbeddedServers, own_directory: Path, own_template: Template
 ) -> None:
@@ -203,6 +204,7 @@ async def asked(tables: TemplateTables) -> None:
     await republished(tables)
 
 
+@pytest.mark.heavy
 async def test_the_command_asks_the_running_service(own_template: Template, tables: TemplateTables) -> None:
     before = await own_template.revision()
     process = await asyncio.create_subprocess_exec(
@@ -222,6 +224,7 @@ def environment_of(settings: Settings) -> dict[str, str]:
     return {**os.environ, **given}
 
 
+@pytest.mark.heavy
 async def test_what_changes_meanwhile_is_never_followed_by_an_older_state(tables: TemplateTables) -> None:
     """Somebody leaves and comes back while everything is sent again: the last event is the database's."""
     permission = await tables.permission(unique("p"))

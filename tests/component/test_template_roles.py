@@ -8,8 +8,7 @@ import pytest
 import pytest_asyncio
 
 from tests.support.management_api import AUDIENCE, at_once, issues, refusal, unique
-from tests.support.requested_fan_outs import RequestedFanOuts
-from tests.support.template_api import Template, revision
+from tests.support.template_api import RequestedFanOuts, Template, revision
 
 PATH = "/api/organization-roles"
 UNKNOWN = (422, "entity.relation_foreign_key_not_found")

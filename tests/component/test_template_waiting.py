@@ -221,6 +221,7 @@ async def test_a_token_has_ten_waiting_requests_at_most(member: ReadingMember) -
     assert await waiting_requests(member.template) == 0
 
 
+@pytest.mark.heavy
 async def test_a_thousand_requests_wait_and_the_next_is_answered_at_once(template: Template) -> None:
     member = await ReadingMember.new(template)
     etag = await etag_of(member)
@@ -263,6 +264,7 @@ async def test_whoever_is_suspended_meanwhile_is_not_answered(template: Template
             assert refusal(await request) == (401, "auth.unauthorized")
 
 
+@pytest.mark.heavy
 async def test_while_the_bus_is_away_the_answer_comes_at_the_end(template: Template) -> None:
     async with (
         TcpProxy(template.settings.nats_url) as wire,

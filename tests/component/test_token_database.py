@@ -6,17 +6,19 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncpg
+import pytest
 import pytest_asyncio
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from all_in_one.provision import ServerAddresses
 from identity_common.stores.migrations import migrate
-from tests.support.migrated import differences
-from tests.support.new_database import new_database
+from tests.support.databases import differences, new_database
 from token_service.app import VERSIONS
 from token_service.authorizations import tables as _authorizations  # noqa: F401 - registers its tables
 from token_service.presented_tokens.revocations import tables as _revocations  # noqa: F401 - registers its tables
 from token_service.schema import metadata
+
+pytestmark = pytest.mark.servers
 
 NOT_OURS = {"alembic_version", "signing_key"}
 

@@ -5,8 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from stead import OrganizationRole
 from tests.support.running_stack import RunningStack
+
+pytestmark = pytest.mark.heavy
 
 TIMEOUT_S = 120
 

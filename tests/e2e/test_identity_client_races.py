@@ -121,6 +121,7 @@ def test_beginning_a_sign_in_forgets_no_other_one(
     assert client.handle_callback(person.go(url))["sub"] == person.user_id
 
 
+@pytest.mark.heavy
 def test_many_threads_that_clear_and_get_keep_the_newest_refresh_token(
     client: IdentityClient, world: World, meanwhile: Meanwhile
 ) -> None:

@@ -64,6 +64,7 @@ async def running(addresses: ServerAddresses, source: TemplateSource) -> AsyncIt
             await process.wait()
 
 
+@pytest.mark.heavy
 async def test_every_change_is_logged_and_another_start_goes_on(
     servers: ServerAddresses, source: TemplateSource
 ) -> None:

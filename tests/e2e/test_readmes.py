@@ -53,6 +53,7 @@ def test_the_walk_through_ends_with_an_access_token(checkout: Path) -> None:
         assert line in printed
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("example", ["orders-api-litestar", "orders-api-starlette"])
 def test_the_example_apis_answer_as_their_readmes_say(checkout: Path, stack: RunningStack, example: str) -> None:
     printed = pasted(f"examples/{example}/README.md", checkout, port=free_port())

@@ -279,6 +279,7 @@ def test_every_page_is_protected(desk: RunningDesk, stack: RunningStack) -> None
         assert "<script" not in answer.text
 
 
+@pytest.mark.heavy
 def test_it_starts_beside_another_and_ends_when_it_is_told_to(
     desk: RunningDesk, stack: RunningStack, run_directory: Path
 ) -> None:
@@ -298,6 +299,7 @@ def test_it_starts_beside_another_and_ends_when_it_is_told_to(
     assert [each.name for each in stack.management.roles.list()].count(ENGINEERS) == 1
 
 
+@pytest.mark.heavy
 def test_what_keeps_it_from_starting_is_one_line(
     desk: RunningDesk, stack: RunningStack, run_directory: Path, tmp_path: Path
 ) -> None:
@@ -323,6 +325,7 @@ def test_what_keeps_it_from_starting_is_one_line(
     )
 
 
+@pytest.mark.heavy
 def test_while_the_service_is_away_the_desk_says_so(servers: ServerAddresses, tmp_path: Path) -> None:
     stack = RunningStack(servers, tmp_path, tenant_id=f"desk-{secrets.token_hex(4)}")
     stack.start()

@@ -1,4 +1,4 @@
-"""Servers that these tests may kill, and the services as processes on them."""
+"""Servers that these tests may kill, and the services as processes on them: shared by the modules of this directory."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,15 +12,14 @@ from tests.support.impersonation import Impersonation, set_up
 from tests.support.processes import Deployment
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def own_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where the servers of this module keep their data."""
+    """Return where the servers keep their data."""
     return tmp_path_factory.mktemp("servers")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def own_servers(own_directory: Path) -> Iterator[EmbeddedServers]:
-    """Embedded servers of this module alone."""
     servers = EmbeddedServers(own_directory, sync=False)
     try:
         yield servers
@@ -28,37 +27,25 @@ def own_servers(own_directory: Path) -> Iterator[EmbeddedServers]:
         servers.delete()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def own_addresses(own_servers: EmbeddedServers) -> ServerAddresses:
     return own_servers.start()
 
 
-@pytest.fixture(scope="module")
-def token_settings() -> dict[str, str]:
-    """Return what token-service is told besides where its servers are; a module may say something else."""
-    return {}
-
-
-@pytest.fixture(scope="module")
-def deployment(
-    own_addresses: ServerAddresses, token_settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Deployment]:
+@pytest.fixture(scope="session")
+def deployment(own_addresses: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """The services as processes: three replicas of token-service."""
     logs = tmp_path_factory.mktemp("logs")
-    deployment = Deployment(own_addresses, logs, token_replicas=3, token_settings=token_settings)
-    try:
-        deployment.start()
+    with Deployment(own_addresses, logs, token_replicas=3) as deployment:
         yield deployment
-    finally:
-        deployment.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def management(deployment: Deployment) -> Iterator[ManagementClient]:
     with deployment.management_client() as client:
         yield client
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def impersonation(management: ManagementClient) -> Impersonation:
     return set_up(management)

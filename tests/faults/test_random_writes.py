@@ -9,13 +9,13 @@ from all_in_one.provision import ServerAddresses
 from stead import ManagementClient
 from tests.support.agreement import require_agreement
 from tests.support.impersonation import Impersonation
-from tests.support.killing import killing
-from tests.support.processes import Deployment
+from tests.support.lengths import length
+from tests.support.processes import Deployment, killing
 from tests.support.random_writes import UserWriter, make_roles, write_all
 
 pytestmark = pytest.mark.slow
 
-WRITES = int(os.environ.get("RANDOM_WRITES", "5000"))
+WRITES = length(short=500, long=5_000)
 CLIENTS = 8
 SEED = int(os.environ.get("RANDOM_SEED", "20261121"))
 

@@ -16,11 +16,11 @@ import redis
 from all_in_one.embedded import EmbeddedServers
 from all_in_one.provision import ServerAddresses
 from stead import ManagementClient
-from tests.faults.test_stores_down import eventually, stopped
 from tests.support.at_a_browser import PASSWORD, Form
 from tests.support.authorizing import REDIRECT_URI, Verifier, code_for, issued
 from tests.support.impersonation import RESOURCE, Impersonation
-from tests.support.processes import Deployment, ServiceProcess
+from tests.support.patience import eventually
+from tests.support.processes import Deployment, ServiceProcess, stopped
 from token_service.authorizations import Code, Consented
 from token_service.settings import Settings
 

@@ -1,8 +1,5 @@
 """A store that is down makes a clear 503 with Retry-After or no difference at all, and recovery needs nobody."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 import redis
 
@@ -10,10 +7,9 @@ from all_in_one.embedded import EmbeddedServers
 from all_in_one.provision import ServerAddresses
 from identity_common.wire.subject_tokens import subject_token_key
 from stead import Conflict, ManagementClient, Unavailable
-from tests.support.impersonation import Impersonation
+from tests.support.impersonation import Impersonation, Machine, client_token, cycle_works, exchange, make_machine
 from tests.support.patience import eventually
-from tests.support.processes import Deployment
-from tests.support.replicas import Machine, client_token, cycle_works, exchange, make_machine
+from tests.support.processes import Deployment, stopped
 
 pytestmark = pytest.mark.slow
 
@@ -22,15 +18,6 @@ pytestmark = pytest.mark.slow
 def machine(management: ManagementClient, impersonation: Impersonation) -> Machine:
     """A machine-to-machine application that holds read:orders."""
     return make_machine(management, impersonation)
-
-
-@contextmanager
-def stopped(server: object) -> Iterator[None]:
-    server.kill()  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        server.start()  # type: ignore[attr-defined]
 
 
 def test_with_redis_down_minting_and_exchange_answer_503_and_client_credentials_go_on(

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.support.lengths import length
 from tests.support.own_servers import OwnServers
 from tests.support.template_source import TemplateSource
 
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.slow
 PROGRAM = Path(__file__).parents[2] / "examples" / "permission-log" / "permission_log.py"
 MEMBERS = [f"u{number}" for number in range(20)]
 WRITERS = 4
-KILLS = 8
+KILLS = length(short=4, long=8)
 WITHIN_S = 240
 
 

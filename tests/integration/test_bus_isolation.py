@@ -22,8 +22,9 @@ from identity_common.bus.connection import Bus
 from identity_common.bus.streams import ensure_streams
 from identity_common.wire.events import STREAM_EVENTS, STREAM_INTERNAL, STREAM_STATE
 from tests.support.own_servers import OwnServers
-from tests.support.patience import PATIENCE_S
-from tests.support.round_trip import round_trip
+from tests.support.patience import PATIENCE_S, round_trip
+
+pytestmark = pytest.mark.servers
 
 SERVICES = ("management", "token", "template")
 STREAMS_OF_SERVICES = (STREAM_INTERNAL, STREAM_EVENTS, STREAM_STATE)

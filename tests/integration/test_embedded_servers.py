@@ -42,8 +42,9 @@ from all_in_one.embedded import (
     wheels,
 )
 from identity_common.bus.streams import STREAMS, SUBSCRIBERS_API, SUBSCRIBERS_COPY
-from tests.support.patience import PATIENCE_S
-from tests.support.round_trip import round_trip
+from tests.support.patience import PATIENCE_S, round_trip
+
+pytestmark = pytest.mark.heavy
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="what only root must do differently")
 
@@ -735,6 +736,7 @@ class TestPrivileges:
             servers.stop()
 
 
+@pytest.mark.servers
 class TestServersThatWereThereBefore:
     @pytest.fixture
     def environment(self, cluster: Cluster) -> Iterator[dict[str, str]]:

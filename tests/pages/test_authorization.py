@@ -133,6 +133,7 @@ def test_whoever_has_a_new_password_signs_in_with_it_at_once(world: World, perso
     assert person.redeem(spa, *person.code(spa))["refresh_token"]
 
 
+@pytest.mark.heavy
 def test_whoever_is_let_in_again_signs_in_at_once(world: World, spa: Client) -> None:
     """What signs people in has seen what the password check knew."""
     for _ in range(10):

@@ -211,6 +211,7 @@ def test_signing_out_ends_what_was_begun_while_it_went_on(world: World, client: 
     assert not tab.is_alive(tokens["refresh_token"])
 
 
+@pytest.mark.heavy
 def test_what_is_alive_is_consented_to(world: World, client: Client) -> None:
     """Raced: tabs come in, and agree where they are asked, while the consent is withdrawn."""
     person = Person(world)
@@ -228,6 +229,7 @@ def test_what_is_alive_is_consented_to(world: World, client: Client) -> None:
             Tab(person, client).tokens()
 
 
+@pytest.mark.heavy
 def test_nothing_is_alive_after_signing_out(world: World, client: Client) -> None:
     """Raced: tabs come in while the person signs out."""
     person = Person(world)

@@ -11,8 +11,7 @@ import pytest
 from all_in_one.provision import ServerAddresses
 from tests.support.at_a_browser import Person, callback, heading
 from tests.support.authorizing import REDIRECT_URI
-from tests.support.late_news import world_of_late_news
-from tests.support.world import Client, World
+from tests.support.world import Client, World, world_of_late_news
 
 pytestmark = pytest.mark.slow
 

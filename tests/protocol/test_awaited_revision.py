@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from all_in_one.provision import ServerAddresses
-from tests.support.late_news import world_of_late_news
-from tests.support.world import World, outcome
+from tests.support.world import World, outcome, world_of_late_news
 
 pytestmark = pytest.mark.slow
 

@@ -509,6 +509,7 @@ class TestTheAwaitedRevision:
         for revision in ("template:0", asker.world.template.last_revision):
             assert outcome(asker(headers={"Identity_Revision": revision})) == (200, None)
 
+    @pytest.mark.heavy
     def test_one_that_does_not_come_is_503_and_nothing_is_spent(self, world: World) -> None:
         headers = {"Identity_Revision": "template:999999999"}
         organization: dict[str, Any] = {"organization_id": world.organization, "resource": None}

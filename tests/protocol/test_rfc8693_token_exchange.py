@@ -15,6 +15,8 @@ from identity_common.oauth import GRANT_TOKEN_EXCHANGE, OIDC_SCOPES, TOKEN_TYPE_
 from identity_common.wire.subject_tokens import SubjectTokenRecord, subject_token_key
 from tests.support.world import MANAGEMENT_API, NOT_ACCEPTABLE, World, basic, error_body, outcome
 
+pytestmark = pytest.mark.servers
+
 REFUSED = error_body("invalid_request", NOT_ACCEPTABLE)
 JWT_TYPE = "urn:ietf:params:oauth:token-type:jwt"
 

@@ -151,6 +151,7 @@ class TestForm:
         header = {"alg": "ES256", "typ": "at+jwt", "kid": KEY.kid}
         assert refusal(compact(header, payload, KEY)) == "malformed"
 
+    @pytest.mark.heavy
     @given(st.one_of(st.text(), st.binary(), st.from_regex(r"[A-Za-z0-9_-]{1,40}(\.[A-Za-z0-9_-]{0,40}){1,4}")))
     def test_garbage_is_refused_and_never_anything_else(self, candidate: Any) -> None:
         """TokenInvalid is the only way out."""

@@ -11,7 +11,6 @@ import pytest
 
 from template_service.member_permissions.cache import Glances
 from template_service.member_permissions.store import Glance, Question
-from tests.support.management_api import unique
 from tests.support.organizations import USERS, Kind, Organization, member_of_kind
 from tests.support.patience import PATIENCE_S
 from tests.support.template_api import Template
@@ -133,7 +132,3 @@ async def at_rest(template: Template) -> None:
         while len(seen) < 10 or any(each != seen[-1] for each in seen[-10:]):
             await asyncio.sleep(0.03)
             seen.append(await template.database.fetchrow(query, template.tenant_id))
-
-
-def new_name() -> str:
-    return unique("permission")

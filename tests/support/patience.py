@@ -4,6 +4,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from nats.aio.client import Client
+
 PATIENCE_S = 60
 
 
@@ -21,3 +23,12 @@ async def eventually_here(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not come to hold by itself"
         await asyncio.sleep(0.02)
+
+
+async def round_trip(client: Client) -> None:
+    """Wait until the server has dealt with everything that the client sent: messages, and whom it listens to.
+
+    A flush overtakes what still waits to be written; the second one comes behind it.
+    """
+    await client.flush()
+    await client.flush()

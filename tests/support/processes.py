@@ -1,21 +1,29 @@
-"""The services as processes of their own, as they run in a cluster: started, killed and watched from here."""
+"""The services as processes of their own, as they run in a cluster: started, killed and watched, behind an edge."""
 
 import base64
+import contextlib
+import itertools
 import json
 import os
+import random
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Protocol, Self
 
 import httpx
 
 from all_in_one.embedded.ports import pick_port
 from all_in_one.provision import ServerAddresses
+from identity_common.http.routing import Service, service_for
 from stead import ManagementClient
-from tests.support.edge import EdgeTransport
 
 _READY_TIMEOUT_S = 120
 _ANSWER_TIMEOUT_S = 30
@@ -90,7 +98,7 @@ class ServiceProcess:
 
 
 class Deployment:
-    """Some replicas of each service, each a process.
+    """Some replicas of each service, each a process; a context manager in which all of them run.
 
     Attributes:
         management: The first of ``managements``; ``template`` likewise.
@@ -152,6 +160,17 @@ class Deployment:
         self.template = self.templates[0]
         self.processes = [*self.tokens, *self.managements, *self.templates]
 
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
     def start(self, *, only: Sequence[ServiceProcess] = ()) -> None:
         """Migrate, start every process or only these, and return when all of them are ready."""
         for process in (self.tokens[0], self.management, self.template):
@@ -199,3 +218,115 @@ class Deployment:
         if finished.returncode:
             raise RuntimeError(f"{package} {command}: {finished.stderr.decode()[-2000:]}")
         return finished.stdout
+
+
+class EdgeTransport(httpx.BaseTransport):
+    """For clients that know one address of the system while its services are processes on ports of their own."""
+
+    def __init__(self, replicas: Mapping[Service, Sequence[str]]) -> None:
+        self._inner = httpx.HTTPTransport()
+        self._turns = {service: itertools.cycle(map(httpx.URL, urls)) for service, urls in replicas.items()}
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        service = service_for(request.url.path)
+        assert service is not None
+        target = next(self._turns[service])
+        request.url = request.url.copy_with(scheme=target.scheme, host=target.host, port=target.port)
+        return self._inner.handle_request(request)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class KeysEdge:
+    """The edge as far as the services themselves need it: one address for the published keys, whoever is there.
+
+    Attributes:
+        replicas: Addresses of token-service; the first that answers will do.
+        url: Of the keys.
+    """
+
+    def __init__(self) -> None:
+        self.replicas: Sequence[str] = ()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/oidc/jwks"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _keys(self) -> bytes | None:
+        for url in self.replicas:
+            with contextlib.suppress(httpx.TransportError):
+                answer = httpx.get(f"{url}/oidc/jwks")
+                if answer.status_code == 200:
+                    return answer.content
+        return None
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        edge = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                keys = edge._keys()
+                self.send_response(503 if keys is None else 200)
+                self.send_header("Cache-Control", "max-age=300")
+                self.end_headers()
+                self.wfile.write(keys or b"")
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        return Handler
+
+
+class Victim(Protocol):
+    """A process."""
+
+    def kill(self) -> None:
+        """End it with SIGKILL."""
+
+    def start(self) -> None:
+        """Start it again."""
+
+
+@contextmanager
+def killing(victims: Sequence[Victim], *, seed: int) -> Iterator[None]:
+    """Every now and then kill one of them with SIGKILL and start it again, while the body runs; at least once."""
+    over = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        kills = pool.submit(_kill_until, over, victims, random.Random(seed))
+        try:
+            yield
+        finally:
+            over.set()
+    assert kills.result() > 0
+
+
+def _kill_until(over: threading.Event, victims: Sequence[Victim], chance: random.Random) -> int:
+    kills = 0
+    while not over.wait(chance.uniform(1.0, 3.0)):
+        victim = chance.choice(victims)
+        victim.kill()
+        over.wait(chance.uniform(0.0, 1.5))
+        victim.start()
+        if isinstance(victim, ServiceProcess):
+            victim.wait_until_ready()
+        kills += 1
+    return kills
+
+
+@contextmanager
+def stopped(server: Victim) -> Iterator[None]:
+    """Kill a server and start it again when the body ends."""
+    server.kill()
+    try:
+        yield
+    finally:
+        server.start()

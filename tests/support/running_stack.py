@@ -23,6 +23,7 @@ class RunningStack:
     """The stack on one address, for tests that speak HTTP to it.
 
     Attributes:
+        tenant_id: The only tenant of this stack.
         base_url: Where it answers.
         addresses: Of the servers behind it.
         http: A client with that address; connections are kept.
@@ -40,6 +41,7 @@ class RunningStack:
         tenant_id: str = "default",
         **token_settings: Any,
     ) -> None:
+        self.tenant_id = tenant_id
         self.addresses = addresses
         port = free_port()
         self.base_url = f"http://127.0.0.1:{port}"

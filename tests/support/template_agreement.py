@@ -4,13 +4,16 @@ What was acknowledged, the database, the directory of token-service, and the eve
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Self
 
+import asyncpg
 import msgspec
 import redis
+from nats.aio.msg import Msg
 
 from all_in_one.provision import ServerAddresses
-from identity_common.wire.events import ResourceState
+from identity_common.bus.connection import Bus
+from identity_common.wire.events import ResourceState, event_subject
 from stead.event_types import (
     CloudEvent,
     GrantedPermission,
@@ -27,6 +30,7 @@ from tests.support.template_tables import TemplateTables, fold
 from token_service.directory import SmallHalf
 
 _SETTLED_WITHIN_S = 120
+_KINDS = ("member", "role", "permission", "organization")
 
 
 async def require_template_agreement(tables: TemplateTables, addresses: ServerAddresses, known: Acknowledged) -> None:
@@ -138,3 +142,41 @@ def _resource(half: SmallHalf, indicator: str | None) -> ResourceState | None:
     resource = half.resource(indicator)
     assert resource is not None
     return resource
+
+
+_decode_event = msgspec.json.Decoder(CloudEvent).decode
+
+
+class CommitWatch:
+    """Compares every event of template-service, when it is heard, with what has been counted in committed transactions.
+
+    Attributes:
+        heard: How many events were heard; while NATS is away, none.
+        early: Ids of those that were out too early.
+    """
+
+    def __init__(self, addresses: ServerAddresses) -> None:
+        self.heard = 0
+        self.early: list[str] = []
+        self._database_url = addresses.template_database_url.replace("+asyncpg", "")
+        self._database: asyncpg.Pool
+        self._bus = Bus(addresses.template_nats_url, service="template")
+
+    async def __aenter__(self) -> Self:
+        self._database = await asyncpg.create_pool(self._database_url, min_size=1, max_size=len(_KINDS))
+        self._bus.start()
+        await self._bus.connected()
+        for kind in _KINDS:
+            await self._bus.client.subscribe(event_subject("template", "default", kind, ">"), cb=self._compare)
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._bus.stop()
+        await self._database.close()
+
+    async def _compare(self, message: Msg) -> None:
+        event = _decode_event(message.data)
+        query = "SELECT revision FROM source_revision WHERE tenant_id = 'default'"
+        if event.revision > await self._database.fetchval(query):
+            self.early.append(event.id)
+        self.heard += 1

@@ -1,15 +1,21 @@
 """What the protocol is tested with: a client of every kind, a resource, people; and a good exchange to spoil."""
 
+import asyncio
 import base64
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import Any, get_args
 
 import httpx
 import jwt
+import msgspec
 import redis
 
+from all_in_one.provision import ServerAddresses
+from identity_common.identifiers import new_id
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
 from identity_common.wire.subject_tokens import subject_token_key
 from stead import ManagementClient
@@ -18,9 +24,11 @@ from tests.support.forger import Forger
 from tests.support.organization_template import OrganizationTemplate
 from tests.support.patience import eventually
 from tests.support.running_stack import RunningStack
+from tests.support.tcp_proxy import TcpProxy
 
 MANAGEMENT_API = "https://default.service.internal/api"
 NOT_ACCEPTABLE = "the subject token or the actor token is not acceptable"
+_LATE_S = 0.2
 
 Form = dict[str, str | list[str] | None]
 
@@ -274,3 +282,75 @@ class World:
 def basic(client_id: str, secret: str) -> str:
     """Return the value of an Authorization header."""
     return "Basic " + base64.b64encode(f"{client_id}:{secret}".encode()).decode()
+
+
+def create_then_use(world: World) -> dict[str, object]:
+    """Create something of every kind and use it in the very next request, without a header.
+
+    Returns:
+        What was answered where it was not the good answer, by the kind: empty when all were.
+    """
+    management = world.management
+    wrong: dict[str, object] = {}
+
+    def expect(what: str, answer: object, good: object) -> None:
+        if answer != good:
+            wrong[what] = answer
+
+    application = world.client("Traditional")
+    expect("application and secret", outcome(world.exchange("sub_x", client=application))[0], 400)
+
+    user = world.user()
+    expect("user", outcome(world.exchange(world.subject_token(user), client=application)), (200, None))
+
+    resource = management.resources.create("New", f"https://{new_id()}.example.com/api")
+    expect("resource", outcome(world.exchange(world.subject_token(user), resource=resource.indicator)), (200, None))
+
+    early = world.subject_token(user)
+    scope = management.resources.create_scope(resource.id, "read:new")
+    role = management.roles.create(f"role {resource.id}", "new", "User", [scope.id])
+    management.users.assign_roles(user, [role.id])
+    answer = world.exchange(early, resource=resource.indicator, scope="read:new openid")
+    expect("assignment", (answer.status_code, answer.json().get("scope")), (200, "read:new"))
+
+    second = management.resources.create_scope(resource.id, "write:new")
+    management.roles.assign_scopes(role.id, [second.id])
+    answer = world.exchange(world.subject_token(user), resource=resource.indicator, scope="read:new write:new")
+    expect("scope", (answer.status_code, answer.json().get("scope")), (200, "read:new write:new"))
+
+    machine = world.client("MachineToMachine", exchange=False)
+    expect("machine", outcome(world.client_credentials(machine)), (200, None))
+    machine_role = management.roles.create(f"machine role {resource.id}", "new", "MachineToMachine", [scope.id])
+    management.applications.assign_roles(machine.id, [machine_role.id])
+    answer = world.client_credentials(machine, resource=resource.indicator, scope="read:new")
+    expect("machine's assignment", (answer.status_code, answer.json().get("scope")), (200, "read:new"))
+    management.roles.assign_scopes(machine_role.id, [second.id])
+    answer = world.client_credentials(machine, resource=resource.indicator, scope="write:new")
+    expect("machine's scope", (answer.status_code, answer.json().get("scope")), (200, "write:new"))
+
+    actor = world.user()
+    expect("actor", outcome(world.with_actor(world.userinfo_token(actor))), (200, None))
+    return wrong
+
+
+@asynccontextmanager
+async def world_of_late_news(servers: ServerAddresses, directory: Path, **token_settings: Any) -> AsyncIterator[World]:
+    """Start a world in which token-service hears of every change a while later, with a tenant of its own.
+
+    Args:
+        servers: Behind it.
+        directory: For what it writes.
+        token_settings: How long token-service waits for news, for example.
+    """
+    async with TcpProxy(servers.token_nats_url, delay_s=_LATE_S) as wire:
+        stack = RunningStack(
+            msgspec.structs.replace(servers, token_nats_url=wire.url),
+            directory,
+            tenant_id=f"late-{secrets.token_hex(4)}",
+            **token_settings,
+        )
+        await asyncio.to_thread(stack.start)
+        world = await asyncio.to_thread(World, stack)
+        yield world
+        world.close()
+        await asyncio.to_thread(stack.stop)

@@ -1,10 +1,10 @@
-"""Everything that a run has written anywhere: logs, answers, streams, metrics, stores."""
+"""Everything that a stack has written anywhere: logs, answers, streams, metrics, and its tenant in the stores."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,6 @@ from identity_common.telemetry.log_output import OUTPUT
 from identity_common.wire.events import STREAM_EVENTS, STREAM_STATE
 from tests.support.recorder import Recorder
 from tests.support.running_stack import RunningStack
-
-_AT_ONCE = 200
 
 
 class Written:
@@ -66,58 +64,56 @@ class Written:
         return [path.read_text(errors="replace") for path in paths if path.is_file()]
 
     def messages(self) -> list[str]:
-        """Return every message of the stream that sources the others, and all that is kept of the public events."""
-        return list(_in_a_loop(_messages(self._stack.addresses.token_nats_url)))
+        """Return the tenant's messages in the stream that sources the others, and its public events."""
+        return list(_in_a_loop(_messages(self._stack.addresses.token_nats_url, self._stack.tenant_id)))
 
     def metrics(self) -> list[str]:
         """Return the page of each service."""
         return list(_in_a_loop(_metrics(self._stack.apps)))
 
     def in_redis(self) -> list[str]:
-        """Return every key and every plain value."""
+        """Return every key and every plain value, except those of other tenants."""
+        ours = f"identity:{self._stack.tenant_id}:".encode()
         texts = []
         with redis.Redis.from_url(self._stack.addresses.admin_redis_url) as administrator:
-            for key in administrator.scan_iter("*"):
-                texts.append(key.decode(errors="replace"))
-                if administrator.type(key) == b"string":
-                    texts.append((administrator.get(key) or b"").decode(errors="replace"))
-        return texts
+            for kind in (None, "string"):
+                keys = administrator.scan_iter("*", count=1_000, _type=kind)
+                found = [key for key in keys if key.startswith(ours) or not key.startswith(b"identity:")]
+                texts += found if kind is None else [value for value in administrator.mget(found) if value]
+        return [text.decode(errors="replace") for text in texts]
 
     def rows(self) -> list[str]:
-        """Return every row of every table of every database."""
-        return list(_in_a_loop(_rows(self._stack.addresses.admin_postgres_url)))
+        """Return the tenant's rows of every table of every database, and all rows of tables without tenants."""
+        return list(_in_a_loop(_rows(self._stack.addresses.admin_postgres_url, self._stack.tenant_id)))
 
 
-async def _messages(url: str) -> list[str]:
+async def _messages(url: str, tenant_id: str) -> list[str]:
     bus = Bus(url, service="token")
     bus.start()
     try:
         await bus.connected()
+        subjects = f"*.{tenant_id}.>"
         found = []
-        async with contextlib.aclosing(StreamReader(bus, STREAM_STATE, [">"]).read_after(0)) as batches:
+        async with contextlib.aclosing(StreamReader(bus, STREAM_STATE, [subjects]).read_after(0)) as batches:
             async for batch in batches:
                 found += [
                     f"{message.subject} {msgspec.json.encode(message.event).decode()}" for message in batch.messages
                 ]
                 if batch.caught_up:
                     break
-        jetstream = bus.jetstream()
-        state = (await jetstream.stream_info(STREAM_EVENTS)).state
-        for first in range(state.first_seq, state.last_seq + 1, _AT_ONCE):
-            some = range(first, min(first + _AT_ONCE, state.last_seq + 1))
-            found += await asyncio.gather(*(_public_event(jetstream, sequence) for sequence in some))
-        return found
+        return found + [message async for message in _public_events(bus.jetstream(), subjects)]
     finally:
         await bus.stop()
 
 
-async def _public_event(jetstream: JetStreamContext, sequence: int) -> str:
-    """Return one message of the public events; nothing where none is kept under this number."""
-    try:
-        message = await jetstream.get_msg(STREAM_EVENTS, sequence, direct=True)
-    except NotFoundError:
-        return ""
-    return f"{message.subject} {message.headers} {(message.data or b'').decode(errors='replace')}"
+async def _public_events(jetstream: JetStreamContext, subjects: str) -> AsyncIterator[str]:
+    """Yield the messages of these subjects with their headers, in order."""
+    sequence = 0
+    with contextlib.suppress(NotFoundError):
+        while True:
+            message = await jetstream.get_msg(STREAM_EVENTS, sequence + 1, subject=subjects, next=True, direct=True)
+            sequence = message.seq or 0
+            yield f"{message.subject} {message.headers} {(message.data or b'').decode(errors='replace')}"
 
 
 async def _metrics(apps: Any) -> list[str]:
@@ -128,18 +124,22 @@ async def _metrics(apps: Any) -> list[str]:
     return pages
 
 
-async def _rows(admin_url: str) -> list[str]:
+async def _rows(admin_url: str, tenant_id: str) -> list[str]:
     found = []
     for database in DATABASES:
         url = urlsplit(admin_url)._replace(path=f"/{database}").geturl()
         connection = await asyncpg.connect(url)
         try:
             tables = await connection.fetch(
-                "SELECT format('%I.%I', schemaname, tablename) AS name FROM pg_tables"
-                " WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
+                "SELECT format('%I.%I', table_schema, table_name) AS name,"
+                " bool_or(column_name = 'tenant_id') AS has_tenants"
+                " FROM information_schema.columns WHERE table_schema NOT IN ('pg_catalog', 'information_schema')"
+                " GROUP BY 1"
             )
             for table in tables:
-                rows = await connection.fetch(f"SELECT t::text AS row FROM {table['name']} AS t")
+                of_the_tenant = "t.tenant_id = $1" if table["has_tenants"] else "$1::text IS NOT NULL"
+                query = f"SELECT t::text AS row FROM {table['name']} AS t WHERE {of_the_tenant}"
+                rows = await connection.fetch(query, tenant_id)
                 found += [row["row"] for row in rows]
         finally:
             await connection.close()

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.heavy
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), JSON, max_size=5))
 def test_what_is_stored_is_what_was_given(value: dict[str, Any]) -> None:
     assert json.loads(free_form_text(value)) == value

@@ -48,6 +48,7 @@ def decide(checker: TokenChecker, candidate: object, *, keys: KeySet, now: float
         return refused.reason
 
 
+@pytest.mark.heavy
 @settings(max_examples=300)
 @given(
     steps=st.lists(

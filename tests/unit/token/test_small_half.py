@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -146,6 +147,7 @@ def test_a_snapshot_gives_the_same_answers_as_the_whole_history(states: list[Sta
     assert answers(filled(history)) == answers(filled(compacted(history)))
 
 
+@pytest.mark.heavy
 @given(st.lists(STATES, min_size=20, max_size=40).map(consistent), st.integers(0, 20))
 @example(
     [
@@ -165,6 +167,7 @@ def test_who_was_away_for_a_while_gives_the_same_answers(states: list[State], le
     assert answers(filled([*history[:left_at], *missed])) == answers(filled(history))
 
 
+@pytest.mark.heavy
 @given(st.lists(STATES, min_size=10, max_size=20).map(consistent), st.integers(0, 10))
 @example([ApplicationState(id="a", name="read"), ApplicationState(id="a", name="write")], 0)
 def test_what_a_relay_repeats_changes_nothing(states: list[State], again_from: int) -> None:

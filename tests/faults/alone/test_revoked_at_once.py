@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import os
 from collections.abc import Callable, Iterator, Sequence
 
 import httpx
@@ -10,15 +9,15 @@ import pytest
 
 from stead import ManagementClient
 from stead.event_types import MemberType
-from tests.support.impersonation import Impersonation
+from tests.support.impersonation import Impersonation, cycle_works
+from tests.support.lengths import length
 from tests.support.organization_tokens import Asker
 from tests.support.patience import eventually
 from tests.support.processes import Deployment
-from tests.support.replicas import cycle_works
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = int(os.environ.get("REVOCATION_ROUNDS", "250"))
+ROUNDS = length(short=25, long=250)
 AT_ONCE = 2
 """Requests to each replica right after a write, besides the one that is always under way."""
 

@@ -8,10 +8,9 @@ import pytest
 
 from all_in_one.embedded import EmbeddedServers
 from stead import ManagementClient
-from tests.support.impersonation import Impersonation
+from tests.support.impersonation import Impersonation, cycle_works, exchange
 from tests.support.patience import eventually
 from tests.support.processes import Deployment
-from tests.support.replicas import cycle_works, exchange
 
 pytestmark = pytest.mark.slow
 

@@ -22,12 +22,10 @@ from all_in_one.provision import ServerAddresses
 from identity_common.http.routing import Service, service_for
 from stead import Unavailable
 from tests.support.agreement import require_agreement
-from tests.support.edge import KeysEdge
-from tests.support.impersonation import set_up
+from tests.support.impersonation import cycle_works, set_up
 from tests.support.patience import eventually
-from tests.support.processes import Deployment, ServiceProcess
+from tests.support.processes import Deployment, KeysEdge, ServiceProcess
 from tests.support.random_writes import UserWriter, make_roles, writing
-from tests.support.replicas import cycle_works
 
 pytestmark = pytest.mark.slow
 

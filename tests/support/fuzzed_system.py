@@ -2,12 +2,10 @@
 
 import itertools
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from all_in_one.provision import ServerAddresses
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
@@ -174,14 +172,3 @@ class FuzzedSystem:
             form.pop("actor_token_type", None)
         elif bits[6]:
             form |= {"actor_token": self._actor_token, "actor_token_type": TOKEN_TYPE_ACCESS_TOKEN}
-
-
-@pytest.fixture(scope="session")
-def system(servers: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FuzzedSystem]:
-    """The running system."""
-    system = FuzzedSystem(servers, tmp_path_factory.mktemp("fuzz"))
-    try:
-        system.start()
-        yield system
-    finally:
-        system.stop()

@@ -10,18 +10,17 @@ import pytest_asyncio
 from all_in_one.embedded import EmbeddedServers
 from all_in_one.provision import ServerAddresses
 from stead import ManagementClient
-from tests.support.commits import CommitWatch
 from tests.support.impersonation import Impersonation
-from tests.support.killing import killing
-from tests.support.processes import Deployment
+from tests.support.lengths import length
+from tests.support.processes import Deployment, killing
 from tests.support.random_template_changes import TemplateWriter
 from tests.support.random_writes import Acknowledged, write_all
-from tests.support.template_agreement import require_template_agreement
+from tests.support.template_agreement import CommitWatch, require_template_agreement
 from tests.support.template_tables import TemplateTables
 
 pytestmark = pytest.mark.slow
 
-CHANGES = int(os.environ.get("RANDOM_CHANGES", "10000"))
+CHANGES = length(short=1_000, long=10_000)
 CLIENTS = 8
 SEED = int(os.environ.get("RANDOM_SEED", "20261121"))
 
@@ -30,12 +29,8 @@ SEED = int(os.environ.get("RANDOM_SEED", "20261121"))
 def deployment(own_addresses: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """Two replicas of whoever is killed."""
     logs = tmp_path_factory.mktemp("logs")
-    deployment = Deployment(own_addresses, logs, token_replicas=2, template_replicas=2)
-    try:
-        deployment.start()
+    with Deployment(own_addresses, logs, token_replicas=2, template_replicas=2) as deployment:
         yield deployment
-    finally:
-        deployment.stop()
 
 
 @pytest_asyncio.fixture

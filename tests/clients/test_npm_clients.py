@@ -12,15 +12,9 @@ import pytest
 
 from tests.support.at_a_browser import Person
 from tests.support.authorizing import REDIRECT_URI
-from tests.support.npm import installed
 from tests.support.world import Client, World
 
 pytestmark = pytest.mark.clients
-
-
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return installed(Path(__file__).parent / "javascript", tmp_path_factory.mktemp("javascript"))
 
 
 def walk(program: Path, person: Person, **environment: str) -> dict[str, Any]:
@@ -40,10 +34,10 @@ def walk(program: Path, person: Person, **environment: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("program", ["openid_client.mjs", "oauth4webapi.mjs"])
 def test_a_client_walks_through_everything(
-    world: World, programs: Path, application: Client, person: Person, goodbye: str, program: str
+    world: World, npm_packages: Path, application: Client, person: Person, goodbye: str, program: str
 ) -> None:
     seen = walk(
-        programs / program,
+        npm_packages / program,
         person,
         ISSUER=world.stack.issuer,
         CLIENT_ID=application.basic[0],

@@ -9,9 +9,8 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from stead import OAuthError, SignInRequired
-from tests.support.application_site import ORGANIZATIONS, ApplicationSite
 from tests.support.at_a_browser import PASSWORD
-from tests.support.visitor import Visitor
+from tests.support.browser import ORGANIZATIONS, ApplicationSite, Visitor
 from tests.support.world import World
 
 pytestmark = pytest.mark.clients

@@ -10,25 +10,23 @@ import pytest_asyncio
 
 from all_in_one.embedded import EmbeddedServers
 from all_in_one.provision import ServerAddresses
+from tests.support.lengths import length
 from tests.support.processes import Deployment
 from tests.support.template_agreement import require_told
 from tests.support.template_tables import TemplateTables
 
 pytestmark = pytest.mark.slow
 
-MEMBERS = 2_500
-KILLS = 10
+MEMBERS = length(short=500, long=2_500)
+KILLS = length(short=4, long=10)
+SEEDS = range(1, 1 + length(short=1, long=3))
 
 
 @pytest.fixture(scope="module")
 def deployment(own_addresses: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """Two replicas of template-service, each of which may be the active one."""
-    deployment = Deployment(own_addresses, tmp_path_factory.mktemp("logs"), template_replicas=2)
-    try:
-        deployment.start()
+    with Deployment(own_addresses, tmp_path_factory.mktemp("logs"), template_replicas=2) as deployment:
         yield deployment
-    finally:
-        deployment.stop()
 
 
 @pytest_asyncio.fixture
@@ -51,7 +49,7 @@ async def kill_at_random(deployment: Deployment, servers: EmbeddedServers, seed:
         await asyncio.to_thread(replica.wait_until_ready)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_with_replicas_and_nats_killed_meanwhile_the_events_lead_to_what_the_database_holds(
     deployment: Deployment, own_servers: EmbeddedServers, tables: TemplateTables, seed: int
 ) -> None:

@@ -1,12 +1,13 @@
 """Whatever the OpenAPI document allows, and whatever it does not: every service answers as the document says.
 
-``FUZZ_EXAMPLES`` is the number of examples over all operations: a search at random. Without it there are 10,000, the
+``FUZZ_EXAMPLES`` is the number of examples over all operations: a search at random. Without it the examples are the
 same every time, so that a failure is of the change at hand.
 """
 
 import json
 import os
 import zlib
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
@@ -17,10 +18,12 @@ from schemathesis.checks import CHECKS
 from schemathesis.config import SchemathesisConfig
 from schemathesis.core.parameters import ParameterLocation
 
+from all_in_one.provision import ServerAddresses
 from identity_common.http.routing import Service, service_for
 from identity_common.revisions import HEADER
 from management_service.app import SWAGGER
-from tests.fuzz.conftest import FuzzedSystem
+from tests.support.fuzzed_system import FuzzedSystem
+from tests.support.lengths import length
 
 SERVICES: Final[tuple[Service, ...]] = ("management", "template", "token")
 WEIGHTS: Final = {"/oidc/token": 25}
@@ -28,7 +31,7 @@ WEIGHTS: Final = {"/oidc/token": 25}
 
 WHOLE: dict[str, Any] = json.loads(SWAGGER.read_bytes())
 PATHS = {path: found for path, found in WHOLE["paths"].items() if service_for(path) in SERVICES}
-EXAMPLES: Final = int(os.environ.get("FUZZ_EXAMPLES", "10000"))
+EXAMPLES: Final = int(os.environ.get("FUZZ_EXAMPLES", length(short=1_000, long=10_000)))
 SHARE: Final = EXAMPLES / sum(WEIGHTS.get(path, 1) * len(operations) for path, operations in PATHS.items())
 
 
@@ -54,6 +57,17 @@ SCHEMA = schemathesis.openapi.from_dict(
 )
 # Whether a value is acceptable is not all in the schema: user names, addresses and indicators have rules of their own.
 _NOT_PROMISED = [check for check in CHECKS.get_all() if check.__name__ == "positive_data_acceptance"]
+
+
+@pytest.fixture(scope="session")
+def system(servers: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FuzzedSystem]:
+    """The running system."""
+    system = FuzzedSystem(servers, tmp_path_factory.mktemp("fuzz"))
+    try:
+        system.start()
+        yield system
+    finally:
+        system.stop()
 
 
 @pytest.fixture(scope="module")

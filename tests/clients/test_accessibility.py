@@ -10,9 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from playwright.async_api import Page
 
-from tests.support.accessibility import Inspector
-from tests.support.application_site import ORGANIZATIONS, ApplicationSite
-from tests.support.visitor import Visitor
+from tests.support.browser import ORGANIZATIONS, ApplicationSite, Inspector, Visitor
 
 pytestmark = pytest.mark.clients
 

@@ -1,13 +1,20 @@
-"""The site of an application, for browsers: an origin of its own, and what it asks people for."""
+"""A real browser in front of the running stack: an application's site, the visitor, and what every page must be."""
 
 from __future__ import annotations
 
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import product
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
+from urllib.parse import parse_qsl, urlsplit
+
+from playwright.async_api import Page, ViewportSize, expect
 
 from stead import IdentityClient
+from tests.support.at_a_browser import PASSWORD, Person
 from tests.support.world import World
 
 ORGANIZATIONS = "urn:service:scope:organizations"
@@ -79,3 +86,67 @@ class ApplicationSite:
                 """Write nothing: addresses have codes in them."""
 
         return Handler
+
+
+class Visitor:
+    """Somebody in front of one tab, with a user name and a password."""
+
+    def __init__(self, page: Page, site: ApplicationSite, person: Person | None = None) -> None:
+        self.page = page
+        self.site = site
+        self.person = person or Person(site.world)
+
+    async def open(self, client: IdentityClient, prompt: str | None = None) -> None:
+        """Press "sign in" at the application."""
+        await self.page.goto(client.sign_in_url(self.site.redirect_uri, prompt))
+
+    async def sign_in(self, password: str = PASSWORD) -> None:
+        """Fill in the sign-in page."""
+        await self.page.get_by_label("User name, e-mail or phone").fill(self.person.username)
+        await self.page.get_by_label("Password").fill(password)
+        await self.press("Sign in")
+
+    async def press(self, button: str) -> None:
+        await self.page.get_by_role("button", name=button, exact=True).click()
+
+    async def sees(self, heading: str) -> None:
+        """Wait until a page with this heading is there."""
+        await expect(self.page.get_by_role("heading", level=1)).to_have_text(heading)
+
+    async def is_back(self) -> dict[str, str]:
+        """Wait until the application has the person back; return what came with them."""
+        await expect(self.page).to_have_url(re.compile(re.escape(self.site.redirect_uri)))
+        await self.sees(BACK)
+        return dict(parse_qsl(urlsplit(self.page.url).query))
+
+
+PHONE, DESKTOP = ViewportSize(width=320, height=640), ViewportSize(width=1280, height=800)
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+
+
+class Inspector:
+    """Looks at pages with axe-core, and photographs them for people to look at.
+
+    Args:
+        axe: The checker, as a script.
+        photographs: A directory.
+    """
+
+    def __init__(self, axe: str, photographs: Path) -> None:
+        self._axe = axe
+        self._photographs = photographs
+
+    async def inspect(self, page: Page, name: str) -> None:
+        """Fail unless axe-core finds nothing on the page, and nothing sticks out of it."""
+        for size, scheme in product((PHONE, DESKTOP), SCHEMES):
+            await page.set_viewport_size(size)
+            await page.emulate_media(color_scheme=scheme)
+            await page.screenshot(path=self._photographs / f"{name}-{size['width']}-{scheme}.png", full_page=True)
+            assert (size, scheme, await self.violations(page)) == (size, scheme, [])
+            assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+    async def violations(self, page: Page) -> list[tuple[str, str, list[str]]]:
+        """Return what axe-core finds: the rule, what it says, the elements."""
+        await page.evaluate(self._axe)
+        found: list[dict[str, Any]] = (await page.evaluate("axe.run()"))["violations"]
+        return [(each["id"], each["help"], [node["html"] for node in each["nodes"]]) for each in found]

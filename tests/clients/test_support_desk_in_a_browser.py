@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from all_in_one.credentials import DemoUser
-from tests.support.accessibility import Inspector
+from tests.support.browser import Inspector
 from tests.support.running_stack import RunningStack
 from tests.support.support_desk import RunningDesk
 

@@ -1,0 +1,89 @@
+"""A real browser, and clients written elsewhere, in front of the running stack."""
+
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+from tests.support.at_a_browser import Person
+from tests.support.authorizing import REDIRECT_URI
+from tests.support.browser import ApplicationSite, Inspector
+from tests.support.world import Client, World
+
+expect.set_options(timeout=30_000)  # a busy machine is no failure
+
+
+@pytest.fixture(scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    """A real browser; Playwright's own is not downloaded."""
+    chromium = shutil.which("chromium")
+    assert chromium is not None, "these tests need a browser: apt-get install chromium"
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium, chromium_sandbox=False)
+        yield browser
+        await browser.close()
+
+
+@pytest.fixture
+async def page(browser: Browser) -> AsyncIterator[Page]:
+    """One tab of somebody who has never been here; nothing on a page is what its own policy forbids."""
+    context = await browser.new_context()
+    complaints: list[str] = []
+    context.on("console", lambda message: complaints.append(message.text))
+    yield await context.new_page()
+    await context.close()
+    assert [complaint for complaint in complaints if "Content Security Policy" in complaint] == []
+
+
+@pytest.fixture(scope="session")
+def site(world: World) -> Iterator[ApplicationSite]:
+    """The site of an application, of another origin than ours."""
+    with ApplicationSite(world) as site:
+        yield site
+
+
+@pytest.fixture(scope="session")
+def npm_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of ``javascript/`` with what its lock file pins installed."""
+    npm = shutil.which("npm")
+    assert npm is not None, "these tests need node and npm: apt-get install nodejs npm"
+    directory = tmp_path_factory.mktemp("javascript")
+    shutil.copytree(Path(__file__).parent / "javascript", directory, dirs_exist_ok=True)
+    subprocess.run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=directory, check=True, timeout=100)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def inspector(npm_packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Inspector:
+    """Looks at pages; its photographs are in the directory of the test run."""
+    axe = (npm_packages / "node_modules/axe-core/axe.min.js").read_text()
+    return Inspector(axe, tmp_path_factory.mktemp("photographs"))
+
+
+@pytest.fixture(scope="session")
+def goodbye() -> str:
+    """Where signing out ends."""
+    return "https://app.example.com/goodbye"
+
+
+@pytest.fixture(scope="session")
+def application(world: World, goodbye: str) -> Client:
+    """A web application with a secret."""
+    created = world.management.applications.create(
+        name="A web application",
+        type="Traditional",
+        oidc_client_metadata={"redirectUris": [REDIRECT_URI], "postLogoutRedirectUris": [goodbye]},
+        custom_client_metadata={"allowTokenExchange": True},
+    )
+    return Client(created.id, world.management.applications.create_secret(created.id, "first").value)
+
+
+@pytest.fixture
+def person(world: World) -> Person:
+    """Somebody who may read and write things."""
+    person = Person(world)
+    world.management.users.assign_roles(person.user_id, [world.keeper_role])
+    return person

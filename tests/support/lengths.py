@@ -1,0 +1,10 @@
+"""How long the tests with the marker ``slow`` go on: short by default, in full where ``TEST_LENGTH=long``."""
+
+import os
+
+_IS_LONG = {"short": False, "long": True}[os.environ.get("TEST_LENGTH", "short")]
+
+
+def length(*, short: int, long: int) -> int:
+    """Return how many rounds, writes or seconds a test takes in this run."""
+    return long if _IS_LONG else short
