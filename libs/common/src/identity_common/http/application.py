@@ -21,7 +21,6 @@ from identity_common.http.health import Readiness
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi import schema_route
 from identity_common.http.options import Options
-from identity_common.telemetry.log_output import OUTPUT
 from identity_common.telemetry.metrics import HttpMetrics, metrics
 from identity_common.telemetry.observation import Observation
 
@@ -68,7 +67,7 @@ def create_service_app(
         dependencies={name: provided(value) for name, value in everything.items()},
         state=State(everything, deep_copy=False),
         exception_handlers=API_EXCEPTION_HANDLERS,
-        lifespan=[_last_lines_written, lifespan, _startup_kept_from_the_collector],
+        lifespan=[lifespan, _startup_kept_from_the_collector],
         request_class=JsonRequest,
         openapi_config=None,  # the document is made by identity_common.http.openapi
         logging_config=None,  # asgi.py and __main__.py configure logs, once a process
@@ -101,15 +100,6 @@ def _past_the_router(app: ASGIApp, route_handlers: Sequence[ControllerRouterHand
         return route(scope, receive, send)
 
     return routed
-
-
-@asynccontextmanager
-async def _last_lines_written(_: Litestar) -> AsyncGenerator[None, None]:
-    """Write what waits to be logged when everything else has stopped: the signal may end the process right after."""
-    try:
-        yield
-    finally:
-        OUTPUT.flush()
 
 
 @asynccontextmanager

@@ -12,7 +12,6 @@ import asyncpg
 from sqlalchemy.engine import make_url
 
 from identity_common.http.api_errors import store_unavailable
-from identity_common.stores.patience import Patience
 from identity_common.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -54,7 +53,6 @@ class Lookups:
         self._database_url = url.render_as_string(hide_password=False)
         self._settings = {"application_name": service, **_SETTINGS}
         self._planned_anew_s = planned_anew_s
-        self._patience = Patience(_TIMEOUT_S)
         self._places = asyncio.Semaphore(connections)
         self._open: set[asyncpg.Connection] = set()
         self._idle: list[asyncpg.Connection] = []
@@ -76,9 +74,8 @@ class Lookups:
             ApiError: 503 when the database does not answer.
         """
         try:
-            with self._patience:
-                async with self._places:
-                    return await self._fetch(statement, values)
+            async with asyncio.timeout(_TIMEOUT_S), self._places:
+                return await self._fetch(statement, values)
         except (
             asyncpg.PostgresError,
             asyncpg.InterfaceError,

@@ -12,7 +12,6 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from identity_common.stores.coalescing import Coalescer
-from identity_common.stores.patience import Patience
 
 _TIMEOUT_S: Final = 1.0
 _POOL: Final = 64
@@ -47,7 +46,6 @@ class RedisCommands:
     def __init__(self, redis: "Redis") -> None:
         self._pool = redis.connection_pool
         self._idle: list[AbstractConnection] = []
-        self._patience = Patience(_TIMEOUT_S)
         self._together: Coalescer[bytes, Any] = Coalescer(self._send, at_once=_AT_ONCE)
 
     def execute(self, *command: Argument) -> "asyncio.Future[Any]":
@@ -62,7 +60,7 @@ class RedisCommands:
         """Return the answer to each command, an exception for one that got none."""
         answers: list[Any] = []
         try:
-            with self._patience:
+            async with asyncio.timeout(_TIMEOUT_S):
                 await self._converse(commands, answers)
         except (RedisError, OSError, TimeoutError) as error:
             answers += [StoreUnavailable(type(error).__name__) for _ in commands[len(answers) :]]

@@ -10,9 +10,11 @@ import json
 import logging
 import re
 import sys
+import threading
 import time
 import traceback
 from collections.abc import MutableMapping
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import NoneType
@@ -20,8 +22,6 @@ from typing import Any, Final, TextIO, cast
 
 import msgspec
 import structlog
-
-from identity_common.telemetry.log_output import OUTPUT
 
 FIELDS: Final = frozenset(
     {
@@ -49,6 +49,29 @@ _NUMBER: Final = (int, float, NoneType)
 REDACTED: Final = "[redacted]"
 
 _encode: Final = msgspec.json.Encoder().encode
+
+
+class LogOutput:
+    """The stream that a process logs to; every line is flushed before ``write`` returns.
+
+    Attributes:
+        stream: The destination.
+        service: The name of the service, a field of every line.
+    """
+
+    def __init__(self) -> None:
+        self.stream: TextIO = sys.stderr
+        self.service = ""
+        self._lock = threading.RLock()  # reentrant: a signal handler may log while a line is being written
+
+    def write(self, text: str) -> None:
+        """Write whole lines; drop them where the stream is closed or broken: there is no place left to report it."""
+        with self._lock, suppress(OSError, ValueError):  # ValueError: the stream is closed
+            self.stream.write(text)
+            self.stream.flush()
+
+
+OUTPUT: Final = LogOutput()
 
 REQUEST_ID: Final[ContextVar[str | None]] = ContextVar("request_id", default=None)
 """Of the request that is being answered; written with every line."""
@@ -144,7 +167,7 @@ def configure_logs(*, service: str, stream: TextIO | None = None) -> None:
         service: Written with every line.
         stream: Where lines go; standard error by default.
     """
-    OUTPUT.turn_to(stream or sys.stderr, service=service)
+    OUTPUT.stream, OUTPUT.service = stream or sys.stderr, service
     handler = logging.StreamHandler(OUTPUT)
     last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_LAST]
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=_FIRST, processors=last))
