@@ -1,22 +1,21 @@
 """Brings the outbox to the bus: in order, pipelined, by one active relay a service."""
 
-import asyncio
 import contextlib
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 import asyncpg
 from msgspec import Raw, json
 from nats.errors import Error as NatsError
 from nats.js.api import Header
-from sqlalchemy.engine import make_url
 
-from identity_common.background import end
+from identity_common.background import BackgroundLoop
 from identity_common.bus.connection import Bus
 from identity_common.bus.publishing import Outgoing, Publisher, publisher_on
 from identity_common.bus.streams import ensure_streams, published_revision
 from identity_common.clock import now_ms
+from identity_common.outbox.active_worker import ActiveWorker, LockHolder
 from identity_common.outbox.changes import NOTIFY_CHANNEL
 from identity_common.outbox.republication import Republication
 from identity_common.progress import Progress
@@ -29,12 +28,10 @@ _log = get_logger(__name__)
 
 _BATCH: Final = 1000
 _BATCH_BYTES: Final = 640 * 1024
-_POLL_S: Final = 1.0
-_STANDBY_S: Final = 0.5
 _RETRY_S: Final = 0.25
 _ACKNOWLEDGEMENT_S: Final = 5.0
 
-_LOCK: Final = "SELECT pg_try_advisory_lock(hashtext('identity-relay'), hashtext($1))"
+_LOCK: Final = "identity-relay"
 # The outbox is empty at one moment and holds very many rows at the next: no plan is good for both.
 _ALWAYS_PLAN: Final = {"plan_cache_mode": "force_custom_plan"}
 # Begins behind what is out: an index remembers for a while where the rows were that are forgotten. The first row is
@@ -78,34 +75,49 @@ class Relay:
         self.published = published
         self._republication = republication
         self._bus = bus
-        url = make_url(database_url).set(drivername="postgresql")
-        self._database_url = url.render_as_string(hide_password=False)
         self._source: Source = source
         self._tenant_id = tenant_id
         self._out = 0
-        self._tasks: list[asyncio.Task[None]] = []
+        worker = ActiveWorker(
+            self._relay,
+            database_url,
+            lock=_LOCK,
+            channel=NOTIFY_CHANNEL,
+            tenant_id=tenant_id,
+            server_settings=_ALWAYS_PLAN,
+        )
+
+        async def run() -> None:
+            await bus.connected()
+            await worker.run()
+
+        log = _log.bind(source=source)
+        self._relaying = BackgroundLoop(
+            run,
+            name=f"relay-{source}",
+            pause_s=_RETRY_S,
+            log=log,
+            failed="relay.failed",
+            interrupted="relay.interrupted",
+            expected=(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, NatsError, TimeoutError),
+        )
+        self._following = BackgroundLoop(
+            self._follow, name=f"relay-follower-{source}", pause_s=_RETRY_S, log=log, failed="relay.unheard"
+        )
 
     def start(self) -> None:
         """Begin to relay, in the background, until ``stop``."""
-        self._tasks = [
-            asyncio.create_task(self._keep_relaying(), name=f"relay-{self._source}"),
-            asyncio.create_task(self._follow_active_relay(), name=f"relay-follower-{self._source}"),
-        ]
+        self._relaying.start()
+        self._following.start()
 
     async def stop(self) -> None:
         """Stop; what is not out yet stays in the outbox."""
-        await end(*self._tasks)
+        await self._relaying.stop()
+        await self._following.stop()
 
-    async def _follow_active_relay(self) -> None:
-        while True:
-            await self._bus.connected()
-            try:
-                await self._listen()
-            except Exception as error:  # noqa: BLE001 - a loop that must not end; it is logged and starts again
-                _log.error("relay.unheard", source=self._source, error=type(error).__name__, exc_info=error)
-            await asyncio.sleep(_RETRY_S)
-
-    async def _listen(self) -> None:
+    async def _follow(self) -> None:
+        """Advance ``published`` by what the active relay says."""
+        await self._bus.connected()
         subscription = await self._bus.client.subscribe(relay_subject(self._source, self._tenant_id))
         try:
             async for message in subscription.messages:
@@ -114,40 +126,14 @@ class Relay:
             with contextlib.suppress(NatsError):  # the connection is gone, and the subscription with it
                 await subscription.unsubscribe()
 
-    async def _keep_relaying(self) -> None:
+    async def _relay(self, holder: LockHolder) -> None:
         while True:
-            try:
-                await self._bus.connected()
-                await self._relay_while_active()
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, NatsError, TimeoutError) as error:
-                _log.warning("relay.interrupted", source=self._source, error=type(error).__name__)
-            except Exception as error:  # noqa: BLE001 - a loop that must not end; it is logged and starts again
-                _log.error("relay.failed", source=self._source, error=type(error).__name__, exc_info=error)
-            await asyncio.sleep(_RETRY_S)
-
-    async def _relay_while_active(self) -> None:
-        """Hold the lock and relay until something breaks; without the lock, look again a little later."""
-        connection = await asyncpg.connect(
-            self._database_url, timeout=5, command_timeout=30, server_settings=_ALWAYS_PLAN
-        )
-        try:
-            while not await connection.fetchval(_LOCK, self._tenant_id):  # noqa: ASYNC110 - a lock of the database
-                await asyncio.sleep(_STANDBY_S)
-            wake = asyncio.Event()
-            await connection.add_listener(NOTIFY_CHANNEL, lambda *_: wake.set())
-            while True:
-                bus_connection = self._bus.connections
-                async with publisher_on(self._bus) as publisher:
-                    self._out = await self._begin(connection)
-                    while bus_connection == self._bus.connections:
-                        wake.clear()
-                        if not await self._relay_batch(connection, publisher):
-                            with contextlib.suppress(TimeoutError):
-                                async with asyncio.timeout(_POLL_S):  # wait_for of 3.11 may lose a cancellation
-                                    await wake.wait()
-        finally:
-            # terminate() does not wait for a server that may be gone; its session ends and the lock with it
-            connection.terminate()
+            bus_connection = self._bus.connections
+            async with publisher_on(self._bus) as publisher:
+                relay_batch = partial(self._relay_batch, holder.connection, publisher)
+                self._out = await self._begin(holder.connection)
+                while bus_connection == self._bus.connections:
+                    await holder.turn(relay_batch)
 
     async def _begin(self, connection: asyncpg.Connection) -> int:
         """Compare the stream with what is out; one that is empty or behind gets the whole state again.
