@@ -10,12 +10,12 @@ from identity_common.telemetry.logs import get_logger
 from tests.support.captured_logs import captured_logs
 
 
-class Interrupted(Exception):
+class InterruptedOnceError(Exception):
     """The next run begins at once."""
 
 
 async def test_a_loop_survives_every_error_and_logs_what_it_should() -> None:
-    outcomes: list[Exception | None] = [OSError(), None, Interrupted(), ArithmeticError()]
+    outcomes: list[Exception | None] = [OSError(), None, InterruptedOnceError(), ArithmeticError()]
     finished = asyncio.Event()
 
     async def work() -> None:
@@ -35,7 +35,7 @@ async def test_a_loop_survives_every_error_and_logs_what_it_should() -> None:
             failed="work.failed",
             interrupted="work.interrupted",
             expected=(OSError,),
-            resume_on=(Interrupted,),
+            resume_on=(InterruptedOnceError,),
         )
         loop.start()
         await finished.wait()
