@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.access.management_api import UnrevokedTokens
+from identity_common.access.management_api import ManagementAccess, UnrevokedTokens, require_management
 from identity_common.access.revocations import RevocationReader
 from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
@@ -30,7 +30,7 @@ from identity_common.stores.redis import RedisCommands, connect_redis
 from management_service.applications.routes import ApplicationController, SecretController
 from management_service.applications.service import Applications
 from management_service.applications.tables import applications
-from management_service.authentication import Authentication, require_management
+from management_service.authentication import Authentication
 from management_service.bootstrap import Bootstrap, Credentials
 from management_service.resources.routes import ResourceController, ResourceScopeController
 from management_service.resources.service import Resources
@@ -160,7 +160,7 @@ def create_app(settings: Settings) -> Litestar:
         ],
         provide={
             "base_url": settings.base_url,
-            "authentication": authentication,
+            "management_access": ManagementAccess(tokens.verify, authentication.is_live),
             "parents": Parents(lookups, _PARENTS, tenant_id=tenant_id),
             "users": Users(reader, changes, passwords, tenant_id=tenant_id),
             "applications": Applications(reader, changes, tenant_id=tenant_id),

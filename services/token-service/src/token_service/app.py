@@ -10,6 +10,7 @@ from litestar import Litestar
 from litestar.handlers import HTTPRouteHandler
 from prometheus_client import CollectorRegistry, Gauge
 
+from identity_common.access.management_api import ManagementAccess
 from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
@@ -23,7 +24,7 @@ from token_service.endpoints.consents import ConsentController
 from token_service.endpoints.cors import Cors
 from token_service.endpoints.introspection import Introspector, introspection_endpoint
 from token_service.endpoints.keys import PrivateKeyController
-from token_service.endpoints.management_access import ManagementAccess
+from token_service.endpoints.management_access import management_verify
 from token_service.endpoints.metadata import PATHS as METADATA_PATHS
 from token_service.endpoints.metadata import metadata_endpoints
 from token_service.endpoints.revocation import PATH as REVOCATION_PATH
@@ -171,7 +172,7 @@ def create_app(settings: Settings) -> Litestar:
             "keys": keys,
             "tenant_id": settings.tenant_id,
             "management_access": ManagementAccess(
-                directory, live_tokens, management_api_resource=settings.management_api_resource
+                management_verify(directory, live_tokens, management_api_resource=settings.management_api_resource)
             ),
         },
         readiness=Readiness(lambda: keys.is_loaded, lambda: directory.is_loaded),

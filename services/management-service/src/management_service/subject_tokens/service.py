@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from identity_common.access.management_api import SignedToken
 from identity_common.clock import Clock, now_ms
 from identity_common.http.api_errors import ApiError, body_too_large, store_unavailable, unknown_relation
 from identity_common.identifiers import new_id
@@ -49,16 +50,15 @@ class SubjectTokens:
         self._ttl_s = ttl_s
         self._clock = clock
 
-    async def require_good_caller(self, caller: AccessToken) -> None:
+    async def require_good_caller(self, caller: SignedToken) -> None:
         """Refuse a caller that is gone, and one whose token was revoked; ``mint`` does so by itself.
 
         Raises:
             ApiError: 401, or 503 when a store does not answer.
         """
-        await self._authentication.require_unrevoked(caller)
-        await self._authentication.require_live_caller(caller)
+        await self._authentication.require_live_caller(await self._authentication.require_unrevoked(caller))
 
-    async def mint(self, caller: AccessToken, wish: SubjectTokenCreation) -> MintedSubjectToken:
+    async def mint(self, caller: SignedToken, wish: SubjectTokenCreation) -> MintedSubjectToken:
         """Mint a token for a live user; only its hash is stored, with a TTL.
 
         Redis is asked whether the caller's token was revoked in the moment in which it is given the new one: if it
@@ -68,17 +68,15 @@ class SubjectTokens:
             ApiError: 401 for a caller that is gone, 404, 413, 422 ``user.suspended``; 503 when a store does not answer.
         """
         try:
-            record = await self._record(caller, wish)
+            record = await self._record(caller.claims, wish)
         except ApiError:
             await self._authentication.require_unrevoked(caller)  # 401 goes first
             raise
         subject_token = new_subject_token()
         storing = self._store(subject_token, record)
-        await self._authentication.require_unrevoked(caller)
+        token = await self._authentication.require_unrevoked(caller)
         await self._require_stored(storing, record)
-        _log.info(
-            "subject-token.minted", subject_token_id=record.id, user_id=record.user_id, client_id=caller.client_id
-        )
+        _log.info("subject-token.minted", subject_token_id=record.id, user_id=record.user_id, client_id=token.client_id)
         return MintedSubjectToken(subject_token=subject_token, expires_in=self._ttl_s)
 
     async def _record(self, caller: AccessToken, wish: SubjectTokenCreation) -> SubjectTokenRecord:
