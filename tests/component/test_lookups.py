@@ -11,7 +11,7 @@ import pytest
 
 from all_in_one.provision import ServerAddresses
 from identity_common.http.api_errors import ApiError
-from identity_common.stores.lookups import Lookups
+from identity_common.stores.lookups import KeyLookup, Lookups
 from identity_common.stores.migrations import migrate
 from management_service.app import VERSIONS as MANAGEMENT
 from management_service.authentication import SELECT_FACTS
@@ -20,14 +20,14 @@ from template_service.authentication import SELECT_LIVE
 from tests.support.new_database import new_database
 from tests.support.template_api import Template
 
-PID = "SELECT pg_backend_pid() AS pid"
+PID = KeyLookup("SELECT pg_backend_pid() AS pid")
 REVISION = "SELECT revision FROM source_revision WHERE tenant_id = $1"
 
 
 @asynccontextmanager
-async def lookups_in(database_url: str, *, planned_anew_s: float = 60) -> AsyncIterator[Lookups]:
+async def lookups_in(database_url: str, *, plan_lifetime_s: float = 60) -> AsyncIterator[Lookups]:
     """Yield lookups with one connection."""
-    lookups = Lookups(database_url, service="tests", connections=1, planned_anew_s=planned_anew_s)
+    lookups = Lookups(database_url, service="tests", connections=1, plan_lifetime_s=plan_lifetime_s)
     try:
         yield lookups
     finally:
@@ -36,9 +36,9 @@ async def lookups_in(database_url: str, *, planned_anew_s: float = 60) -> AsyncI
 
 async def test_a_read_asks_an_index_however_small_the_table_is(template: Template) -> None:
     async with lookups_in(template.settings.database_url) as lookups:
-        await lookups.fetch("ANALYZE source_revision")
-        await lookups.fetch(f"PREPARE revision_of AS {REVISION}")
-        plan = await lookups.fetch("EXPLAIN EXECUTE revision_of('default')")
+        await lookups.fetch(KeyLookup("ANALYZE source_revision"))
+        await lookups.fetch(KeyLookup(f"PREPARE revision_of AS {REVISION}"))
+        plan = await lookups.fetch(KeyLookup("EXPLAIN EXECUTE revision_of('default')"))
     assert "Index Scan" in plan[0]["QUERY PLAN"]
     assert "tenant_id = $1" in plan[1]["QUERY PLAN"]  # planned for every tenant, that is, once
 
@@ -91,8 +91,8 @@ async def plan_of(statement: str, types: str, database_url: str, *, grown: Seque
     await database.close()
     async with lookups_in(database_url) as lookups:
         arguments = ", ".join(["'default'", *["'{1}'"] * types.count("[]")])
-        await lookups.fetch(f"PREPARE who_asks ({types}) AS {statement}")
-        plan = await lookups.fetch(f"EXPLAIN EXECUTE who_asks({arguments})")
+        await lookups.fetch(KeyLookup(f"PREPARE who_asks ({types}) AS {statement}"))
+        plan = await lookups.fetch(KeyLookup(f"EXPLAIN EXECUTE who_asks({arguments})"))
     return "\n".join(line["QUERY PLAN"] for line in plan)
 
 
@@ -104,11 +104,13 @@ def keys_asked(plan: str) -> list[str]:
 
 async def test_a_statement_is_planned_anew_after_a_while(template: Template) -> None:
     """An empty table is the same to all of its indexes: planned then, it might be read by another one than its key."""
-    planned_at = "SELECT prepare_time FROM pg_prepared_statements WHERE statement LIKE 'SELECT prepare_time FROM pg_p%'"
+    planned_at = KeyLookup(
+        "SELECT prepare_time FROM pg_prepared_statements WHERE statement LIKE 'SELECT prepare_time FROM pg_p%'"
+    )
     async with lookups_in(template.settings.database_url) as lookups:
         first = await lookups.fetch(planned_at)
         assert await lookups.fetch(planned_at) == first
-    async with lookups_in(template.settings.database_url, planned_anew_s=0.05) as lookups:
+    async with lookups_in(template.settings.database_url, plan_lifetime_s=0.05) as lookups:
         first = await lookups.fetch(planned_at)
         for _ in range(200):
             await asyncio.sleep(0.05)
@@ -147,6 +149,6 @@ async def test_a_database_that_does_not_answer_is_a_503() -> None:
 async def test_a_statement_that_fails_is_a_503_and_the_next_one_is_answered(template: Template) -> None:
     async with lookups_in(template.settings.database_url) as lookups:
         with pytest.raises(ApiError) as refusal:
-            await lookups.fetch("SELECT 1 / 0")
+            await lookups.fetch(KeyLookup("SELECT 1 / 0"))
         assert refusal.value.status == 503
-        assert await lookups.fetch("SELECT 1 AS one") == [(1,)]
+        assert await lookups.fetch(KeyLookup("SELECT 1 AS one")) == [(1,)]

@@ -25,22 +25,22 @@ class Oracle:
 
 async def test_what_is_asked_in_one_turn_is_answered_at_once_in_order() -> None:
     oracle = Oracle()
-    together: Coalescer[int, int] = Coalescer(oracle)
-    assert await asyncio.gather(*(together.ask(number) for number in range(5))) == [0, 2, 4, 6, 8]
-    assert await together.ask(7) == 14
+    coalescer: Coalescer[int, int] = Coalescer(oracle)
+    assert await asyncio.gather(*(coalescer.submit(number) for number in range(5))) == [0, 2, 4, 6, 8]
+    assert await coalescer.submit(7) == 14
     assert oracle.asked == [[0, 1, 2, 3, 4], [7]]
 
 
 async def test_a_failure_is_everybody_s_and_the_next_turn_starts_afresh() -> None:
-    together: Coalescer[int, int] = Coalescer(Oracle())
-    answers = await asyncio.gather(*(together.ask(number) for number in (1, 13)), return_exceptions=True)
+    coalescer: Coalescer[int, int] = Coalescer(Oracle())
+    answers = await asyncio.gather(*(coalescer.submit(number) for number in (1, 13)), return_exceptions=True)
     assert [type(answer) for answer in answers] == [LookupError, LookupError]
-    assert await together.ask(1) == 2
+    assert await coalescer.submit(1) == 2
 
 
 async def test_who_goes_away_takes_nobody_along() -> None:
-    together: Coalescer[int, int] = Coalescer(Oracle())
-    leaving, staying = (together.ask(number) for number in (1, 2))
+    coalescer: Coalescer[int, int] = Coalescer(Oracle())
+    leaving, staying = (coalescer.submit(number) for number in (1, 2))
     await asyncio.sleep(0)
     leaving.cancel()
     assert await staying == 4
@@ -50,13 +50,13 @@ async def test_who_goes_away_takes_nobody_along() -> None:
 
 async def test_a_question_is_answered_although_nobody_awaits_it_and_may_fail_in_silence() -> None:
     oracle, complaints = Oracle(), list[object]()
-    together: Coalescer[int, int] = Coalescer(oracle)
+    coalescer: Coalescer[int, int] = Coalescer(oracle)
     loop = asyncio.get_running_loop()
     usual = loop.get_exception_handler()
     loop.set_exception_handler(lambda _, context: complaints.append(context))
     try:
         for number in (1, 13):
-            together.ask(number)
+            coalescer.submit(number)
         await asyncio.sleep(0.01)
         gc.collect()
     finally:
@@ -66,15 +66,15 @@ async def test_a_question_is_answered_although_nobody_awaits_it_and_may_fail_in_
 
 async def test_what_is_asked_while_enough_is_under_way_is_collected() -> None:
     oracle = Oracle()
-    together: Coalescer[int, int] = Coalescer(oracle, at_once=1, together=3)
-    first = together.ask(0)
+    coalescer: Coalescer[int, int] = Coalescer(oracle, max_concurrent=1, max_batch=3)
+    first = coalescer.submit(0)
     await asyncio.sleep(0)  # it is being answered
-    assert await asyncio.gather(*(together.ask(number) for number in range(1, 6))) == [2, 4, 6, 8, 10]
+    assert await asyncio.gather(*(coalescer.submit(number) for number in range(1, 6))) == [2, 4, 6, 8, 10]
     assert await first == 0
     assert oracle.asked == [[0], [1, 2, 3], [4, 5]]
     with pytest.raises(LookupError):
-        await together.ask(13)
-    assert await together.ask(7) == 14
+        await coalescer.submit(13)
+    assert await coalescer.submit(7) == 14
 
 
 class TestSameTurn:
@@ -85,11 +85,11 @@ class TestSameTurn:
             happened.append(f"{number} answered")
             return 2 * number
 
-        together = SameTurn(double)
+        coalescer = SameTurn(double)
 
         async def ask(number: int) -> None:
             happened.append(f"{number} asked")
-            answer = await together.ask(number)
+            answer = await coalescer.submit(number)
             happened.append(f"got {answer}")
 
         await asyncio.gather(ask(1), ask(2))
@@ -100,17 +100,17 @@ class TestSameTurn:
         ]  # fmt: skip
 
     async def test_a_failure_is_that_of_who_asked(self) -> None:
-        together = SameTurn(lambda number: 1 // number)
+        coalescer = SameTurn(lambda number: 1 // number)
 
-        first, second, third = await asyncio.gather(*map(together.ask, (1, 0, -1)), return_exceptions=True)
+        first, second, third = await asyncio.gather(*map(coalescer.submit, (1, 0, -1)), return_exceptions=True)
 
         assert (first, third) == (1, -1)
         assert isinstance(second, ZeroDivisionError)
 
     async def test_who_goes_away_is_not_worked_for(self) -> None:
         answered: list[int] = []
-        together = SameTurn(answered.append)
-        leaving, staying = (together.ask(number) for number in (1, 2))
+        coalescer = SameTurn(answered.append)
+        leaving, staying = (coalescer.submit(number) for number in (1, 2))
         leaving.cancel()
         await staying
 

@@ -15,12 +15,12 @@ from identity_common.access.liveness import live_caller
 from identity_common.access.management_api import SignedToken, UnrevokedTokens, recognize, unauthorized
 from identity_common.http.api_errors import store_unavailable
 from identity_common.stores.coalescing import Coalescer
-from identity_common.stores.lookups import AT_ONCE, Lookups
+from identity_common.stores.lookups import MAX_CONCURRENT, KeyLookup, Lookups
 from stead import AccessToken
 
 # One statement and one snapshot for a caller and, where a subject token is minted, for the user that it will stand for;
 # and one for all requests of one turn of the event loop. OFFSET 0: see ``live_caller``.
-SELECT_FACTS: Final = f"""
+SELECT_FACTS: Final = KeyLookup(f"""
     SELECT
         {live_caller("caller", applications="applications", users="users")} AS is_live,
         named.is_suspended, named.tokens_valid_after, source_revision.revision
@@ -32,7 +32,7 @@ SELECT_FACTS: Final = f"""
     ) AS named ON true
     WHERE source_revision.tenant_id = $1
     ORDER BY caller.position
-"""  # noqa: S608 - no values
+""")  # noqa: S608 - no values
 
 
 class NamedUser(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ class Authentication:
         self._tokens = tokens
         self._lookups = lookups
         self._tenant_id = tenant_id
-        self._coalescer = Coalescer(self._look_up, at_once=AT_ONCE)
+        self._coalescer = Coalescer(self._look_up, max_concurrent=MAX_CONCURRENT)
 
     async def is_live(self, token: AccessToken) -> bool:
         """Return whether a token's client and user are live.
@@ -100,7 +100,7 @@ class Authentication:
         )
 
     def _facts(self, token: AccessToken, user_id: str) -> "asyncio.Future[asyncpg.Record]":
-        return self._coalescer.ask((token.client_id, token.subject, int(token.issued_at) * 1000, user_id))
+        return self._coalescer.submit((token.client_id, token.subject, int(token.issued_at) * 1000, user_id))
 
     async def _look_up(self, questions: Sequence[tuple[str, str, int, str]]) -> Sequence[asyncpg.Record]:
         columns = ([question[column] for question in questions] for column in range(4))

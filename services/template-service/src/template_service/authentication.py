@@ -8,17 +8,17 @@ from typing import Final
 
 from identity_common.access.liveness import live_caller
 from identity_common.stores.coalescing import Coalescer
-from identity_common.stores.lookups import AT_ONCE, Lookups
+from identity_common.stores.lookups import MAX_CONCURRENT, KeyLookup, Lookups
 from stead import AccessToken
 from template_service.known.freshness import Directory
 
 # One statement for all requests of one turn of the event loop.
-SELECT_LIVE: Final = f"""
+SELECT_LIVE: Final = KeyLookup(f"""
     SELECT {live_caller("caller", applications="known_applications", users="known_users")} AS live
     FROM unnest($2::text[], $3::text[], $4::bigint[]) WITH ORDINALITY
         AS caller (client_id, subject, issued_at, position)
     ORDER BY caller.position
-"""  # noqa: S608 - no values
+""")  # noqa: S608 - no values
 
 Caller = tuple[str, str, int]
 
@@ -30,7 +30,7 @@ class LiveCallers:
         self._lookups = lookups
         self._directory = directory
         self._tenant_id = tenant_id
-        self._coalescer = Coalescer(self._look_up, at_once=AT_ONCE)
+        self._coalescer = Coalescer(self._look_up, max_concurrent=MAX_CONCURRENT)
 
     async def is_live(self, token: AccessToken) -> bool:
         """Return whether a token's client and user are live; an unknown one is looked up again after catching up.
@@ -39,10 +39,10 @@ class LiveCallers:
             ApiError: 503 when the database does not answer.
         """
         caller = (token.client_id, token.subject, int(token.issued_at) * 1000)
-        if await self._coalescer.ask(caller):
+        if await self._coalescer.submit(caller):
             return True
         await self._directory.catch_up()
-        return await self._coalescer.ask(caller)
+        return await self._coalescer.submit(caller)
 
     async def _look_up(self, callers: Sequence[Caller]) -> Sequence[bool]:
         columns = ([caller[column] for caller in callers] for column in range(3))

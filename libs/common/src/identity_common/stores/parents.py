@@ -9,7 +9,7 @@ from litestar.types import Guard
 from sqlalchemy import Table
 
 from identity_common.http.api_errors import missing_by_id
-from identity_common.stores.lookups import Lookups
+from identity_common.stores.lookups import KeyLookup, Lookups
 
 
 class Parents:
@@ -22,7 +22,8 @@ class Parents:
     def __init__(self, lookups: Lookups, tables: Mapping[str, Table], *, tenant_id: str) -> None:
         self._lookups = lookups
         self._exists = {
-            kind: f"SELECT FROM {table.name} WHERE tenant_id = $1 AND id = $2" for kind, table in tables.items()
+            kind: KeyLookup(f"SELECT FROM {table.name} WHERE tenant_id = $1 AND id = $2")
+            for kind, table in tables.items()
         }
         self._tenant_id = tenant_id
 

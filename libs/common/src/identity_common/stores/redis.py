@@ -15,7 +15,7 @@ from identity_common.stores.coalescing import Coalescer
 
 _TIMEOUT_S: Final = 1.0
 _POOL: Final = 64
-_AT_ONCE: Final = 2  # conversations; what is to be sent meanwhile goes together in the next
+_MAX_CONCURRENT: Final = 2  # exchanges; commands submitted meanwhile travel in the next one
 Argument = str | bytes | int
 
 
@@ -46,7 +46,7 @@ class RedisCommands:
     def __init__(self, redis: "Redis") -> None:
         self._pool = redis.connection_pool
         self._idle: list[AbstractConnection] = []
-        self._together: Coalescer[bytes, Any] = Coalescer(self._send, at_once=_AT_ONCE)
+        self._coalescer: Coalescer[bytes, Any] = Coalescer(self._send, max_concurrent=_MAX_CONCURRENT)
 
     def execute(self, *command: Argument) -> "asyncio.Future[Any]":
         """Send one command and return its answer; it is on its way from now on, whoever awaits it and when.
@@ -54,7 +54,7 @@ class RedisCommands:
         Raises:
             StoreUnavailable: Redis did not answer or refused; the command may or may not have been carried out.
         """
-        return self._together.ask(pack_command(command))  # type: ignore[arg-type]  # its stub knows tuples of one only
+        return self._coalescer.submit(pack_command(command))  # type: ignore[arg-type]  # its stub knows tuples of one only
 
     async def _send(self, commands: Sequence[bytes]) -> Sequence[Any]:
         """Return the answer to each command, an exception for one that got none."""
