@@ -10,11 +10,11 @@ from litestar.types import Message, Receive, Scope, Send
 
 from identity_common.http.api_errors import ApiError, store_unavailable
 from identity_common.http.json_body import MAX_BODY_BYTES, read_body
-from identity_common.http.openapi import Shown
+from identity_common.http.openapi import Operation
 from identity_common.http.raw_routes import posted
 from tests.support.captured_logs import captured_logs
 
-OPERATION = Shown(method="POST", operation_id="Post", summary="s", description="d", tags=(), status=201)
+OPERATION = Operation(method="POST", operation_id="Post", summary="s", description="d", tags=(), status=201)
 JSON = [(b"content-type", b"application/json; charset=UTF-8")]
 
 

@@ -28,6 +28,7 @@ from identity_common.stores.database import Startup, create_database_engine
 from identity_common.stores.lookups import Lookups
 from identity_common.stores.parents import Parents
 from identity_common.stores.redis import RedisCommands, connect_redis
+from identity_common.telemetry.metrics import NAMESPACE
 from stead import AsyncAccessTokenVerifier
 from template_service.authentication import LiveCallers
 from template_service.document.routes import OrganizationTemplateController
@@ -161,7 +162,12 @@ def create_app(settings: Settings) -> Litestar:
             await engine.dispose()
 
     registry = CollectorRegistry()
-    waiting = Gauge("waiting_requests", "Requests that wait for a change.", registry=registry)
+    waiting = Gauge(
+        "waiting_requests",
+        "Number of requests that are held until the permissions of a member change.",
+        namespace=NAMESPACE,
+        registry=registry,
+    )
     waiting.set_function(lambda: float(len(waiters)))
     return create_service_app(
         title="Organization template",

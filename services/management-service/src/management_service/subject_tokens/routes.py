@@ -8,7 +8,7 @@ from litestar.types import Receive, Scope
 from identity_common.access.management_api import SCOPE_ALL, SCOPE_SUBJECT_TOKENS
 from identity_common.http.api_errors import ApiError
 from identity_common.http.json_body import read_body
-from identity_common.http.openapi import Documented, Shown
+from identity_common.http.openapi import Documented, Operation
 from identity_common.http.raw_routes import posted
 from management_service.authentication import Authentication
 from management_service.subject_tokens.rules import SubjectTokenCreation
@@ -17,7 +17,7 @@ from management_service.subject_tokens.service import MintedSubjectToken, Subjec
 PATH: Final = "/api/subject-tokens"
 
 _SCOPES: Final = frozenset({SCOPE_ALL, SCOPE_SUBJECT_TOKENS})
-_OPERATION: Final = Shown(
+_OPERATION: Final = Operation(
     method="POST",
     operation_id="CreateSubjectToken",
     summary="Mint a subject token",
