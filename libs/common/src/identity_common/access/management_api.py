@@ -1,8 +1,7 @@
-"""Who may call ``/api``: bearer tokens of our own issuer for the Management API, with a scope that opens the path.
+"""Who may call ``/api``: live callers with an access token of our own issuer for the Management API and its scope.
 
-Owns the refusals 401 and 403 that all services share (RFC 6750 section 3), and that a revoked token is refused. Does
-not own how a token is verified (``stead``), nor whether whom it speaks for is still there: each service asks
-what it has.
+Owns the errors 401 and 403 that all services share (RFC 6750 section 3), the order of the checks, and the refusal of
+revoked tokens. Does not own how a token is verified (``stead``), nor where a service looks up whether a caller is live.
 """
 
 import time
@@ -34,8 +33,8 @@ T = TypeVar("T")
 Verify = Callable[[str], Awaitable[AccessToken]]
 """Returns the contents of an access token; raises ``TokenInvalid``, ``Unavailable`` or ``ApiError``."""
 
-_TRUSTED_S: Final = 60.0
-_MOST_REMEMBERED: Final = 10_000
+_GRACE_S: Final = 60.0
+_MAX_REMEMBERED: Final = 10_000
 
 
 def _unauthenticated(code: str, message: str, challenge: str = "Bearer") -> ApiError:
@@ -43,14 +42,14 @@ def _unauthenticated(code: str, message: str, challenge: str = "Bearer") -> ApiE
 
 
 def unauthorized() -> ApiError:
-    """401: the token is not, or no longer, good; the answer does not say why."""
-    return _unauthenticated("auth.unauthorized", "The access token is not accepted.", 'Bearer error="invalid_token"')
+    """401: the token is invalid, expired or revoked; the response does not say which."""
+    return _unauthenticated("auth.unauthorized", "The access token is invalid.", 'Bearer error="invalid_token"')
 
 
 def forbidden() -> ApiError:
-    """403: the token is good, and not for this."""
+    """403: the token is valid but does not grant access."""
     challenge = 'Bearer error="insufficient_scope"'
-    message = "The access token does not open this part of the Management API."
+    message = "The access token does not grant access to this part of the Management API."
     return ApiError(403, "auth.forbidden", message, headers={"WWW-Authenticate": challenge})
 
 
@@ -65,11 +64,11 @@ class SignedToken(msgspec.Struct, frozen=True):
 
 
 class UnrevokedTokens:
-    """Verifies access tokens, and refuses those that were revoked.
+    """Verifies access tokens and refuses revoked ones.
 
-    While Redis does not answer, a token that was good within the last minute stays good: long enough for a failover,
-    and nothing can be revoked meanwhile. Any other is refused with 503; so is every token while the copy of the
-    revocations is being made again, which takes two seconds.
+    While Redis does not answer, a token that was accepted within the last minute stays accepted: long enough for a
+    failover, and nothing can be revoked meanwhile. Other tokens get 503. All tokens do while the copy of the
+    revocations is being rebuilt, which takes two seconds.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class UnrevokedTokens:
         self._verifier = verifier
         self._revocations = revocations
         self._clock = clock
-        self._good_at: OrderedDict[str, float] = OrderedDict()
+        self._accepted_at: OrderedDict[str, float] = OrderedDict()
 
     async def verify(self, access_token: str, *, audience: str | None = None) -> AccessToken:
         """Return the contents of a token that is valid and not revoked.
@@ -119,31 +118,31 @@ class UnrevokedTokens:
         try:
             is_revoked = await self._revocations.is_revoked(token.id)
         except StoreUnavailable as error:
-            if isinstance(error, CopyNotWhole) or not self._was_good(token.id):
+            if isinstance(error, CopyNotWhole) or not self._was_accepted(token.id):
                 _log.warning("store.unavailable", store="redis", error=str(error))
                 raise store_unavailable() from None
             return token
         if is_revoked:
-            self._good_at.pop(token.id, None)
+            self._accepted_at.pop(token.id, None)
             raise unauthorized()
         self._remember(token.id)
         return token
 
-    def _was_good(self, token_id: str) -> bool:
-        return self._clock() - self._good_at.get(token_id, float("-inf")) <= _TRUSTED_S
+    def _was_accepted(self, token_id: str) -> bool:
+        return self._clock() - self._accepted_at.get(token_id, float("-inf")) <= _GRACE_S
 
     def _remember(self, token_id: str) -> None:
-        self._good_at[token_id] = self._clock()
-        self._good_at.move_to_end(token_id)
-        if len(self._good_at) > _MOST_REMEMBERED:
-            self._good_at.popitem(last=False)
+        self._accepted_at[token_id] = self._clock()
+        self._accepted_at.move_to_end(token_id)
+        if len(self._accepted_at) > _MAX_REMEMBERED:
+            self._accepted_at.popitem(last=False)
 
 
 def bearer_token(authorization: list[str]) -> str:
     """Return the token of the ``Authorization`` header (RFC 6750 section 2.1).
 
     Raises:
-        ApiError: 401 when there is none, another scheme, or more than one.
+        ApiError: 401 if the header is missing or repeated, or has another scheme.
     """
     if not authorization:
         raise _unauthenticated("auth.authorization_header_missing", "The Authorization header is missing.")
@@ -151,14 +150,14 @@ def bearer_token(authorization: list[str]) -> str:
         raise unauthorized()
     scheme, _, token = authorization[0].partition(" ")
     if scheme.lower() != "bearer":
-        raise _unauthenticated("auth.authorization_token_type_not_supported", "The Authorization type must be Bearer.")
+        raise _unauthenticated(
+            "auth.authorization_token_type_not_supported", "The Authorization scheme must be Bearer."
+        )
     return token.strip(" ")
 
 
 def require_scope(token: AccessToken, *, one_of: frozenset[str]) -> None:
-    """Refuse a token that holds none of the scopes.
-
-    Refuse every token of somebody who acts as somebody else, or as a member of one organization.
+    """Refuse a token without any of the scopes, and any token with an actor or an organization.
 
     Raises:
         ApiError: 403.
@@ -178,19 +177,19 @@ async def verified(scope: Scope, verify: Callable[[str], Awaitable[T]]) -> T:
     except TokenInvalid:
         raise unauthorized() from None
     except Unavailable:
-        message = "The keys of the issuer of access tokens cannot be read. Try again later."
+        message = "The issuer's keys are temporarily unavailable. Try again later."
         headers = {"Retry-After": str(RETRY_AFTER_S)}
         raise ApiError(503, "temporarily_unavailable", message, headers=headers) from None
 
 
 def require_storable_path(scope: Scope) -> None:
-    """Refuse a path that no database looks up.
+    """Refuse a path that no database can look up.
 
     Raises:
         ApiError: 400.
     """
     if "\0" in scope["path"]:
-        raise invalid_input(Issue(path="", message="a NUL character is not allowed in a path"))
+        raise invalid_input(Issue(path="", message="must not contain NUL characters"))
 
 
 class ManagementAccess:
