@@ -1,4 +1,4 @@
-"""What a path names before its last part must exist: 404 before anything is said of the body."""
+"""Existence of the parents in a path: 404 takes precedence over errors of the body."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,10 +13,12 @@ from identity_common.stores.lookups import KeyLookup, Lookups
 
 
 class Parents:
-    """Looks up whether something exists.
+    """Looks up whether a parent exists.
 
     Args:
-        tables: The table of each kind of parent.
+        lookups: Runs the lookups.
+        tables: Kind of parent → table.
+        tenant_id: The tenant.
     """
 
     def __init__(self, lookups: Lookups, tables: Mapping[str, Table], *, tenant_id: str) -> None:
@@ -28,7 +30,7 @@ class Parents:
         self._tenant_id = tenant_id
 
     async def require(self, kind: str, parent_id: str) -> None:
-        """Make sure that there is such a thing.
+        """Require that a parent exists.
 
         Raises:
             ApiError: 404 ``entity.not_exists_with_id``; 503 when the database does not answer.
