@@ -17,7 +17,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_NOT_FOUND: Final = b'{"code":"entity.not_found","message":"This path does not exist."}'
+_NOT_FOUND: Final = b'{"code":"entity.not_found","message":"Nothing exists at this path."}'
 
 
 class Dispatcher:

@@ -172,7 +172,7 @@ def _of_framework(error: HTTPException) -> ApiError:
     if isinstance(error, MethodNotAllowedException):
         return method_not_allowed(_allowed(error))
     if error.status_code == 404:
-        return ApiError(404, "entity.not_found", "This path does not exist.")
+        return ApiError(404, "entity.not_found", "Nothing exists at this path.")
     if error.status_code == 413:
         return body_too_large("The body is too large.")
     if error.status_code == 415:

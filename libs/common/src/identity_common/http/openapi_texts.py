@@ -64,7 +64,7 @@ REFUSALS: Final[Mapping[int, tuple[str, str, str]]] = {
         "The access token does not grant access to this part of the Management API.",
         "The access token is valid but lacks the required scope.",
     ),
-    404: ("entity.not_exists_with_id", "No entity with this id exists.", "The entity in the path does not exist."),
+    404: ("entity.not_exists_with_id", "No entity with this id exists.", "An entity in the request does not exist."),
     413: ("request.too_large", "The body is too large.", "The body or one of its free-form members is too large."),
     415: (
         "request.unsupported_media_type",
