@@ -9,7 +9,6 @@ run time.
 from typing import Final
 
 from msgspec import json
-from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, ExternalStream, RetentionPolicy, StorageType, StreamConfig, StreamSource
 from nats.js.errors import NotFoundError
@@ -102,16 +101,3 @@ async def published_revision(jetstream: JetStreamContext, source: Source, tenant
         return 0
     event = json.decode(message.data or b"", type=CloudEvent)
     return json.decode(event.data, type=Watermark).revision
-
-
-__all__ = [
-    "MIRROR_DELIVERY",
-    "SERVICES_API",
-    "STREAMS",
-    "STREAM_OF",
-    "SUBSCRIBERS_API",
-    "SUBSCRIBERS_COPY",
-    "NatsError",
-    "ensure_streams",
-    "published_revision",
-]

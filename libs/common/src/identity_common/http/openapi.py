@@ -8,9 +8,9 @@ once. Examples are built from the schemas and one table of values. A raw ASGI ro
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
-from typing import Any, Final, get_args, get_origin
+from typing import Any, Final, ParamSpec, get_args, get_origin
 
 import msgspec
 from litestar import Litestar, Response, get
@@ -33,6 +33,7 @@ _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _NO_NUL: Final = "^[^\\u0000]*$"
 
 Json = dict[str, Any]
+P = ParamSpec("P")
 
 _ALWAYS_SENT: Final = frozenset({"X-Request-Id", "Identity-Revision", "ETag", "Total-Number", "Retry-After"})
 
@@ -155,36 +156,15 @@ def reference(kind: type[msgspec.Struct]) -> Json:
     return {"$ref": _COMPONENTS.format(name=kind.__name__)}
 
 
-def documented(
-    *,
-    body: Any = None,
-    body_required: bool = True,
-    body_example: Any = None,
-    answer: Any = None,
-    example: Any = None,
-    refuses: tuple[int, ...] = (),
-    never: tuple[int, ...] = (),
-    headers: tuple[str, ...] = (),
-    flags: tuple[Flag, ...] = (),
-    filters: tuple[Filter, ...] = (),
-    request_headers: tuple[RequestHeader, ...] = (),
-) -> Json:
-    """Return ``opt`` of a route handler; see ``Documented``."""
-    found = Documented(
-        body=body,
-        body_required=body_required,
-        body_example=body_example,
-        answer=answer,
-        example=example,
-        refuses=refuses,
-        never=never,
-        headers=headers,
-        flags=flags,
-        filters=filters,
-        request_headers=request_headers,
-    )
-    return {_OPT: found}
+def _opt(declaration: Callable[P, Documented]) -> Callable[P, Json]:
+    def opt(*args: P.args, **kwargs: P.kwargs) -> Json:
+        return {_OPT: declaration(*args, **kwargs)}
 
+    return opt
+
+
+documented: Final = _opt(Documented)
+"""Returns ``opt`` of a route handler; takes the arguments of ``Documented``."""
 
 CHANGES_DIRECTORY: Final[Json] = {_REVISED: True}
 """``opt`` of a router whose writes return ``Identity-Revision``."""
