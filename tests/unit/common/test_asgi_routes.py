@@ -108,7 +108,7 @@ async def test_a_refusal_keeps_its_headers_and_an_answer_to_another_method_names
         (ApiError(418, "short.and_stout", "m"), 418, "short.and_stout", ""),
     ],
 )
-async def test_whatever_goes_wrong_has_a_code_and_what_nobody_has_thought_of_stands_in_the_log(
+async def test_every_error_has_a_code_and_an_unexpected_one_is_logged(
     error: Exception, status: int, code: str, event: str
 ) -> None:
     async def fail(_: Scope, __: Receive) -> None:

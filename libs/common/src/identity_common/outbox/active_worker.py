@@ -31,7 +31,7 @@ class LockHolder:
     async def turn(self, work: Callable[[], Awaitable[bool]]) -> None:
         """Run ``work``; if it found nothing to do, pause until a notification arrives, for a second at most.
 
-        The second covers notifications that were lost with a connection.
+        The poll is a safety net for a missed notification.
         """
         self._wake.clear()
         if not await work():
