@@ -12,7 +12,7 @@ from tests.support.processes import Deployment
 
 @pytest.mark.heavy
 async def test_what_a_service_says_while_it_stops_is_written(management: Management, tmp_path: Path) -> None:
-    """A signal ends the process right after its app; what waits to be written together is written before."""
+    """A signal ends the process right after its app."""
     process = Deployment(management.addresses, tmp_path).management
     process.start()
     try:

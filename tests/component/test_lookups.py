@@ -11,7 +11,7 @@ import pytest
 
 from all_in_one.provision import ServerAddresses
 from identity_common.http.api_errors import ApiError
-from identity_common.stores.lookups import Lookups
+from identity_common.stores.lookups import KeyLookup, Lookups
 from identity_common.stores.migrations import migrate
 from management_service.app import VERSIONS as MANAGEMENT
 from management_service.authentication import SELECT_FACTS
@@ -22,14 +22,14 @@ from tests.support.template_api import Template
 
 pytestmark = pytest.mark.servers
 
-PID = "SELECT pg_backend_pid() AS pid"
+PID = KeyLookup("SELECT pg_backend_pid() AS pid")
 REVISION = "SELECT revision FROM source_revision WHERE tenant_id = $1"
 
 
 @asynccontextmanager
-async def lookups_in(database_url: str, *, planned_anew_s: float = 60) -> AsyncIterator[Lookups]:
+async def lookups_in(database_url: str, *, plan_lifetime_s: float = 60) -> AsyncIterator[Lookups]:
     """Yield lookups with one connection."""
-    lookups = Lookups(database_url, service="tests", connections=1, planned_anew_s=planned_anew_s)
+    lookups = Lookups(database_url, service="tests", connections=1, plan_lifetime_s=plan_lifetime_s)
     try:
         yield lookups
     finally:
@@ -38,9 +38,9 @@ async def lookups_in(database_url: str, *, planned_anew_s: float = 60) -> AsyncI
 
 async def test_a_read_asks_an_index_however_small_the_table_is(template: Template) -> None:
     async with lookups_in(template.settings.database_url) as lookups:
-        await lookups.fetch("ANALYZE source_revision")
-        await lookups.fetch(f"PREPARE revision_of AS {REVISION}")
-        plan = await lookups.fetch("EXPLAIN EXECUTE revision_of('default')")
+        await lookups.fetch(KeyLookup("ANALYZE source_revision"))
+        await lookups.fetch(KeyLookup(f"PREPARE revision_of AS {REVISION}"))
+        plan = await lookups.fetch(KeyLookup("EXPLAIN EXECUTE revision_of('default')"))
     assert "Index Scan" in plan[0]["QUERY PLAN"]
     assert "tenant_id = $1" in plan[1]["QUERY PLAN"]  # planned for every tenant, that is, once
 
@@ -70,7 +70,7 @@ KNOWN_APPLICATIONS = """
 async def test_management_asks_the_keys_who_asks_however_fast_the_tables_have_grown(servers: ServerAddresses) -> None:
     async with new_database(servers, servers.management_database_url) as url:
         await asyncio.to_thread(migrate, url, MANAGEMENT)
-        plan = await plan_of(SELECT_FACTS, "text, text[], text[], text[]", url, grown=(USERS, APPLICATIONS))
+        plan = await plan_of(SELECT_FACTS, "text, text[], text[], bigint[], text[]", url, grown=(USERS, APPLICATIONS))
     assert keys_asked(plan) == ["applications_pkey", "users_pkey", "users_pkey"], plan
 
 
@@ -92,24 +92,27 @@ async def plan_of(statement: str, types: str, database_url: str, *, grown: Seque
         await database.execute(insertion, 3, 3000)
     await database.close()
     async with lookups_in(database_url) as lookups:
-        await lookups.fetch(f"PREPARE who_asks ({types}) AS {statement}")
-        plan = await lookups.fetch("EXPLAIN EXECUTE who_asks('default', '{a}', '{b}', '{1}')")
+        arguments = ", ".join(["'default'", *["'{1}'"] * types.count("[]")])
+        await lookups.fetch(KeyLookup(f"PREPARE who_asks ({types}) AS {statement}"))
+        plan = await lookups.fetch(KeyLookup(f"EXPLAIN EXECUTE who_asks({arguments})"))
     return "\n".join(line["QUERY PLAN"] for line in plan)
 
 
 def keys_asked(plan: str) -> list[str]:
     """Return the indexes that are asked for one row each, in order."""
-    asked = r"Index (?:Only )?Scan using (\w+) on .*\n *Index Cond: \(\(tenant_id = \$1\) AND \(id = asked\.\w+\)\)\n"
+    asked = r"Index (?:Only )?Scan using (\w+) on .*\n *Index Cond: \(\(tenant_id = \$1\) AND \(id = caller\.\w+\)\)\n"
     return sorted(re.findall(asked, f"{plan}\n"))
 
 
 async def test_a_statement_is_planned_anew_after_a_while(template: Template) -> None:
     """An empty table is the same to all of its indexes: planned then, it might be read by another one than its key."""
-    planned_at = "SELECT prepare_time FROM pg_prepared_statements WHERE statement LIKE 'SELECT prepare_time FROM pg_p%'"
+    planned_at = KeyLookup(
+        "SELECT prepare_time FROM pg_prepared_statements WHERE statement LIKE 'SELECT prepare_time FROM pg_p%'"
+    )
     async with lookups_in(template.settings.database_url) as lookups:
         first = await lookups.fetch(planned_at)
         assert await lookups.fetch(planned_at) == first
-    async with lookups_in(template.settings.database_url, planned_anew_s=0.05) as lookups:
+    async with lookups_in(template.settings.database_url, plan_lifetime_s=0.05) as lookups:
         first = await lookups.fetch(planned_at)
         for _ in range(200):
             await asyncio.sleep(0.05)
@@ -148,6 +151,6 @@ async def test_a_database_that_does_not_answer_is_a_503() -> None:
 async def test_a_statement_that_fails_is_a_503_and_the_next_one_is_answered(template: Template) -> None:
     async with lookups_in(template.settings.database_url) as lookups:
         with pytest.raises(ApiError) as refusal:
-            await lookups.fetch("SELECT 1 / 0")
+            await lookups.fetch(KeyLookup("SELECT 1 / 0"))
         assert refusal.value.status == 503
-        assert await lookups.fetch("SELECT 1 AS one") == [(1,)]
+        assert await lookups.fetch(KeyLookup("SELECT 1 AS one")) == [(1,)]

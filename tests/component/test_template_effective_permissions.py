@@ -368,7 +368,7 @@ async def test_an_unchanged_poll_is_answered_the_same_with_and_without_the_route
     name = "user_id" if kind is USERS else "application_id"
     route = f"/api/organizations/{{organization_id}}/{kind.path}/{{{name}}}/scopes"
     series = [line for line in counted.text.splitlines() if f'route="{route}"' in line.replace(":str", "")]
-    assert [line for line in series if line.startswith("http_requests_total") and 'status="304"' in line] != []
+    assert [line for line in series if line.startswith("stead_http_requests_total") and 'status="304"' in line] != []
     assert len({line.partition('route="')[2].partition('"')[0] for line in series}) == 1
 
 

@@ -37,7 +37,7 @@ async def waiting_requests(template: Template) -> int:
     """Return how many requests wait, as the metrics say."""
     async with template.client_with(None) as client:
         text = (await client.get("/metrics")).text
-    [line] = [line for line in text.splitlines() if line.startswith("waiting_requests ")]
+    [line] = [line for line in text.splitlines() if line.startswith("stead_waiting_requests ")]
     return int(float(line.partition(" ")[2]))
 
 
@@ -317,7 +317,7 @@ async def replica(template: Template, tmp_path: Path) -> AsyncIterator[ServicePr
 async def waiting_at(replica: ServiceProcess, count: int) -> None:
     """Return when so many requests wait at a replica."""
     async with asyncio.timeout(FAR_BELOW_20_S), httpx.AsyncClient(base_url=replica.url) as client:
-        while f"waiting_requests {count}.0" not in (await client.get("/metrics")).text:  # noqa: ASYNC110 - from outside
+        while f"stead_waiting_requests {count}.0" not in (await client.get("/metrics")).text:  # noqa: ASYNC110 - from outside
             await asyncio.sleep(0.02)
 
 

@@ -136,7 +136,7 @@ def test_no_metric_holds_a_secret(world: World, written: Written) -> None:
     """L14: on the page of each service; nor an id, of which there would be one series each."""
     pages = written.metrics()
 
-    assert all("http_requests_total{" in page for page in pages)
+    assert all("stead_http_requests_total{" in page for page in pages)
     assert written.recorder.found(pages) == []
     ids = (world.customer, world.agent, world.traditional.id, world.machine.id)
     assert not [each for page in pages for each in ids if each in page]

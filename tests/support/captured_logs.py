@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from identity_common.telemetry.log_output import OUTPUT
-from identity_common.telemetry.logs import configure_logs
+from identity_common.telemetry.logs import OUTPUT, configure_logs
 
 
 @contextmanager
@@ -24,6 +23,5 @@ def captured_logs(service: str) -> Iterator[io.StringIO]:
 
 
 def lines_of(log: Path) -> list[dict[str, Any]]:
-    """Return what was logged in this process until now: lines are written a moment later, together."""
-    OUTPUT.flush()
+    """Return what was logged in this process until now."""
     return [json.loads(line) for line in log.read_text().splitlines()]

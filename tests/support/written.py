@@ -20,7 +20,6 @@ from nats.js.errors import NotFoundError
 from all_in_one.provision import DATABASES
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import StreamReader
-from identity_common.telemetry.log_output import OUTPUT
 from identity_common.wire.events import STREAM_EVENTS, STREAM_STATE
 from tests.support.recorder import Recorder
 from tests.support.running_stack import RunningStack
@@ -59,7 +58,6 @@ class Written:
 
     def logs(self) -> list[str]:
         """Return the logs of the services and of the servers, as far as these are of this run."""
-        OUTPUT.flush()
         paths = sorted(self._run_directory.rglob("*.log"))
         return [path.read_text(errors="replace") for path in paths if path.is_file()]
 

@@ -1,4 +1,4 @@
-"""Who renders an error: the API where it means something to it, else whoever has a way of their own."""
+"""Rendering of errors: the API renders those it knows, a page may render all others."""
 
 import httpx
 import pytest
@@ -26,7 +26,7 @@ async def page(name: FromPath[str]) -> None:
 
 
 @pytest.mark.parametrize("name", ERRORS)
-async def test_a_page_that_shows_failures_in_its_own_way_leaves_refusals_to_the_api(name: str) -> None:
+async def test_a_page_with_its_own_rendering_of_failures_leaves_known_errors_to_the_api(name: str) -> None:
     app = Litestar([page], exception_handlers=API_EXCEPTION_HANDLERS, logging_config=None, openapi_config=None)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://identity.example.com") as client:
         answer = await client.get(f"/{name}")

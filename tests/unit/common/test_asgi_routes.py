@@ -10,11 +10,11 @@ from litestar.types import Message, Receive, Scope, Send
 
 from identity_common.http.api_errors import ApiError, store_unavailable
 from identity_common.http.json_body import MAX_BODY_BYTES, read_body
-from identity_common.http.openapi import Shown
+from identity_common.http.openapi import Operation
 from identity_common.http.raw_routes import posted
 from tests.support.captured_logs import captured_logs
 
-OPERATION = Shown(method="POST", operation_id="Post", summary="s", description="d", tags=(), status=201)
+OPERATION = Operation(method="POST", operation_id="Post", summary="s", description="d", tags=(), status=201)
 JSON = [(b"content-type", b"application/json; charset=UTF-8")]
 
 
@@ -108,7 +108,7 @@ async def test_a_refusal_keeps_its_headers_and_an_answer_to_another_method_names
         (ApiError(418, "short.and_stout", "m"), 418, "short.and_stout", ""),
     ],
 )
-async def test_whatever_goes_wrong_has_a_code_and_what_nobody_has_thought_of_stands_in_the_log(
+async def test_every_error_has_a_code_and_an_unexpected_one_is_logged(
     error: Exception, status: int, code: str, event: str
 ) -> None:
     async def fail(_: Scope, __: Receive) -> None:

@@ -1,4 +1,4 @@
-"""A service that is told to stop stops: nothing that waits may lose the cancellation."""
+"""A service that is told to stop stops: no wait may swallow a cancellation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sources(package: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_nobody_waits_with_wait_for(package: str) -> None:
+def test_no_code_of_ours_calls_wait_for(package: str) -> None:
     """``asyncio.wait_for`` of Python 3.11 swallows a cancellation that comes in the turn in which what it waits for
     happens; a loop around it then goes on for ever, and the service never ends. ``asyncio.timeout`` does not.
     """
@@ -46,7 +46,7 @@ def test_nobody_waits_with_wait_for(package: str) -> None:
 
 
 async def test_a_loop_with_a_timeout_ends_when_it_is_cancelled_in_the_turn_of_its_event() -> None:
-    """The control: what is used instead keeps its promise."""
+    """The control: ``asyncio.timeout`` does not swallow it."""
     event = asyncio.Event()
 
     async def run() -> None:

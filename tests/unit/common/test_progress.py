@@ -99,7 +99,7 @@ async def test_who_stops_waiting_makes_room() -> None:
     assert await last is True
 
 
-async def test_who_is_cancelled_in_the_turn_in_which_the_value_arrives_harms_nobody() -> None:
+async def test_a_waiter_cancelled_in_the_turn_in_which_the_value_arrives_affects_no_other() -> None:
     progress = Progress(max_waiters=3)
     tasks = [asyncio.create_task(progress.reach(1, timeout_s=LONG_S)) for _ in range(3)]
     await started(*tasks)

@@ -1,1 +1,1 @@
-"""What two services must agree on: wire contracts, protocol vocabulary, edge plumbing, outbox, bus consumers."""
+"""Everything that two services must agree on: wire contracts, protocol vocabulary, HTTP, stores, outbox, bus."""

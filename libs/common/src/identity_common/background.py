@@ -1,23 +1,119 @@
-"""Background tasks: how they are ended for certain."""
+"""Background tasks: loops that survive errors, runs shared by concurrent callers, and cancellation that is certain."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-_REPEAT_S: Final = 0.05
+from structlog.typing import FilteringBoundLogger
+
+_CANCEL_AGAIN_S: Final = 0.05
+
+Work = Callable[[], Awaitable[None]]
+
+
+class BackgroundLoop:
+    """Runs a piece of work again and again in a task of its own; only ``stop`` ends it.
+
+    Args:
+        work: One run. When it returns or fails, the next one begins after a pause.
+        name: The name of the task.
+        pause_s: Seconds between two runs, or a function that returns them.
+        log: Gets a line for every run that failed.
+        failed: Event of the error, with a traceback, that is logged for an exception that is not expected.
+        interrupted: Event of the warning that is logged for an expected exception.
+        expected: Exceptions that an operator should know of but a developer need not: a store is away.
+        resume_on: Exceptions after which the next run begins at once; they are not logged.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        *,
+        name: str,
+        pause_s: float | Callable[[], float],
+        log: FilteringBoundLogger,
+        failed: str,
+        interrupted: str = "",
+        expected: tuple[type[Exception], ...] = (),
+        resume_on: tuple[type[Exception], ...] = (),
+    ) -> None:
+        self._work = work
+        self._name = name
+        self._pause_s = pause_s
+        self._log = log
+        self._failed = failed
+        self._interrupted = interrupted
+        self._expected = expected
+        self._resume_on = resume_on
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to run."""
+        self._task = asyncio.create_task(self._run(), name=self._name)
+
+    async def stop(self) -> None:
+        """Cancel the run that is under way and return when it has ended."""
+        await end(self._task)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._work()
+            except self._resume_on:
+                continue
+            except self._expected as error:
+                self._log.warning(self._interrupted, error=type(error).__name__)
+            except Exception as error:  # noqa: BLE001 - the loop must survive every error
+                self._log.error(self._failed, error=type(error).__name__, exc_info=error)
+            await asyncio.sleep(self._pause_s() if callable(self._pause_s) else self._pause_s)
+
+
+class SharedRun:
+    """Lets concurrent callers share one run of a piece of work that begins after each of them has asked.
+
+    A run that is under way when a caller asks may have missed what this caller needs, so it gets the one after that.
+
+    Args:
+        work: The piece of work.
+        name: The name of its tasks.
+    """
+
+    def __init__(self, work: Work, *, name: str) -> None:
+        self._work = work
+        self._name = name
+        self._current: asyncio.Task[None] | None = None
+        self._next: asyncio.Task[None] | None = None
+
+    def next(self) -> asyncio.Task[None]:
+        """Return the next run; it is shared, so a caller must not cancel it (``asyncio.wait``, ``asyncio.shield``)."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._run_after(self._current), name=self._name)
+        return self._next
+
+    async def stop(self) -> None:
+        """Cancel the runs that are under way and return when they have ended."""
+        await end(self._next, self._current)
+
+    async def _run_after(self, earlier: asyncio.Task[None] | None) -> None:
+        if earlier is not None:
+            await asyncio.wait((earlier,))
+        self._current, self._next = self._next, None
+        await self._work()
 
 
 async def end(*tasks: asyncio.Task[Any] | None) -> None:
-    """Cancel tasks and return when they have ended; a cancellation that was lost is repeated.
+    """Cancel tasks and return when they have ended; repeat a cancellation that was lost.
 
-    ``asyncio.wait_for`` of Python 3.11, which the drivers of the bus and the database use, loses a cancellation that
-    comes in the turn in which what it waits for happens. A loop around it then goes on, and who awaits its end waits
-    for ever.
+    ``asyncio.wait_for`` of Python 3.11 swallows a cancellation that arrives in the same turn of the event loop as the
+    result that it waits for. The drivers of the bus and the database use it: a loop around such a call goes on as if
+    it had never been cancelled, and a caller that awaits its end hangs. Our own code uses ``asyncio.timeout``, which
+    does not have this flaw.
     """
     pending = {task for task in tasks if task is not None}
     while pending:
         for task in pending:
             task.cancel()
-        done, pending = await asyncio.wait(pending, timeout=_REPEAT_S)
+        done, pending = await asyncio.wait(pending, timeout=_CANCEL_AGAIN_S)
         for task in done:
             if not task.cancelled():
-                task.exception()  # it was told to end: how it ended is of no interest
+                task.exception()  # marks it as retrieved; a task that is told to end may end as it likes

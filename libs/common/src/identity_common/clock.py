@@ -1,4 +1,4 @@
-"""The one clock: every time that is stored, compared or published is read here, in milliseconds since the epoch."""
+"""The one clock: every time that is stored, compared or published, in milliseconds since the epoch."""
 
 import time
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""The vocabulary of OAuth 2.0 that the services share, and its one error.
+"""The vocabulary of OAuth 2.0 that the services share, and its error.
 
-Owns names and the error's shape. Does not own HTTP: the token service's endpoints render the error.
+Owns the names and the fields of the error. Does not own HTTP: the token service's endpoints render the error.
 """
 
 from typing import Final
@@ -13,20 +13,20 @@ GRANT_TOKEN_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange" 
 TOKEN_TYPE_ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - a type, not a token
 
 OIDC_SCOPES: Final = frozenset({"openid", "offline_access", "profile", "email", "phone", "address", "roles"})
-"""Scopes that OpenID Connect (or this service) gives a meaning of its own; never the name of a permission."""
+"""Scopes defined by OpenID Connect or by this service; no permission may have such a name."""
 
 USERINFO_SCOPES: Final = OIDC_SCOPES - {"offline_access"}
-"""OIDC scopes that a userinfo token may carry; ``offline_access`` asks for a refresh token and is no right."""
+"""OIDC scopes that a userinfo token may carry; ``offline_access`` requests a refresh token and grants nothing."""
 
 
 class OAuthError(Exception):
-    """A refusal in the words of OAuth (RFC 6749 section 5.2; RFC 8693 section 2.2.2).
+    """An error response of OAuth (RFC 6749 section 5.2; RFC 8693 section 2.2.2).
 
     Attributes:
         error: The error code, such as ``invalid_request``.
-        description: Text for the developer of the client; never a token, secret or person.
-        status: HTTP status of the answer.
-        retry_after_s: Seconds after which another try makes sense; only with 503.
+        description: Text for developers; never contains a token, a secret or personal data.
+        status: HTTP status.
+        retry_after_s: Seconds to wait before retrying; only with 503.
     """
 
     def __init__(self, error: str, description: str, *, status: int = 400, retry_after_s: int | None = None) -> None:
@@ -38,7 +38,7 @@ class OAuthError(Exception):
 
 
 class MalformedRequestError(OAuthError):
-    """``invalid_request`` for what the request itself is like: nothing that becomes known could change it."""
+    """``invalid_request`` because of the request alone: catching up with the bus would not change the answer."""
 
     def __init__(self, description: str) -> None:
         super().__init__("invalid_request", description)
@@ -50,45 +50,45 @@ def invalid_request(description: str) -> OAuthError:
 
 
 def invalid_client() -> OAuthError:
-    """Client authentication failed; one description for every reason, so that nothing can be told apart."""
+    """Client authentication failed; one description for all reasons, so that the response reveals none."""
     return OAuthError("invalid_client", "client authentication failed", status=401)
 
 
 def unauthorized_client(description: str) -> OAuthError:
-    """The client is known, but may not use this grant."""
+    """The client is authenticated but may not use this grant."""
     return OAuthError("unauthorized_client", description)
 
 
 def unsupported_grant_type() -> OAuthError:
-    """No handler exists for the grant type."""
+    """The grant type has no handler."""
     return OAuthError("unsupported_grant_type", "this grant type is not supported")
 
 
 def invalid_grant(description: str) -> OAuthError:
-    """The code or refresh token is not good, or not this client's; nothing more can be told apart."""
+    """The code or refresh token is invalid or belongs to another client; the response does not say which."""
     return OAuthError("invalid_grant", description)
 
 
 def invalid_scope(description: str) -> OAuthError:
-    """A scope was asked for that the person has not consented to."""
+    """The user has not consented to a requested scope."""
     return OAuthError("invalid_scope", description)
 
 
 def insufficient_scope(description: str) -> OAuthError:
-    """What is asked for needs a scope that was not consented to; 403, as the SDKs of this family expect."""
+    """The request needs a scope that the user has not consented to; 403, as the SDKs of this family expect."""
     return OAuthError("insufficient_scope", description, status=403)
 
 
 def invalid_target(description: str) -> OAuthError:
-    """The requested resource is unknown, missing or not acceptable (RFC 8707 section 2, RFC 8693 section 2.2.2)."""
+    """The requested resource is missing, unknown or not allowed (RFC 8707 section 2, RFC 8693 section 2.2.2)."""
     return OAuthError("invalid_target", description)
 
 
 def access_denied(description: str) -> OAuthError:
-    """The subject may not have such a token; 403, as the SDKs of this family expect."""
+    """The subject may not get this token; 403, as the SDKs of this family expect."""
     return OAuthError("access_denied", description, status=403)
 
 
 def temporarily_unavailable(description: str, *, retry_after_s: int = 1) -> OAuthError:
-    """A store that is needed does not answer, or the directory is not far enough; try again later."""
+    """A store does not answer, or the directory lags behind; retry later."""
     return OAuthError("temporarily_unavailable", description, status=503, retry_after_s=retry_after_s)

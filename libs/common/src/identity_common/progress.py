@@ -1,4 +1,4 @@
-"""A number that only grows, and people waiting for it to be large enough."""
+"""A monotonic counter that tasks can await."""
 
 import asyncio
 import heapq
@@ -8,13 +8,16 @@ _order = itertools.count()
 
 
 class TooManyWaitersError(Exception):
-    """The bound on waiters is reached; refuse the request instead of piling up more."""
+    """The maximum number of waiters is reached: refuse the request."""
 
 
 class Progress:
-    """How far a source of changes has come, as seen from here.
+    """How far a source of changes has been seen.
 
-    Waiters are woken in the order of what they wait for, so that one step costs only those that it satisfies.
+    Waiters are kept in a heap by the value they await, so that an advance touches only those that it satisfies.
+
+    Attributes:
+        value: The highest value so far; -1 before the first.
     """
 
     def __init__(self, *, max_waiters: int = 10_000) -> None:
@@ -23,7 +26,7 @@ class Progress:
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
 
     def advance(self, value: int) -> None:
-        """Take note that everything up to this value is there. A smaller value changes nothing."""
+        """Raise the value and wake waiters; a smaller value is a no-op."""
         self.value = max(self.value, value)
         while self._waiters and self._waiters[0][0] <= self.value:
             future = heapq.heappop(self._waiters)[2]
@@ -31,10 +34,10 @@ class Progress:
                 future.set_result(None)
 
     async def reach(self, value: int, *, timeout_s: float) -> bool:
-        """Wait until the value is reached; return whether it was.
+        """Wait until the counter reaches a value; return whether it did in time.
 
         Raises:
-            TooManyWaitersError: When the bound on waiters is reached.
+            TooManyWaitersError: The maximum number of waiters is reached.
         """
         if value <= self.value:
             return True
@@ -45,7 +48,7 @@ class Progress:
         try:
             await asyncio.wait((future,), timeout=timeout_s)
             return future.done()
-        finally:  # also when the caller is cancelled: its place must not stay taken
+        finally:  # also if the caller is cancelled: a waiter must not leak
             if not future.done():
                 future.cancel()
                 self._waiters = [waiter for waiter in self._waiters if waiter[2] is not future]

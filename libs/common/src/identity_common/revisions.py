@@ -1,7 +1,7 @@
-"""``Identity-Revision``: how far a caller has seen each source of changes.
+"""``Identity-Revision``: how far a client has seen each source of changes.
 
-A source (``management``, ``template``) counts its changes without gaps. A write answers with its revision; a request
-that carries one is answered from a state that includes it.
+A source (``management``, ``template``) numbers its changes without gaps. A write returns its revision; a request that
+carries a revision is answered from a state that includes it.
 """
 
 import re
@@ -16,7 +16,7 @@ _ITEM: Final = re.compile(r"([a-z]+):(0|[1-9][0-9]{0,17})")
 
 
 class MalformedRevisionError(ValueError):
-    """The header is not of the form ``management:97`` or ``management:97, template:184``."""
+    """The header does not have the form ``management:97`` or ``management:97, template:184``."""
 
 
 def format_revisions(revisions: Mapping[str, int]) -> str:
@@ -25,10 +25,10 @@ def format_revisions(revisions: Mapping[str, int]) -> str:
 
 
 def parse_revisions(values: Sequence[str]) -> dict[str, int]:
-    """Return the highest revision that the header's lines name for each source; empty when there is no line.
+    """Return the highest revision in the header's lines for each source; empty without a line.
 
     Raises:
-        MalformedRevisionError: For anything else, a source that does not exist included.
+        MalformedRevisionError: A line is malformed or names an unknown source.
     """
     found: dict[str, int] = {}
     for item in ",".join(values).split(",") if values else ():

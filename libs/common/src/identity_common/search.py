@@ -1,10 +1,10 @@
-"""When two names or two numbers are the same, and text that is searched without regard to case and composition."""
+"""Keys that compare names and phone numbers, and search text, regardless of case and Unicode composition."""
 
 import unicodedata
 
 
 def identity_key(text: str) -> str:
-    """Return the key by which user names and e-mail addresses are unique: without regard to case and composition.
+    """Return the key by which user names and e-mail addresses are unique, regardless of case and composition.
 
     Source:
         The Unicode Standard, section 3.13, D145 (canonical caseless matching).
@@ -13,15 +13,15 @@ def identity_key(text: str) -> str:
 
 
 def phone_key(phone: str) -> str:
-    """Return the key by which telephone numbers are unique: their digits."""
+    """Return the key by which phone numbers are unique: their digits."""
     return phone.removeprefix("+")
 
 
 def search_key(*parts: str | None) -> str:
-    """Return the text in which a search looks for what was typed, itself as a key."""
+    """Return the text that a search term is looked up in."""
     return "\n".join(identity_key(part) for part in parts if part)
 
 
 def search_term(search: str) -> str:
-    """Return what is looked for; the ``%`` around it that clients of this family send means nothing more."""
+    """Return the search term as a key, without the ``%`` that clients of this family put around it."""
     return identity_key(search.strip("%"))

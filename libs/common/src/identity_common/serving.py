@@ -1,4 +1,4 @@
-"""The command line of a service: ``python -m <package> serve``, and what else it can do."""
+"""The command line of a service: ``python -m <package> serve`` and the service's own commands."""
 
 import argparse
 import os
@@ -18,15 +18,15 @@ S = TypeVar("S", bound=ServiceSettings)
 
 
 class CommandError(Exception):
-    """A command cannot do what it should; ``str()`` says in one line why."""
+    """A command failed; ``str()`` is a one-line reason."""
 
 
 _GRACEFUL_SHUTDOWN_S: Final = 10
-_KEEP_ALIVE_S: Final = 75  # longer than a proxy in front keeps idle connections, so that it is the proxy who closes
+_KEEP_ALIVE_S: Final = 75  # longer than that of a proxy in front, so that the proxy closes idle connections
 
 
 def serve(package: str, *, host: str, port: int, workers: int) -> None:
-    """Serve ``<package>.asgi:app`` until told to stop."""
+    """Serve ``<package>.asgi:app`` until a signal stops it."""
     uvicorn.run(
         f"{package}.asgi:app",
         host=host,
@@ -56,9 +56,9 @@ def run_service(
 
     Args:
         package: Such as ``token_service``.
-        settings: Read from the environment; what is wrong there is said line by line, and nothing else happens.
-        commands: Name → what it does, in a few words, and the function that does it.
-        arguments: Of the command line; those of the process if not given.
+        settings: Read from the environment; if they are invalid, the errors are printed and the command does not run.
+        commands: Name → help text and function.
+        arguments: Arguments of the command line; by default those of the process.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {package}")
     subparsers = parser.add_subparsers(dest="command", required=True)
@@ -73,7 +73,7 @@ def run_service(
     try:
         values = settings.from_environment(os.environ)
     except InvalidSettingsError as error:
-        print(f"{package}: the settings are not complete\n{error}", file=sys.stderr)  # noqa: T201
+        print(f"{package}: invalid settings\n{error}", file=sys.stderr)  # noqa: T201
         return 2
     if options.command == "serve":
         serve(package, host=options.host, port=options.port, workers=options.workers)
@@ -88,7 +88,7 @@ def _run_command(name: str, command: Callable[[S], None], values: S) -> int:
         print(f"{name}: {error}", file=sys.stderr)  # noqa: T201
         return 1
     except (OSError, asyncpg.PostgresError, SQLAlchemyError) as error:
-        # The text of such an error may quote what it was about; its type and the log of the database do not.
-        print(f"{name}: the database does not answer, or refuses ({type(error).__name__})", file=sys.stderr)  # noqa: T201
+        # The message of such an error may quote values; its type does not.
+        print(f"{name}: the database does not answer or refused ({type(error).__name__})", file=sys.stderr)  # noqa: T201
         return 1
     return 0

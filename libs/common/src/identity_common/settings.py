@@ -1,6 +1,6 @@
-"""Settings from the environment: one frozen struct a service, every wrong variable reported at once.
+"""Settings from the environment: one frozen struct for each service; all invalid variables are reported at once.
 
-A variable is the field's name in capitals. A field without a default must be given; secrets have none.
+A variable is the name of its field in capitals. Fields without a default are required; secrets never have one.
 """
 
 import math
@@ -14,21 +14,21 @@ Environment = Literal["development", "production"]
 
 
 class InvalidSettingsError(Exception):
-    """One or more settings are missing or wrong; the text has one line for each, without its value."""
+    """Settings are missing or invalid; the text has one line for each, without its value."""
 
 
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What every service needs to know.
+    """Settings that all services have.
 
     Attributes:
-        base_url: The tenant's address as users see it, without a slash at the end; every absolute URL begins with it.
-        tenant_id: The one tenant that is served.
-        environment: ``production`` refuses http addresses other than loopback.
-        urn_namespace: Second part of the URNs that are handed out: ``urn:service:…``.
-        management_api_resource: Indicator of the Management API; an identifier, not an address.
+        base_url: The public address of the tenant, without a trailing slash; the base of every absolute URL.
+        tenant_id: The tenant.
+        environment: ``production`` refuses ``http`` addresses, except loopback.
+        urn_namespace: Second part of our URNs: ``urn:service:…``.
+        management_api_resource: Resource indicator of the Management API; an identifier, not an address.
         database_url: ``postgresql+asyncpg://user:password@host:port/database``.
         nats_url: ``nats://user:password@host:port``.
-        jwks_url: Where the token service publishes its keys, if that differs from ``{base_url}/oidc/jwks``.
+        jwks_url: Address of the token service's keys, if other than ``{base_url}/oidc/jwks``.
     """
 
     base_url: str
@@ -41,7 +41,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     jwks_url: str | None = None
 
     def __repr__(self) -> str:
-        """Name the type only: the values include passwords."""
+        """Hide the values: they include passwords."""
         return f"{type(self).__name__}(…)"
 
     def __post_init__(self) -> None:
@@ -51,10 +51,10 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def problems(cls, values: Mapping[str, Any]) -> list[str]:
-        """Return one line for every value that has the right type and is wrong all the same.
+        """Return one line for every value that has the right type but is invalid.
 
         Args:
-            values: By field; those that are missing are reported elsewhere.
+            values: Values by field; missing ones are reported elsewhere.
         """
         found = []
         if "base_url" in values:
@@ -73,14 +73,14 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def wrong_scheme(values: Mapping[str, Any], field: str, *allowed: str) -> list[str]:
-        """Return a line when an address begins with none of the allowed schemes."""
+        """Return a line if an address has none of the allowed schemes."""
         if field in values and not values[field].startswith(allowed):
             return [f"{field.upper()}: must begin with {' or '.join(allowed)}"]
         return []
 
     @staticmethod
     def too_small(values: Mapping[str, Any], **least: float) -> list[str]:
-        """Return a line for every number below its least value, infinite, or no number at all."""
+        """Return a line for every number that is below its minimum, infinite or NaN."""
         return [
             f"{field.upper()}: must be a number of at least {bound:g}"
             for field, bound in least.items()
@@ -94,7 +94,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def jwks_address(self) -> str:
-        """Where this service reads the token service's public keys."""
+        """The address of the token service's public keys."""
         return self.jwks_url or f"{self.issuer}/jwks"
 
     @classmethod
@@ -102,7 +102,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Read the settings.
 
         Raises:
-            InvalidSettingsError: With one line for every variable that is missing or wrong.
+            InvalidSettingsError: One line for every variable that is missing or invalid.
         """
         values: dict[str, Any] = {}
         problems = []
@@ -123,7 +123,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _base_address(base_url: str) -> SplitResult | None:
-    """Return the parts of an address that an issuer can begin with; none when it is no such address.
+    """Return the parts of an address that an issuer can begin with; None for any other text.
 
     Source:
         RFC 8414 section 2 (an issuer has no query and no fragment).
@@ -137,7 +137,7 @@ def _base_address(base_url: str) -> SplitResult | None:
 
 
 def _split(text: str, kind: object) -> object:
-    """A tuple is written with commas between its members."""
+    """Split the text of a tuple at its commas."""
     return [part.strip() for part in text.split(",")] if str(kind).startswith("tuple") else text
 
 

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.access.management_api import UnrevokedTokens
+from identity_common.access.management_api import ManagementAccess, UnrevokedTokens, require_management
 from identity_common.access.revocations import RevocationReader
 from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
@@ -29,7 +29,7 @@ from identity_common.stores.parents import Parents
 from identity_common.stores.redis import RedisCommands, connect_redis
 from management_service.applications.routes import ApplicationController, SecretController
 from management_service.applications.service import Applications
-from management_service.authentication import Authentication, require_management
+from management_service.authentication import Authentication
 from management_service.bootstrap import Bootstrap, Credentials
 from management_service.passwords.checks import PasswordChecks
 from management_service.passwords.hashing import Passwords
@@ -112,7 +112,8 @@ def create_app(settings: Settings) -> Litestar:
     )
     passwords = Passwords(threads=settings.password_hashing_threads, max_waiting=settings.password_hashing_max_waiting)
     password_checks = PasswordChecks(bus, reader, passwords, tenant_id=tenant_id)
-    authentication = _authentication(settings, lookups, commands)
+    tokens = _unrevoked_tokens(settings, commands)
+    authentication = Authentication(tokens, lookups, tenant_id=tenant_id)
     subject_tokens = SubjectTokens(authentication, commands, tenant_id=tenant_id, ttl_s=settings.subject_token_ttl_s)
     assignments = Assignments(reader, changes, tenant_id=tenant_id)
 
@@ -144,7 +145,7 @@ def create_app(settings: Settings) -> Litestar:
         route_handlers=[subject_token_route(subject_tokens), _api()],
         provide={
             "base_url": settings.base_url,
-            "authentication": authentication,
+            "management_access": ManagementAccess(tokens.verify, authentication.is_live),
             "parents": Parents(lookups, _PARENTS, tenant_id=tenant_id),
             "users": Users(
                 reader, changes, passwords, assign_default_roles=assignments.assign_default_roles, tenant_id=tenant_id
@@ -241,12 +242,11 @@ def _changes(settings: Settings, engine: AsyncEngine, published: Progress) -> Ch
     return Changes(engine, source="management", tenant_id=settings.tenant_id, published=published)
 
 
-def _authentication(settings: Settings, lookups: Lookups, commands: RedisCommands) -> Authentication:
+def _unrevoked_tokens(settings: Settings, commands: RedisCommands) -> UnrevokedTokens:
     verifier = AsyncAccessTokenVerifier(
         issuer=settings.issuer, audience=settings.management_api_resource, jwks_url=settings.jwks_address
     )
-    tokens = UnrevokedTokens(verifier, RevocationReader(commands, tenant_id=settings.tenant_id))
-    return Authentication(tokens, lookups, tenant_id=settings.tenant_id)
+    return UnrevokedTokens(verifier, RevocationReader(commands, tenant_id=settings.tenant_id))
 
 
 def _api() -> Router:

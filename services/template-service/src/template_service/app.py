@@ -12,7 +12,7 @@ from litestar.types import ControllerRouterHandler, HTTPScope
 from prometheus_client import CollectorRegistry, Gauge
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.access.management_api import UnrevokedTokens
+from identity_common.access.management_api import ManagementAccess, UnrevokedTokens, require_management
 from identity_common.access.revocations import RevocationReader
 from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
@@ -28,8 +28,9 @@ from identity_common.stores.database import Startup, create_database_engine
 from identity_common.stores.lookups import Lookups
 from identity_common.stores.parents import Parents
 from identity_common.stores.redis import RedisCommands, connect_redis
+from identity_common.telemetry.metrics import NAMESPACE
 from stead import AsyncAccessTokenVerifier
-from template_service.authentication import Authentication, require_management
+from template_service.authentication import LiveCallers
 from template_service.document.routes import OrganizationTemplateController
 from template_service.document.service import OrganizationTemplate
 from template_service.fan_out.worker import FanOut
@@ -161,7 +162,12 @@ def create_app(settings: Settings) -> Litestar:
             await engine.dispose()
 
     registry = CollectorRegistry()
-    waiting = Gauge("waiting_requests", "Requests that wait for a change.", registry=registry)
+    waiting = Gauge(
+        "waiting_requests",
+        "Number of requests that are held until the permissions of a member change.",
+        namespace=NAMESPACE,
+        registry=registry,
+    )
     waiting.set_function(lambda: float(len(waiters)))
     return create_service_app(
         title="Organization template",
@@ -171,7 +177,9 @@ def create_app(settings: Settings) -> Litestar:
         ],
         provide={
             "base_url": settings.base_url,
-            "authentication": Authentication(tokens, lookups, directory, tenant_id=tenant_id),
+            "management_access": ManagementAccess(
+                tokens.verify, LiveCallers(lookups, directory, tenant_id=tenant_id).is_live
+            ),
             "directory": directory,
             "parents": Parents(lookups, _PARENTS, tenant_id=tenant_id),
             "tenant_id": tenant_id,

@@ -4,7 +4,6 @@ Every replica follows. A batch is applied only where it continues what is stored
 position moved on and has nothing left to do. A stream that was lost and made again is read from its beginning.
 """
 
-import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -16,7 +15,7 @@ from nats.errors import Error as NatsError
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.background import end
+from identity_common.background import BackgroundLoop
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import Batch, ReadingInterrupted, StreamMessage, StreamReader
 from identity_common.outbox.changes import Changes, Transaction
@@ -73,31 +72,28 @@ class Projection:
         kinds = (("user", "*"), ("application", "*"), ("resource", "*"), ("scope", "*", "*"))
         subjects = [event_subject("management", tenant_id, *kind) for kind in kinds]
         self._reader = StreamReader(bus, STREAM_STATE, [*subjects, watermark_subject("management", tenant_id)])
-        self._following: asyncio.Task[None] | None = None
+        self._loop = BackgroundLoop(
+            self._follow,
+            name="directory-projection",
+            pause_s=_RETRY_S,
+            log=_log.bind(stream=STREAM_STATE),
+            failed="directory.failed",
+            interrupted="directory.interrupted",
+            expected=(NatsError, SQLAlchemyError, asyncpg.PostgresError, OSError, TimeoutError),
+            resume_on=(ReadingInterrupted,),
+        )
 
     def start(self) -> None:
         """Begin to follow, in the background."""
-        self._following = asyncio.create_task(self._keep_following(), name="directory-projection")
+        self._loop.start()
 
     async def stop(self) -> None:
         """Stop following."""
-        await end(self._following)
-
-    async def _keep_following(self) -> None:
-        while True:
-            try:
-                await self._bus.connected()
-                await self._follow()
-            except ReadingInterrupted:
-                continue
-            except (NatsError, SQLAlchemyError, asyncpg.PostgresError, OSError, TimeoutError) as error:
-                _log.warning("directory.interrupted", stream=STREAM_STATE, error=type(error).__name__)
-            except Exception as error:  # noqa: BLE001 - a loop that must not end; it is logged and starts again
-                _log.error("directory.failed", stream=STREAM_STATE, error=type(error).__name__, exc_info=error)
-            await asyncio.sleep(_RETRY_S)
+        await self._loop.stop()
 
     async def _follow(self) -> None:
         """Read on from the position that is stored, until something breaks or the stored position is another one."""
+        await self._bus.connected()
         stream = await self._reader.identity()
         async with self._engine.connect() as connection:
             stored = await store.read_position(connection, self._tenant_id)

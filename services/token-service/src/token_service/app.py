@@ -10,12 +10,14 @@ from litestar import Litestar
 from litestar.handlers import HTTPRouteHandler
 from prometheus_client import CollectorRegistry, Gauge
 
+from identity_common.access.management_api import ManagementAccess
 from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
 from identity_common.stores import migrations
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
+from identity_common.telemetry.metrics import NAMESPACE
 from token_service.authorizations import Authorizations, Codes, Consents, RefreshTokens
 from token_service.authorizations.forgetting import Forgetting
 from token_service.directory import Directory, LargeHalf, SmallHalf
@@ -23,7 +25,7 @@ from token_service.endpoints.consents import ConsentController
 from token_service.endpoints.cors import Cors
 from token_service.endpoints.introspection import Introspector, introspection_endpoint
 from token_service.endpoints.keys import PrivateKeyController
-from token_service.endpoints.management_access import ManagementAccess
+from token_service.endpoints.management_access import management_verify
 from token_service.endpoints.metadata import PATHS as METADATA_PATHS
 from token_service.endpoints.metadata import metadata_endpoints
 from token_service.endpoints.revocation import PATH as REVOCATION_PATH
@@ -171,7 +173,7 @@ def create_app(settings: Settings) -> Litestar:
             "keys": keys,
             "tenant_id": settings.tenant_id,
             "management_access": ManagementAccess(
-                directory, live_tokens, management_api_resource=settings.management_api_resource
+                management_verify(directory, live_tokens, management_api_resource=settings.management_api_resource)
             ),
         },
         readiness=Readiness(lambda: keys.is_loaded, lambda: directory.is_loaded),
@@ -277,11 +279,28 @@ def _pages(
 
 def _watch(registry: CollectorRegistry, directory: Directory, bus: Bus) -> None:
     """Show how far the directory is: what readiness deliberately does not tell."""
-    revision = Gauge("directory_revision", "Highest revision seen.", ("half", "source"), registry=registry)
-    silence = Gauge("directory_silence_seconds", "Since the bus was last heard.", ("half",), registry=registry)
+    revision = Gauge(
+        "directory_revision",
+        "Highest revision that a half of the directory has applied.",
+        ("half", "source"),
+        namespace=NAMESPACE,
+        registry=registry,
+    )
+    silence = Gauge(
+        "directory_silence_seconds",
+        "Seconds since a half of the directory last received anything from the bus, heartbeats included.",
+        ("half",),
+        namespace=NAMESPACE,
+        registry=registry,
+    )
     for half, freshness in (("small", directory.small.freshness), ("large", directory.large.freshness)):
         silence.labels(half).set_function(partial(getattr, freshness, "silence_s"))
         for source in ("management", "template"):
             revision.labels(half, source).set_function(partial(freshness.seen, source))
-    connected = Gauge("bus_connected", "1 while there is a connection to NATS.", registry=registry)
+    connected = Gauge(
+        "bus_connected",
+        "1 while the service is connected to NATS, otherwise 0.",
+        namespace=NAMESPACE,
+        registry=registry,
+    )
     connected.set_function(lambda: float(bus.is_connected))

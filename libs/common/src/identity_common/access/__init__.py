@@ -1,1 +1,1 @@
-"""Access to ``/api``: the bearer token of a request, its scope, and whether it was revoked."""
+"""Access to ``/api``: the bearer token of a request, its scope, its revocation, and whether its caller is live."""

@@ -1,16 +1,17 @@
-"""Who may call ``/api``: bearer tokens of our own issuer for the Management API, with a scope that opens the path.
+"""Who may call ``/api``: live callers with an access token of our own issuer for the Management API and its scope.
 
-Owns the refusals 401 and 403 that all services share (RFC 6750 section 3), and that a revoked token is refused. Does
-not own how a token is verified (``stead``), nor whether whom it speaks for is still there: each service asks
-what it has.
+Owns the errors 401 and 403 that all services share (RFC 6750 section 3), the order of the checks, and the refusal of
+revoked tokens. Does not own how a token is verified (``stead``), nor where a service looks up whether a caller is live.
 """
 
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+import msgspec
 from litestar.connection import ASGIConnection
+from litestar.handlers import BaseRouteHandler
 from litestar.types import Scope
 
 from identity_common.access.revocations import CopyNotWhole, RevocationReader
@@ -24,12 +25,16 @@ _log = get_logger(__name__)
 
 SCOPE_ALL: Final = "all"
 SCOPE_SUBJECT_TOKENS: Final = "subject-tokens"
+_ALL: Final = frozenset({SCOPE_ALL})
 
 Connection = ASGIConnection[Any, Any, Any, Any]
-Verify = Callable[[str], Awaitable[AccessToken]]
+T = TypeVar("T")
 
-_TRUSTED_S: Final = 60.0
-_MOST_REMEMBERED: Final = 10_000
+Verify = Callable[[str], Awaitable[AccessToken]]
+"""Returns the contents of an access token; raises ``TokenInvalid``, ``Unavailable`` or ``ApiError``."""
+
+_GRACE_S: Final = 60.0
+_MAX_REMEMBERED: Final = 10_000
 
 
 def _unauthenticated(code: str, message: str, challenge: str = "Bearer") -> ApiError:
@@ -37,23 +42,33 @@ def _unauthenticated(code: str, message: str, challenge: str = "Bearer") -> ApiE
 
 
 def unauthorized() -> ApiError:
-    """401: the token is not, or no longer, good; the answer does not say why."""
-    return _unauthenticated("auth.unauthorized", "The access token is not accepted.", 'Bearer error="invalid_token"')
+    """401: the token is invalid, expired or revoked; the response does not say which."""
+    return _unauthenticated("auth.unauthorized", "The access token is invalid.", 'Bearer error="invalid_token"')
 
 
 def forbidden() -> ApiError:
-    """403: the token is good, and not for this."""
+    """403: the token is valid but does not grant access."""
     challenge = 'Bearer error="insufficient_scope"'
-    message = "The access token does not open this part of the Management API."
+    message = "The access token does not grant access to this part of the Management API."
     return ApiError(403, "auth.forbidden", message, headers={"WWW-Authenticate": challenge})
 
 
-class UnrevokedTokens:
-    """Verifies access tokens, and refuses those that were revoked.
+class SignedToken(msgspec.Struct, frozen=True):
+    """A valid access token that may have been revoked: not yet a reason to admit its caller.
 
-    While Redis does not answer, a token that was good within the last minute stays good: long enough for a failover,
-    and nothing can be revoked meanwhile. Any other is refused with 503; so is every token while the copy of the
-    revocations is being made again, which takes two seconds.
+    Attributes:
+        claims: The contents; nothing may be granted because of them yet.
+    """
+
+    claims: AccessToken
+
+
+class UnrevokedTokens:
+    """Verifies access tokens and refuses revoked ones.
+
+    While Redis does not answer, a token that was accepted within the last minute stays accepted: long enough for a
+    failover, and nothing can be revoked meanwhile. Other tokens get 503. All tokens do while the copy of the
+    revocations is being rebuilt, which takes two seconds.
     """
 
     def __init__(
@@ -66,58 +81,68 @@ class UnrevokedTokens:
         self._verifier = verifier
         self._revocations = revocations
         self._clock = clock
-        self._good_at: OrderedDict[str, float] = OrderedDict()
+        self._accepted_at: OrderedDict[str, float] = OrderedDict()
 
     async def verify(self, access_token: str, *, audience: str | None = None) -> AccessToken:
-        """Return what a token says that is good and was not revoked.
+        """Return the contents of a token that is valid and not revoked.
 
         Args:
             access_token: As presented.
-            audience: What it must be for, if not what the verifier was made for.
+            audience: Required audience; that of the verifier by default.
 
         Raises:
-            TokenInvalid: It is not good.
+            TokenInvalid: The token is not valid.
             Unavailable: The issuer's keys cannot be read.
-            ApiError: 401 when it was revoked, 503 when that cannot be known.
+            ApiError: 401 for a revoked token, 503 when the revocations cannot be read.
         """
-        token = await self.signed(access_token, audience=audience)
-        await self.require_unrevoked(token)
-        return token
+        return await self.require_unrevoked(await self.signed(access_token, audience=audience))
 
-    async def signed(self, access_token: str, *, audience: str | None = None) -> AccessToken:
-        """Do the first half of ``verify``: the token is good, and may have been revoked."""
-        # one of a member of an organization is good as well, and whether it is for this is judged later
-        return await self._verifier.verify(access_token, audience=audience, organization_aware=True)
+    async def signed(self, access_token: str, *, audience: str | None = None) -> SignedToken:
+        """Verify a token, but for its revocation: the first half of ``verify``.
 
-    async def require_unrevoked(self, token: AccessToken) -> None:
-        """Do the second half of ``verify``."""
+        Raises:
+            TokenInvalid: The token is not valid.
+            Unavailable: The issuer's keys cannot be read.
+        """
+        # Tokens for a resource within an organization are valid here; ``require_scope`` refuses them.
+        token = await self._verifier.verify(access_token, audience=audience, organization_aware=True)
+        return SignedToken(token)
+
+    async def require_unrevoked(self, signed: SignedToken) -> AccessToken:
+        """Return the contents of a token unless it was revoked: the second half of ``verify``.
+
+        Raises:
+            ApiError: 401 for a revoked token, 503 when the revocations cannot be read.
+        """
+        token = signed.claims
         try:
             is_revoked = await self._revocations.is_revoked(token.id)
         except StoreUnavailable as error:
-            if isinstance(error, CopyNotWhole) or not self._was_good(token.id):
+            if isinstance(error, CopyNotWhole) or not self._was_accepted(token.id):
                 _log.warning("store.unavailable", store="redis", error=str(error))
                 raise store_unavailable() from None
-            return
+            return token
         if is_revoked:
-            self._good_at.pop(token.id, None)
+            self._accepted_at.pop(token.id, None)
             raise unauthorized()
         self._remember(token.id)
+        return token
 
-    def _was_good(self, token_id: str) -> bool:
-        return self._clock() - self._good_at.get(token_id, float("-inf")) <= _TRUSTED_S
+    def _was_accepted(self, token_id: str) -> bool:
+        return self._clock() - self._accepted_at.get(token_id, float("-inf")) <= _GRACE_S
 
     def _remember(self, token_id: str) -> None:
-        self._good_at[token_id] = self._clock()
-        self._good_at.move_to_end(token_id)
-        if len(self._good_at) > _MOST_REMEMBERED:
-            self._good_at.popitem(last=False)
+        self._accepted_at[token_id] = self._clock()
+        self._accepted_at.move_to_end(token_id)
+        if len(self._accepted_at) > _MAX_REMEMBERED:
+            self._accepted_at.popitem(last=False)
 
 
 def bearer_token(authorization: list[str]) -> str:
     """Return the token of the ``Authorization`` header (RFC 6750 section 2.1).
 
     Raises:
-        ApiError: 401 when there is none, another scheme, or more than one.
+        ApiError: 401 if the header is missing or repeated, or has another scheme.
     """
     if not authorization:
         raise _unauthenticated("auth.authorization_header_missing", "The Authorization header is missing.")
@@ -125,14 +150,14 @@ def bearer_token(authorization: list[str]) -> str:
         raise unauthorized()
     scheme, _, token = authorization[0].partition(" ")
     if scheme.lower() != "bearer":
-        raise _unauthenticated("auth.authorization_token_type_not_supported", "The Authorization type must be Bearer.")
+        raise _unauthenticated(
+            "auth.authorization_token_type_not_supported", "The Authorization scheme must be Bearer."
+        )
     return token.strip(" ")
 
 
 def require_scope(token: AccessToken, *, one_of: frozenset[str]) -> None:
-    """Refuse a token that holds none of the scopes.
-
-    Refuse every token of somebody who acts as somebody else, or as a member of one organization.
+    """Refuse a token without any of the scopes, and any token with an actor or an organization.
 
     Raises:
         ApiError: 403.
@@ -141,8 +166,8 @@ def require_scope(token: AccessToken, *, one_of: frozenset[str]) -> None:
         raise forbidden()
 
 
-async def verified(scope: Scope, verify: Verify) -> AccessToken:
-    """Return the access token of a request, verified.
+async def verified(scope: Scope, verify: Callable[[str], Awaitable[T]]) -> T:
+    """Return the contents of the access token of a request.
 
     Raises:
         ApiError: 401, or 503 when the issuer's keys cannot be read.
@@ -152,49 +177,64 @@ async def verified(scope: Scope, verify: Verify) -> AccessToken:
     except TokenInvalid:
         raise unauthorized() from None
     except Unavailable:
-        message = "The keys of the issuer of access tokens cannot be read. Try again later."
+        message = "The issuer's keys are temporarily unavailable. Try again later."
         headers = {"Retry-After": str(RETRY_AFTER_S)}
         raise ApiError(503, "temporarily_unavailable", message, headers=headers) from None
 
 
 def require_storable_path(scope: Scope) -> None:
-    """Refuse a path that no database looks up.
+    """Refuse a path that no database can look up.
 
     Raises:
         ApiError: 400.
     """
     if "\0" in scope["path"]:
-        raise invalid_input(Issue(path="", message="a NUL character is not allowed in a path"))
+        raise invalid_input(Issue(path="", message="must not contain NUL characters"))
 
 
-async def authenticate(scope: Scope, verify: Verify, *, one_of: frozenset[str]) -> AccessToken:
-    """Return the access token of a request that may go on as far as its token is concerned.
+class ManagementAccess:
+    """Admits callers to a service's part of the Management API.
 
     Args:
-        scope: The request.
-        verify: Verifies a token for the Management API.
-        one_of: The scopes of which the token must hold one.
-
-    Raises:
-        ApiError: 401, 403, or 503 when the issuer's keys cannot be read.
+        verify: Verifies a token for the Management API and that it is not revoked.
+        is_live: Returns whether the token's client and user are live; None if ``verify`` has refused it otherwise.
     """
-    token = await verified(scope, verify)
-    require_scope(token, one_of=one_of)
-    require_storable_path(scope)
-    return token
+
+    def __init__(self, verify: Verify, is_live: Callable[[AccessToken], Awaitable[bool]] | None = None) -> None:
+        self._verify = verify
+        self._is_live = is_live
+
+    async def require(self, scope: Scope, *, one_of: frozenset[str]) -> None:
+        """Refuse a request unless its caller is live and has one of the scopes.
+
+        Raises:
+            ApiError: 401, 403; 400 for a path with a NUL character; 503 when the keys or a store cannot be read.
+        """
+        token = await verified(scope, self._verify)
+        require_scope(token, one_of=one_of)
+        require_storable_path(scope)
+        if self._is_live is not None and not await self._is_live(token):
+            raise unauthorized()
 
 
-async def recognize(scope: Scope, tokens: UnrevokedTokens, *, one_of: frozenset[str]) -> AccessToken:
-    """Do as ``authenticate`` does, but leave it to the caller to ask whether the token was revoked.
+async def require_management(connection: Connection, _: BaseRouteHandler) -> None:
+    """Guard: a live caller with the scope ``all``."""
+    access: ManagementAccess = connection.app.state.management_access
+    await access.require(connection.scope, one_of=_ALL)
 
-    Who is refused for what the token says is asked right here: 401 goes before 403.
+
+async def recognize(scope: Scope, tokens: UnrevokedTokens, *, one_of: frozenset[str]) -> SignedToken:
+    """Return the access token of a request, which has one of the scopes but may have been revoked.
+
+    Before it refuses, it checks for the revocation: 401 precedes 403.
 
     Raises:
-        ApiError: 401, 403, or 503 when the issuer's keys or, for a refusal, the revocations cannot be read.
+        ApiError: 401, 403; 400 for a path with a NUL character; 503 when the issuer's keys or, for a refusal, the
+            revocations cannot be read.
     """
     token = await verified(scope, tokens.signed)
     try:
-        require_scope(token, one_of=one_of)
+        require_scope(token.claims, one_of=one_of)
         require_storable_path(scope)
     except ApiError:
         await tokens.require_unrevoked(token)

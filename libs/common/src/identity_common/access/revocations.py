@@ -1,4 +1,4 @@
-"""Whether an access token of ours was revoked, by the copy of the revocations in Redis."""
+"""Revocation of our access tokens, read from the copy of the revocations in Redis."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ from identity_common.wire.revocations import CopyPosition, position_key, revocat
 
 
 class CopyNotWhole(StoreUnavailable):
-    """The copy lacks something: Redis was emptied, or goes on from an older copy; token-service completes it."""
+    """The copy is incomplete: Redis was emptied or restored to an older state; token-service completes it."""
 
 
 class RevocationReader:
-    """Reads the copy; never says "not revoked" when it does not know.
+    """Reads the copy; an incomplete one is an error and never "not revoked".
 
     Attributes:
-        highest: The furthest position that was ever seen here: a copy that lies behind it has lost something.
+        highest: The highest position seen so far; a copy behind it has lost revocations.
     """
 
     def __init__(self, commands: RedisCommands, *, tenant_id: str) -> None:
@@ -26,13 +26,13 @@ class RevocationReader:
     async def is_revoked(self, token_id: str) -> bool:
         """Return whether a token, or the authorization that it descends from, was revoked.
 
-        One command; it travels with what else is asked of Redis in the same turn of the event loop.
+        One command, coalesced with others of the same turn of the event loop.
 
         Args:
-            token_id: ``jti`` of a token whose signature is good.
+            token_id: ``jti`` of a token whose signature is valid.
 
         Raises:
-            CopyNotWhole: The copy cannot tell.
+            CopyNotWhole: The copy is incomplete.
             StoreUnavailable: Redis does not answer.
         """
         keys = [revocation_key(self._tenant_id, revoked_id) for revoked_id in revoking_ids(token_id)]
@@ -42,5 +42,5 @@ class RevocationReader:
 
     def _require_whole(self, position: CopyPosition) -> None:
         if not position.is_whole or position.number < self.highest:
-            raise CopyNotWhole("the copy of the revocations is not whole")
+            raise CopyNotWhole("the copy of the revocations is incomplete")
         self.highest = position.number

@@ -1,4 +1,4 @@
-"""The bus: one connection a service, the three streams, and reading a stream in order from a position.
+"""The bus: the NATS connection of a service, the streams, ordered publishing, and ordered reading from a position.
 
-Owns what every user of NATS here needs alike. Does not own what the messages mean.
+Does not own the contents of the messages.
 """

@@ -1,4 +1,4 @@
-"""One connection to NATS that is made in the background and never gives up."""
+"""A connection to NATS that is made in the background and reconnects for ever."""
 
 import asyncio
 from typing import Final
@@ -19,12 +19,12 @@ _REQUEST_TIMEOUT_S: Final = 2.0
 class Bus:
     """A service's connection to NATS.
 
-    A service starts and works while NATS is away: ``start`` returns at once, and whoever needs the bus awaits
-    ``connected``. Every user of NATS has an inbox prefix of its own, so that none can read another's replies.
+    A service starts and works while NATS is down: ``start`` returns at once, and code that needs the bus awaits
+    ``connected``. Every NATS user has its own inbox prefix, so that none can read the replies to another.
 
     Attributes:
-        client: The connection; usable once ``connected`` has returned.
-        connections: How often a connection was made; a reader whose connection was replaced starts again.
+        client: The client; usable once ``connected`` has returned.
+        connections: Number of connections made so far; a reader starts again if it has changed.
     """
 
     def __init__(self, url: str, *, service: str) -> None:
@@ -36,28 +36,28 @@ class Bus:
         self._connecting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to connect, in the background."""
+        """Begin to connect in the background."""
         self._connecting = asyncio.create_task(self._connect(), name="bus-connect")
 
     async def stop(self) -> None:
-        """Close the connection; what was published and not yet acknowledged is still in the outbox."""
+        """Close the connection; messages that were not acknowledged are still in the outbox."""
         await end(self._connecting)
         await self.client.close()
 
     async def connected(self) -> None:
-        """Wait until there is a connection."""
+        """Wait for a connection."""
         await self._connected.wait()
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection right now, as far as this side knows."""
+        """Whether there is a connection, as far as the client knows."""
         return self._connected.is_set()
 
     def jetstream(self, *, api: str = "$JS.API") -> JetStreamContext:
-        """Return JetStream's interface to this connection.
+        """Return a JetStream context on this connection.
 
         Args:
-            api: What the subjects of requests begin with; another one than usual reaches another account.
+            api: Prefix of the API subjects; that of an import reaches JetStream in another account.
         """
         return self.client.jetstream(prefix=api, timeout=_REQUEST_TIMEOUT_S)
 
@@ -67,7 +67,7 @@ class Bus:
             name=self._service,
             inbox_prefix=f"_INBOX_{self._service}",
             max_reconnect_attempts=-1,
-            reconnect_time_wait=_RECONNECT_WAIT_S,  # type: ignore[arg-type]  # seconds; a float is what it sleeps
+            reconnect_time_wait=_RECONNECT_WAIT_S,  # type: ignore[arg-type]  # annotated as int, but passed to sleep
             connect_timeout=2,
             ping_interval=5,
             max_outstanding_pings=2,

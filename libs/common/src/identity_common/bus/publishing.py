@@ -1,4 +1,4 @@
-"""Publishing many messages in order, without waiting in between, until the stream has acknowledged each of them."""
+"""Pipelined publishing: many messages in order, then one wait for the acknowledgements of the stream."""
 
 import asyncio
 import contextlib
@@ -14,14 +14,14 @@ from nats.js.api import Header
 from identity_common.bus.connection import Bus
 
 _MSG_ID: Final = Header.MSG_ID.value
-_LOOK_S: Final = 0.25
+_CHECK_S: Final = 0.25
 
 
 class Outgoing(NamedTuple):
     """A message for a stream.
 
     Attributes:
-        id: By which the stream drops a repetition.
+        id: Message id, by which the stream deduplicates.
     """
 
     subject: str
@@ -30,7 +30,7 @@ class Outgoing(NamedTuple):
 
 
 class _Acknowledgement(msgspec.Struct):
-    """What the stream answers: where it has stored the message, or why it has not."""
+    """The reply of the stream: the position of the message, or an error."""
 
     seq: int = 0
     error: msgspec.Raw | None = None
@@ -40,12 +40,12 @@ _decode = msgspec.json.Decoder(_Acknowledgement).decode
 
 
 class NotAcknowledgedError(NatsError):
-    """The stream refused a message, or nobody was there to take it: publish again, with the same ids."""
+    """The stream refused a message, or does not exist: publish again with the same ids."""
 
 
 @contextlib.asynccontextmanager
 async def publisher_on(bus: Bus) -> AsyncGenerator["Publisher", None]:
-    """Yield a publisher that hears acknowledgements until the body ends, or the connection is another one.
+    """Yield a publisher; it works on the current connection only.
 
     Raises:
         nats.errors.Error: There is no connection.
@@ -60,18 +60,18 @@ async def publisher_on(bus: Bus) -> AsyncGenerator["Publisher", None]:
 
 
 class Publisher:
-    """Publishes on a service's connection; one batch at a time.
+    """Publishes on a service's connection, one batch at a time.
 
-    A future for each message would cost more than the message. Every message has a reply subject of its own below one
-    subscription, and all that is kept of those under way is a set of these.
+    A future for each message would cost more than the message. Each message gets its own reply subject below one
+    subscription, and the pending ones are kept as a set.
 
-    A connection that is made again by itself first sends what it had kept. Were that the end of a batch whose beginning
-    is lost, it would be stored before the beginning, which is published again behind it: out of order, for good. A
-    batch is therefore handed to the connection in one turn of the event loop, and must be small enough for that: the
-    connection then sends all of it or nothing.
+    A client that reconnects first sends what is left in its buffer. If that were the end of a batch whose beginning was
+    lost, it would be stored before the beginning, which is published again: out of order for good. So a batch is
+    handed to the client in one turn of the event loop and must be small enough for that; the client then sends all of
+    it or nothing.
 
     Attributes:
-        inbox: What the subjects of the acknowledgements begin with.
+        inbox: Prefix of the reply subjects.
     """
 
     def __init__(self, bus: Bus) -> None:
@@ -79,25 +79,25 @@ class Publisher:
         self._bus = bus
         self._connection = bus.connections
         self._batch = 0
-        self._missing: set[str] = set()
+        self._pending: set[str] = set()
         self._done: asyncio.Future[None] | None = None
 
     async def publish(self, messages: Sequence[Outgoing], *, timeout_s: float) -> None:
         """Publish in order; return when every message is acknowledged.
 
         Args:
-            messages: In the order in which they shall stand in the stream; 1 MiB together at most, unless it is one.
-            timeout_s: How long to wait for the acknowledgements.
+            messages: The batch, in the order of the stream; at most 1 MiB, unless it is a single message.
+            timeout_s: Seconds to wait for the acknowledgements.
 
         Raises:
-            NatsError: A message was refused or could not be sent, or the connection broke meanwhile.
+            NatsError: A message was refused or not sent, or the connection broke.
             TimeoutError: An acknowledgement is missing.
         """
         if not messages:
             return
-        self._batch += 1  # what still comes in for an earlier batch is not counted
+        self._batch += 1  # late replies to an earlier batch are ignored
         replies = [f"{self.inbox}.{self._batch}.{number}" for number in range(len(messages))]
-        self._missing = set(replies)
+        self._pending = set(replies)
         done = self._done = asyncio.get_running_loop().create_future()
         publish = self._bus.client.publish
         try:
@@ -107,18 +107,18 @@ class Publisher:
         finally:
             self._done = None
             if done.done() and not done.cancelled():
-                done.exception()  # publishing may have failed first
+                done.exception()  # marks it as retrieved: publishing may have failed first
 
     async def take(self, message: Msg) -> None:
-        """Take an acknowledgement."""
+        """Process an acknowledgement."""
         done = self._done
-        if done is None or done.done() or message.subject not in self._missing:
+        if done is None or done.done() or message.subject not in self._pending:
             return
         if not _is_stored(message.data):
             done.set_exception(NotAcknowledgedError())
             return
-        self._missing.discard(message.subject)
-        if not self._missing:
+        self._pending.discard(message.subject)
+        if not self._pending:
             done.set_result(None)
 
     async def _wait(self, done: asyncio.Future[None], timeout_s: float) -> None:
@@ -126,7 +126,7 @@ class Publisher:
             while not done.done():
                 if self._bus.connections != self._connection:
                     raise ConnectionReconnectingError
-                await asyncio.wait((done,), timeout=_LOOK_S)
+                await asyncio.wait((done,), timeout=_CHECK_S)
         done.result()
 
 
@@ -134,5 +134,5 @@ def _is_stored(answer: bytes) -> bool:
     try:
         acknowledgement = _decode(answer)
     except msgspec.MsgspecError:
-        return False  # nobody was there
+        return False  # no responders: the stream does not exist
     return acknowledgement.error is None and acknowledgement.seq > 0

@@ -1,9 +1,9 @@
 """Reads a stream in order from a position, in batches, without losing a message.
 
-A pull consumer with acknowledgements off and a few pull requests outstanding: a push consumer would cut a slow reader
-off. Every gap, silence and reconnection ends the reading with ``ReadingInterrupted``; the caller reads on from the
-position up to which it has applied what it got. A message that is no event of the source whose subject it came on is
-left out and reported: the bus should not have carried it.
+Uses a pull consumer without acknowledgements and keeps a few pull requests outstanding; a push consumer would drop a
+slow reader. A gap, a missing heartbeat or a reconnection raises ``ReadingInterrupted``; the caller resumes from the
+last position that it has applied. A message whose event does not belong to its subject is skipped and logged: the
+permissions of the bus should have prevented it.
 """
 
 import asyncio
@@ -30,25 +30,25 @@ _PULL_BYTES: Final = 16 * 1024 * 1024
 _EXPIRES_S: Final = 30
 _HEARTBEAT_S: Final = 2
 _SILENCE_S: Final = 2.5 * _HEARTBEAT_S
-_CONSUMER_KEPT_S: Final = 60.0
+_CONSUMER_TTL_S: Final = 60.0
 _CREATION_S: Final = 2.0
-_LONGEST_CREATION_S: Final = 30.0
-"""Where a stream holds millions of subjects, a server that is busy counts for seconds what a new consumer will get."""
+_MAX_CREATION_S: Final = 30.0
+"""With millions of subjects, a busy server takes seconds to count the pending messages of a new consumer."""
 
 _decode_event = json.Decoder(CloudEvent).decode
 
 
-class ReadingInterrupted(Exception):  # noqa: N818 - not an error: read on from the last position
-    """The consumer is gone, silent or skipped something."""
+class ReadingInterrupted(Exception):  # noqa: N818 - not an error: resume from the last position
+    """The consumer is gone or silent, or a message is missing."""
 
 
 class StreamMessage(NamedTuple):
     """One message of a stream.
 
     Attributes:
-        subject: The subject it was published on.
+        subject: Its subject.
         sequence: Its position in the stream.
-        event: What it says; of the source, the tenant and the aggregate whose subject it came on.
+        event: The event; its source, tenant and aggregate match the subject.
     """
 
     subject: str
@@ -60,8 +60,8 @@ class Batch(NamedTuple):
     """Messages in the order of the stream.
 
     Attributes:
-        messages: None at all when only a heartbeat was heard.
-        caught_up: Nothing is behind these that was in the stream when they, or the heartbeat, were sent.
+        messages: The messages; empty for a heartbeat.
+        caught_up: Whether these were the last messages of the stream when they, or the heartbeat, were sent.
     """
 
     messages: list[StreamMessage]
@@ -78,12 +78,10 @@ class StreamReader:
         self._creation_s = _CREATION_S
 
     async def identity(self) -> str:
-        """Return which incarnation of the stream this is: sequences of different ones say nothing about each other.
-
-        A missing stream is created first: whichever service comes first does so.
+        """Return the incarnation of the stream, within which positions are comparable; create a missing stream first.
 
         Raises:
-            nats.errors.Error: When the server does not answer.
+            nats.errors.Error: The server does not answer.
         """
         await ensure_streams(self._bus)
         response = await self._bus.client.request(f"$JS.API.STREAM.INFO.{self._stream}", b"", timeout=2)
@@ -93,23 +91,23 @@ class StreamReader:
         return str(info["created"])
 
     async def read_after(self, sequence: int) -> AsyncGenerator[Batch, None]:
-        """Yield batches of everything behind a position, then of everything new; with nothing new a heartbeat.
+        """Yield batches of the messages after a position, then of new ones; an empty batch for a heartbeat.
 
         Args:
-            sequence: The last position that the caller has; 0 reads from the beginning.
+            sequence: The last position that the caller has applied; 0 for the beginning.
 
         Raises:
-            ReadingInterrupted: Read on from the last applied position.
+            ReadingInterrupted: Resume from the last applied position.
             nats.errors.Error: The server did not answer.
         """
         connection = self._bus.connections
         inbox = self._bus.client.new_inbox()
         arrived: list[Msg] = []
-        something = asyncio.Event()
+        has_arrived = asyncio.Event()
 
         async def keep(message: Msg) -> None:
             arrived.append(message)
-            something.set()
+            has_arrived.set()
 
         subscription = await self._bus.client.subscribe(inbox, cb=keep)
         name = f"reader-{uuid.uuid4().hex}"
@@ -117,7 +115,7 @@ class StreamReader:
             batch = None if await self._create_consumer(name, sequence) else Batch([], caught_up=True)
             delivered = outstanding = 0
             while True:
-                # Before the batch is handed over: while the caller applies it, the next one is on its way.
+                # Before the batch is yielded: the next one travels while the caller applies this one.
                 while outstanding <= _OUTSTANDING - _PULL:
                     await self._pull(name, inbox)
                     outstanding += _PULL
@@ -125,15 +123,15 @@ class StreamReader:
                     yield batch
                 if not arrived:
                     try:
-                        async with asyncio.timeout(_SILENCE_S):  # wait_for of 3.11 may lose a cancellation
-                            await something.wait()
+                        async with asyncio.timeout(_SILENCE_S):
+                            await has_arrived.wait()
                     except TimeoutError:
                         raise ReadingInterrupted from None
                 if connection != self._bus.connections:
                     raise ReadingInterrupted
                 taken = arrived[:]
                 arrived.clear()
-                something.clear()
+                has_arrived.clear()
                 batch, counted, released = self._sort(taken, delivered)
                 delivered += counted
                 outstanding -= counted + released
@@ -142,11 +140,11 @@ class StreamReader:
             await _quietly(self._bus.client.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{name}"))
 
     def _sort(self, taken: list[Msg], delivered: int) -> tuple[Batch, int, int]:
-        """Return the batch in what has arrived, how many messages that were, and what statuses take off the requests.
+        """Return the batch, the number of its messages, and the number of messages that statuses released.
 
         Args:
-            taken: Messages and statuses.
-            delivered: How many messages came before.
+            taken: Messages and statuses that have arrived.
+            delivered: Number of messages before them.
         """
         messages = []
         counted = released = 0
@@ -165,7 +163,7 @@ class StreamReader:
         return Batch(messages, caught_up), counted, released
 
     def _genuine_event(self, message: Msg, sequence: int) -> CloudEvent | None:
-        """Return the event, if it is of the source whose subject it came on; report it if not."""
+        """Return the event if it belongs to its subject; otherwise log it."""
         try:
             event = _decode_event(message.data)
             if is_genuine(event, message.subject):
@@ -176,9 +174,9 @@ class StreamReader:
         return None
 
     async def _create_consumer(self, name: str, sequence: int) -> int:
-        """Create a consumer of everything behind a position; return how many messages that is.
+        """Create a consumer of the messages after a position; return their number.
 
-        Whoever was not answered in time waits longer the next time.
+        Doubles the timeout after each failure.
         """
         config = ConsumerConfig(
             name=name,
@@ -186,11 +184,11 @@ class StreamReader:
             opt_start_seq=sequence + 1 if sequence else None,
             ack_policy=AckPolicy.NONE,
             filter_subjects=self._subjects,
-            inactive_threshold=_CONSUMER_KEPT_S,
+            inactive_threshold=_CONSUMER_TTL_S,
             mem_storage=True,
             num_replicas=1,
         )
-        timeout_s, self._creation_s = self._creation_s, min(2 * self._creation_s, _LONGEST_CREATION_S)
+        timeout_s, self._creation_s = self._creation_s, min(2 * self._creation_s, _MAX_CREATION_S)
         info = await self._bus.jetstream().add_consumer(self._stream, config, timeout=timeout_s)
         self._creation_s = _CREATION_S
         return info.num_pending or 0
@@ -207,7 +205,7 @@ class StreamReader:
 
 
 def _position(message: Msg, *, expected: int) -> tuple[int, int]:
-    """Return the message's place in the stream and how many are behind it; the reply subject carries both."""
+    """Return the position of a message and the number of messages after it, both from its reply subject."""
     # $JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>
     _, sequence, consumer_sequence, _, pending = message.reply.rsplit(".", 4)
     if int(consumer_sequence) != expected:
@@ -216,12 +214,12 @@ def _position(message: Msg, *, expected: int) -> tuple[int, int]:
 
 
 def _is_heartbeat(message: Msg) -> bool:
-    """Return whether the server says that it has nothing to send."""
+    """Return whether a status is an idle heartbeat."""
     return (message.headers or {}).get("Status") == "100"
 
 
 def _released(message: Msg) -> int:
-    """Return how many messages a status takes off what was asked for; a heartbeat none."""
+    """Return how many requested messages a status releases; 0 for a heartbeat."""
     if _is_heartbeat(message):
         return 0
     headers = message.headers or {}
@@ -231,7 +229,7 @@ def _released(message: Msg) -> int:
 
 
 async def _quietly(action: object) -> None:
-    """Tidy up on a connection that may be gone: the server forgets the consumer by itself."""
+    """Clean up on a connection that may be gone; the server removes the consumer by itself."""
     try:
         await action  # type: ignore[misc]
     except (NatsError, OSError):

@@ -1,15 +1,14 @@
-"""The streams: what each holds and for how long. Every service makes sure that they exist.
+"""The streams: their subjects and retention. Every service creates those that are missing.
 
-Three are the services' own; ``IDENTITY_STATE`` sources the other two and keeps one message per subject, so that a new
-replica starts from a snapshot. The fourth is what other teams read: a copy of ``IDENTITY_EVENTS`` under the same name
-in an account of NATS of their own, where nothing they have the server do can reach a service (docs/decisions/0009). At
-run time nobody may purge or delete.
+Three belong to the services. ``IDENTITY_STATE`` sources the other two and keeps one message per subject: the snapshot
+that a new replica starts from. The fourth is for other teams: a mirror of ``IDENTITY_EVENTS`` under the same name in a
+NATS account of its own, from which no request can reach a service (docs/decisions/0009). Nobody may purge or delete at
+run time.
 """
 
 from typing import Final
 
 from msgspec import json
-from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, ExternalStream, RetentionPolicy, StorageType, StreamConfig, StreamSource
 from nats.js.errors import NotFoundError
@@ -27,18 +26,18 @@ from identity_common.wire.events import (
 from stead.event_types import CloudEvent
 
 SUBSCRIBERS_API: Final = "subscribers.$JS.API"
-"""Where the services reach JetStream in the subscribers' account."""
+"""API prefix by which the services reach JetStream in the subscribers' account."""
 SERVICES_API: Final = "services.$JS.API"
-"""Where JetStream in the subscribers' account reaches that of the services."""
+"""API prefix by which the subscribers' account reaches JetStream of the services."""
 MIRROR_DELIVERY: Final = "identity-mirror"
-"""Below it the copy gets its messages."""
+"""Prefix of the subjects on which the mirror receives messages."""
 
 _DAY_S: Final = 86_400.0
 _KEPT_S: Final = 30 * _DAY_S
 _DUPLICATE_WINDOW_S: Final = 120.0
 
 
-def _stream(name: str, **what: object) -> StreamConfig:
+def _stream(name: str, **options: object) -> StreamConfig:
     return StreamConfig(
         name=name,
         retention=RetentionPolicy.LIMITS,
@@ -47,7 +46,7 @@ def _stream(name: str, **what: object) -> StreamConfig:
         allow_direct=True,
         deny_delete=True,
         deny_purge=True,
-        **what,  # type: ignore[arg-type]
+        **options,  # type: ignore[arg-type]
     )
 
 
@@ -80,10 +79,10 @@ STREAM_OF: Final[dict[Source, str]] = {"management": STREAM_INTERNAL, "template"
 
 
 async def ensure_streams(bus: Bus) -> None:
-    """Create the streams that are missing; those that exist alike stay as they are.
+    """Create missing streams; a no-op for those that exist with the same configuration.
 
     Raises:
-        nats.errors.Error: When the server does not answer, or a stream exists with another configuration.
+        nats.errors.Error: The server does not answer, or a stream exists with another configuration.
     """
     for config in STREAMS:
         await bus.jetstream().add_stream(config)
@@ -91,10 +90,10 @@ async def ensure_streams(bus: Bus) -> None:
 
 
 async def published_revision(jetstream: JetStreamContext, source: Source, tenant_id: str) -> int:
-    """Return the highest revision of a source that is in its stream, read from the stream itself; 0 when none is.
+    """Return the highest published revision of a source, read from its stream; 0 before the first.
 
     Raises:
-        nats.errors.Error: When the server does not answer.
+        nats.errors.Error: The server does not answer.
     """
     try:
         message = await jetstream.get_last_msg(STREAM_OF[source], watermark_subject(source, tenant_id), direct=True)
@@ -102,16 +101,3 @@ async def published_revision(jetstream: JetStreamContext, source: Source, tenant
         return 0
     event = json.decode(message.data or b"", type=CloudEvent)
     return json.decode(event.data, type=Watermark).revision
-
-
-__all__ = [
-    "MIRROR_DELIVERY",
-    "SERVICES_API",
-    "STREAMS",
-    "STREAM_OF",
-    "SUBSCRIBERS_API",
-    "SUBSCRIBERS_COPY",
-    "NatsError",
-    "ensure_streams",
-    "published_revision",
-]

@@ -1,1 +1,1 @@
-"""HTTP as every service speaks it: apps, bodies, errors, pages of lists, conditional requests, OpenAPI."""
+"""HTTP as all services speak it: apps, bodies, errors, pagination, conditional requests, CORS, OpenAPI."""

@@ -1,7 +1,7 @@
 """Errors of the Management API: one body, ``{"code", "message", "data"?, "details"?}``, always with a code.
 
-Owns the error type, the constructors for the refusals that every resource shares, and their rendering. A refusal that
-belongs to one resource is constructed there, from ``ApiError``.
+Owns the error type, the constructors of errors that all resources share, and the rendering. An error of one resource
+is constructed there.
 """
 
 from collections.abc import Iterable
@@ -22,11 +22,11 @@ RETRY_AFTER_S = 1
 
 
 class Issue(msgspec.Struct, frozen=True):
-    """One wrong member of a body, query or path.
+    """One invalid member of a body, query or path.
 
     Attributes:
-        path: Where: ``name`` or ``oidcClientMetadata.redirectUris[0]``; empty for the whole.
-        message: What is wrong with it, without repeating the value.
+        path: The member: ``name`` or ``oidcClientMetadata.redirectUris[0]``; empty for the request as a whole.
+        message: What is wrong with it; never contains the value.
     """
 
     path: str
@@ -40,13 +40,13 @@ class IssueData(msgspec.Struct, frozen=True):
 
 
 class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The body of every refusal under ``/api``.
+    """The body of every error response under ``/api``.
 
     Attributes:
         code: For programs; stable.
-        message: For the person who reads the log of the calling program.
-        data: For programs; its shape belongs to the code.
-        details: More for the person.
+        message: For developers; may change.
+        data: For programs; its type depends on the code.
+        details: Further text for developers.
     """
 
     code: str
@@ -56,12 +56,12 @@ class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ApiError(Exception):
-    """A refusal of the Management API.
+    """An error response of the Management API.
 
     Attributes:
         status: HTTP status.
-        body: What the caller reads.
-        headers: Such as ``WWW-Authenticate`` or ``Retry-After``.
+        body: The body of the response.
+        headers: Further headers, such as ``WWW-Authenticate`` or ``Retry-After``.
     """
 
     def __init__(
@@ -80,79 +80,81 @@ class ApiError(Exception):
 
 
 def invalid_input(*issues: Issue) -> ApiError:
-    """400: a body, query or path that is malformed; one issue per wrong member."""
+    """400: the body, query or path is invalid; one issue for each invalid member."""
     return ApiError(
-        400, "guard.invalid_input", "The request is not valid; see data.issues.", data=IssueData(list(issues))
+        400, "guard.invalid_input", "The request is invalid. See data.issues.", data=IssueData(list(issues))
     )
 
 
 def missing_by_id(code: str = "entity.not_exists_with_id") -> ApiError:
-    """404: no such thing under this path; also when it exists under another parent or for another tenant.
+    """404: no entity with the id in the path; also if it belongs to another parent or tenant.
 
     Args:
         code: ``entity.not_exists_with_id`` (GET, or a parent under any method), ``entity.not_exists`` (PATCH) or
             ``entity.not_found`` (DELETE).
     """
-    return ApiError(404, code, "There is nothing with this id.")
+    return ApiError(404, code, "No entity with this id exists.")
 
 
-def duplicate(code: str = "entity.unique_integrity_violation", message: str = "It exists already.") -> ApiError:
-    """422: a value that must be unique is in use."""
+def duplicate(
+    code: str = "entity.unique_integrity_violation", message: str = "An entity with this value already exists."
+) -> ApiError:
+    """422: a value that must be unique is already in use."""
     return ApiError(422, code, message)
 
 
 def unknown_relation(status: int = 422) -> ApiError:
-    """422 (404 for subject tokens): the body names an id that does not exist."""
-    return ApiError(status, "entity.relation_foreign_key_not_found", "The request names an id that does not exist.")
+    """422 (404 for subject tokens): the body refers to an id that does not exist."""
+    return ApiError(status, "entity.relation_foreign_key_not_found", "The request refers to an id that does not exist.")
 
 
 def wrong_kind(message: str) -> ApiError:
-    """422: the named role or application is of a kind that does not fit."""
+    """422: the role or application has the wrong type."""
     return ApiError(422, "entity.db_constraint_violated", message)
 
 
 def too_many_related() -> ApiError:
-    """422: what names all of these would not fit into an event."""
-    return ApiError(422, "entity.db_constraint_violated", f"There cannot be more than {MAX_RELATED} of these.")
+    """422: the relation would exceed its limit, which keeps its event below the limit of the bus."""
+    return ApiError(422, "entity.db_constraint_violated", f"At most {MAX_RELATED} of these are allowed.")
 
 
 def invalid_scope_name() -> ApiError:
-    """422: no scope and no organization permission can be called this (``identity_common.scope_names``)."""
+    """422: the name of a scope or organization permission is not allowed (``identity_common.scope_names``)."""
     message = (
-        "A name has 1 to 128 visible ASCII characters without quotation mark and backslash, "
-        "and is not one that OpenID Connect or this service gives a meaning of its own."
+        "A name must have 1 to 128 printable ASCII characters other than space, quotation mark and backslash, "
+        "and must not be reserved by OpenID Connect or by this service."
     )
     return ApiError(422, "scope.invalid_name", message)
 
 
-def body_too_large(message: str = "The body, or a free-form member of it, is too large.") -> ApiError:
-    """413: the body or one of its free-form objects exceeds its limit."""
+def body_too_large(message: str = "The body or one of its free-form members is too large.") -> ApiError:
+    """413: the body or one of its free-form members exceeds its limit."""
     return ApiError(413, "request.too_large", message)
 
 
 def store_unavailable() -> ApiError:
-    """503: a store does not answer. Nothing was changed, or the answer was lost; the caller may look and try again."""
+    """503: a store does not answer. A write may or may not have been committed; the caller may check and retry."""
     return ApiError(
         503,
         "temporarily_unavailable",
-        "A store that is needed does not answer. Try again later.",
+        "The service is temporarily unavailable. Try again later.",
         headers={"Retry-After": str(RETRY_AFTER_S)},
     )
 
 
 def method_not_allowed(allowed: Iterable[str]) -> ApiError:
-    """405: the path does not take this method, but these."""
+    """405: the path does not support this method."""
     headers = {"Allow": ", ".join(sorted(allowed))}
-    return ApiError(405, "request.method_not_allowed", "This path does not take this method.", headers=headers)
+    return ApiError(405, "request.method_not_allowed", "This path does not support this method.", headers=headers)
 
 
 def unsupported_media_type() -> ApiError:
-    """415: the body is called something else than ``application/json``."""
-    return ApiError(415, "request.unsupported_media_type", "The body must be application/json.")
+    """415: the content type is not ``application/json``."""
+    return ApiError(415, "request.unsupported_media_type", "The content type must be application/json.")
 
 
 def refusal_of(error: Exception) -> ApiError:
-    """Return what a caller reads of an error that reached the edge; what nobody has thought of is logged."""
+    """Return the response to an error that reached the edge; an unexpected one is logged."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, HTTPException):
@@ -164,42 +166,42 @@ def refusal_of(error: Exception) -> ApiError:
 
 
 def _of_framework(error: HTTPException) -> ApiError:
-    """Return what the framework itself refuses: unknown paths, methods, bodies, queries."""
+    """Return the response to an error of the framework: unknown path, method, body or query."""
     if isinstance(error, ValidationException):
         return invalid_input(*_framework_issues(error))
     if isinstance(error, MethodNotAllowedException):
         return method_not_allowed(_allowed(error))
     if error.status_code == 404:
-        return ApiError(404, "entity.not_found", "There is nothing at this path.")
+        return ApiError(404, "entity.not_found", "Nothing exists at this path.")
     if error.status_code == 413:
         return body_too_large("The body is too large.")
     if error.status_code == 415:
         return unsupported_media_type()
     if isinstance(error, ClientException):
-        return invalid_input(Issue(path="", message="the request is malformed"))
+        return invalid_input(Issue(path="", message="malformed request"))
     return _unexpected(error)
 
 
 def _allowed(error: MethodNotAllowedException) -> set[str]:
-    """Return the methods of a path; the framework does not know that ``HEAD`` goes wherever ``GET`` does."""
+    """Return the methods of a path; the framework does not know that ``GET`` implies ``HEAD``."""
     methods = {method.strip() for method in (error.headers or {}).get("allow", "").split(",")} - {""}
     return methods | {"HEAD"} if "GET" in methods else methods
 
 
 def _framework_issues(error: ValidationException) -> list[Issue]:
     extra = error.extra if isinstance(error.extra, list) else []
-    return [
-        Issue(path=str(item.get("key", "")), message=str(item.get("message", "is not valid"))) for item in extra
-    ] or [Issue(path="", message="a body is required")]
+    return [Issue(path=str(item.get("key", "")), message=str(item.get("message", "invalid"))) for item in extra] or [
+        Issue(path="", message="a body is required")
+    ]
 
 
-# SQLSTATE classes that say something of the server and not of the statement: connection, resources, operator's
-# intervention (starting up, shutting down, cancelled), and a standby that was promoted or is being written to
+# SQLSTATE classes about the server and not the statement: connection, resources, operator intervention (starting,
+# stopping, cancelled), and a write to a standby
 _STORE_STATES = ("08", "53", "57", "25006")
 
 
 def is_store_down(error: Exception) -> bool:
-    """Return whether an error of a driver says that the connection is lost or cannot be had."""
+    """Return whether a driver reports that the connection was lost or cannot be made."""
     return isinstance(error, InterfaceError | PoolTimeoutError | OSError) or (
         isinstance(error, DBAPIError)
         and (error.connection_invalidated or str(getattr(error.orig, "sqlstate", "")).startswith(_STORE_STATES))
@@ -207,9 +209,11 @@ def is_store_down(error: Exception) -> bool:
 
 
 def _unexpected(error: Exception) -> ApiError:
-    """500 without a detail: what went wrong stands in the log, under the request id that the answer carries."""
+    """500 without details; the log has them under the request id of the response."""
     _log.error("request.failed", error=type(error).__name__, exc_info=error)
-    return ApiError(500, "server.error", "The server failed. The log has the cause under this request id.")
+    return ApiError(
+        500, "server.error", "Internal error. The server's log has details under the X-Request-Id of this response."
+    )
 
 
 def _render(_: Request, error: Exception) -> Response[ErrorBody]:  # type: ignore[type-arg]
@@ -220,7 +224,7 @@ def _render(_: Request, error: Exception) -> Response[ErrorBody]:  # type: ignor
 API_EXCEPTION_HANDLERS: ExceptionHandlersMap = dict.fromkeys(
     (ApiError, HTTPException, DBAPIError, PoolTimeoutError, OSError, Exception), _render
 )
-"""For the app level of a service: the router's own 404 and 405 are only seen there.
+"""Handlers for the app level of a service: the router's own 404 and 405 do not pass any other.
 
-What has a meaning here is named: a page that shows any other exception in its own way replaces the last entry only.
+The exceptions are listed one by one, so that pages can replace the handler of all others, the last entry, alone.
 """

@@ -1,4 +1,4 @@
-"""What every service's app is made of besides its own routes."""
+"""The app of a service: everything besides its own routes."""
 
 import gc
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -21,7 +21,6 @@ from identity_common.http.health import Readiness
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi import schema_route
 from identity_common.http.options import Options
-from identity_common.telemetry.log_output import OUTPUT
 from identity_common.telemetry.metrics import HttpMetrics, metrics
 from identity_common.telemetry.observation import Observation
 
@@ -31,7 +30,7 @@ Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 
 
 def provided(value: object) -> Provide:
-    """Return a dependency that is this ready-made object."""
+    """Return a dependency that is a ready-made object."""
 
     def provide() -> object:
         return value
@@ -53,14 +52,14 @@ def create_service_app(
     """Return the app with health, metrics, request ids, strict bodies, one error body and OpenAPI at ``/schema``.
 
     Args:
-        title: Of the OpenAPI document.
-        route_handlers: The service's own.
-        provide: Ready-made objects that handlers take by name, and guards out of ``connection.app.state``.
-        readiness: Whether the service has started.
-        registry: Its metrics.
-        lifespan: Starts and stops what the service is made of.
+        title: Title of the OpenAPI document.
+        route_handlers: The service's own routes.
+        provide: Objects by name: dependencies of handlers, and attributes of ``connection.app.state`` for guards.
+        readiness: Returns whether the service has started.
+        registry: Registry of the service's metrics.
+        lifespan: Starts and stops the service's background work and stores.
         before_the_router: Puts a layer before it that answers some requests whole, by itself.
-        cors: Puts the layer around everything that lets pages of other origins read answers.
+        cors: Adds the CORS layer.
     """
     everything = {**provide, "readiness": readiness, "metrics_registry": registry}
     app = Litestar(
@@ -68,13 +67,13 @@ def create_service_app(
         dependencies={name: provided(value) for name, value in everything.items()},
         state=State(everything, deep_copy=False),
         exception_handlers=API_EXCEPTION_HANDLERS,
-        lifespan=[_last_lines_written, lifespan, _startup_kept_from_the_collector],
+        lifespan=[lifespan, _startup_objects_frozen],
         request_class=JsonRequest,
-        openapi_config=None,  # the document is made by identity_common.http.openapi
-        logging_config=None,  # asgi.py and __main__.py configure logs, once a process
+        openapi_config=None,  # identity_common.http.openapi builds the document
+        logging_config=None,  # asgi.py and __main__.py configure logs, once per process
         debug=False,
     )
-    # Around the whole app and not as its middleware, which the router's own 404 and 405 would not pass through.
+    # Layers around the app instead of middleware, which the router's own 404 and 405 would bypass.
     routed = before_the_router(Options(Head(ConditionalGet(app.asgi_handler))))
     everywhere = cors(_past_the_router(routed, route_handlers))
     app.asgi_handler = EncodedSlashes(Observation(everywhere, HttpMetrics(registry)))
@@ -104,21 +103,11 @@ def _past_the_router(app: ASGIApp, route_handlers: Sequence[ControllerRouterHand
 
 
 @asynccontextmanager
-async def _last_lines_written(_: Litestar) -> AsyncGenerator[None, None]:
-    """Write what waits to be logged when everything else has stopped: the signal may end the process right after."""
-    try:
-        yield
-    finally:
-        OUTPUT.flush()
+async def _startup_objects_frozen(_: Litestar) -> AsyncGenerator[None, None]:
+    """Exclude the objects of the startup from garbage collection, and collect less often.
 
-
-@asynccontextmanager
-async def _startup_kept_from_the_collector(_: Litestar) -> AsyncGenerator[None, None]:
-    """Tell the garbage collector to leave alone what is there after the start.
-
-    These hundreds of thousands of objects stay as long as the process; to go through them again and again stopped a
-    busy service for 50 ms each time. What a request leaves behind is hardly ever garbage that needs a collector: it
-    looks less often than by default, which is once in two or three requests.
+    These hundreds of thousands of objects live as long as the process; each full collection paused a busy service for
+    50 ms. Requests leave few cyclic objects behind, while the default threshold collects every two or three requests.
     """
     gc.collect()
     gc.freeze()

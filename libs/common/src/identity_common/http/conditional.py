@@ -1,7 +1,7 @@
-"""Conditional GETs: ``ETag`` on every JSON answer of every service, and 304 to a caller that has it already (RFC 9110).
+"""Conditional GETs: ``ETag`` on every JSON response, and 304 for a client that already has it (RFC 9110).
 
-Owns the entity tags that are made of an answer itself. A handler that knows a cheaper one sets ``ETag`` by itself; what
-the caller sent is compared here all the same.
+Owns the entity tags that are computed from a response. A handler with a cheaper one sets ``ETag`` itself;
+``If-None-Match`` is compared here in both cases.
 """
 
 import hashlib
@@ -16,29 +16,27 @@ _ENTITY_TAG: Final = re.compile(rb'(?:W/)?("[\x21\x23-\x7E\x80-\xFF]*")')
 _LIST_SYNTAX: Final = re.compile(
     rb'[ \t,]*(?:W/)?"[\x21\x23-\x7E\x80-\xFF]*"(?:[ \t]*,(?:[ \t]*(?:W/)?"[\x21\x23-\x7E\x80-\xFF]*")?)*[ \t]*'
 )
-_OF_THE_BODY: Final = frozenset({b"content-type", b"content-length"})
-_SAYS_MORE: Final = frozenset({b"total-number", b"link"})
-"""Headers that are part of what a list answers: a page that is as it was may have got a successor."""
+_BODY_HEADERS: Final = frozenset({b"content-type", b"content-length"})
+_TAGGED_HEADERS: Final = frozenset({b"total-number", b"link"})
+"""Headers that the entity tag of a list covers: an unchanged page may have a new successor."""
 
 Headers = list[tuple[bytes, bytes]]
 
 
 def entity_tag(body: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return the strong entity tag of an answer."""
+    """Return the strong entity tag of a response."""
     digest = hashlib.sha256(body)
     for name, value in headers:
-        if name.lower() in _SAYS_MORE:
+        if name.lower() in _TAGGED_HEADERS:
             digest.update(b"\0" + name.lower() + b"\0" + value)
     return b'"' + digest.hexdigest()[:32].encode() + b'"'
 
 
 def is_known(etag: bytes, condition: bytes) -> bool:
-    """Whether ``If-None-Match`` names this entity tag, or everything.
-
-    A condition that is not well formed names nothing: the caller gets the answer.
+    """Return whether ``If-None-Match`` contains this entity tag or ``*``; a malformed condition never matches.
 
     Source:
-        RFC 9110 sections 13.1.2 and 8.8.3.2 (weak comparison: ``W/`` makes no difference).
+        RFC 9110 sections 13.1.2 and 8.8.3.2 (weak comparison: ``W/`` is ignored).
     """
     if condition.strip(b" \t") == b"*":
         return True
@@ -48,7 +46,7 @@ def is_known(etag: bytes, condition: bytes) -> bool:
 
 
 class ConditionalGet:
-    """ASGI layer around an app; it holds a JSON answer to a GET back until the whole of it is there."""
+    """ASGI layer around an app; it buffers JSON responses to GET."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -59,11 +57,11 @@ class ConditionalGet:
             await self._app(scope, receive, send)
             return
         condition = b", ".join(value for name, value in scope["headers"] if name == _IF_NONE_MATCH)
-        await self._app(scope, receive, _Answer(condition, send))
+        await self._app(scope, receive, _Response(condition, send))
 
 
-class _Answer:
-    """One answer on its way out."""
+class _Response:
+    """A response that is being sent."""
 
     def __init__(self, condition: bytes, send: Send) -> None:
         self._condition = condition
@@ -77,18 +75,18 @@ class _Answer:
         elif message["type"] == "http.response.body" and self._start is not None:
             self._body += message["body"]
             if not message["more_body"]:
-                await self._answer(self._start)
+                await self._finish(self._start)
         else:
             await self._send(message)
 
-    async def _answer(self, start: HTTPResponseStartEvent) -> None:
+    async def _finish(self, start: HTTPResponseStartEvent) -> None:
         headers = list(start["headers"])
         etag = next((value for name, value in headers if name.lower() == b"etag"), None)
         if etag is None:
             etag = entity_tag(self._body, headers)
             headers.append((b"etag", etag))
         if self._condition and is_known(etag, self._condition):
-            headers = [(name, value) for name, value in headers if name.lower() not in _OF_THE_BODY]
+            headers = [(name, value) for name, value in headers if name.lower() not in _BODY_HEADERS]
             await self._send({"type": "http.response.start", "status": 304, "headers": headers})
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
             return

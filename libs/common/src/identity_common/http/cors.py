@@ -1,6 +1,6 @@
-"""Which pages in a browser may read which answers (the Fetch standard's CORS protocol); never with credentials.
+"""CORS without credentials: which pages may read which responses (the Fetch standard).
 
-Owns the protocol. Which paths are open to which pages, each service says.
+Owns the protocol. Each service decides which paths are open to which origins.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,14 +14,14 @@ _PREFLIGHT_MAX_AGE_S: Final = b"600"
 
 Headers = list[tuple[bytes, bytes]]
 Permission = Callable[[HTTPScope, bytes | None], Headers | None]
-"""Returns what lets pages of an origin read the answer to a request; none where the path is of no concern to pages."""
+"""Returns the headers that let pages of an origin read a response; None if pages have no access to the path."""
 
 ANY_PAGE: Final[Headers] = [(b"access-control-allow-origin", b"*"), _EXPOSED]
-"""Every page may read the answer."""
+"""Pages of all origins may read the response."""
 
 
 def page_of(origin: bytes) -> Headers:
-    """Return what lets the pages of one origin read the answer."""
+    """Return the headers that let pages of one origin read the response."""
     return [(b"access-control-allow-origin", origin), _EXPOSED]
 
 
@@ -30,8 +30,8 @@ class Cors:
 
     Args:
         app: The app.
-        permission: What lets a page read the answer.
-        methods: Those that pages may use.
+        permission: Decides which pages may read a response.
+        methods: Methods that pages may use.
     """
 
     def __init__(self, app: ASGIApp, permission: Permission, *, methods: bytes) -> None:
@@ -40,7 +40,7 @@ class Cors:
         self._methods = methods
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a preflight; add to other answers what lets the page read them."""
+        """Answer a preflight request; add the CORS headers to other responses."""
         if scope["type"] != "http":  # type: ignore[comparison-overlap]
             await self._app(scope, receive, send)
             return
@@ -57,7 +57,7 @@ class Cors:
 
         def send_with_permission(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.start":
-                # Asked again: who sent the request is known by now.
+                # Evaluated again: by now the client may have been authenticated.
                 headers = self._permission(request, origin) or []
                 message["headers"] = [*message.get("headers", []), *headers]
             return send(message)

@@ -1,7 +1,7 @@
-"""Percent-encoded slashes in a path: they belong to their segment and separate nothing (RFC 3986 section 2.2).
+"""Percent-encoded slashes in a path belong to their segment (RFC 3986 section 2.2).
 
-The server decodes a path before anything is routed, and so would make ``/api/users/u%2Froles%2Fr`` the address of a
-role. Here it stays a user's, whose id there is not.
+The server decodes a path before routing, which would turn ``/api/users/u%2Froles%2Fr`` into the path of a role. Here it
+remains the path of a user, one that does not exist.
 """
 
 import re
@@ -15,14 +15,14 @@ _ENCODED: Final = re.compile(rb"%2f", re.IGNORECASE)
 
 
 def routed_path(scope: Mapping[str, Any]) -> str:
-    """Return the path of a request, decoded; a slash that came encoded is still written ``%2F``."""
+    """Return the decoded path of a request, except that encoded slashes remain ``%2F``."""
     path: str = scope["path"]
     raw: bytes = scope.get("raw_path") or b""
     return unquote(_ENCODED.sub(b"%252F", raw).decode("ascii")) if b"%2" in raw else path
 
 
 class EncodedSlashes:
-    """ASGI layer around an app, which sees the path as ``routed_path`` does."""
+    """ASGI layer that sets the path of a request to its ``routed_path``."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,6 +1,6 @@
-"""``HEAD``: on every path that takes ``GET``, what ``GET`` would answer, without the body (RFC 9110 section 9.3.2).
+"""``HEAD`` on every path that supports ``GET``: the same response without a body (RFC 9110 section 9.3.2).
 
-The routes declare ``GET`` alone; guards, conditions and refusals are those of ``GET``, because that is what runs.
+Routes declare ``GET`` only; a ``HEAD`` request runs as ``GET``, guards, conditions and errors included.
 """
 
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
@@ -24,7 +24,7 @@ class Head:
             elif not message["more_body"]:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-        # A copy: the server looks into its own to know that no body follows the length that is announced.
+        # A copy: the server reads the method from its own scope to know that no body follows Content-Length.
         as_get: Scope = {**scope, "method": "GET"}  # type: ignore[assignment]
         try:
             await self._app(as_get, receive, send_without_body)

@@ -1,7 +1,8 @@
 """Liveness and readiness of one service: ``/health/live`` and ``/health/ready``.
 
-Live means that the process answers. Ready means that it has loaded what it needs *once*; stores that are down later
-are metrics and alerts, because taking every replica out of the load balancer would turn a slow store into an outage.
+Live means that the process answers. Ready means that the service has *once* loaded what it needs. A store that fails
+later is a matter of metrics and alerts: removing every replica from the load balancer would turn a slow store into an
+outage.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from litestar.di import NamedDependency
 
 
 class Health(msgspec.Struct, frozen=True):
-    """The body of both answers.
+    """The body of both responses.
 
     Attributes:
         status: ``ok`` or ``starting``.
@@ -22,23 +23,23 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Readiness:
-    """Asks every part that must have started whether it has."""
+    """Whether every part of a service has started."""
 
     def __init__(self, *conditions: Callable[[], bool]) -> None:
         self._conditions = conditions
 
     def __call__(self) -> bool:
-        """Return whether the service may be sent requests."""
+        """Return whether the service is ready for requests."""
         return all(condition() for condition in self._conditions)
 
 
 @get("/health/live", include_in_schema=False, sync_to_thread=False)
 def live() -> Health:
-    """Answer 200 while the process runs."""
+    """Return 200 while the process runs."""
     return Health(status="ok")
 
 
 @get("/health/ready", include_in_schema=False, sync_to_thread=False)
 def ready(readiness: NamedDependency[Readiness]) -> Response[Health]:
-    """Answer 200 once the service has started, 503 before."""
+    """Return 200 once the service has started, 503 before."""
     return Response(Health(status="ok")) if readiness() else Response(Health(status="starting"), status_code=503)

@@ -1,8 +1,8 @@
-"""The one decoder of JSON bodies, stricter than the parsers beneath it.
+"""The decoder of JSON bodies, stricter than the parsers it uses.
 
-What they let through and a database or a reader then trips over is refused here: repeated members (the last would win
-silently), NUL characters and lone surrogates, integers beyond 64 bits, infinities, and nesting deep enough to exhaust
-the stack. Every wrong top-level member is reported, not the first alone.
+It refuses what they accept but a database or a reader cannot handle: repeated members (the last would win silently),
+NUL characters and lone surrogates, integers beyond 64 bits, infinities, and nesting that exhausts the stack. It reports
+all invalid top-level members, not only the first.
 """
 
 import functools
@@ -29,35 +29,35 @@ MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _BRACKETS: Final = re.compile(rb"[\[\]{}]")
 _SUSPICIOUS: Final = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
-_VALUES: Final = re.compile(r"(?<=enum value ).*|(?<=unknown field ).*", re.DOTALL)  # quoted as long as they came
+_VALUES: Final = re.compile(r"(?<=enum value ).*|(?<=unknown field ).*", re.DOTALL)  # msgspec quotes them in full
 _INT64: Final = range(-(2**63), 2**63)
 
 
 class _RefusedError(ValueError):
-    """The text is JSON, but of a kind that is not accepted; the message says which."""
+    """The text is JSON that is not accepted; the message says why."""
 
 
 def _integer(text: str) -> int:
     if len(text) > 20 or (number := int(text)) not in _INT64:
-        raise _RefusedError("an integer is beyond 64 bits")
+        raise _RefusedError("integers must fit into 64 bits")
     return number
 
 
 def _float(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise _RefusedError("a number is too large")
+        raise _RefusedError("number too large")
     return number
 
 
 def _constant(_: str) -> float:
-    raise _RefusedError("NaN and Infinity are no JSON numbers")
+    raise _RefusedError("NaN and Infinity are not JSON numbers")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise _RefusedError("a member is repeated")
+        raise _RefusedError("repeated member")
     return members
 
 
@@ -67,7 +67,7 @@ _DECODER: Final = json.JSONDecoder(
 
 
 def _require_shallow(text: bytes) -> None:
-    """Refuse deep nesting before the parser recurses into it; brackets inside strings do not count."""
+    """Refuse deep nesting before the parser recurses into it; brackets in strings are ignored."""
     if text.count(b"{") + text.count(b"[") <= MAX_DEPTH:
         return
     depth = 0
@@ -78,10 +78,10 @@ def _require_shallow(text: bytes) -> None:
 
 
 def _require_storable_text(value: object) -> None:
-    """Refuse what no database stores as text: NUL characters, and lone surrogates, which have no UTF-8."""
+    """Refuse text that a database cannot store: NUL characters and lone surrogates."""
     for string in _strings(value):
         if "\0" in string:
-            raise _RefusedError("a NUL character is not allowed")
+            raise _RefusedError("NUL characters are not allowed")
         string.encode("utf-8")
 
 
@@ -98,10 +98,10 @@ def _strings(value: object) -> Iterator[str]:
 
 
 def parse_json(text: bytes) -> object:
-    """Return the value that the text stands for.
+    """Return the value of a JSON text.
 
     Raises:
-        ApiError: 400 ``guard.invalid_input`` for everything that is not strict JSON in UTF-8.
+        ApiError: 400 ``guard.invalid_input`` unless the text is strict JSON in UTF-8.
     """
     try:
         _require_shallow(text)
@@ -123,7 +123,7 @@ def _members(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]
 
 
 def _issues(value: object, kind: type[msgspec.Struct]) -> Iterator[Issue]:
-    """Yield what is wrong, member by member; nothing when the fault lies between members."""
+    """Yield an issue for each invalid member; nothing if the fault is not in a single member."""
     if not isinstance(value, dict):
         yield Issue(path="", message="must be an object")
         return
@@ -145,10 +145,10 @@ def _issues(value: object, kind: type[msgspec.Struct]) -> Iterator[Issue]:
 
 
 def convert_body(value: object, kind: type[T]) -> T:
-    """Return the parsed JSON as a struct.
+    """Convert parsed JSON to a struct.
 
     Raises:
-        ApiError: 400 with one issue for each wrong top-level member.
+        ApiError: 400 with one issue for each invalid top-level member.
     """
     try:
         return msgspec.convert(value, kind)
@@ -158,7 +158,7 @@ def convert_body(value: object, kind: type[T]) -> T:
 
 
 def _require_json(scope: Scope) -> None:
-    """Refuse what is not called JSON."""
+    """Refuse a content type other than JSON."""
     content_type = "".join(header_values(scope, b"content-type")[-1:])
     if content_type.partition(";")[0].strip().lower() != "application/json":
         raise unsupported_media_type()
@@ -171,23 +171,23 @@ def _decode(body: bytes, kind: type[T]) -> T:
 
 
 async def read_body(scope: Scope, receive: Receive, kind: type[T]) -> T:
-    """Return the body of a request as a struct; of one that is too large no more is read than shows it.
+    """Return the body of a request as a struct; reading stops at the size limit.
 
     Raises:
-        ApiError: 400, 413 for a body beyond 4 MiB, 415 for another content type.
+        ApiError: 400, 413 for a body over 4 MiB, 415 for another content type.
     """
     _require_json(scope)
     body = await read_whole(receive, at_most=MAX_BODY_BYTES)
     if body is None:
-        raise invalid_input(Issue(path="", message="the request ended early"))
+        raise invalid_input(Issue(path="", message="the client disconnected before the end of the body"))
     return _decode(body, kind)
 
 
 class JsonRequest(Request[Any, Any, State]):
-    """A request whose ``data`` argument goes through the strict decoder; set as the app's ``request_class``."""
+    """A request whose ``data`` is decoded strictly; the ``request_class`` of every app."""
 
     async def json(self) -> Any:
-        """Return the body as the type that the handler declares for ``data``; see ``body_as``."""
+        """Return the body as the type of the handler's parameter ``data``; see ``body_as``."""
         declared = self.route_handler.parsed_fn_signature.parameters["data"].annotation
         return await self.body_as(declared)
 
@@ -195,7 +195,7 @@ class JsonRequest(Request[Any, Any, State]):
         """Return the body as a struct.
 
         Raises:
-            ApiError: 400, 413 for a body beyond 4 MiB, 415 for another content type.
+            ApiError: 400, 413 for a body over 4 MiB, 415 for another content type.
         """
         _require_json(self.scope)
         return _decode(await self.body(), kind)

@@ -1,4 +1,4 @@
-"""Lists over HTTP: which part is asked for, and the headers that say where the rest is."""
+"""Requests for lists: the page, the filters and the headers of the response."""
 
 from collections.abc import Sequence
 from typing import Final, TypeVar
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Listing:
-    """One request for a list."""
+    """A request for a list."""
 
     def __init__(self, request: JsonRequest, *, whole_by_default: bool) -> None:
         self._query_string: bytes = request.scope["query_string"]
@@ -21,7 +21,7 @@ class Listing:
         self.page: Page = read_page(self._query_string, whole_by_default=whole_by_default)
 
     def filter(self, name: str) -> str | None:
-        """Return a parameter of the query by which the list is narrowed; none where it is left out.
+        """Return the value of a filter; None if it is missing.
 
         Raises:
             ApiError: 400.
@@ -29,7 +29,7 @@ class Listing:
         return read_filter(self._query_string, name)
 
     def flag(self, name: str) -> bool:
-        """Whether a parameter of the query is true; false where it is left out.
+        """Return the value of a boolean query parameter; False if it is missing.
 
         Raises:
             ApiError: 400.
@@ -37,7 +37,7 @@ class Listing:
         return read_flag(self._query_string, name)
 
     def answer(self, items: Sequence[T], total: int) -> Response[list[T]]:
-        """Return the answer: the items, and in its headers how many there are and where."""
+        """Return the response: the items of the page, ``Total-Number`` and ``Link``."""
         headers = list_headers(address=self._address, query_string=self._query_string, page=self.page, total=total)
         return Response(list(items), headers=headers)
 
@@ -51,7 +51,7 @@ def _whole(request: JsonRequest) -> Listing:
 
 
 PAGED: Final = {"listing": Provide(_paged, sync_to_thread=False)}
-"""Dependencies of lists that answer their first page to a query that names none."""
+"""Dependencies of lists that return the first page by default."""
 
 WHOLE: Final = {"listing": Provide(_whole, sync_to_thread=False)}
-"""Dependencies of lists that answer everything to a query that names no page."""
+"""Dependencies of lists that return all items by default."""

@@ -1,16 +1,16 @@
 """The OpenAPI 3.1 document of a service, derived from what its routes declare.
 
-From the signature of a handler: bodies, path, lists. From its guards: who may call it. From its method: entity tags,
-revisions. From ``documented``: what none of these shows. Whatever every route of a kind may answer is said here, once;
-examples are made of the schemas and one table of values. A raw ASGI route shows nothing: what a handler would have
-shown is said of it (``Shown``), or all of its operations are ``written``.
+The signature of a handler declares bodies, path parameters and lists; its guards, who may call it; its method, entity
+tags and revisions; ``documented``, what none of these shows. What all routes of a kind have in common is defined here,
+once. Examples are built from the schemas and one table of values. A raw ASGI route has no signature: it declares an
+``Operation``, or its operations are ``hand_written``.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
-from typing import Any, Final, get_args, get_origin
+from typing import Any, Final, ParamSpec, get_args, get_origin
 
 import msgspec
 from litestar import Litestar, Response, get
@@ -26,38 +26,39 @@ PATH: Final = "/schema"
 
 _OPT: Final = "documented"
 _REVISED: Final = "changes_directory"
-_SHOWN: Final = "shown"
-_WRITTEN: Final = "written"
+_OPERATION: Final = "operation"
+_HAND_WRITTEN: Final = "hand_written"
 _COMPONENTS: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _NO_NUL: Final = "^[^\\u0000]*$"
 
 Json = dict[str, Any]
+P = ParamSpec("P")
 
 _ALWAYS_SENT: Final = frozenset({"X-Request-Id", "Identity-Revision", "ETag", "Total-Number", "Retry-After"})
 
 
 def header(*names: str) -> Json:
-    """Return ``headers`` of an answer with these, each of which every document describes."""
+    """Return ``headers`` of a response: references to components that every document contains."""
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
 
 
 class Flag(msgspec.Struct, frozen=True):
-    """A parameter of a query that is true or false, and false where it is left out."""
+    """A boolean query parameter; false by default."""
 
     name: str
     description: str
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """A parameter of a query that narrows a list; it narrows nothing where it is left out."""
+    """An optional query parameter that filters a list."""
 
     name: str
     description: str
 
 
 class RequestHeader(msgspec.Struct, frozen=True):
-    """A header that a route reads."""
+    """A request header that a route reads."""
 
     name: str
     description: str
@@ -68,16 +69,17 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
     """What the signature of a handler does not show.
 
     Attributes:
-        body: Type of a body that the handler reads by itself.
-        body_required: Whether there must be one.
-        body_example: Of the body, where types and names do not say what it looks like.
-        answer: Type of a body that the handler has encoded by itself.
-        example: Of the answer, where types and names do not say what it looks like.
-        refuses: Statuses of refusals besides those of every route of its kind.
-        never: Statuses among those that this route does not answer with.
-        headers: Headers of its success besides those of every route of its kind.
-        flags: Parameters of its query besides those of every list, as ``filters`` are.
-        request_headers: Headers that it reads besides those of every route of its kind.
+        body: Type of a request body that the handler reads itself.
+        body_required: Whether the body is required.
+        body_example: Example of the body, if the schema does not yield a good one.
+        answer: Type of a response body that the handler encodes itself.
+        example: Example of the response, if the schema does not yield a good one.
+        refuses: Error statuses in addition to those of all routes of this kind.
+        never: Error statuses of routes of this kind that this route never returns.
+        headers: Response headers of a success in addition to those of all routes of this kind.
+        flags: Boolean query parameters.
+        filters: Query parameters that filter a list.
+        request_headers: Request headers in addition to those of all routes of this kind.
     """
 
     body: Any = None
@@ -93,22 +95,22 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
     request_headers: tuple[RequestHeader, ...] = ()
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """What a handler shows; of a raw ASGI route it is said.
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation: derived from a handler, declared for a raw ASGI route.
 
     Attributes:
-        method: Of HTTP.
-        operation_id: Of the operation.
-        summary: In a few words.
+        method: HTTP method.
+        operation_id: ``operationId``.
+        summary: One line.
         description: What the route does.
         tags: Groups of operations.
-        status: Of its success.
-        body: Type of the body of a request; none where there is no body, as for the answer.
-        answer: Type of the body of its success.
-        is_list: Whether it answers pages.
-        is_guarded: Whether a caller must be known.
-        is_revised: Whether its writes answer with ``Identity-Revision``.
-        more: What only ``documented`` says.
+        status: Status of a success.
+        body: Type of the request body; None without a body.
+        answer: Type of the response body of a success; None without a body.
+        is_list: Whether the response is a page of a list.
+        is_guarded: Whether the caller must be authenticated.
+        is_revised: Whether writes return ``Identity-Revision``.
+        more: What only ``documented`` declares.
     """
 
     method: str
@@ -125,13 +127,13 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     more: Documented = Documented()
 
 
-class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """The operations of a route that is no HTTP handler, as somebody wrote them.
+class HandWritten(msgspec.Struct, frozen=True, kw_only=True):
+    """Hand-written operations of a raw ASGI route.
 
     Attributes:
-        operations: Method → Operation Object; refers to its types by ``reference``.
+        operations: Method → Operation Object; refers to types by ``reference``.
         types: Types that become components.
-        security_schemes: Those that it needs besides ``bearer``.
+        security_schemes: Security schemes in addition to ``bearer``.
     """
 
     operations: Json
@@ -139,88 +141,67 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     security_schemes: Json
 
 
-def shown(operation: Shown) -> Json:
-    """Return ``opt`` of a raw ASGI route with its one operation; see ``Shown``."""
-    return {_SHOWN: operation}
+def operation_opt(operation: Operation) -> Json:
+    """Return ``opt`` of a raw ASGI route with one operation; see ``Operation``."""
+    return {_OPERATION: operation}
 
 
-def written(operations: Json, *, types: tuple[Any, ...], security_schemes: Json) -> Json:
-    """Return ``opt`` of a raw ASGI route with its operations, by method; see ``Written``."""
-    return {_WRITTEN: Written(operations=operations, types=types, security_schemes=security_schemes)}
+def hand_written(operations: Json, *, types: tuple[Any, ...], security_schemes: Json) -> Json:
+    """Return ``opt`` of a raw ASGI route with hand-written operations, by method; see ``HandWritten``."""
+    return {_HAND_WRITTEN: HandWritten(operations=operations, types=types, security_schemes=security_schemes)}
 
 
 def reference(kind: type[msgspec.Struct]) -> Json:
-    """Return a reference to the component that a type becomes."""
+    """Return a reference to the component of a type."""
     return {"$ref": _COMPONENTS.format(name=kind.__name__)}
 
 
-def documented(
-    *,
-    body: Any = None,
-    body_required: bool = True,
-    body_example: Any = None,
-    answer: Any = None,
-    example: Any = None,
-    refuses: tuple[int, ...] = (),
-    never: tuple[int, ...] = (),
-    headers: tuple[str, ...] = (),
-    flags: tuple[Flag, ...] = (),
-    filters: tuple[Filter, ...] = (),
-    request_headers: tuple[RequestHeader, ...] = (),
-) -> Json:
-    """Return ``opt`` of a route handler with what its signature does not show; see ``Documented``."""
-    found = Documented(
-        body=body,
-        body_required=body_required,
-        body_example=body_example,
-        answer=answer,
-        example=example,
-        refuses=refuses,
-        never=never,
-        headers=headers,
-        flags=flags,
-        filters=filters,
-        request_headers=request_headers,
-    )
-    return {_OPT: found}
+def _opt(declaration: Callable[P, Documented]) -> Callable[P, Json]:
+    def opt(*args: P.args, **kwargs: P.kwargs) -> Json:
+        return {_OPT: declaration(*args, **kwargs)}
 
+    return opt
+
+
+documented: Final = _opt(Documented)
+"""Returns ``opt`` of a route handler; takes the arguments of ``Documented``."""
 
 CHANGES_DIRECTORY: Final[Json] = {_REVISED: True}
-"""``opt`` of a router whose writes answer with ``Identity-Revision``."""
+"""``opt`` of a router whose writes return ``Identity-Revision``."""
 
 
 def schema_route(title: str) -> HTTPRouteHandler:
-    """Return the route that answers the app's document."""
-    made: list[bytes] = []
+    """Return the route that serves the app's document."""
+    cached: list[bytes] = []
 
     @get([PATH, f"{PATH}/openapi.json"], include_in_schema=False, sync_to_thread=False)
     def schema(request: Request[Any, Any, Any]) -> Response[bytes]:
-        """Answer the OpenAPI document, made when it is asked for first."""
-        if not made:
-            made.append(msgspec.json.encode(document(request.app, title=title)))
-        return Response(made[0], media_type="application/json")
+        """Return the OpenAPI document; it is built by the first request."""
+        if not cached:
+            cached.append(msgspec.json.encode(document(request.app, title=title)))
+        return Response(cached[0], media_type="application/json")
 
     return schema
 
 
 def document(app: Litestar, *, title: str) -> Json:
     """Return the OpenAPI 3.1 document of an app."""
-    operations = [_Operation(path, operation) for path, operation in _shown(app)]
-    by_hand = dict(_written(app))
+    operations = [_Renderer(path, operation) for path, operation in _operations(app)]
+    by_hand = dict(_hand_written(app))
     types: list[Any] = [ErrorBody]
     for of_operation in (*(each.types for each in operations), *(each.types for each in by_hand.values())):
         types += of_operation
     schemas, components = msgspec.json.schema_components(types, ref_template=_COMPONENTS)
     of_type = dict(zip(map(str, types), schemas, strict=True))
     for component in components.values():
-        if "description" in component:  # a docstring goes on with what its attributes mean
+        if "description" in component:  # the rest of a docstring explains its attributes
             component["description"] = component["description"].partition("\n\n")[0].replace("\n", " ")
     paths: Json = {}
     times = Counter[str]()
     for operation in sorted(operations, key=lambda operation: (operation.path, operation.method)):
         described = operation.describe(_Schemas(of_type, components))
         times[described["operationId"]] += 1
-        if times[described["operationId"]] > 1:  # a handler that answers on several paths
+        if times[described["operationId"]] > 1:  # a handler with several paths
             described["operationId"] += str(times[described["operationId"]])
         paths.setdefault(operation.path, {})[operation.method.lower()] = described
     security_schemes: Json = {"bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}}
@@ -247,14 +228,14 @@ def merged(documents: Sequence[Json], *, title: str) -> Json:
     """Return one document with the paths, schemas and security schemes of several.
 
     Raises:
-        ValueError: Two documents use one name, or one path, for different things.
+        ValueError: Two documents use one name or path for different things.
     """
     whole: Json = {**documents[0], "info": {"title": title, "version": "1"}, "paths": {}}
     components: Json = {**documents[0]["components"], "schemas": {}, "securitySchemes": {}}
     for part in documents:
-        together = [(whole["paths"], part["paths"])]
-        together += [(components[kind], part["components"].get(kind, {})) for kind in ("schemas", "securitySchemes")]
-        for target, source in together:
+        merges = [(whole["paths"], part["paths"])]
+        merges += [(components[kind], part["components"].get(kind, {})) for kind in ("schemas", "securitySchemes")]
+        for target, source in merges:
             for name, value in source.items():
                 if target.setdefault(name, value) != value:
                     raise ValueError(f"{name} means different things in different services")
@@ -267,27 +248,27 @@ def merged(documents: Sequence[Json], *, title: str) -> Json:
     return {**whole, "components": components}
 
 
-def _shown(app: Litestar) -> Iterator[tuple[str, Shown]]:
+def _operations(app: Litestar) -> Iterator[tuple[str, Operation]]:
     for route in app.routes:
         if isinstance(route, HTTPRoute):
             for method, (handler, _) in route.route_handler_map.items():
                 if handler.operation_id is not None:
-                    yield route.path_format, _shown_by(handler, str(method))
-        elif isinstance(route, ASGIRoute) and _SHOWN in route.route_handler.opt:
-            yield route.path_format, route.route_handler.opt[_SHOWN]
+                    yield route.path_format, _operation_of(handler, str(method))
+        elif isinstance(route, ASGIRoute) and _OPERATION in route.route_handler.opt:
+            yield route.path_format, route.route_handler.opt[_OPERATION]
 
 
-def _shown_by(handler: HTTPRouteHandler, method: str) -> Shown:
+def _operation_of(handler: HTTPRouteHandler, method: str) -> Operation:
     more: Documented = handler.opt.get(_OPT, Documented())
     signature = handler.parsed_fn_signature
     data = signature.parameters.get("data")
     returned = signature.return_type.annotation
     answer = more.answer or (get_args(returned)[0] if get_origin(returned) is Response else returned)
-    return Shown(
+    return Operation(
         method=method,
         operation_id=str(handler.operation_id),
         summary=handler.summary or "",
-        description=(handler.fn.__doc__ or "").strip(),
+        description=handler.description or (handler.fn.__doc__ or "").strip(),
         tags=tuple(handler.resolve_tags()),
         status=handler.status_code,
         body=more.body if data is None else data.annotation,
@@ -299,26 +280,26 @@ def _shown_by(handler: HTTPRouteHandler, method: str) -> Shown:
     )
 
 
-def _written(app: Litestar) -> Iterator[tuple[str, Written]]:
+def _hand_written(app: Litestar) -> Iterator[tuple[str, HandWritten]]:
     for route in app.routes:
-        if isinstance(route, ASGIRoute) and _WRITTEN in route.route_handler.opt:
-            yield route.path_format, route.route_handler.opt[_WRITTEN]
+        if isinstance(route, ASGIRoute) and _HAND_WRITTEN in route.route_handler.opt:
+            yield route.path_format, route.route_handler.opt[_HAND_WRITTEN]
 
 
 class _Schemas:
-    """The schema of every type, and an example of every schema."""
+    """The schemas of all types, and examples of them."""
 
     def __init__(self, of_type: Json, components: Json) -> None:
         self._of_type = of_type
         self._components = components
 
     def content(self, kind: Any) -> Json:
-        """Return the media types of a body of this type, with an example."""
+        """Return the ``content`` of a body of this type, with an example."""
         schema = {"type": "object"} if kind is bytes else self._of_type[str(kind)]
         return {"application/json": {"schema": schema, "example": self.example(schema)}}
 
     def example(self, schema: Json, name: str = "") -> Any:
-        """Return a value that the schema allows; for a member of this name, what people would expect there."""
+        """Return a value that the schema allows, a realistic one for a member of this name."""
         if "$ref" in schema:
             return self.example(self._components[schema["$ref"].rpartition("/")[2]], name)
         if "enum" in schema:
@@ -340,38 +321,40 @@ class _Schemas:
         return {"integer": 1, "boolean": False, "string": "text"}.get(str(kind), {})
 
 
-class _Operation:
-    """One method of one path."""
+class _Renderer:
+    """Renders the operation of one path."""
 
-    def __init__(self, path: str, operation: Shown) -> None:
+    def __init__(self, path: str, operation: Operation) -> None:
         self.path = path
         self.method = operation.method
-        self._shown = operation
+        self._operation = operation
         self._more = operation.more
 
     @property
     def types(self) -> list[Any]:
         """The types that need a schema."""
-        return [kind for kind in (self._shown.body, self._shown.answer) if kind is not None and kind is not bytes]
+        return [
+            kind for kind in (self._operation.body, self._operation.answer) if kind is not None and kind is not bytes
+        ]
 
     def describe(self, schemas: _Schemas) -> Json:
         """Return the Operation Object."""
         described: Json = {
-            "operationId": self._shown.operation_id,
-            "summary": self._shown.summary,
-            "description": self._shown.description,
-            "tags": list(self._shown.tags),
+            "operationId": self._operation.operation_id,
+            "summary": self._operation.summary,
+            "description": self._operation.description,
+            "tags": list(self._operation.tags),
             "parameters": list(self._parameters()),
             "responses": {str(status): value for status, value in sorted(self._responses(schemas).items())},
         }
-        if self._shown.body is not None:
+        if self._operation.body is not None:
             described["requestBody"] = {
                 "required": self._more.body_required,
-                "content": schemas.content(self._shown.body),
+                "content": schemas.content(self._operation.body),
             }
             if self._more.body_example is not None:
                 described["requestBody"]["content"]["application/json"]["example"] = self._more.body_example
-        if not self._shown.is_guarded:
+        if not self._operation.is_guarded:
             described["security"] = []
         return {name: value for name, value in described.items() if value or name == "security"}
 
@@ -380,16 +363,16 @@ class _Operation:
             example = EXAMPLES[re.sub(r"_(\w)", lambda match: match[1].upper(), name)]
             schema = {"type": "string", "minLength": 1, "pattern": "^[^\\u0000/]+$"}
             yield {"name": name, "in": "path", "required": True, "schema": schema, "example": example}
-        if self._shown.is_list:
-            bounds = (("page", MAX_NUMBER, "Which page, from 1."), ("page_size", MAX_SIZE, "Items on a page."))
+        if self._operation.is_list:
+            bounds = (("page", MAX_NUMBER, "Number of the page, from 1."), ("page_size", MAX_SIZE, "Items per page."))
             for name, maximum, description in bounds:
                 schema = {"type": "integer", "minimum": 1, "maximum": maximum}
                 if name == "page_size":
                     schema["default"] = DEFAULT_SIZE
                 yield _query(name, schema, description)
             text = {"type": "string", "pattern": _NO_NUL}
-            yield _query("q", text, "Only what has this in its name or description, without regard to case.")
-            yield _query("search", text, "The same; % around it mean nothing.")
+            yield _query("q", text, "Return only items whose name or description contains this text, ignoring case.")
+            yield _query("search", text, "Same as q; a leading or trailing % is ignored.")
         for each in self._more.filters:
             yield _query(each.name, {"type": "string", "pattern": _NO_NUL}, each.description)
         for flag in self._more.flags:
@@ -403,8 +386,8 @@ class _Operation:
                 "schema": {"type": "string"},
                 "example": header.example,
             }
-        if self.method == "GET" and self._shown.answer is not None:
-            description = "Entity tags of what the caller has, or *."
+        if self.method == "GET" and self._operation.answer is not None:
+            description = "Entity tags that the client already has, or *."
             schema = {"type": "string"}
             yield {
                 "name": "If-None-Match",
@@ -415,36 +398,39 @@ class _Operation:
             }
 
     def _responses(self, schemas: _Schemas) -> dict[int, Json]:
-        status = self._shown.status
+        status = self._operation.status
         success: Json = {"description": HTTPStatus(status).phrase, "headers": _headers(*self._success_headers())}
-        if self._shown.answer is not None:
-            success["content"] = schemas.content(self._shown.answer)
+        if self._operation.answer is not None:
+            success["content"] = schemas.content(self._operation.answer)
             if self._more.example is not None:
                 success["content"]["application/json"]["example"] = self._more.example
         responses = {status: success}
-        if self.method == "GET" and self._shown.answer is not None:
-            responses[304] = {"description": "The caller has the answer already.", "headers": _headers("ETag")}
+        if self.method == "GET" and self._operation.answer is not None:
+            responses[304] = {
+                "description": "Not modified: the client already has this response.",
+                "headers": _headers("ETag"),
+            }
         for refusal in self._refusals():
             responses[refusal] = _refusal(refusal, schemas)
         return responses
 
     def _success_headers(self) -> Iterator[str]:
-        if self.method == "GET" and self._shown.answer is not None:
+        if self.method == "GET" and self._operation.answer is not None:
             yield "ETag"
-        if self._shown.is_list:
+        if self._operation.is_list:
             yield from ("Total-Number", "Link")
-        if self._shown.is_revised and self.method != "GET":
+        if self._operation.is_revised and self.method != "GET":
             yield "Identity-Revision"
         yield from self._more.headers
 
     def _refusals(self) -> Iterator[int]:
-        """Yield the statuses of the refusals; nothing is refused where nothing is asked for."""
+        """Yield the error statuses that follow from what the operation takes."""
         found = {500, *self._more.refuses}
-        if self._shown.is_guarded:
+        if self._operation.is_guarded:
             found |= {400, 401, 403, 503}
         if "{" in self.path:
             found.add(404)
-        if self._shown.body is not None:
+        if self._operation.body is not None:
             found |= {400, 413, 415, 422}
         return (status for status in sorted(found) if status not in self._more.never)
 

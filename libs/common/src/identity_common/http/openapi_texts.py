@@ -1,4 +1,4 @@
-"""What the OpenAPI documents of all services say in the same words: examples, refusals, headers."""
+"""Texts that the OpenAPI documents of all services share: examples, errors, headers."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -50,92 +50,95 @@ EXAMPLES: Final[dict[str, Any]] = {
     "q": "ali",
     "search": "%ali%",
 }
-"""A value for each member and parameter of this name; None where the schema itself has the better one."""
+"""Name of a member or parameter → example; None if the schema yields a better one."""
 
 REFUSALS: Final[Mapping[int, tuple[str, str, str]]] = {
-    400: ("guard.invalid_input", "The request is not valid; see data.issues.", "Body, query or path are not valid."),
-    401: ("auth.unauthorized", "The access token is not accepted.", "There is no access token, or it is not good."),
+    400: ("guard.invalid_input", "The request is invalid. See data.issues.", "The body, query or path is invalid."),
+    401: (
+        "auth.unauthorized",
+        "The access token is invalid.",
+        "The access token is missing, invalid, expired or revoked.",
+    ),
     403: (
         "auth.forbidden",
-        "The access token does not open this part of the Management API.",
-        "The access token lacks the scope.",
+        "The access token does not grant access to this part of the Management API.",
+        "The access token is valid but lacks the required scope.",
     ),
-    404: ("entity.not_exists_with_id", "There is nothing with this id.", "What the request names does not exist."),
-    413: ("request.too_large", "The body is too large.", "The body, or a free-form member of it, is too large."),
+    404: ("entity.not_exists_with_id", "No entity with this id exists.", "An entity in the request does not exist."),
+    413: ("request.too_large", "The body is too large.", "The body or one of its free-form members is too large."),
     415: (
         "request.unsupported_media_type",
-        "The body must be application/json.",
-        "The body is of another content type.",
+        "The content type must be application/json.",
+        "The content type is not application/json.",
     ),
     422: (
         "entity.relation_foreign_key_not_found",
-        "The request names an id that does not exist.",
-        "The request is valid and cannot be done: something is in use, unknown or of the wrong kind.",
+        "The request refers to an id that does not exist.",
+        "The request is well-formed but cannot be carried out: a value is in use, unknown or of the wrong type.",
     ),
     500: (
         "server.error",
-        "The server failed. The log has the cause under this request id.",
-        "The server failed; the log knows why.",
+        "Internal error. The server's log has details under the X-Request-Id of this response.",
+        "Internal error.",
     ),
     503: (
         "temporarily_unavailable",
-        "A store that is needed does not answer. Try again later.",
-        "A store does not answer. Nothing was changed, or the answer was lost.",
+        "The service is temporarily unavailable. Try again later.",
+        "The service is temporarily unavailable. A write may or may not have been committed.",
     ),
 }
-
-"""Status → code and message of the error body, and what the status means."""
+"""Status → code and message of the error body, description of the response."""
 
 HEADERS: Final[Mapping[str, dict[str, Any]]] = {
     "X-Request-Id": {
-        "description": "Under which the logs know the request; a caller's own is kept.",
+        "description": "Id of the request in the logs. A well-formed id sent by the client is kept.",
         "schema": {"type": "string", "pattern": "^[A-Za-z0-9-]{1,64}$"},
         "example": "4f6c1f0e9b6d4a54a1d0c3a0b6a3b1de",
     },
     "Identity-Revision": {
-        "description": "What the directory must have seen to know of this change.",
+        "description": "Revision that includes this change. Send it with a later request to read your own write.",
         "schema": {"type": "string", "pattern": "^(management|template):[0-9]+$"},
         "example": "management:97",
     },
     "ETag": {
-        "description": "Entity tag of the answer, for If-None-Match.",
+        "description": "Entity tag of the response, for If-None-Match.",
         "schema": {"type": "string", "pattern": '^(W/)?"[!#-~]*"$'},
         "example": '"9f86d081884c7d659a2feaa0c55ad015"',
     },
     "Vary": {
-        "description": "Headers of the request that the answer depends on.",
+        "description": "Request headers that the response depends on.",
         "schema": {"type": "string"},
         "example": "Prefer",
     },
     "Preference-Applied": {
-        "description": "What of Prefer was heeded (RFC 7240 section 3).",
+        "description": "Preferences that were applied (RFC 7240 section 3).",
         "schema": {"type": "string"},
         "example": "wait=20",
     },
     "Total-Number": {
-        "description": "How many items the whole list has.",
+        "description": "Total number of items in the list.",
         "schema": {"type": "integer", "minimum": 0},
         "example": 42,
     },
     "Link": {
-        "description": "Addresses of the first, previous, next and last page, if the list is paged (RFC 8288).",
+        "description": "Links to the first, previous, next and last page of a paginated list (RFC 8288).",
         "schema": {"type": "string"},
         "example": '<https://identity.example.com/api/users?page=2&page_size=20>; rel="next"',
     },
     "Retry-After": {
-        "description": "Seconds to wait before the next attempt.",
+        "description": "Seconds to wait before retrying.",
         "schema": {"type": "integer", "minimum": 1},
         "example": 1,
     },
     "WWW-Authenticate": {
-        "description": "What is missing (RFC 6750 section 3).",
+        "description": "Why the request was refused (RFC 6750 section 3).",
         "schema": {"type": "string"},
         "example": 'Bearer error="invalid_token"',
     },
     "Cache-Control": {
-        "description": "Whether and how long the answer may be kept.",
+        "description": "Whether and how long the response may be cached.",
         "schema": {"type": "string"},
         "example": "no-store",
     },
 }
-"""Every header that an answer may have."""
+"""All response headers."""

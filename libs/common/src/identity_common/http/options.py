@@ -1,14 +1,14 @@
-"""``OPTIONS``: 204 with every method that a path takes, to everybody.
+"""``OPTIONS``: 204 with all methods of a path, without authentication.
 
-The framework's own answer names the methods of one of the handlers of a path only; its refusal of a method that nobody
-uses names them all. So that is what is asked for, and its ``Allow`` is answered. Preflights are no concern of this.
+The framework's own response lists the methods of only one handler of a path, while its 405 lists all of them. So the
+request runs with a method that no route has, and the ``Allow`` of the 405 is returned. ``cors`` answers preflights.
 """
 
 from typing import Final
 
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-_USED_BY_NOBODY: Final = "TRACE"
+_UNUSED_METHOD: Final = "TRACE"
 _HEADERS: Final = frozenset({b"content-type", b"content-length"})
 
 
@@ -37,5 +37,5 @@ class Options:
                 message["body"] = b""
             await send(message)
 
-        scope["method"] = _USED_BY_NOBODY  # type: ignore[typeddict-unknown-key]
+        scope["method"] = _UNUSED_METHOD  # type: ignore[typeddict-unknown-key]
         await self._app(scope, receive, answer)

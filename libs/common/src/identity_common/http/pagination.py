@@ -1,4 +1,4 @@
-"""Pages of lists: ``page``, ``page_size`` and ``q`` in, ``Total-Number`` and ``Link`` out."""
+"""Pagination: the query parameters ``page``, ``page_size`` and ``q``, the headers ``Total-Number`` and ``Link``."""
 
 import re
 from typing import Final
@@ -16,12 +16,12 @@ _NUMBER: Final = re.compile(r"0*([0-9]{1,10})")
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Which part of a list is asked for.
+    """The requested part of a list.
 
     Attributes:
-        number: From 1.
-        size: Items on a page, 1 to 100; none for the whole list.
-        search: Only what has this in its name or description, without regard to case; empty for everything.
+        number: Number of the page, from 1.
+        size: Items per page, 1 to 100; None for the whole list.
+        search: Text that items must contain in their name or description, ignoring case; empty for all items.
     """
 
     number: int = 1
@@ -30,31 +30,33 @@ class Page(msgspec.Struct, frozen=True):
 
     @property
     def offset(self) -> int:
-        """How many items lie before the page."""
+        """Number of items before the page."""
         return (self.number - 1) * (self.size or 0)
 
 
 def invalid_pagination() -> ApiError:
-    """400: ``page`` or ``page_size`` is not a number within its range, or is repeated."""
+    """400: ``page`` or ``page_size`` is not a number in its range, or is repeated."""
     return ApiError(
-        400, "guard.invalid_pagination", f"page must be from 1, page_size from 1 to {MAX_SIZE}, each at most once."
+        400,
+        "guard.invalid_pagination",
+        f"page must be at least 1 and page_size 1 to {MAX_SIZE}, each given at most once.",
     )
 
 
 def parse_query(query_string: bytes) -> list[tuple[str, str]]:
-    """Return the parameters of a query in order, ill-formed UTF-8 replaced."""
+    """Return the parameters of a query in order; invalid UTF-8 is replaced."""
     return parse_qsl(query_string.decode("latin-1"), keep_blank_values=True, errors="replace")
 
 
 def read_page(query_string: bytes, *, whole_by_default: bool) -> Page:
-    """Return the page that a query asks for.
+    """Return the page that a query requests.
 
-    What is searched for stands in ``q``, or in ``search`` as clients of this family say; the ``%`` that they put around
-    it means nothing more. The last one counts.
+    The search term is ``q`` or, for clients of this family, ``search``, without the ``%`` that they put around it. The
+    last one wins.
 
     Args:
-        query_string: As it was sent.
-        whole_by_default: A query that names neither parameter asks for everything.
+        query_string: The raw query.
+        whole_by_default: Whether a query without ``page`` and ``page_size`` requests the whole list.
 
     Raises:
         ApiError: 400 ``guard.invalid_pagination``, or ``guard.invalid_input`` for a NUL character.
@@ -69,7 +71,7 @@ def read_page(query_string: bytes, *, whole_by_default: bool) -> Page:
             given[name] = int(match[1])
         elif name in {"q", "search"}:
             if "\0" in value:
-                raise invalid_input(Issue(path=name, message="a NUL character is not allowed"))
+                raise invalid_input(Issue(path=name, message="NUL characters are not allowed"))
             search = value.strip("%")
     if not given:
         return Page(size=None if whole_by_default else DEFAULT_SIZE, search=search)
@@ -80,37 +82,37 @@ def read_page(query_string: bytes, *, whole_by_default: bool) -> Page:
 
 
 def read_flag(query_string: bytes, name: str) -> bool:
-    """Return whether a parameter of a query is ``true``; false where it is left out.
+    """Return the value of a boolean query parameter; False if it is missing.
 
     Raises:
-        ApiError: 400 ``guard.invalid_input`` for anything but ``true`` and ``false``, and for a repetition.
+        ApiError: 400 ``guard.invalid_input`` unless it is ``true`` or ``false`` and given once.
     """
     given = [value for found, value in parse_query(query_string) if found == name]
     if not given:
         return False
     if len(given) > 1 or given[0] not in _FLAG:
-        raise invalid_input(Issue(path=name, message="must be true or false, at most once"))
+        raise invalid_input(Issue(path=name, message="must be true or false and given at most once"))
     return _FLAG[given[0]]
 
 
 def read_filter(query_string: bytes, name: str) -> str | None:
-    """Return the value of a parameter of a query; none where it is left out or empty.
+    """Return the value of a query parameter; None if it is missing or empty.
 
     Raises:
-        ApiError: 400 ``guard.invalid_input`` for a NUL character, and for a repetition.
+        ApiError: 400 ``guard.invalid_input`` if it contains a NUL character or is repeated.
     """
     given = [value for found, value in parse_query(query_string) if found == name]
     if len(given) > 1 or any("\0" in value for value in given):
-        raise invalid_input(Issue(path=name, message="must be given at most once, without a NUL character"))
+        raise invalid_input(Issue(path=name, message="must be given at most once and without NUL characters"))
     return (given[0] or None) if given else None
 
 
 def require_known(query_string: bytes, *names: str) -> None:
-    """Refuse parameters of a query that mean nothing, where passing one over does harm.
+    """Refuse unknown query parameters, where ignoring them would do harm.
 
     Args:
-        query_string: As it was sent.
-        names: Those that mean something.
+        query_string: The raw query.
+        names: The known parameters.
 
     Raises:
         ApiError: 400 ``guard.invalid_input``.
@@ -121,13 +123,13 @@ def require_known(query_string: bytes, *names: str) -> None:
 
 
 def list_headers(*, address: str, query_string: bytes, page: Page, total: int) -> dict[str, str]:
-    """Return ``Total-Number``, and ``Link`` where the list is paged.
+    """Return ``Total-Number`` and, for a page, ``Link``.
 
     Args:
         address: Absolute URL of the list, without a query.
-        query_string: Of the request; its other parameters are kept in the links.
-        page: What was asked for.
-        total: Items of the whole list.
+        query_string: The raw query of the request; the links keep its other parameters.
+        page: The requested page.
+        total: Number of items in the whole list.
     """
     headers = {"Total-Number": str(total)}
     if page.size is None:

@@ -13,7 +13,7 @@ from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope, Send
 
 from identity_common.http.api_errors import ApiError, method_not_allowed, refusal_of
-from identity_common.http.openapi import Shown, shown
+from identity_common.http.openapi import Operation, operation_opt
 
 _WRONG_METHOD: Final = method_not_allowed(["OPTIONS", "POST"])
 _JSON: Final = {"Content-Type": "application/json"}
@@ -25,7 +25,7 @@ def posted(
     answer: Callable[[Scope, Receive], Awaitable[Any]],
     *,
     headers: Mapping[str, str],
-    operation: Shown,
+    operation: Operation,
 ) -> ASGIRouteHandler:
     """Return a route that takes ``POST``.
 
@@ -36,7 +36,7 @@ def posted(
         operation: As the OpenAPI document describes it; its status is that of a success.
     """
 
-    @asgi(path, copy_scope=False, opt=shown(operation))
+    @asgi(path, copy_scope=False, opt=operation_opt(operation))
     async def route(scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         method: str = scope["method"]  # type: ignore[typeddict-item]

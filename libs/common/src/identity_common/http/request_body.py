@@ -1,10 +1,10 @@
-"""The body of a request, read no further than it may go."""
+"""Reading the body of a request up to a size limit."""
 
 from litestar.types import Receive
 
 
 async def read_whole(receive: Receive, *, at_most: int) -> bytes | None:
-    """Return the body, or as much of it as shows that it is larger than this; none when the request ended early."""
+    """Return the body, or more than ``at_most`` bytes of it if it is larger; None if the client disconnected."""
     body = bytearray()
     while True:
         message = await receive()

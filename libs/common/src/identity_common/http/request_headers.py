@@ -1,8 +1,8 @@
-"""Headers of a request as they came: what is repeated stays repeated."""
+"""Headers of a request; repeated ones stay repeated."""
 
 from litestar.types import Scope
 
 
 def header_values(scope: Scope, name: bytes) -> list[str]:
-    """Return every value of a header; its name in lower case."""
+    """Return all values of a header, by its lower-case name."""
     return [value.decode("latin-1") for each, value in scope["headers"] if each == name]

@@ -1,8 +1,8 @@
-"""The one routing table of the edge: which service answers a path.
+"""The routing table of the edge: which service serves a path.
 
-nginx, the HTTPRoute and the embedded dispatcher all follow it. A pattern is exact (``/consent``), a prefix
-(``/oidc/*``: the path itself and everything below it), or has one-segment wildcards (``/api/users/{}/organizations``).
-Everything else belongs to management-service, except what every service has for itself and shows nobody outside.
+nginx, the HTTPRoute and the embedded dispatcher implement it. A pattern is exact (``/consent``), a prefix (``/oidc/*``:
+the path and everything below it), or has wildcards for one segment (``/api/users/{}/organizations``). All other paths
+belong to management-service, except those that every service has and that are not routed.
 """
 
 import re
@@ -40,7 +40,7 @@ _HIDDEN: Final = re.compile("|".join(_expression(pattern) for pattern in NOT_ROU
 
 
 def service_for(path: str) -> Service | None:
-    """Return the service that answers this path (decoded, without a query); none for what is not routed."""
+    """Return the service that serves a decoded path; None if the path is not routed."""
     if _HIDDEN.fullmatch(path):
         return None
     match = _TABLE.fullmatch(path)

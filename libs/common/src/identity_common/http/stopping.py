@@ -1,7 +1,7 @@
-"""Requests that are held on purpose end when their server is told to stop.
+"""Callbacks for the shutdown of the server, for code that holds requests on purpose.
 
-A server lets its requests end before it ends the app's lifespan: whoever holds one would make it wait. So whoever does
-is called when the server of its process stops.
+A server finishes its requests before it ends the app's lifespan, so held requests would delay the shutdown until its
+timeout. A callback lets them end at once.
 """
 
 from collections.abc import Callable
@@ -10,22 +10,22 @@ from typing import Final
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HTTP_PROTOCOL: Final = f"{__name__}:HttpProtocol"
-"""``http`` of a server's configuration."""
+"""Value of ``http`` in the configuration of a server."""
 
-_told: Final[set[Callable[[], None]]] = set()
+_callbacks: Final[set[Callable[[], None]]] = set()
 
 
 def call_when_stopping(callback: Callable[[], None]) -> Callable[[], None]:
-    """Have a function called when the server of this process stops; return what takes that back."""
-    _told.add(callback)
-    return lambda: _told.discard(callback)
+    """Register a callback for the shutdown of this process's server; return the function that removes it."""
+    _callbacks.add(callback)
+    return lambda: _callbacks.discard(callback)
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """A connection that says so when its server stops."""
+    """A connection that runs the callbacks when its server shuts down."""
 
     def shutdown(self) -> None:
-        """Take note that there is no next request on this connection: the server stops."""
-        for callback in tuple(_told):
+        """Run the callbacks, then close the connection after its current request."""
+        for callback in tuple(_callbacks):
             callback()
         super().shutdown()

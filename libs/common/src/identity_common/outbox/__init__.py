@@ -1,5 +1,5 @@
-"""The outbox: a change, its revisions and its events are one transaction; a relay brings the events to the bus.
+"""The outbox: a change, its revisions and its events are one transaction; a relay publishes the events.
 
-Owns the three tables that every source of changes has, the transaction that writes them, and the relay. Does not own
-what the events say.
+Owns the tables that every source of changes has, the transaction that writes them, and the relay. Does not own the
+contents of the events.
 """

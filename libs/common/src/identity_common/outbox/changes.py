@@ -1,4 +1,4 @@
-"""The one way to change a source's state: a transaction that ends by counting and recording what it changed."""
+"""The only way to change a source's state: a transaction that numbers and records its changes before it commits."""
 
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
@@ -50,14 +50,14 @@ _PREPARE = text("INSERT INTO source_revision (tenant_id, revision) VALUES (:tena
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened to one aggregate, as it waits in the outbox.
+    """A change of one aggregate, as a row of the outbox.
 
     Attributes:
-        subject: Where its event is published.
-        type: Of the event: ``user.updated``.
-        aggregate: The ids, outermost first, joined by slashes.
+        subject: Subject of its event.
+        type: Type of its event: ``user.updated``.
+        aggregate: Ids, outermost first, joined by slashes.
         data: The full new state as JSON.
-        deleted: Whether the aggregate is gone.
+        deleted: Whether the aggregate was deleted.
     """
 
     subject: str
@@ -68,11 +68,12 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transaction:
-    """A transaction on the source's database that records what it changes.
+    """A transaction on the source's database that records its changes.
 
     Attributes:
-        connection: For the statements of the use case.
-        revision: The source's revision after the commit; before it is not known.
+        connection: Connection for the statements of the use case.
+        changes: The changes recorded so far.
+        revision: The source's revision after the commit; -1 before.
     """
 
     def __init__(self, connection: AsyncConnection, source: Source, tenant_id: str) -> None:
@@ -83,12 +84,12 @@ class Transaction:
         self._tenant_id = tenant_id
 
     def record(self, kind: str, ids: tuple[str, ...], verb: str, state: msgspec.Struct) -> None:
-        """Take note of the new state of one aggregate; its event is published after the commit.
+        """Record the new state of one aggregate; its event is published after the commit.
 
         Args:
-            kind: The aggregate's kind: ``user``, ``scope``.
-            ids: Its ids, outermost first; they end the subject.
-            verb: Past tense: ``created``, ``updated``, ``deleted``.
+            kind: Kind of the aggregate: ``user``, ``scope``.
+            ids: Its ids, outermost first; the last tokens of the subject.
+            verb: ``created``, ``updated`` or ``deleted``.
             state: The full new state, a struct of ``identity_common.wire.events``.
         """
         self.changes.append(
@@ -103,24 +104,24 @@ class Transaction:
 
     @property
     def revision_header(self) -> dict[str, str]:
-        """The ``Identity-Revision`` header of the answer."""
+        """The ``Identity-Revision`` header of the response."""
         return {HEADER: format_revisions({self._source: self.revision})}
 
 
 class Changes:
-    """Opens transactions. When one has committed, its caller waits a moment for the events to reach the stream.
+    """Opens transactions. After a commit, the caller briefly waits until the events are in the stream.
 
-    That wait makes "create, then use" work without a header: what a write's answer has reported is in the stream, and
-    the token service reads up to the head of the stream before it refuses what it does not know. While the bus is away
-    nobody waits: the first wait that ends in vain switches waiting off until the relay moves again.
+    The wait makes "create, then use" work without ``Identity-Revision``: an acknowledged write is in the stream, and
+    the token service reads up to the head of the stream before it refuses an unknown id. While the bus is down no
+    request waits: a timeout turns waiting off until the relay advances again.
 
     Args:
-        engine: Of the source's database.
-        source: Whose changes these are.
-        tenant_id: Whose state.
+        engine: Engine of the source's database.
+        source: The source.
+        tenant_id: The tenant.
         published: How far the events are in the stream.
-        may_return: Kinds of aggregates that may come back after their deletion, under the same id: relations.
-        clock: For tests.
+        may_return: Kinds of aggregates that may be created again with the id of a deleted one: relations.
+        clock: Clock, for tests.
     """
 
     def __init__(
@@ -139,19 +140,19 @@ class Changes:
         self._published = published
         self._may_return = tuple(f"{kind}." for kind in may_return)
         self._clock = clock
-        self._waited_in_vain_at = -1
+        self._timed_out_at = -1
 
     async def prepare(self) -> None:
-        """Make sure that the tenant's counter exists."""
+        """Create the tenant's revision counter if it is missing."""
         async with self._engine.begin() as connection:
             await connection.execute(_PREPARE, {"tenant_id": self._tenant_id})
 
     @asynccontextmanager
     async def transaction(self, *, await_publication: bool = True) -> AsyncGenerator[Transaction, None]:
-        """Run the body in one transaction; on leaving it, count and record the changes, commit, await publication.
+        """Run the body in one transaction; then number and record its changes, commit, and await their publication.
 
         Args:
-            await_publication: Off for whoever is no client's request, and would wait for itself.
+            await_publication: False for background work, which would wait for itself.
         """
         async with self._engine.begin() as connection:
             transaction = Transaction(connection, self._source, self._tenant_id)
@@ -161,11 +162,11 @@ class Changes:
             await self._await_publication(transaction.revision)
 
     async def current_revision(self, transaction: Transaction) -> int:
-        """Return the source's revision as the transaction sees it, before what it records itself."""
+        """Return the source's revision before the changes of this transaction."""
         return int((await transaction.connection.execute(_CURRENT, {"tenant_id": self._tenant_id})).scalar_one())
 
     async def _append(self, transaction: Transaction) -> int:
-        """Record the changes and return the revision; the last statement, so that revisions follow commits."""
+        """Record the changes and return the revision. The last statement: revisions are in the order of commits."""
         changes = transaction.changes
         if not changes:
             return await self.current_revision(transaction)
@@ -184,7 +185,7 @@ class Changes:
         return int((await transaction.connection.execute(_APPEND, values)).scalar_one())
 
     async def _forget_deletions(self, transaction: Transaction) -> None:
-        """What is there again must not be sent as deleted, behind its state, when the whole state is sent again."""
+        """Forget the deletion of aggregates that exist again: a republication would send it after their state."""
         subjects = [
             change.subject
             for change in transaction.changes
@@ -194,10 +195,10 @@ class Changes:
             await transaction.connection.execute(_RETURNED, {"tenant_id": self._tenant_id, "subjects": subjects})
 
     async def _await_publication(self, revision: int) -> None:
-        if self._waited_in_vain_at == self._published.value:
+        if self._timed_out_at == self._published.value:
             return
         try:
             reached = await self._published.reach(revision, timeout_s=_PUBLICATION_WAIT_S)
         except TooManyWaitersError:
             return
-        self._waited_in_vain_at = -1 if reached else self._published.value
+        self._timed_out_at = -1 if reached else self._published.value

@@ -1,9 +1,9 @@
-"""Sending the whole state again: when the stream is found empty or behind, or when an operator asks for it.
+"""Republication of the whole state: when the stream is empty or behind, or when an operator requests it.
 
-Every aggregate, deletions included, goes through the outbox with a fresh revision, in batches; each batch locks what
-it reads, so that no event with an older state can follow one with a newer. While it is under way no watermark is
-published: a replica that starts meanwhile does not take half of the state for all of it. A row in the database says
-that it is under way; whoever becomes the active relay after a crash begins again, which repeats and loses nothing.
+Every aggregate, deletions included, goes through the outbox with a new revision, in batches. A batch locks the rows
+that it reads, so that no event with an older state can follow one with a newer state. No watermark is published before
+the end: a replica that starts meanwhile must not take half of the state for all of it. A row in the database marks a
+republication in progress; after a crash the next active relay starts it again, which repeats events and loses none.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,7 +20,7 @@ _log = get_logger(__name__)
 BATCH: Final = 500
 
 Step = Callable[[Transaction, str], Awaitable[str | None]]
-"""Records one batch of aggregates behind an id, the rows locked; returns the last id, or none when that was all."""
+"""Records one batch of aggregates after an id and locks their rows; returns the last id, or None after the last."""
 
 _REQUEST = text(
     """
@@ -31,7 +31,7 @@ _REQUEST = text(
     SELECT pg_notify(:channel, '')
     """
 )
-_SENT = text("UPDATE republication SET last_revision = :revision WHERE tenant_id = :tenant_id")
+_RECORDED = text("UPDATE republication SET last_revision = :revision WHERE tenant_id = :tenant_id")
 _DELETED = text(
     """
     SELECT subject, type, aggregate, data FROM deleted_aggregate
@@ -41,17 +41,17 @@ _DELETED = text(
 
 
 async def request_republication(transaction: Transaction, tenant_id: str) -> None:
-    """Ask the active relay to send the whole state again."""
+    """Request a republication from the active relay."""
     await transaction.connection.execute(_REQUEST, {"tenant_id": tenant_id, "channel": NOTIFY_CHANNEL})
 
 
 class Republication:
-    """Puts the whole state into the outbox.
+    """Writes the whole state to the outbox.
 
     Args:
-        changes: Where it goes through.
-        tenant_id: Whose state.
-        steps: One for each kind of aggregate.
+        changes: Opens the transactions.
+        tenant_id: The tenant.
+        steps: One step for each kind of aggregate.
     """
 
     def __init__(self, changes: Changes, *, tenant_id: str, steps: Sequence[Step]) -> None:
@@ -60,12 +60,12 @@ class Republication:
         self._steps = (*steps, self._record_deletions)
 
     async def request(self) -> None:
-        """Ask for it, in a transaction of its own."""
+        """Request a republication in a transaction of its own."""
         async with self._changes.transaction(await_publication=False) as transaction:
             await request_republication(transaction, self._tenant_id)
 
     async def run(self) -> int:
-        """Record everything; return the revision up to which the relay must come before the state is whole."""
+        """Record every aggregate; return the revision that the relay must publish before the state is complete."""
         count = 0
         for step in self._steps:
             after: str | None = ""
@@ -74,7 +74,7 @@ class Republication:
                 count += recorded
         async with self._changes.transaction(await_publication=False) as transaction:
             revision = await self._changes.current_revision(transaction)
-            await transaction.connection.execute(_SENT, {"tenant_id": self._tenant_id, "revision": revision})
+            await transaction.connection.execute(_RECORDED, {"tenant_id": self._tenant_id, "revision": revision})
         _log.info("republication.recorded", count=count, revision=revision)
         return revision
 

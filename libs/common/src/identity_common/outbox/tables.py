@@ -3,7 +3,7 @@
 from typing import Final
 
 CREATE: Final = (
-    # One row a tenant. Updated as the last statement of a transaction: the order of commits is the order of revisions.
+    # One row for each tenant. Updated by the last statement of a transaction: revisions are in the order of commits.
     """CREATE TABLE source_revision (
         tenant_id text PRIMARY KEY,
         revision bigint NOT NULL
@@ -18,7 +18,7 @@ CREATE: Final = (
         data text NOT NULL,
         PRIMARY KEY (tenant_id, revision)
     )""",
-    # What was deleted, so that the whole state can be sent again, deletions included.
+    # Deletions, for a republication.
     """CREATE TABLE deleted_aggregate (
         tenant_id text NOT NULL,
         subject text NOT NULL,
@@ -28,7 +28,7 @@ CREATE: Final = (
         data text NOT NULL,
         PRIMARY KEY (tenant_id, subject)
     )""",
-    # There while the whole state is being sent again.
+    # A row while a republication is in progress.
     """CREATE TABLE republication (
         tenant_id text PRIMARY KEY,
         last_revision bigint

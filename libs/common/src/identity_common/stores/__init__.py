@@ -1,1 +1,1 @@
-"""PostgreSQL and Redis as the services use them: connections, look-ups by key, coalescing, migrations."""
+"""PostgreSQL and Redis as the services use them: connections, key lookups, coalescing, migrations."""

@@ -1,4 +1,4 @@
-"""Work of many requests done together: what costs a round trip each costs one for all of them."""
+"""Coalescing: items that concurrent requests submit in one turn of the event loop are processed as one batch."""
 
 import asyncio
 import itertools
@@ -7,125 +7,124 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-Question = TypeVar("Question")
-Answer = TypeVar("Answer")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
-class _Questions(ABC, Generic[Question, Answer]):
-    """Collects the questions of one turn of the event loop."""
+class _Batcher(ABC, Generic[Item, Result]):
+    """Collects the items of one turn of the event loop."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[Question, asyncio.Future[Answer]]] = []
-        self._is_collecting = False
+        self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
+        self._is_scheduled = False
 
-    def ask(self, question: Question) -> "asyncio.Future[Answer]":
-        """Return the answer to a question, which is on its way from now on; nobody has to await it."""
+    def submit(self, item: Item) -> "asyncio.Future[Result]":
+        """Return the future result of an item; it is processed even if the future is never awaited."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Answer] = loop.create_future()
-        self._waiting.append((question, future))
-        if not self._is_collecting:
-            self._is_collecting = self._collect(loop)
+        future: asyncio.Future[Result] = loop.create_future()
+        self._waiting.append((item, future))
+        if not self._is_scheduled:
+            self._is_scheduled = self._schedule(loop)
         return future
 
     @abstractmethod
-    def _collect(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Return whether what waits when this turn is over is answered then."""
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Return whether the waiting items will be processed at the end of this turn."""
 
 
-def _settle(future: "asyncio.Future[Answer]", answer: Answer | Exception) -> None:
-    """Answer a question, if its request is still there; it fails in silence where nobody awaits the answer."""
+def _resolve(future: "asyncio.Future[Result]", result: Result | Exception) -> None:
+    """Resolve the future of an item, unless it was cancelled; a failure that is never awaited stays silent."""
     if future.done():
         return
-    if isinstance(answer, Exception):
-        future.set_exception(answer)
+    if isinstance(result, Exception):
+        future.set_exception(result)
         future.exception()
     else:
-        future.set_result(answer)
+        future.set_result(result)
 
 
-class Coalescer(_Questions[Question, Answer]):
-    """Collects the questions of one turn of the event loop and has them answered at once.
+class Coalescer(_Batcher[Item, Result]):
+    """Processes the items of one turn of the event loop in one call.
 
-    Under load this is what makes a question cheap; alone it costs what the question costs.
+    Under load this divides the cost of a round trip by the size of the batch; a single item costs what it costs.
 
     Args:
-        answer_all: Returns an answer for each question, in their order; an exception is raised where the question was
-            asked. What it raises, every one of them gets.
-        at_once: So many calls are under way at most; what is asked meanwhile is collected for the next one.
-        together: So many questions are answered by one call at most.
+        process: Returns a result for each item, in their order; an exception is raised at the submitter of its item.
+            An exception that it raises itself is raised at all of them.
+        max_concurrent: Maximum number of calls under way; items submitted meanwhile wait for the next call.
+        max_batch: Maximum number of items in one call.
     """
 
     def __init__(
         self,
-        answer_all: Callable[[Sequence[Question]], Awaitable[Sequence[Answer | Exception]]],
+        process: Callable[[Sequence[Item]], Awaitable[Sequence[Result | Exception]]],
         *,
-        at_once: int = sys.maxsize,
-        together: int = sys.maxsize,
+        max_concurrent: int = sys.maxsize,
+        max_batch: int = sys.maxsize,
     ) -> None:
         super().__init__()
-        self._answer_all = answer_all
-        self._at_once = at_once
-        self._together = together
+        self._process = process
+        self._max_concurrent = max_concurrent
+        self._max_batch = max_batch
         self._numbers = itertools.count()
-        self._answering: dict[int, asyncio.Task[None]] = {}
+        self._calls: dict[int, asyncio.Task[None]] = {}
 
-    def _collect(self, loop: asyncio.AbstractEventLoop) -> bool:
-        if len(self._answering) >= self._at_once:
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> bool:
+        if len(self._calls) >= self._max_concurrent:
             return False
         number = next(self._numbers)
-        self._answering[number] = loop.create_task(self._answer_some(number))  # it begins when this turn is over
+        self._calls[number] = loop.create_task(self._call(number))  # begins at the end of this turn
         return True
 
-    async def _answer_some(self, number: int) -> None:
-        taken, self._waiting = self._waiting[: self._together], self._waiting[self._together :]
-        self._is_collecting = self._collect_more()
+    async def _call(self, number: int) -> None:
+        batch, self._waiting = self._waiting[: self._max_batch], self._waiting[self._max_batch :]
+        self._is_scheduled = self._schedule_rest()
         try:
-            await self._answer(taken)
+            await self._process_batch(batch)
         finally:
-            del self._answering[number]
-            if not self._is_collecting:
-                self._is_collecting = self._collect_more()
+            del self._calls[number]
+            if not self._is_scheduled:
+                self._is_scheduled = self._schedule_rest()
 
-    def _collect_more(self) -> bool:
-        return bool(self._waiting) and self._collect(asyncio.get_running_loop())
+    def _schedule_rest(self) -> bool:
+        return bool(self._waiting) and self._schedule(asyncio.get_running_loop())
 
-    async def _answer(self, taken: list[tuple[Question, asyncio.Future[Answer]]]) -> None:
+    async def _process_batch(self, batch: list[tuple[Item, asyncio.Future[Result]]]) -> None:
         try:
-            answers = await self._answer_all([question for question, _ in taken])
-        except Exception as error:  # noqa: BLE001 - it belongs to those who asked, whatever it is
-            for _, future in taken:
-                _settle(future, error)
+            results = await self._process([item for item, _ in batch])
+        except Exception as error:  # noqa: BLE001 - it belongs to the submitters, whatever it is
+            for _, future in batch:
+                _resolve(future, error)
             return
-        for (_, future), answer in zip(taken, answers, strict=True):
-            _settle(future, answer)
+        for (_, future), result in zip(batch, results, strict=True):
+            _resolve(future, result)
 
 
-class SameTurn(_Questions[Question, Answer]):
-    """Collects the questions of one turn of the event loop and answers them one right after the other.
+class SameTurn(_Batcher[Item, Result]):
+    """Processes the items of one turn of the event loop one right after the other.
 
-    For what is computed, and by a lot of code: the second answer costs half of the first, which finds the processor
-    busy with other things.
+    For computations that run through a lot of code: the second one finds warm caches and costs half of the first.
 
     Args:
-        answer: Returns the answer to a question. What it raises is raised where this question was asked.
+        process: Returns the result of an item. An exception is raised at the submitter of the item.
     """
 
-    def __init__(self, answer: Callable[[Question], Answer]) -> None:
+    def __init__(self, process: Callable[[Item], Result]) -> None:
         super().__init__()
-        self._answer = answer
+        self._process = process
 
-    def _collect(self, loop: asyncio.AbstractEventLoop) -> bool:
-        loop.call_soon(self._answer_all)
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> bool:
+        loop.call_soon(self._process_all)
         return True
 
-    def _answer_all(self) -> None:
-        taken, self._waiting = self._waiting, []
-        self._is_collecting = False
-        for question, future in taken:
+    def _process_all(self) -> None:
+        batch, self._waiting = self._waiting, []
+        self._is_scheduled = False
+        for item, future in batch:
             if future.done():  # its request was cancelled
                 continue
             try:
-                answer: Answer | Exception = self._answer(question)
-            except Exception as error:  # noqa: BLE001 - it belongs to who asked, whatever it is
-                answer = error
-            _settle(future, answer)
+                result: Result | Exception = self._process(item)
+            except Exception as error:  # noqa: BLE001 - it belongs to the submitter, whatever it is
+                result = error
+            _resolve(future, result)

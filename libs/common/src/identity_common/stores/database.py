@@ -1,7 +1,7 @@
-"""A service's database: how it is connected to, how it starts, and how its refusals become ours.
+"""A service's database: its engine, the translation of its errors, and the wait for it at start.
 
-Owns the engine's settings, the translation of violated constraints, the repetition of transactions that the database
-gave up in favour of others, and the wait for a migrated database at start. Does not own any table.
+Owns the engine's settings, pages of lists, the errors for violated constraints, retries after deadlocks, and the wait
+for a migrated database. Does not own any table.
 """
 
 import asyncio
@@ -37,16 +37,16 @@ _POOL_TIMEOUT_S: Final = 2.0
 _STATEMENT_TIMEOUT_S: Final = 30.0
 _STARTUP_RETRY_S: Final = 0.25
 _ATTEMPTS: Final = 4
-_GIVEN_UP: Final = frozenset({"40001", "40P01"})  # serialization failure, deadlock
+_RETRYABLE: Final = frozenset({"40001", "40P01"})  # serialization failure, deadlock
 
 
 def create_database_engine(url: str, *, service: str, pool_size: int) -> AsyncEngine:
-    """Return an engine whose connections are made when they are first needed and replaced when they are broken.
+    """Return an engine that opens connections on demand and replaces broken ones.
 
     Args:
         url: ``postgresql+asyncpg://…``.
-        service: Shown by the database beside its sessions.
-        pool_size: Connections at most; who finds none within two seconds is told to come back later.
+        service: Name of the sessions in ``pg_stat_activity``.
+        pool_size: Maximum number of connections; a request that gets none within two seconds is answered 503.
     """
     engine = create_async_engine(
         url,
@@ -66,7 +66,7 @@ def create_database_engine(url: str, *, service: str, pool_size: int) -> AsyncEn
 
 
 def _refuse_closed(connection: Any, _: pool.ConnectionPoolEntry, __: pool.PoolProxiedConnection) -> None:
-    """Have the pool replace a connection that the driver has seen end; unlike a ping it costs nothing on the wire."""
+    """Have the pool replace a connection that the driver knows to be closed; unlike a ping, it needs no round trip."""
     if connection.driver_connection.is_closed():
         raise DisconnectionError
 
@@ -79,14 +79,14 @@ async def fetch_page(
     *,
     searched: Sequence[ColumnElement[Any]] = (),
 ) -> tuple[list[RowMapping], int]:
-    """Return the rows of one page of an ordered list, and how many rows the whole list has: two statements.
+    """Return the rows of one page of an ordered list and the number of rows of the whole list: two statements.
 
     Args:
-        connection: What to ask.
-        statement: The whole list, in a total order.
-        values: For its parameters.
-        page: Which part.
-        searched: Where the text of the page's search may stand; whoever finds it elsewhere narrows the statement.
+        connection: Connection to the database.
+        statement: Selects the whole list, in a total order.
+        values: Values of its parameters.
+        page: The page.
+        searched: Columns that the page's search term is looked up in; empty if the statement already filters by it.
     """
     if page.search and searched:
         statement = statement.where(or_(*(_contains(column, page.search) for column in searched)))
@@ -97,18 +97,18 @@ async def fetch_page(
 
 
 def _contains(column: ColumnElement[Any], search: str) -> ColumnElement[bool]:
-    # Collated "C", as names are, lower() would know the letters of English only.
+    # With the collation "C" of the columns, lower() would affect ASCII letters only.
     return func.strpos(func.lower(collate(column, "default")), func.lower(search)) > 0
 
 
 def violated_constraint(error: IntegrityError) -> str | None:
-    """Return the name of the constraint that a statement violated."""
+    """Return the name of the violated constraint."""
     return getattr(error.driver_exception, "constraint_name", None)
 
 
 @contextlib.contextmanager
 def refusals(by_constraint: Mapping[str, Callable[[], ApiError]]) -> Generator[None, None, None]:
-    """Turn the violation of a named constraint in the body into the refusal that belongs to it."""
+    """Raise the error of a constraint if the body violates it."""
     try:
         yield
     except IntegrityError as error:
@@ -119,12 +119,12 @@ def refusals(by_constraint: Mapping[str, Callable[[], ApiError]]) -> Generator[N
 
 
 def retry_on_conflict(use_case: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-    """Run a use case again when the database ended its transaction in favour of another one.
+    """Retry a use case whose transaction was the victim of a deadlock or a serialization failure.
 
-    The use case must do nothing but its one transaction.
+    The use case must consist of this one transaction.
 
     Raises:
-        ApiError: 503 when it was the victim every time.
+        ApiError: 503 when every attempt failed.
     """
 
     @functools.wraps(use_case)
@@ -133,7 +133,7 @@ def retry_on_conflict(use_case: Callable[P, Awaitable[R]]) -> Callable[P, Awaita
             try:
                 return await use_case(*args, **kwargs)
             except DBAPIError as error:
-                if getattr(error.orig, "sqlstate", None) not in _GIVEN_UP:
+                if getattr(error.orig, "sqlstate", None) not in _RETRYABLE:
                     raise
         raise store_unavailable()
 
@@ -141,9 +141,14 @@ def retry_on_conflict(use_case: Callable[P, Awaitable[R]]) -> Callable[P, Awaita
 
 
 class Startup:
-    """Waits in the background until the database answers and is migrated, then does what must come first.
+    """Waits in the background until the database answers and is migrated, then prepares the service.
 
-    A service starts in any order with its database; until this is done it is not ready.
+    A service may start before its database; it is not ready until then.
+
+    Args:
+        engine: Engine of the database.
+        versions: The directory of the service's revisions.
+        then: Prepares the service.
     """
 
     def __init__(self, engine: AsyncEngine, *, versions: Path, then: Callable[[], Awaitable[None]]) -> None:
@@ -154,15 +159,15 @@ class Startup:
         self._task: asyncio.Task[None] | None = None
 
     def __call__(self) -> bool:
-        """Return whether the database was reached and everything is prepared."""
+        """Return whether the service is prepared."""
         return self._done
 
     def start(self) -> None:
-        """Begin to wait, in the background."""
+        """Begin to wait in the background."""
         self._task = asyncio.create_task(self._wait(), name="database-startup")
 
     async def stop(self) -> None:
-        """Give up waiting."""
+        """Stop waiting."""
         await end(self._task)
 
     async def _wait(self) -> None:
@@ -170,7 +175,7 @@ class Startup:
         while True:
             try:
                 reason = await self._attempt()
-            except Exception as error:  # noqa: BLE001 - a loop that must not end; it is logged and starts again
+            except Exception as error:  # noqa: BLE001 - logged, and retried until it succeeds
                 reason = type(error).__name__
                 if reason != reported:
                     _log.error("database.preparation-failed", error=reason, exc_info=error)
@@ -183,7 +188,7 @@ class Startup:
             await asyncio.sleep(_STARTUP_RETRY_S)
 
     async def _attempt(self) -> str | None:
-        """Return why the service cannot start yet; None once it has."""
+        """Prepare the service; return why that is not possible yet, or None once it is done."""
         try:
             async with self._engine.connect() as connection:
                 revision = await connection.scalar(text(SELECT_REVISION))

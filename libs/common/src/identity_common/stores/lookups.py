@@ -1,45 +1,49 @@
-"""Looking rows up by their keys, as every request does to know who asks: past SQLAlchemy.
+"""Key lookups that every request needs, such as who its caller is: they bypass SQLAlchemy.
 
-A connection is handed from one read to the next without transactions and greenlets; a statement is planned once in
-seconds, because to plan a small one takes PostgreSQL longer than to carry it out.
+Without transactions and greenlets, a connection is handed from one lookup to the next, and a statement is planned once
+in ten seconds: PostgreSQL takes longer to plan a small statement than to run it.
 """
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NewType
 
 import asyncpg
 from sqlalchemy.engine import make_url
 
 from identity_common.http.api_errors import store_unavailable
-from identity_common.stores.patience import Patience
 from identity_common.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-_CONNECTIONS: Final = 4
-"""Besides those of SQLAlchemy's pool; a look-up is over in less than a millisecond, the next one waits for it."""
-AT_ONCE: Final = 2
-"""So many statements of a kind under way are enough: what is asked meanwhile goes together in the next."""
-_TIMEOUT_S: Final = 2.0
-_PLANNED_ANEW_S: Final = 10.0
-"""A plan that was made when a table was empty may ask any index of it, and would go on to when it is large."""
-# A plan that is kept must hold however the tables grow: it asks an index, even where a table is small by then. That it
-# asks by the whole key, and not for the whole table, a statement of several rows must see to itself (OFFSET 0).
+KeyLookup = NewType("KeyLookup", str)
+"""A statement that reads each row by the whole of a key, and may therefore be planned once for all values.
+
+It runs with a generic plan (``plan_cache_mode``), which is kept however much the tables grow meanwhile: the plan must
+use an index even if a table is small when it is made (``enable_seqscan``). A statement of several tables must look up
+each of them in a subquery that the planner cannot flatten (``OFFSET 0``), or it may read a whole index to join them.
+"""
+
+MAX_CONCURRENT: Final = 2
+"""Statements of one kind that run at the same time, if they are coalesced; later lookups wait for the next one."""
 _SETTINGS: Final = {"jit": "off", "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
+_CONNECTIONS: Final = 4
+_TIMEOUT_S: Final = 2.0
+_PLAN_LIFETIME_S: Final = 10.0
+"""A plan made while a table was empty may use any of its indexes, and would keep it when the table is large."""
 
 
 class Lookups:
-    """Connections for such reads, made when they are needed and kept.
+    """A small pool of connections for key lookups; they are opened on demand and kept.
 
-    asyncpg's own pool costs as much as a read: two tasks and a timer around each one, and a reset behind it that
-    nothing here has need of.
+    asyncpg's own pool costs as much as a lookup: two tasks and a timer for each, and a reset that a lookup does not
+    need.
 
     Args:
         database_url: ``postgresql+asyncpg://…``.
-        service: Shown by the database beside its sessions.
-        connections: So many at most.
-        planned_anew_s: So old a plan may get, in seconds.
+        service: Name of the sessions in ``pg_stat_activity``.
+        connections: Maximum number of connections.
+        plan_lifetime_s: Seconds after which a statement is planned again.
     """
 
     def __init__(
@@ -48,14 +52,12 @@ class Lookups:
         *,
         service: str,
         connections: int = _CONNECTIONS,
-        planned_anew_s: float = _PLANNED_ANEW_S,
+        plan_lifetime_s: float = _PLAN_LIFETIME_S,
     ) -> None:
-        url = make_url(database_url).set(drivername="postgresql")
-        self._database_url = url.render_as_string(hide_password=False)
+        self._database_url = make_url(database_url).set(drivername="postgresql").render_as_string(hide_password=False)
         self._settings = {"application_name": service, **_SETTINGS}
-        self._planned_anew_s = planned_anew_s
-        self._patience = Patience(_TIMEOUT_S)
-        self._places = asyncio.Semaphore(connections)
+        self._plan_lifetime_s = plan_lifetime_s
+        self._slots = asyncio.Semaphore(connections)
         self._open: set[asyncpg.Connection] = set()
         self._idle: list[asyncpg.Connection] = []
 
@@ -65,35 +67,34 @@ class Lookups:
         while self._open:
             self._open.pop().terminate()
 
-    async def fetch(self, statement: str, *values: object) -> list[asyncpg.Record]:
-        """Return the rows of a statement that looks them up by their keys.
+    async def fetch(self, lookup: KeyLookup, *values: object) -> list[asyncpg.Record]:
+        """Return the rows that a statement finds.
 
         Args:
-            statement: SQL with ``$1``, ``$2``.
-            values: For these.
+            lookup: SQL with parameters ``$1``, ``$2``.
+            values: Values of the parameters.
 
         Raises:
             ApiError: 503 when the database does not answer.
         """
         try:
-            with self._patience:
-                async with self._places:
-                    return await self._fetch(statement, values)
+            async with asyncio.timeout(_TIMEOUT_S), self._slots:
+                return await self._fetch(lookup, values)
         except (
             asyncpg.PostgresError,
             asyncpg.InterfaceError,
-            asyncpg.InternalClientError,  # the database was just ending this connection
+            asyncpg.InternalClientError,  # the server was closing this connection
             OSError,
             TimeoutError,
         ) as error:
             _log.warning("store.unavailable", store="postgresql", error=type(error).__name__)
             raise store_unavailable() from None
 
-    async def _fetch(self, statement: str, values: Sequence[object]) -> list[asyncpg.Record]:
-        """Read on a connection that nobody else uses meanwhile; one on which a read has failed is not used again."""
-        connection = await self._take()
+    async def _fetch(self, lookup: str, values: Sequence[object]) -> list[asyncpg.Record]:
+        """Fetch on a connection of its own, and discard the connection if that fails."""
+        connection = await self._acquire()
         try:
-            rows: list[asyncpg.Record] = await connection.fetch(statement, *values)
+            rows: list[asyncpg.Record] = await connection.fetch(lookup, *values)
         except BaseException:
             self._open.discard(connection)
             connection.terminate()
@@ -101,7 +102,7 @@ class Lookups:
         self._idle.append(connection)
         return rows
 
-    async def _take(self) -> asyncpg.Connection:
+    async def _acquire(self) -> asyncpg.Connection:
         while self._idle:
             connection = self._idle.pop()
             if not connection.is_closed():
@@ -110,7 +111,7 @@ class Lookups:
         connection = await asyncpg.connect(
             self._database_url,
             server_settings=self._settings,
-            max_cached_statement_lifetime=self._planned_anew_s,
+            max_cached_statement_lifetime=self._plan_lifetime_s,
         )
         self._open.add(connection)
         return connection

@@ -1,4 +1,4 @@
-"""What a path names before its last part must exist: 404 before anything is said of the body."""
+"""Existence of the parents in a path: 404 takes precedence over errors of the body."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,25 +9,28 @@ from litestar.types import Guard
 from sqlalchemy import Table
 
 from identity_common.http.api_errors import missing_by_id
-from identity_common.stores.lookups import Lookups
+from identity_common.stores.lookups import KeyLookup, Lookups
 
 
 class Parents:
-    """Looks up whether something exists.
+    """Looks up whether a parent exists.
 
     Args:
-        tables: The table of each kind of parent.
+        lookups: Runs the lookups.
+        tables: Kind of parent → table.
+        tenant_id: The tenant.
     """
 
     def __init__(self, lookups: Lookups, tables: Mapping[str, Table], *, tenant_id: str) -> None:
         self._lookups = lookups
         self._exists = {
-            kind: f"SELECT FROM {table.name} WHERE tenant_id = $1 AND id = $2" for kind, table in tables.items()
+            kind: KeyLookup(f"SELECT FROM {table.name} WHERE tenant_id = $1 AND id = $2")
+            for kind, table in tables.items()
         }
         self._tenant_id = tenant_id
 
     async def require(self, kind: str, parent_id: str) -> None:
-        """Make sure that there is such a thing.
+        """Require that a parent exists.
 
         Raises:
             ApiError: 404 ``entity.not_exists_with_id``; 503 when the database does not answer.

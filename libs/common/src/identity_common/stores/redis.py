@@ -1,4 +1,4 @@
-"""Redis as the services use it: commands are never repeated; those of one turn of the event loop travel together."""
+"""Redis as the services use it: commands are never retried; those of one turn of the event loop share a round trip."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,20 +12,19 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from identity_common.stores.coalescing import Coalescer
-from identity_common.stores.patience import Patience
 
 _TIMEOUT_S: Final = 1.0
 _POOL: Final = 64
-_AT_ONCE: Final = 2  # conversations; what is to be sent meanwhile goes together in the next
+_MAX_CONCURRENT: Final = 2  # exchanges; commands submitted meanwhile travel in the next one
 Argument = str | bytes | int
 
 
 class StoreUnavailable(Exception):  # noqa: N818 - the name is what happened
-    """Redis did not answer; a command that was sent may or may not have been carried out."""
+    """Redis did not answer; a command may or may not have been executed."""
 
 
 def connect_redis(url: str) -> "Redis":
-    """Return a client that never repeats a command: a take that is repeated would look like a second use."""
+    """Return a client that never retries a command: a retried take would look like a second use of the token."""
     return Redis.from_url(
         url,
         retry=Retry(NoBackoff(), 0),
@@ -38,66 +37,65 @@ def connect_redis(url: str) -> "Redis":
 
 
 class RedisCommands:
-    """Sends single commands, coalesced: many requests at once cost one round trip and one system call.
+    """Sends single commands, coalesced: those of many requests share one round trip and one system call.
 
-    Speaks through redis-py's connections directly: its pipelines cost a multiple of the command, most of it for the
-    repetitions that are not wanted here and for a timer around every read and write.
+    Uses redis-py's connections directly: its pipelines cost a multiple of a command, most of it for retries, which are
+    not wanted here, and for a timer around every read and write.
     """
 
     def __init__(self, redis: "Redis") -> None:
         self._pool = redis.connection_pool
         self._idle: list[AbstractConnection] = []
-        self._patience = Patience(_TIMEOUT_S)
-        self._together: Coalescer[bytes, Any] = Coalescer(self._send, at_once=_AT_ONCE)
+        self._coalescer: Coalescer[bytes, Any] = Coalescer(self._send, max_concurrent=_MAX_CONCURRENT)
 
     def execute(self, *command: Argument) -> "asyncio.Future[Any]":
-        """Send one command and return its answer; it is on its way from now on, whoever awaits it and when.
+        """Send one command and return its future reply; it is sent even if the future is never awaited.
 
         Raises:
-            StoreUnavailable: Redis did not answer or refused; the command may or may not have been carried out.
+            StoreUnavailable: Redis did not answer or refused; the command may or may not have been executed.
         """
-        return self._together.ask(pack_command(command))  # type: ignore[arg-type]  # its stub knows tuples of one only
+        return self._coalescer.submit(pack_command(command))  # type: ignore[arg-type]  # its stub allows tuples of one only
 
     async def _send(self, commands: Sequence[bytes]) -> Sequence[Any]:
-        """Return the answer to each command, an exception for one that got none."""
-        answers: list[Any] = []
+        """Return the reply to each command, an exception for a command without one."""
+        replies: list[Any] = []
         try:
-            with self._patience:
-                await self._converse(commands, answers)
+            async with asyncio.timeout(_TIMEOUT_S):
+                await self._exchange(commands, replies)
         except (RedisError, OSError, TimeoutError) as error:
-            answers += [StoreUnavailable(type(error).__name__) for _ in commands[len(answers) :]]
-        return answers
+            replies += [StoreUnavailable(type(error).__name__) for _ in commands[len(replies) :]]
+        return replies
 
-    async def _converse(self, commands: Sequence[bytes], answers: list[Any]) -> None:
-        """Append the answers as they come, on a connection that nobody else uses meanwhile."""
+    async def _exchange(self, commands: Sequence[bytes], replies: list[Any]) -> None:
+        """Append the replies as they arrive, on a connection of its own."""
         connection = self._idle.pop() if self._idle else self._new_connection()
         try:
             await _connect(connection)
             await connection.send_packed_command(b"".join(commands), check_health=False)
             for _ in commands:
-                answers.append(await _read_answer(connection))  # noqa: PERF401 - those read before a failure count
+                replies.append(await _read_reply(connection))  # noqa: PERF401 - keeps those before a failure
         except BaseException:
-            await connection.disconnect(nowait=True)  # an answer still to come would be taken for the next command's
+            await connection.disconnect(nowait=True)  # a late reply would be taken for that of the next command
             raise
         finally:
             self._idle.append(connection)
 
     def _new_connection(self) -> AbstractConnection:
-        """Return a connection that the pool closes in the end, and gives to nobody else."""
+        """Return a connection that the pool will close but gives to no other caller."""
         connection: AbstractConnection = self._pool.get_available_connection()  # type: ignore[no-untyped-call]
-        connection.socket_timeout = None  # there is one for everything that travels together instead
+        connection.socket_timeout = None  # one timeout covers the whole exchange instead
         return connection
 
 
 async def _connect(connection: AbstractConnection) -> None:
-    """Connect; anew if there is something to read already, which is that the server has closed the connection."""
+    """Connect; reconnect if there is already something to read, which means that the server closed the connection."""
     if connection.is_connected and await connection.can_read():
         await connection.disconnect(nowait=True)
     if not connection.is_connected:
         await connection.connect()  # type: ignore[no-untyped-call]
 
 
-async def _read_answer(connection: AbstractConnection) -> Any:
+async def _read_reply(connection: AbstractConnection) -> Any:
     try:
         return await connection.read_response()
     except ResponseError as error:

@@ -1,11 +1,11 @@
-"""What the tables of every service are made of. Every table has ``tenant_id`` in its primary and its foreign keys."""
+"""Building blocks of all tables. Every table has ``tenant_id`` in its primary and foreign keys."""
 
 from typing import Final
 
 from sqlalchemy import Column, ForeignKeyConstraint, Text
 
 Key: Final = Text(collation="C")
-"""Ids, keys and the names that lists are ordered by: one order on every machine, whatever its locale."""
+"""Type of ids, keys and names that lists are ordered by: the same order in every locale."""
 
 
 def tenant_id() -> Column[str]:
@@ -14,7 +14,7 @@ def tenant_id() -> Column[str]:
 
 
 def reference(table: str, column: str, target: str) -> ForeignKeyConstraint:
-    """Return the foreign key of a relation to an aggregate: the relation goes when what it points to goes."""
+    """Return the foreign key of a relation to an aggregate; deleting the aggregate deletes the relation."""
     return ForeignKeyConstraint(
         ["tenant_id", column],
         [f"{target}.tenant_id", f"{target}.id"],

@@ -1,1 +1,1 @@
-"""What operators see of a service: structured logs, metrics, and one observation for each request."""
+"""Telemetry of a service: structured logs, metrics, request ids."""

@@ -1,8 +1,8 @@
-"""Structured logs, one JSON object a line, that can carry no secret.
+"""Structured logs, one JSON object per line, without secrets.
 
-Two walls, both in the processor chain, so that no call can go around them: a field is written only if its *name* is on
-the list of fields below, and every string is searched for what looks like a token, a secret or a connection string.
-Ids may be logged; people, tokens, secrets and bodies may not.
+Two filters in the processor chain, which no call can bypass: a field is written only if its *name* is in ``FIELDS``,
+and text that looks like a token, a secret or a connection string is redacted. Ids may be logged; personal data, tokens,
+secrets and bodies may not.
 """
 
 import functools
@@ -10,9 +10,11 @@ import json
 import logging
 import re
 import sys
+import threading
 import time
 import traceback
 from collections.abc import MutableMapping
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import NoneType
@@ -20,8 +22,6 @@ from typing import Any, Final, TextIO, cast
 
 import msgspec
 import structlog
-
-from identity_common.telemetry.log_output import OUTPUT
 
 FIELDS: Final = frozenset(
     {
@@ -34,12 +34,12 @@ FIELDS: Final = frozenset(
         "address", "version", "database", "variable",
     }
 )  # fmt: skip
-"""Names of fields that may be written; anything else is dropped and its name reported in ``message``."""
+"""Names of fields that may be written; others are dropped and listed in ``message``."""
 
 _SECRETS: Final = re.compile(
     r"eyJ[\w-]+\.[\w-]+(?:\.[\w-]*)?"  # a JWT
-    r"|sub_[0-9A-Za-z_-]{16,}"  # a subject token; no word boundary before it: text may be escaped (\nsub_…)
-    r"|[0-9A-Za-z]{43,}"  # a client secret, or anything as long and as random
+    r"|sub_[0-9A-Za-z_-]{16,}"  # a subject token; without a word boundary: text may be escaped (\nsub_…)
+    r"|[0-9A-Za-z]{43,}"  # a client secret, or anything of its length
     r"|(?<=://)[^\s/@]+@"  # user:password@ of a connection string
     r"|\$argon2\w*\$\S+"  # a password hash
 )
@@ -50,14 +50,37 @@ REDACTED: Final = "[redacted]"
 
 _encode: Final = msgspec.json.Encoder().encode
 
+
+class LogOutput:
+    """The stream that a process logs to; every line is flushed before ``write`` returns.
+
+    Attributes:
+        stream: The destination.
+        service: The name of the service, a field of every line.
+    """
+
+    def __init__(self) -> None:
+        self.stream: TextIO = sys.stderr
+        self.service = ""
+        self._lock = threading.RLock()  # reentrant: a signal handler may log while a line is being written
+
+    def write(self, text: str) -> None:
+        """Write whole lines; drop them where the stream is closed or broken: there is no place left to report it."""
+        with self._lock, suppress(OSError, ValueError):  # ValueError: the stream is closed
+            self.stream.write(text)
+            self.stream.flush()
+
+
+OUTPUT: Final = LogOutput()
+
 REQUEST_ID: Final[ContextVar[str | None]] = ContextVar("request_id", default=None)
-"""Of the request that is being answered; written with every line."""
+"""Id of the current request; a field of every line."""
 
 
 def redact(text: str) -> str:
-    """Return the text with everything that looks like a token, secret or password replaced."""
-    marked = len(text) >= _LONG or "eyJ" in text or "sub_" in text or "://" in text or "$argon2" in text
-    return _SECRETS.sub(REDACTED, text) if marked else text  # each of these patterns needs one of these marks
+    """Return the text with everything redacted that looks like a token, secret or password."""
+    may_match = len(text) >= _LONG or "eyJ" in text or "sub_" in text or "://" in text or "$argon2" in text
+    return _SECRETS.sub(REDACTED, text) if may_match else text  # a cheap test that every pattern implies
 
 
 @functools.lru_cache(maxsize=1)
@@ -66,7 +89,7 @@ def _second(seconds: int) -> str:
 
 
 def _add_timestamp(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Add when it is, in UTC; structlog's own processor formats each line's date anew, which costs a multiple."""
+    """Add the time in UTC; structlog's own processor formats the date of every line, which costs a multiple."""
     seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
     event["timestamp"] = f"{_second(seconds)}.{nanoseconds // 1000:06}Z"
     return event
@@ -81,11 +104,11 @@ def _add_service_and_request(_: object, __: str, event: MutableMapping[str, Any]
 
 
 def _render_exception(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Put the traceback in a field: frames and types only, without the exception's message or local values."""
+    """Add the traceback: frames and exception types, without messages and local variables."""
     error = event.pop("exc_info", None)
     if error is True:
         error = sys.exc_info()[1]
-    elif isinstance(error, tuple):  # as the standard library's logging passes it on
+    elif isinstance(error, tuple):  # from the standard library's logging
         error = error[1]
     if isinstance(error, BaseException):
         frames = traceback.format_list(traceback.extract_tb(error.__traceback__))
@@ -94,8 +117,8 @@ def _render_exception(_: object, __: str, event: MutableMapping[str, Any]) -> Mu
     return event
 
 
-def _only_known_and_harmless(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Return the fields that may be written, with what looks like a secret replaced."""
+def _filter_fields(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Return the allowed fields, redacted."""
     line, dropped = {}, []
     for name, value in event.items():
         if name not in FIELDS:
@@ -108,7 +131,7 @@ def _only_known_and_harmless(_: object, __: str, event: MutableMapping[str, Any]
 
 
 def _render(_: object, __: str, event: MutableMapping[str, Any]) -> str:
-    """Return the line; what cannot be written in UTF-8 is escaped."""
+    """Return the line; text that is not valid Unicode is escaped."""
     try:
         return _encode(event).decode()
     except UnicodeEncodeError:
@@ -116,7 +139,7 @@ def _render(_: object, __: str, event: MutableMapping[str, Any]) -> str:
 
 
 class _LineLogger:
-    """Passes lines on, and has the name that a processor adds to them."""
+    """Writes lines to the output; its name becomes a field."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -132,19 +155,19 @@ _FIRST: Final[list[structlog.typing.Processor]] = [
     _add_timestamp,
     _add_service_and_request,
 ]
-_LAST: Final[list[structlog.typing.Processor]] = [_render_exception, _only_known_and_harmless, _render]
+_LAST: Final[list[structlog.typing.Processor]] = [_render_exception, _filter_fields, _render]
 
 
 def configure_logs(*, service: str, stream: TextIO | None = None) -> None:
-    """Set up logging for a process; what libraries log through the standard library ends in the same lines.
+    """Configure the logs of a process, those of libraries included.
 
-    Our own lines do not take the standard library's way: that would cost three times as much on every request.
+    Our own lines bypass the standard library's logging, which would triple their cost.
 
     Args:
-        service: Written with every line.
-        stream: Where lines go; standard error by default.
+        service: Name of the service, a field of every line.
+        stream: The destination; standard error by default.
     """
-    OUTPUT.turn_to(stream or sys.stderr, service=service)
+    OUTPUT.stream, OUTPUT.service = stream or sys.stderr, service
     handler = logging.StreamHandler(OUTPUT)
     last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_LAST]
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=_FIRST, processors=last))
@@ -154,13 +177,13 @@ def configure_logs(*, service: str, stream: TextIO | None = None) -> None:
     for name in ("uvicorn", "uvicorn.error"):
         logging.getLogger(name).handlers = []
         logging.getLogger(name).propagate = True
-    for chatty in ("uvicorn", "httpx", "alembic", "nats"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    for name in ("uvicorn", "httpx", "alembic", "nats"):
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def get_logger(name: str) -> structlog.typing.FilteringBoundLogger:
-    """Return the logger of a module. Events are named like ``subject-token.consumed``, with fields of ``FIELDS``."""
+    """Return the logger of a module. Events have names like ``subject-token.consumed`` and fields from ``FIELDS``."""
     logger = structlog.wrap_logger(
         _LineLogger(name), processors=[*_FIRST, *_LAST], wrapper_class=structlog.make_filtering_bound_logger(_LEVEL)
     )
-    return cast("structlog.typing.FilteringBoundLogger", logger.bind())  # bound once, and not again for every line
+    return cast("structlog.typing.FilteringBoundLogger", logger.bind())  # binds once instead of for every line

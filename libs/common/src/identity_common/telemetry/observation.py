@@ -1,7 +1,6 @@
-"""What is seen of every request from outside: its id, how long it took, and that it failed.
+"""Request ids, request metrics and the log line of a failed request: one ASGI layer around an app.
 
-One ASGI layer around a whole app. ``X-Request-Id`` is on every answer and in every log line; a caller's own is kept if
-it is well formed.
+``X-Request-Id`` is a header of every response and a field of every log line; a well-formed one from the client is kept.
 """
 
 import re
@@ -22,7 +21,7 @@ _WELL_FORMED: Final = re.compile(rb"[A-Za-z0-9-]{1,64}")
 
 
 class Observation:
-    """ASGI layer that gives every HTTP request its id, counts it, and logs an answer of 500 and above."""
+    """ASGI layer that sets the id of every request, records its metrics, and logs responses with 500 and above."""
 
     def __init__(self, app: ASGIApp, metrics: HttpMetrics) -> None:
         self._app = app
@@ -58,6 +57,6 @@ class Observation:
 
 
 def request_id_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return the id of a request: the caller's own, or a new one when there is none, or the first is ill formed."""
+    """Return the id that the client sent, if it is well formed, or a new one."""
     given = next((value for name, value in headers if name == HEADER), b"")
     return given if _WELL_FORMED.fullmatch(given) else new_token_id().encode()

@@ -1,1 +1,1 @@
-"""Wire contracts between the services: what stands in Redis and on the bus. A change here is a change of a protocol."""
+"""Wire contracts between the services, in Redis and on the bus. A change here is a change of a protocol."""

@@ -1,9 +1,9 @@
-"""What travels on the bus: the subjects, and the state of every internal aggregate.
+"""Subjects of the bus, and the states of management-service's aggregates.
 
-An event carries the *full new state* of one aggregate; a deletion carries ``"deleted": true``. One event is enough to
-be right: nobody needs the one before. A relation is an aggregate of its own wherever it can grow. A relation may name
-ids that have been deleted since; they grant nothing, and no id is ever reused (lesson L5). The envelope and the
-aggregates of template-service, which other teams read, are in ``stead.event_types``.
+An event carries the *full new state* of one aggregate, or ``"deleted": true``, so that no consumer needs the event
+before it. A relation that can grow is an aggregate of its own. It may refer to deleted ids: they grant nothing, and ids
+are never reused. The envelope and the aggregates of template-service, which other teams read, are in
+``stead.event_types``.
 """
 
 from typing import Final, Literal
@@ -26,7 +26,7 @@ HolderKind = Literal["user", "application"]
 
 
 def subject_prefix(source: Source) -> str:
-    """Return the first token of the subjects that a source publishes."""
+    """Return the first token of a source's subjects."""
     return _PREFIX[source]
 
 
@@ -36,38 +36,38 @@ def event_subject(source: Source, tenant_id: str, kind: str, *ids: str) -> str:
 
 
 def is_genuine(event: CloudEvent, subject: str) -> bool:
-    """Return whether an event came on a subject of the source, the tenant and the aggregate that it names."""
+    """Return whether the subject of a message is that of its event's source, tenant and aggregate."""
     return subject == subject_of(event, _PREFIX_OF.get(event.source, ""))
 
 
 def watermark_subject(source: Source, tenant_id: str) -> str:
-    """Return the subject of a source's watermark; it sorts behind every event that it covers."""
+    """Return the subject of a source's watermark."""
     return event_subject(source, tenant_id, "revision", source)
 
 
 def relay_subject(source: Source, tenant_id: str) -> str:
-    """Return the subject, of no stream, on which the active relay tells the other replicas how far it is."""
+    """Return the subject on which the active relay reports its progress to the other replicas; no stream has it."""
     return f"identity-relay.{tenant_id}.{source}"
 
 
 class Watermark(msgspec.Struct, frozen=True):
-    """``data`` of a watermark: every event up to this revision is in the stream.
+    """``data`` of a watermark: all events up to a revision are in the stream.
 
     Attributes:
-        revision: The highest revision that is out.
+        revision: The highest published revision.
     """
 
     revision: int
 
 
 class UserState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A user, as the claims of tokens and the liveness check see one. Roles are an ``AssignmentState``.
+    """A user, with the fields that claims and liveness need. Roles are in ``AssignmentState``.
 
     Attributes:
-        is_email_verified: An administrator vouches for the e-mail address.
-        has_password: Shown by template-service, which answers users as members of organizations.
-        is_suspended: A suspended user gets no token and speaks through none.
-        tokens_valid_after: Milliseconds; whatever was issued before is dead (suspension, password change).
+        is_email_verified: Whether an administrator has vouched for the e-mail address.
+        has_password: Returned by template-service with the members of an organization.
+        is_suspended: A suspended user gets no tokens, and existing ones are refused.
+        tokens_valid_after: Milliseconds; tokens issued before are refused (suspension, password change).
         custom_data: Free-form, at most 64 KiB of JSON.
         profile: Free-form, at most 64 KiB of JSON.
     """
@@ -94,7 +94,7 @@ class SecretState(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         sha256: Hexadecimal SHA-256 of the secret; 256 random bits need no slow hash.
-        expires_at: Milliseconds, or none.
+        expires_at: Milliseconds; None if it does not expire.
     """
 
     sha256: str
@@ -102,13 +102,13 @@ class SecretState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApplicationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An application, which is a client of OAuth. Roles are an ``AssignmentState``.
+    """An application, which is an OAuth client. Roles are in ``AssignmentState``.
 
     Attributes:
         id_token_ttl_s: Lifetime of its ID tokens.
-        refresh_token_ttl_days: How long a refresh token may lie unused.
-        rotate_refresh_token: Whether every use of a refresh token gives a new one; public clients always rotate.
-        always_issue_refresh_token: Whether it gets refresh tokens without ``offline_access``.
+        refresh_token_ttl_days: Days after which an unused refresh token expires.
+        rotate_refresh_token: Whether each use of a refresh token replaces it; always so for public clients.
+        always_issue_refresh_token: Whether refresh tokens are issued without ``offline_access``.
     """
 
     id: str
@@ -132,7 +132,7 @@ class ResourceState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """An API resource.
 
     Attributes:
-        indicator: What a client names in ``resource`` and a token in ``aud``.
+        indicator: Value of ``resource`` in requests and of ``aud`` in tokens.
         access_token_ttl_s: Lifetime of its access tokens.
     """
 
@@ -145,7 +145,7 @@ class ResourceState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class ScopeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A scope of a resource: an API permission. A scope whose resource is gone grants nothing."""
+    """A scope of a resource: an API permission. Without its resource it grants nothing."""
 
     id: str
     deleted: bool = False
@@ -155,7 +155,7 @@ class ScopeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RoleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An API role with the ids of the scopes it grants, sorted."""
+    """An API role with the sorted ids of its scopes."""
 
     id: str
     deleted: bool = False
@@ -165,7 +165,7 @@ class RoleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AssignmentState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The API roles of one user or machine-to-machine application: their ids, sorted."""
+    """The API roles of a user or machine-to-machine application, as sorted ids."""
 
     id: str
     deleted: bool = False

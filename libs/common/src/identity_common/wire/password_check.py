@@ -1,41 +1,42 @@
-"""The one synchronous question between services: token-service asks management-service whether a password is right.
+"""The one synchronous request between services: token-service asks management-service to check a password.
 
-A NATS request on a subject of no stream, so that no stream ever holds a password. Only token-service may ask and only
-management-service may answer.
+A NATS request on a subject that belongs to no stream, so that no password is ever stored. Only token-service may send
+it, only management-service may reply.
 """
 
 import msgspec
 
 
 def password_check_subject(tenant_id: str) -> str:
-    """Return the subject that is asked on."""
+    """Return the subject of the request."""
     return f"identity-rpc.{tenant_id}.password-check"
 
 
 class PasswordQuestion(msgspec.Struct, frozen=True):
-    """Whose password this is.
+    """The credentials to check.
 
     Attributes:
-        identifier: A user name, e-mail address or telephone number, as typed.
+        identifier: User name, e-mail address or phone number, as typed.
+        password: The password, as typed.
     """
 
     identifier: str
     password: str
 
     def __repr__(self) -> str:
-        """Show neither."""
+        """Hide both."""
         return "PasswordQuestion(…)"
 
 
 class PasswordAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who it is.
+    """The result of the check.
 
     Attributes:
-        user_id: None when there is no such user, none with a password, or the password is another one: nobody can tell
-            which, by the answer or by the time it takes.
-        tokens_valid_after: Milliseconds: whoever signs in signs in after it, whatever another machine's clock says.
-        revision: management-service's, as of the check: whoever judges this user by other records must have seen it.
-        busy: Too many passwords are being checked: ask again later. Nothing was checked.
+        user_id: The user; None for an unknown user, one without a password, or a wrong password. Neither the reply nor
+            its duration reveals which.
+        tokens_valid_after: Milliseconds; the sign-in is dated after it, whatever the clock of another machine says.
+        revision: Management revision of the check; the directory must have seen it before it judges the user.
+        busy: Whether nothing was checked because too many checks are in progress; retry later.
     """
 
     user_id: str | None = None

@@ -1,7 +1,7 @@
-"""Revocations in Redis: written by token-service, read by whoever judges an access token of ours.
+"""Revocations in Redis: written by token-service, read by every service that accepts our access tokens.
 
-The truth is token-service's database. What lies in Redis is a copy: one key for each revocation that can still matter,
-and beside them a *position* that says how far the copy has come and whether it is whole.
+The truth is token-service's database. Redis holds a copy: one key for each unexpired revocation, and a *position* that
+says how far the copy has come and whether it is complete.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ _LOADING: Final = b"+"
 
 
 def revocation_key(tenant_id: str, revoked_id: str) -> str:
-    """Return the key of a revocation: it is there, or it is not."""
+    """Return the key of a revocation; the id is revoked if it exists."""
     return f"identity:{tenant_id}:revocation:{revoked_id}"
 
 
@@ -22,7 +22,7 @@ def position_key(tenant_id: str) -> str:
 
 
 def revoking_ids(token_id: str) -> tuple[str, ...]:
-    """Return the ids whose revocation revokes a token: its own and, if it has one, that of its authorization.
+    """Return the ids whose revocation revokes a token: its own and that of its authorization, if it has one.
 
     ``jti`` of a token that descends from an authorization is ``<authorization>.<random>``.
     """
@@ -31,11 +31,11 @@ def revoking_ids(token_id: str) -> tuple[str, ...]:
 
 
 class CopyPosition(msgspec.Struct, frozen=True):
-    """How far the copy has come.
+    """The position of the copy.
 
     Attributes:
-        number: Every revocation with a number up to here is in the copy, as far as it has not expired.
-        is_whole: Whether that was all there was; not while a lost copy is being made again.
+        number: All unexpired revocations with a number up to this one are in the copy.
+        is_whole: Whether these were all; False while a lost copy is being rebuilt.
     """
 
     number: int = 0
@@ -43,11 +43,11 @@ class CopyPosition(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, stored: bytes | None) -> "CopyPosition":
-        """Return the position that is stored; that of an empty copy where nothing is."""
+        """Return the stored position; that of an empty copy if there is none."""
         if stored is None:
             return cls()
         return cls(int(stored.rstrip(_LOADING)), not stored.endswith(_LOADING))
 
     def format(self) -> bytes:
-        """Return what is stored."""
+        """Return the position in the form that is stored."""
         return b"%d" % self.number + (b"" if self.is_whole else _LOADING)

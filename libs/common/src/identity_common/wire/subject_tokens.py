@@ -1,4 +1,4 @@
-"""The subject token in Redis: written by management-service, taken once by token-service."""
+"""Subject tokens in Redis: written by management-service, taken once by token-service."""
 
 import hashlib
 from typing import Final
@@ -6,10 +6,10 @@ from typing import Final
 import msgspec
 
 PREFIX: Final = "sub_"
-"""Begins every subject token, so that no other class of token can be mistaken for one (lesson L4)."""
+"""Prefix of every subject token, so that no other class of token can be mistaken for one."""
 
 KEPT_AFTER_EXPIRY_MS: Final = 60_000
-"""A record outlives its token by this much, so that an expired one can be told from an unknown one in the log."""
+"""How long a record outlives its token, so that the log can tell expired tokens from unknown ones."""
 
 
 class SubjectTokenRecord(msgspec.Struct, frozen=True, kw_only=True, tag="subject-token.v1"):
@@ -17,13 +17,13 @@ class SubjectTokenRecord(msgspec.Struct, frozen=True, kw_only=True, tag="subject
 
     Attributes:
         id: Public id; safe to log, unlike the token.
-        user_id: Whom the issued token will speak for (becomes ``sub``).
-        issued_to: ``client_id`` of the caller that asked for it.
-        issued_at: Milliseconds since the epoch, UTC; compared with the user's tokensValidAfter, and never before the
-            one that was known at minting.
+        user_id: The user that the issued token will stand for (``sub``).
+        issued_to: ``client_id`` of the caller.
+        issued_at: Milliseconds since the epoch, UTC; compared with the user's ``tokensValidAfter``, and never before
+            the one at minting.
         expires_at: Milliseconds since the epoch, UTC; never later than the TTL of its key.
         revision: Management revision at minting; the exchange waits until the directory has seen it.
-        context: The integrator's own object, at most 16 KiB of JSON; kept with the token.
+        context: An object of the caller's own, at most 16 KiB of JSON.
     """
 
     id: str
@@ -36,5 +36,5 @@ class SubjectTokenRecord(msgspec.Struct, frozen=True, kw_only=True, tag="subject
 
 
 def subject_token_key(tenant_id: str, subject_token: str) -> str:
-    """Return the Redis key of a token: its SHA-256 only, so that whoever reads Redis holds no token."""
+    """Return the Redis key of a token: only its SHA-256, so that reading Redis reveals no token."""
     return f"identity:{tenant_id}:subject-token:{hashlib.sha256(subject_token.encode()).hexdigest()}"

@@ -5,9 +5,8 @@ from typing import Final
 import msgspec
 from litestar.types import Scope
 
-from identity_common.access.management_api import SCOPE_ALL, SCOPE_SUBJECT_TOKENS
+from identity_common.access.management_api import SCOPE_ALL, SCOPE_SUBJECT_TOKENS, SignedToken
 from management_service.authentication import Authentication, NamedUser
-from stead import AccessToken
 
 _SCOPES: Final = frozenset({SCOPE_ALL, SCOPE_SUBJECT_TOKENS})
 
@@ -21,7 +20,7 @@ class Caller(msgspec.Struct, frozen=True):
 class CallerCheck:
     """The unfinished check of a caller: its token is valid and opens this path, but may have been revoked."""
 
-    def __init__(self, authentication: Authentication, token: AccessToken) -> None:
+    def __init__(self, authentication: Authentication, token: SignedToken) -> None:
         self._authentication = authentication
         self._token = token
         self._is_live = False
@@ -38,7 +37,7 @@ class CallerCheck:
     @property
     def client_id(self) -> str:
         """The ``client_id`` of the token, whose check is not finished."""
-        return self._token.client_id
+        return self._token.claims.client_id
 
     async def named_user(self, user_id: str) -> NamedUser:
         """Check in the database that the caller still exists; return a user from the same statement.
@@ -46,7 +45,7 @@ class CallerCheck:
         Raises:
             ApiError: 401, or 503 when the database does not answer.
         """
-        user = await self._authentication.named_user(self._token, user_id)
+        user = await self._authentication.named_user(self._token.claims, user_id)
         self._is_live = True
         return user
 
@@ -66,5 +65,5 @@ class CallerCheck:
         """
         await self.require_unrevoked()
         if not self._is_live:
-            await self._authentication.require_live_caller(self._token)
-        return Caller(self._token.client_id)
+            await self._authentication.require_live_caller(self._token.claims)
+        return Caller(self._token.claims.client_id)

@@ -7,14 +7,14 @@ from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope
 
 from identity_common.http.json_body import read_body
-from identity_common.http.openapi import Documented, Shown
+from identity_common.http.openapi import Documented, Operation
 from identity_common.http.raw_routes import posted
 from management_service.subject_tokens.rules import SubjectTokenCreation
 from management_service.subject_tokens.service import MintedSubjectToken, SubjectTokens
 
 PATH: Final = "/api/subject-tokens"
 
-_OPERATION: Final = Shown(
+_OPERATION: Final = Operation(
     method="POST",
     operation_id="CreateSubjectToken",
     summary="Mint a subject token",

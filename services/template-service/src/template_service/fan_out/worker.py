@@ -4,16 +4,14 @@ One worker a service is active, woken by the commit of whoever asks for a fan-ou
 one transaction: after a crash the next worker goes on where the last commit was. See docs/decisions/0008.
 """
 
-import asyncio
-import contextlib
 from typing import Final
 
 import asyncpg
-from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from identity_common.background import end
+from identity_common.background import BackgroundLoop
 from identity_common.http.api_errors import ApiError
+from identity_common.outbox.active_worker import ActiveWorker, LockHolder
 from identity_common.outbox.changes import Changes
 from identity_common.progress import Progress, TooManyWaitersError
 from identity_common.stores.database import retry_on_conflict
@@ -23,12 +21,10 @@ from template_service.fan_out.requests import FAN_OUT_CHANNEL
 
 _log = get_logger(__name__)
 
-_POLL_S: Final = 1.0
-_STANDBY_S: Final = 0.5
 _RETRY_S: Final = 0.25
 _PUBLICATION_WAIT_S: Final = 1.0
 
-_LOCK: Final = "SELECT pg_try_advisory_lock(hashtext('identity-fan-out'), hashtext($1))"
+_LOCK: Final = "identity-fan-out"
 _WAITING: Final = "SELECT EXISTS (SELECT FROM fan_outs WHERE tenant_id = $1)"
 
 
@@ -48,57 +44,51 @@ class FanOut:
 
     def __init__(self, changes: Changes, database_url: str, *, tenant_id: str, published: Progress) -> None:
         self._changes = changes
-        url = make_url(database_url).set(drivername="postgresql")
-        self._database_url = url.render_as_string(hide_password=False)
         self._tenant_id = tenant_id
         self._published = published
         self._recorded = self._recorded_before = -1
         self._limit = BATCH
         self._waited_in_vain_at = -2
-        self._task: asyncio.Task[None] | None = None
+        worker = ActiveWorker(self._work, database_url, lock=_LOCK, channel=FAN_OUT_CHANNEL, tenant_id=tenant_id)
+        self._loop = BackgroundLoop(
+            worker.run,
+            name="fan-out",
+            pause_s=_RETRY_S,
+            log=_log,
+            failed="fan-out.failed",
+            interrupted="fan-out.interrupted",
+            # ApiError: a batch was the victim of every deadlock
+            expected=(
+                OSError,
+                SQLAlchemyError,
+                asyncpg.PostgresError,
+                asyncpg.InterfaceError,
+                TimeoutError,
+                ApiError,
+            ),
+        )
 
     def start(self) -> None:
         """Begin to work, in the background, until ``stop``."""
-        self._task = asyncio.create_task(self._keep_working(), name="fan-out")
+        self._loop.start()
 
     async def stop(self) -> None:
         """Stop; what is not done yet stays asked for."""
-        await end(self._task)
+        await self._loop.stop()
 
-    async def _keep_working(self) -> None:
+    async def _work(self, holder: LockHolder) -> None:
         while True:
-            try:
-                await self._work_while_active()
-            except (OSError, SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
-                _log.warning("fan-out.interrupted", error=type(error).__name__)
-            except ApiError:  # the victim of every deadlock
-                _log.warning("fan-out.interrupted", error="conflict")
-            except Exception as error:  # noqa: BLE001 - a loop that must not end; it is logged and starts again
-                _log.error("fan-out.failed", error=type(error).__name__, exc_info=error)
-            await asyncio.sleep(_RETRY_S)
+            await holder.turn(lambda: self._take_turn(holder.connection))
 
-    async def _work_while_active(self) -> None:
-        """Hold the lock and work until something breaks; without the lock, look again a little later."""
-        connection = await asyncpg.connect(self._database_url, timeout=5, command_timeout=30)
-        try:
-            while not await connection.fetchval(_LOCK, self._tenant_id):  # noqa: ASYNC110 - a lock of the database
-                await asyncio.sleep(_STANDBY_S)
-            wake = asyncio.Event()
-            await connection.add_listener(FAN_OUT_CHANNEL, lambda *_: wake.set())
-            while True:
-                wake.clear()
-                if await connection.fetchval(_WAITING, self._tenant_id):
-                    await self._await_publication()
-                    await self._work()
-                    continue
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_POLL_S):  # wait_for of 3.11 may lose a cancellation
-                        await wake.wait()
-        finally:
-            # terminate() does not wait for a server that may be gone; its session ends and the lock with it
-            connection.terminate()
+    async def _take_turn(self, connection: asyncpg.Connection) -> bool:
+        """Do one batch, if one was asked for; return whether it was."""
+        if not await connection.fetchval(_WAITING, self._tenant_id):
+            return False
+        await self._await_publication()
+        await self._do_batch()
+        return True
 
-    async def _work(self) -> None:
+    async def _do_batch(self) -> None:
         """Do one batch, or learn that it must be smaller; afterwards, little by little, they may be larger again."""
         try:
             recorded = await self._look_at_batch()

@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 
 from nats.errors import Error as NatsError
 
+from identity_common.background import SharedRun
 from identity_common.bus.connection import Bus
 from identity_common.bus.streams import published_revision
 from identity_common.http.api_errors import RETRY_AFTER_S, ApiError
@@ -33,8 +34,7 @@ class Directory:
         self._tenant_id = tenant_id
         self._revision_wait_s = revision_wait_s
         self._catch_up_wait_s = catch_up_wait_s
-        self._looking: asyncio.Task[None] | None = None
-        self._look_next: asyncio.Task[None] | None = None
+        self._looks = SharedRun(self._look, name="catch-up")
 
     def has_seen(self, awaited: Mapping[str, int]) -> bool:
         """Return whether management's revision that a caller has seen has arrived here."""
@@ -54,16 +54,10 @@ class Directory:
             raise not_arrived()
 
     async def catch_up(self) -> None:
-        """Wait until everything has arrived that was in the stream when this was called, or 500 ms.
-
-        Whoever asks while another's look at the stream is under way shares the next one: a look that began earlier may
-        have missed the very change that is asked for.
-        """
+        """Wait until everything has arrived that was in the stream when this was called, or 500 ms."""
         if not self._bus.is_connected:
             return  # there is no head to catch up with; what is known is all there is
-        if self._look_next is None:
-            self._look_next = asyncio.create_task(self._look_after(self._looking), name="catch-up")
-        await asyncio.wait((self._look_next,), timeout=self._catch_up_wait_s)
+        await asyncio.wait((self._looks.next(),), timeout=self._catch_up_wait_s)
 
     async def second_look(self, use_case: Callable[[], Awaitable[T]]) -> T:
         """Run a use case; where it names something unknown, catch up and run it once more.
@@ -79,10 +73,7 @@ class Directory:
         await self.catch_up()
         return await use_case()
 
-    async def _look_after(self, earlier: asyncio.Task[None] | None) -> None:
-        if earlier is not None:
-            await asyncio.wait((earlier,))
-        self._looking, self._look_next = self._look_next, None
+    async def _look(self) -> None:
         try:
             async with asyncio.timeout(self._catch_up_wait_s):
                 head = await published_revision(self._bus.jetstream(), "management", self._tenant_id)

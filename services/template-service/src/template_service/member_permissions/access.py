@@ -2,7 +2,7 @@
 
 from base64 import urlsafe_b64decode
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from litestar.handlers import BaseRouteHandler
@@ -11,14 +11,16 @@ from litestar.types import Scope
 from identity_common.access.management_api import (
     SCOPE_ALL,
     Connection,
+    SignedToken,
     UnrevokedTokens,
-    Verify,
     forbidden,
     require_scope,
     require_storable_path,
     verified,
 )
 from stead import AccessToken, TokenInvalid
+
+T = TypeVar("T")
 
 _ALL: Final = frozenset({SCOPE_ALL})
 
@@ -60,13 +62,13 @@ class Readers:
         require_storable_path(scope)
         return token
 
-    async def recognize(self, scope: Scope, organization_id: str, member_id: str) -> AccessToken:
+    async def recognize(self, scope: Scope, organization_id: str, member_id: str) -> SignedToken:
         """Do the same, but for asking whether the token was revoked: ``require_unrevoked`` is to follow."""
         token = await verified(scope, _as_it_says(self._tokens.signed))
-        self._require_reader(token, organization_id, member_id)
+        self._require_reader(token.claims, organization_id, member_id)
         return token
 
-    async def require_unrevoked(self, token: AccessToken) -> None:
+    async def require_unrevoked(self, token: SignedToken) -> None:
         """Refuse a token that was revoked.
 
         Raises:
@@ -81,7 +83,7 @@ class Readers:
             raise forbidden()
 
 
-def _as_it_says(verify: Callable[..., Awaitable[AccessToken]]) -> Verify:
+def _as_it_says(verify: Callable[..., Awaitable[T]]) -> Callable[[str], Awaitable[T]]:
     """Return what verifies a token for whatever audience it says: form, signature, time and claims count all the same.
 
     What it may be used for is for the caller to say, by the audience of what is returned.

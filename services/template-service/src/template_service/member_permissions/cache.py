@@ -31,7 +31,7 @@ class Glances:
         self._lookups = lookups
         self._tenant_id = tenant_id
         self._clock = clock
-        self._together = Coalescer(self._answer_all, at_once=1, together=_TOGETHER)
+        self._coalescer = Coalescer(self._answer_all, max_concurrent=1, max_batch=_TOGETHER)
         self._remembered: OrderedDict[Question, tuple[Glance, float]] = OrderedDict()  # with the time of asking
         self._latest: Mark | None = None
 
@@ -41,7 +41,7 @@ class Glances:
         Raises:
             ApiError: 503 when the database does not answer.
         """
-        return self._together.ask(question)
+        return self._coalescer.submit(question)
 
     async def _answer_all(self, asked: Sequence[Question]) -> Sequence[Glance]:
         try:

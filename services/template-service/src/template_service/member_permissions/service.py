@@ -14,7 +14,7 @@ from identity_common.http.api_errors import missing_by_id
 from identity_common.http.conditional import is_known
 from identity_common.progress import Progress, TooManyWaitersError
 from identity_common.stores.coalescing import Coalescer
-from identity_common.stores.lookups import AT_ONCE, Lookups
+from identity_common.stores.lookups import MAX_CONCURRENT, Lookups
 from stead import AccessToken
 from stead.event_types import MemberType
 from template_service.known.freshness import Directory, not_arrived
@@ -102,7 +102,7 @@ class MemberPermissions:
         self._tenant_id = tenant_id
         self._revision_wait_s = revision_wait_s
         self._glances = Glances(lookups, tenant_id=tenant_id)
-        self._lists = Coalescer(self._list_for_all, at_once=AT_ONCE, together=_LISTS_TOGETHER)
+        self._lists = Coalescer(self._list_for_all, max_concurrent=MAX_CONCURRENT, max_batch=_LISTS_TOGETHER)
 
     async def read(self, member: Member, caller: Caller, wish: Wish) -> Answer:
         """Return what a member may do.
@@ -122,7 +122,7 @@ class MemberPermissions:
         etag = _etag(found)
         if _is_known(found, wish.condition):
             return Answer(etag, None, waited_s, found.revision)
-        listed = await self._lists.ask((member.organization_id, member.member_id))
+        listed = await self._lists.submit((member.organization_id, member.member_id))
         return Answer(etag, listed, waited_s, found.revision)
 
     async def unchanged(

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from identity_common.access.liveness import live_caller
 from identity_common.http.api_errors import store_unavailable
-from identity_common.stores.lookups import Lookups
+from identity_common.stores.lookups import KeyLookup, Lookups
 from stead.event_types import MemberType
 from template_service.permissions.store import OrganizationPermission
 
@@ -67,14 +68,9 @@ class Glance(NamedTuple):
 # For all the requests of a turn of the event loop. What is looked up by its key stands in a subquery that the planner
 # cannot turn round (OFFSET 0): whatever the statistics say, it is an index that is asked. A role's version grows with
 # what it grants, a permission's with its name and description.
-_GLANCE: Final = """
+_GLANCE: Final = KeyLookup(f"""
     SELECT
-        EXISTS (SELECT FROM known_applications WHERE tenant_id = $1 AND id = asked.client_id OFFSET 0) AND (
-            asked.subject = asked.client_id OR EXISTS (
-                SELECT FROM known_users WHERE tenant_id = $1 AND id = asked.subject
-                    AND NOT is_suspended AND tokens_valid_after <= asked.issued_at OFFSET 0
-            )
-        ) AS is_live,
+        {live_caller("asked", applications="known_applications", users="known_users")} AS is_live,
         EXISTS (SELECT FROM organizations WHERE tenant_id = $1 AND id = asked.organization_id OFFSET 0)
             AS organization_exists,
         EXISTS (
@@ -108,13 +104,13 @@ _GLANCE: Final = """
         AS asked (client_id, subject, issued_at, organization_id, member_type, member_id, position)
     WHERE source_revision.tenant_id = $1
     ORDER BY asked.position
-"""
-_MARK: Final = """
+""")  # noqa: S608 - no values
+_MARK: Final = KeyLookup("""
     SELECT source_revision.revision, known.stream, known.sequence
     FROM source_revision LEFT JOIN directory_position AS known ON known.tenant_id = $1
     WHERE source_revision.tenant_id = $1
-"""
-_PERMISSIONS: Final = """
+""")
+_PERMISSIONS: Final = KeyLookup("""
     SELECT asked.position, permission.id, permission.name, permission.description
     FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS asked (organization_id, member_id, position), LATERAL (
         SELECT DISTINCT granted.permission_id AS id
@@ -126,7 +122,7 @@ _PERMISSIONS: Final = """
         SELECT id, name, description FROM permissions WHERE tenant_id = $1 AND id = held.id OFFSET 0
     ) AS permission
     ORDER BY asked.position, permission.name, permission.id
-"""
+""")
 
 
 async def glance(lookups: Lookups, tenant_id: str, asked: Sequence[Question]) -> list[Glance]:

@@ -62,7 +62,7 @@ class UnchangedPolls:
             token = await self._readers.recognize(scope, organization_id, member_id)
             answer = await self._permissions.unchanged(
                 member,
-                token,
+                token.claims,
                 condition[0].encode("latin-1"),
                 meanwhile=lambda: self._readers.require_unrevoked(token),
             )

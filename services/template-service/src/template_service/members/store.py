@@ -33,6 +33,7 @@ from sqlalchemy.sql.selectable import LateralFromClause
 from identity_common.http.pagination import Page
 from identity_common.search import search_term
 from identity_common.stores.database import fetch_page
+from identity_common.stores.lookups import KeyLookup
 from identity_common.wire.events import ApplicationState, UserState
 from stead.event_types import MemberType, OrganizationRoleType
 from template_service.known.tables import known_applications, known_users
@@ -185,10 +186,10 @@ _ROLE_IDS: Final = text(
     FROM unnest(:ids) AS asked (member_id)
     """
 ).bindparams(_TENANT, _ORGANIZATION, _IDS)
-IS_MEMBER: Final = """
+IS_MEMBER: Final = KeyLookup("""
     SELECT FROM members JOIN organizations ON organizations.tenant_id = $1 AND organizations.id = $2
     WHERE members.tenant_id = $1 AND organization_id = $2 AND member_type = $3 AND member_id = $4
-"""
+""")
 
 
 async def lock_organization(

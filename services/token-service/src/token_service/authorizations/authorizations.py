@@ -5,7 +5,6 @@ Ending one is one transaction: no refresh token of it is good any more, and a re
 token along that has not expired.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
@@ -14,7 +13,7 @@ import msgspec
 from sqlalchemy import ColumnElement, Row, bindparam, delete, exists, func, insert, or_, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from identity_common.background import end
+from identity_common.background import BackgroundLoop
 from identity_common.clock import Clock, now_ms
 from identity_common.oauth import OAuthError
 from identity_common.telemetry.logs import get_logger
@@ -131,15 +130,17 @@ class Authorizations:
         self._revocations = revocations
         self._tenant_id = tenant_id
         self._clock = clock
-        self._forgetting: asyncio.Task[None] | None = None
+        self._loop = BackgroundLoop(
+            self._forget, name="authorizations", pause_s=_FORGET_EVERY_S, log=_log, failed="authorizations.failed"
+        )
 
     def start(self) -> None:
         """Begin to forget what is over, from time to time, in the background."""
-        self._forgetting = asyncio.create_task(self._keep_forgetting(), name="authorizations")
+        self._loop.start()
 
     async def stop(self) -> None:
         """Stop."""
-        await end(self._forgetting)
+        await self._loop.stop()
 
     @asynccontextmanager
     async def agreement(self, user_id: str, application_id: str, *, alone: bool = False) -> AsyncIterator[Agreement]:
@@ -222,11 +223,9 @@ class Authorizations:
                 await connection.execute(_DELETE_EXPIRED_TOKENS, values)
                 await connection.execute(_DELETE_OVER, {**values, "begun_before": now - _CODE_IS_FORGOTTEN_MS})
 
-    async def _keep_forgetting(self) -> None:
-        while True:
-            with suppress(OAuthError):  # it was logged where it was caught
-                await self.forget_what_is_over()
-            await asyncio.sleep(_FORGET_EVERY_S)
+    async def _forget(self) -> None:
+        with suppress(OAuthError):  # logged where it was raised
+            await self.forget_what_is_over()
 
     async def _end_in_one(self, statement: Any, **which: str) -> bool:
         with database_answers():

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from identity_common.background import end
+from identity_common.background import BackgroundLoop
 from identity_common.oauth import OAuthError
 from identity_common.telemetry.logs import get_logger
 from token_service.authorizations import Authorizations, Consents, Holder
@@ -27,15 +27,17 @@ class Forgetting:
         self._directory = directory
         self._consents = consents
         self._authorizations = authorizations
-        self._forgetting: asyncio.Task[None] | None = None
+        self._loop = BackgroundLoop(
+            self._forget_later, name="forgetting", pause_s=0, log=_log, failed="forgetting.failed"
+        )
 
     def start(self) -> None:
         """Begin."""
-        self._forgetting = asyncio.create_task(self._keep_forgetting(), name="forgetting")
+        self._loop.start()
 
     async def stop(self) -> None:
         """Stop."""
-        await end(self._forgetting)
+        await self._loop.stop()
 
     async def forget_the_deleted(self) -> None:
         """Withdraw every consent of a user or application that was deleted.
@@ -59,8 +61,7 @@ class Forgetting:
             if user_id in users or small.is_deleted(application_id)
         ]
 
-    async def _keep_forgetting(self) -> None:
-        while True:
-            await asyncio.sleep(_EVERY_S)
-            with suppress(OAuthError):  # it was logged where it was caught
-                await self.forget_the_deleted()
+    async def _forget_later(self) -> None:
+        await asyncio.sleep(_EVERY_S)
+        with suppress(OAuthError):  # logged where it was raised
+            await self.forget_the_deleted()

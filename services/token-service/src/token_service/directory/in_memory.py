@@ -3,7 +3,6 @@
 Filled from ``IDENTITY_STATE`` at start and kept current by the same reader. Lookups are plain dictionary reads.
 """
 
-import asyncio
 import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
@@ -11,7 +10,7 @@ from typing import Final
 import msgspec
 from nats.errors import Error as NatsError
 
-from identity_common.background import end
+from identity_common.background import BackgroundLoop
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import Batch, ReadingInterrupted, StreamMessage, StreamReader
 from identity_common.telemetry.logs import get_logger
@@ -81,7 +80,16 @@ class SmallHalf:
         self._watermarks: dict[str, int] = {}
         self._position = 0
         self._stream = ""
-        self._reading: asyncio.Task[None] | None = None
+        self._loop = BackgroundLoop(
+            self._read,
+            name="directory-small-half",
+            pause_s=_RETRY_S,
+            log=_log.bind(stream=STREAM_STATE),
+            failed="directory.failed",
+            interrupted="directory.interrupted",
+            expected=(NatsError, OSError, TimeoutError),
+            resume_on=(ReadingInterrupted,),
+        )
 
     def application(self, application_id: str) -> ApplicationState | None:
         """Return an application that exists."""
@@ -164,26 +172,14 @@ class SmallHalf:
 
     def start(self) -> None:
         """Begin to read, in the background."""
-        self._reading = asyncio.create_task(self._keep_reading(), name="directory-small-half")
+        self._loop.start()
 
     async def stop(self) -> None:
         """Stop reading."""
-        await end(self._reading)
-
-    async def _keep_reading(self) -> None:
-        while True:
-            try:
-                await self._bus.connected()
-                await self._read()
-            except ReadingInterrupted:
-                continue
-            except (NatsError, OSError, TimeoutError) as error:
-                _log.warning("directory.interrupted", stream=STREAM_STATE, error=type(error).__name__)
-            except Exception as error:  # noqa: BLE001 - a loop that must not end; it is logged and starts again
-                _log.error("directory.failed", stream=STREAM_STATE, error=type(error).__name__, exc_info=error)
-            await asyncio.sleep(_RETRY_S)
+        await self._loop.stop()
 
     async def _read(self) -> None:
+        await self._bus.connected()
         identity = await self._reader.identity()
         if identity != self._stream:  # positions in another incarnation mean nothing
             self._stream = identity

@@ -6,7 +6,6 @@ one script applies a batch only where it continues what is stored, so that a sec
 failover to a lagging copy are one case: read on from the position that is there.
 """
 
-import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Final, get_args
@@ -14,7 +13,7 @@ from typing import Final, get_args
 import msgspec
 from nats.errors import Error as NatsError
 
-from identity_common.background import end
+from identity_common.background import BackgroundLoop
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import Batch, ReadingInterrupted, StreamMessage, StreamReader
 from identity_common.clock import Clock, now_ms
@@ -153,31 +152,28 @@ class Projection:
                 *(watermark_subject(source, tenant_id) for source in get_args(Source)),
             ],
         )
-        self._projecting: asyncio.Task[None] | None = None
+        self._loop = BackgroundLoop(
+            self._project,
+            name="directory-large-half",
+            pause_s=_RETRY_S,
+            log=_log.bind(stream=STREAM_STATE),
+            failed="directory.failed",
+            interrupted="directory.interrupted",
+            expected=(NatsError, StoreUnavailable, OSError, TimeoutError),
+            resume_on=(ReadingInterrupted,),
+        )
 
     def start(self) -> None:
         """Begin to project, in the background."""
-        self._projecting = asyncio.create_task(self._keep_projecting(), name="directory-large-half")
+        self._loop.start()
 
     async def stop(self) -> None:
         """Stop projecting."""
-        await end(self._projecting)
-
-    async def _keep_projecting(self) -> None:
-        while True:
-            try:
-                await self._bus.connected()
-                await self._project()
-            except ReadingInterrupted:
-                continue
-            except (NatsError, StoreUnavailable, OSError, TimeoutError) as error:
-                _log.warning("directory.interrupted", stream=STREAM_STATE, error=type(error).__name__)
-            except Exception as error:  # noqa: BLE001 - a loop that must not end; it is logged and starts again
-                _log.error("directory.failed", stream=STREAM_STATE, error=type(error).__name__, exc_info=error)
-            await asyncio.sleep(_RETRY_S)
+        await self._loop.stop()
 
     async def _project(self) -> None:
         """Read on from the position that is stored, until something breaks or the stored position falls back."""
+        await self._bus.connected()
         stream = await self._reader.identity()
         state = decode_state(await self._commands.execute("GET", self._state_key))
         position = state.sequence if state.stream == stream else 0

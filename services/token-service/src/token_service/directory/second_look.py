@@ -7,6 +7,7 @@ from typing import Final
 
 from nats.errors import Error as NatsError
 
+from identity_common.background import SharedRun
 from identity_common.bus.connection import Bus
 from identity_common.bus.streams import published_revision
 from identity_common.oauth import temporarily_unavailable
@@ -33,15 +34,11 @@ class SecondLook:
         self._halves = halves
         self._tenant_id = tenant_id
         self._wait_s = wait_s
-        self._looking: asyncio.Task[None] | None = None
-        self._next: asyncio.Task[None] | None = None
+        self._looks = SharedRun(self._look, name=f"second-look-{source}")
         self._waiting = 0
 
     async def catch_up(self) -> None:
         """Wait until the halves have seen everything that was in the stream when this was called, or for ``wait_s``.
-
-        Whoever asks while another's look at the stream is under way shares the next one: a look that began earlier may
-        have missed the very change that is asked for.
 
         Raises:
             OAuthError: ``temporarily_unavailable`` when too many requests are waiting already.
@@ -50,18 +47,13 @@ class SecondLook:
             return  # there is no head to catch up with; what is known is all there is
         if self._waiting >= _MAX_WAITING:
             raise temporarily_unavailable("too many requests are waiting for the directory")
-        if self._next is None:
-            self._next = asyncio.create_task(self._look_after(self._looking), name=f"second-look-{self._source}")
         self._waiting += 1
         try:
-            await asyncio.wait((self._next,), timeout=self._wait_s)
+            await asyncio.wait((self._looks.next(),), timeout=self._wait_s)
         finally:
             self._waiting -= 1
 
-    async def _look_after(self, earlier: asyncio.Task[None] | None) -> None:
-        if earlier is not None:
-            await asyncio.wait((earlier,))
-        self._looking, self._next = self._next, None
+    async def _look(self) -> None:
         deadline = time.monotonic() + self._wait_s
         try:
             async with asyncio.timeout(self._wait_s):

@@ -8,11 +8,11 @@ from litestar import Controller, delete, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath
 
+from identity_common.access.management_api import require_management
 from identity_common.http.api_errors import missing_by_id, store_unavailable
 from identity_common.oauth import OAuthError
 from token_service.authorizations import Authorizations, Consent, Consents
 from token_service.directory import Directory
-from token_service.endpoints.management_access import require_management
 
 
 class ResourceConsent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -5,10 +5,10 @@ from litestar import Controller, delete, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath
 
+from identity_common.access.management_api import require_management
 from identity_common.http.api_errors import ApiError, missing_by_id
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi import documented
-from token_service.endpoints.management_access import require_management
 from token_service.tokens.keys import KeyStatus, NextKeyTooYoungError, SigningKeyInUseError, SigningKeys, StoredKey
 from token_service.tokens.signing import SigningAlgorithm
 

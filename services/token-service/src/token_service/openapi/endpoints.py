@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from identity_common.http.openapi import Json, header, reference, written
+from identity_common.http.openapi import Json, hand_written, header, reference
 from token_service.openapi.responses import (
     CLIENT_SCHEMES,
     CLIENT_SECURITY,
@@ -89,7 +89,7 @@ def _form(kind: type[msgspec.Struct], example: Json, *, required: bool = True) -
     return {"required": required, "content": {"application/x-www-form-urlencoded": media_type}}
 
 
-INTROSPECTION_OPERATION: Final = written(
+INTROSPECTION_OPERATION: Final = hand_written(
     {
         "POST": {
             "operationId": "Introspect",
@@ -132,7 +132,7 @@ INTROSPECTION_OPERATION: Final = written(
 )
 """``opt`` of the route."""
 
-REVOCATION_OPERATION: Final = written(
+REVOCATION_OPERATION: Final = hand_written(
     {
         "POST": {
             "operationId": "Revoke",
@@ -186,7 +186,7 @@ def _userinfo(method: str) -> Json:
     return described
 
 
-USERINFO_OPERATIONS: Final = written(
+USERINFO_OPERATIONS: Final = hand_written(
     {method: _userinfo(method) for method in ("GET", "POST")},
     types=(AccessTokenForm, PersonClaims, OAuthErrorBody),
     security_schemes={},

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from identity_common.http.openapi import Json, reference, written
+from identity_common.http.openapi import Json, hand_written, reference
 from identity_common.oauth import (
     GRANT_AUTHORIZATION_CODE,
     GRANT_CLIENT_CREDENTIALS,
@@ -240,7 +240,7 @@ _OPERATION: Final[Json] = {
     },
 }
 
-TOKEN_OPERATION: Final = written(
+TOKEN_OPERATION: Final = hand_written(
     {"POST": _OPERATION}, types=(*FORMS, TokenResponse, OAuthErrorBody), security_schemes=CLIENT_SCHEMES
 )
 """``opt`` of the route."""

@@ -4,7 +4,6 @@
 published until its last token has expired. While the database is away the keys in memory go on signing.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
@@ -13,7 +12,7 @@ from sqlalchemy import Row, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from identity_common.background import end
+from identity_common.background import BackgroundLoop
 from identity_common.clock import Clock, now_ms
 from identity_common.oauth import temporarily_unavailable
 from identity_common.telemetry.logs import get_logger
@@ -36,6 +35,7 @@ JWKS_MAX_AGE_S: Final = 300
 KeyStatus = Literal["Next", "Current", "Previous"]
 
 _CLOCK_MARGIN_MS: Final = 120_000
+_RETRY_S: Final = 0.5
 
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtext('signing-keys'), hashtext(:tenant_id))")
 _SELECT = text(
@@ -144,7 +144,13 @@ class SigningKeys:
         self._longest_lifetime_s = longest_lifetime_s
         self._clock = clock
         self._ring: KeyRing | None = None
-        self._refreshing: asyncio.Task[None] | None = None
+        self._loop = BackgroundLoop(
+            self._refresh,
+            name="signing-keys",
+            pause_s=lambda: self._refresh_s if self._ring else _RETRY_S,
+            log=_log,
+            failed="signing-keys.failed",
+        )
 
     @property
     def is_loaded(self) -> bool:
@@ -169,11 +175,11 @@ class SigningKeys:
 
     def start(self) -> None:
         """Load the keys, make them if there are none, and read them again from time to time, in the background."""
-        self._refreshing = asyncio.create_task(self._keep_fresh(), name="signing-keys")
+        self._loop.start()
 
     async def stop(self) -> None:
         """Stop reading."""
-        await end(self._refreshing)
+        await self._loop.stop()
 
     async def stored(self) -> list[StoredKey]:
         """Return all keys, newest first."""
@@ -224,17 +230,13 @@ class SigningKeys:
         await self.load()
         return True
 
-    async def _keep_fresh(self) -> None:
-        while True:
-            try:
-                await self.load()
-            except (SQLAlchemyError, OSError) as error:
-                _log.warning("signing-keys.unavailable", store="postgresql", error=type(error).__name__)
-            except KeyEncryptionError as error:
-                _log.error("signing-keys.unreadable", error=type(error).__name__)
-            except Exception as error:  # noqa: BLE001 - a loop that must not end; it is logged and starts again
-                _log.error("signing-keys.failed", error=type(error).__name__, exc_info=error)
-            await asyncio.sleep(self._refresh_s if self._ring else 0.5)
+    async def _refresh(self) -> None:
+        try:
+            await self.load()
+        except (SQLAlchemyError, OSError) as error:
+            _log.warning("signing-keys.unavailable", store="postgresql", error=type(error).__name__)
+        except KeyEncryptionError as error:
+            _log.error("signing-keys.unreadable", error=type(error).__name__)
 
     async def load(self) -> None:
         """Read the keys; make the first ones if there are none, encrypt anew what an older key has encrypted."""

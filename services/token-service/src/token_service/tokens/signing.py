@@ -103,7 +103,7 @@ class SigningKey:
         if self.algorithm == "RS256":  # milliseconds: not on the event loop
             signature = await asyncio.to_thread(self._sign, signing_input)
         else:
-            signature = await self._signatures.ask(signing_input)
+            signature = await self._signatures.submit(signing_input)
         return (signing_input + b"." + _base64url(signature)).decode()
 
     def half_hash(self, token: str) -> str:

@@ -1,7 +1,7 @@
-"""Migrations of a service's database with Alembic; ``env.py`` beside this file is the one environment for all services.
+"""Migrations of a service's database with Alembic; ``env.py`` in this directory is the environment of all services.
 
-A service's revisions are the files ``NNNN_what.py`` in its own package, each with ``revision = "NNNN"``: the highest
-file name is the head, which is known without loading Alembic.
+The revisions of a service are the files ``NNNN_name.py`` in its own package, each with ``revision = "NNNN"``. The
+highest file name is the head, so that it is known without importing Alembic.
 """
 
 import asyncio
@@ -27,17 +27,17 @@ def head(versions: Path) -> str:
 
 
 def migrate(database_url: str, versions: Path) -> None:
-    """Bring the database to the newest revision; several processes may do so at once.
+    """Migrate the database to the head revision; concurrent migrations are safe.
 
-    Blocks, with an event loop of its own: call it before there is one, or from a thread.
+    Blocks and runs its own event loop: call it outside of one, or from a thread.
 
     Args:
         database_url: ``postgresql+asyncpg://…``.
         versions: The directory of the service's revisions.
 
     Raises:
-        OSError: When the database does not answer.
-        asyncpg.PostgresError: When it refuses.
+        OSError: The database does not answer.
+        asyncpg.PostgresError: The database refused.
     """
     asyncio.run(_migrate(database_url, versions))
 
@@ -45,7 +45,7 @@ def migrate(database_url: str, versions: Path) -> None:
 async def _migrate(database_url: str, versions: Path) -> None:
     if await _current(database_url) == head(versions):
         return
-    # Only here: importing Alembic takes longer than everything else that a start at the head revision does.
+    # Imported here: importing Alembic takes longer than the rest of a start at the head revision.
     from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415
     from sqlalchemy.pool import NullPool  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Alembic's environment: runs revisions on the connection, and in the transaction, that ``migrate`` has opened."""
+"""Alembic's environment: runs the revisions in the transaction that ``migrate`` has opened."""
 
 from alembic import context
 

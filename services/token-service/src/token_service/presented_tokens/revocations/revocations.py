@@ -6,6 +6,7 @@ seconds by every replica, for the case that the first one died in between.
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from redis.asyncio import Redis
@@ -13,7 +14,7 @@ from redis.exceptions import RedisError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.access.revocations import CopyNotWhole, RevocationReader
-from identity_common.background import end
+from identity_common.background import BackgroundLoop, SharedRun
 from identity_common.clock import Clock, now_ms
 from identity_common.oauth import OAuthError, temporarily_unavailable
 from identity_common.stores.redis import RedisCommands, StoreUnavailable
@@ -69,17 +70,20 @@ class Revocations:
         self._tenant_id = tenant_id
         self._replicas = replicas
         self._clock = clock
-        self._copying: asyncio.Task[None] | None = None
-        self._copy_next: asyncio.Task[None] | None = None
-        self._keeping: asyncio.Task[None] | None = None
+        self._turn = 0
+        self._copies = SharedRun(self._copy_all, name="copy-revocations")
+        self._loop = BackgroundLoop(
+            self._take_turn, name="revocations", pause_s=_COPY_EVERY_S, log=_log, failed="revocations.failed"
+        )
 
     def start(self) -> None:
         """Begin to keep the copy up to the rows, in the background."""
-        self._keeping = asyncio.create_task(self._keep_copied(), name="revocations")
+        self._loop.start()
 
     async def stop(self) -> None:
         """Stop."""
-        await end(self._keeping, self._copy_next, self._copying)
+        await self._loop.stop()
+        await self._copies.stop()
 
     async def is_revoked(self, token_id: str) -> bool:
         """Return whether a token, or the authorization that it descends from, was revoked.
@@ -122,19 +126,12 @@ class Revocations:
     async def copy(self) -> None:
         """Return when everything that was committed when this was called is in the copy.
 
-        Whoever asks while another's copying is under way shares the next one.
-
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
-        if self._copy_next is None:
-            self._copy_next = asyncio.create_task(self._copy_after(self._copying), name="copy-revocations")
-        await asyncio.shield(self._copy_next)
+        await asyncio.shield(self._copies.next())
 
-    async def _copy_after(self, earlier: asyncio.Task[None] | None) -> None:
-        if earlier is not None:
-            await asyncio.wait((earlier,))
-        self._copying, self._copy_next = self._copy_next, None
+    async def _copy_all(self) -> None:
         try:
             while (reached := await self._copy_some()) is None:
                 pass
@@ -180,16 +177,11 @@ class Revocations:
             raise StoreUnavailable("too few replicas")
         return bool(applied)
 
-    async def _keep_copied(self) -> None:
-        turn = 0
-        while True:
-            try:
-                await self.copy()
-                if turn % _FORGET_EVERY == 0:
-                    with database_answers():
-                        async with self._engine.begin() as connection:
-                            await store.delete_expired_revocations(connection, self._tenant_id, now=self._clock())
-            except OAuthError:
-                pass  # it was logged where it was caught; the next turn tries again
-            turn += 1
-            await asyncio.sleep(_COPY_EVERY_S)
+    async def _take_turn(self) -> None:
+        turn, self._turn = self._turn, self._turn + 1
+        with suppress(OAuthError):  # logged where it was raised; the next turn tries again
+            await self.copy()
+            if turn % _FORGET_EVERY == 0:
+                with database_answers():
+                    async with self._engine.begin() as connection:
+                        await store.delete_expired_revocations(connection, self._tenant_id, now=self._clock())

@@ -1,0 +1,26 @@
+"""Liveness of a caller, in SQL: the one condition for every database that knows applications and users."""
+
+
+def live_caller(row: str, *, applications: str, users: str) -> str:
+    """Return the condition that a caller's client exists and that its user, if it has one, may still use the token.
+
+    The user must exist, must not be suspended, and must not have ended the tokens of that time. A token is dated in
+    whole seconds: one issued in the second in which all tokens were ended is refused too.
+
+    Each row is looked up by its key in a subquery that the planner cannot flatten (``OFFSET 0``). A plan that was made
+    while a table was small would otherwise scan all of it, and is kept for a while.
+
+    Args:
+        row: Alias of a row of the statement with ``client_id``, ``subject`` and ``issued_at`` (milliseconds); the
+            tenant is its parameter ``$1``.
+        applications: Name of the table of applications.
+        users: Name of the table of users.
+    """
+    return f"""
+        EXISTS (SELECT FROM {applications} WHERE tenant_id = $1 AND id = {row}.client_id OFFSET 0) AND (
+            {row}.subject = {row}.client_id OR EXISTS (
+                SELECT FROM {users} WHERE tenant_id = $1 AND id = {row}.subject
+                    AND NOT is_suspended AND tokens_valid_after <= {row}.issued_at OFFSET 0
+            )
+        )
+    """  # noqa: S608 - names of tables, no values
