@@ -1,31 +1,22 @@
-"""Requests that are held on purpose end when their server is told to stop.
+"""Ends requests that are held on purpose when their server is told to stop.
 
-A server lets its requests end before it ends the app's lifespan: whoever holds one would make it wait. So whoever does
-is called when the server of its process stops.
+A server completes its requests before it ends the app's lifespan, so a held request would delay it. Code that holds
+requests registers a callback here; the connections call it when the server of their process stops.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-HTTP_PROTOCOL: Final = f"{__name__}:HttpProtocol"
-"""``http`` of a server's configuration."""
-
-_told: Final[set[Callable[[], None]]] = set()
+_callbacks: Final[set[Callable[[], None]]] = set()
 
 
 def call_when_stopping(callback: Callable[[], None]) -> Callable[[], None]:
-    """Have a function called when the server of this process stops; return what takes that back."""
-    _told.add(callback)
-    return lambda: _told.discard(callback)
+    """Register a callback for when the server of this process stops; return a function that unregisters it."""
+    _callbacks.add(callback)
+    return lambda: _callbacks.discard(callback)
 
 
-class HttpProtocol(HttpToolsProtocol):
-    """A connection that says so when its server stops."""
-
-    def shutdown(self) -> None:
-        """Take note that there is no next request on this connection: the server stops."""
-        for callback in tuple(_told):
-            callback()
-        super().shutdown()
+def tell_stopping() -> None:
+    """Call every registered callback."""
+    for callback in tuple(_callbacks):
+        callback()
