@@ -14,6 +14,7 @@ from all_in_one.credentials import Credentials
 from all_in_one.dispatcher import Dispatcher
 from all_in_one.provision import ServerAddresses
 from all_in_one.stack import Stack
+from identity_common.http.server import SERVER_OPTIONS
 from stead import ManagementClient, TokenResponse, exchange_subject_token
 from tests.support.processes import free_port
 from tests.support.recorder import Recorder
@@ -66,11 +67,7 @@ class RunningStack:
         config = uvicorn.Config(
             self.recorder.around(self._app),
             port=self._port,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            ws="none",
-            lifespan="on",
+            **{**SERVER_OPTIONS, "loop": "asyncio"},
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=lambda: asyncio.run(self._server.serve()), daemon=True)

@@ -10,7 +10,7 @@ import asyncpg
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
-from identity_common.http.stopping import HTTP_PROTOCOL
+from identity_common.http.server import SERVER_OPTIONS
 from identity_common.settings import InvalidSettingsError, ServiceSettings
 from identity_common.telemetry.logs import configure_logs
 
@@ -22,7 +22,6 @@ class CommandError(Exception):
 
 
 _GRACEFUL_SHUTDOWN_S: Final = 10
-_KEEP_ALIVE_S: Final = 75  # longer than that of a proxy in front, so that the proxy closes idle connections
 
 
 def serve(package: str, *, host: str, port: int, workers: int) -> None:
@@ -32,15 +31,7 @@ def serve(package: str, *, host: str, port: int, workers: int) -> None:
         host=host,
         port=port,
         workers=workers,
-        loop="uvloop",
-        http=HTTP_PROTOCOL,
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=_KEEP_ALIVE_S,
+        **SERVER_OPTIONS,
         timeout_graceful_shutdown=_GRACEFUL_SHUTDOWN_S,
     )
 

@@ -28,7 +28,7 @@ from all_in_one.credentials import BusSubscriber, Credentials, ManagementApi, re
 from all_in_one.dispatcher import Dispatcher
 from all_in_one.provision import ServerAddresses
 from all_in_one.seed import seed
-from identity_common.http.stopping import HTTP_PROTOCOL
+from identity_common.http.server import SERVER_OPTIONS
 
 _GRACEFUL_SHUTDOWN_S: Final = 3
 _BOOTSTRAP_TIMEOUT_S: Final = 60
@@ -176,12 +176,7 @@ async def serve(stack: Stack, listener: socket.socket, *, announce: str) -> None
     server = _Server(
         uvicorn.Config(
             stack.app(),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            ws="none",
-            lifespan="on",
-            http=HTTP_PROTOCOL,
+            **SERVER_OPTIONS,
             timeout_graceful_shutdown=_GRACEFUL_SHUTDOWN_S,
         )
     )

@@ -40,7 +40,7 @@ class NamedUser(msgspec.Struct, frozen=True):
 
     Attributes:
         is_suspended: None if the user does not exist.
-        tokens_valid_after: Milliseconds since the epoch; tokens issued for the user carry no earlier time. 0 without a user.
+        tokens_valid_after: Milliseconds since the epoch; tokens for the user carry no earlier time. 0 without a user.
         revision: Revision of this service that the state includes.
     """
 

@@ -1,0 +1,64 @@
+"""The limit on password attempts counts addresses that a client cannot choose (CVE-2023-36456)."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from all_in_one.provision import ServerAddresses
+from tests.pages.test_authorization import application
+from tests.support.at_a_browser import Person
+from tests.support.running_stack import RunningStack
+from tests.support.world import World
+
+LIMIT = 5
+ATTEMPTS = 8
+
+
+@contextmanager
+def a_world(servers: ServerAddresses, directory: Path, *, trusted_proxies: int) -> Iterator[World]:
+    stack = RunningStack(
+        servers,
+        directory,
+        tenant_id=f"address-{secrets.token_hex(4)}",
+        trusted_proxies=trusted_proxies,
+        password_attempts_per_address=LIMIT,
+    )
+    stack.start()
+    try:
+        world = World(stack)
+        yield world
+        world.close()
+    finally:
+        stack.stop()
+
+
+def refused(world: World, forwarded_for: list[str]) -> int:
+    """Return how many attempts, each at another account and with such a header, find the limit reached."""
+    spa = application(world, "SPA")
+    answers = []
+    for header in forwarded_for:
+        person = Person(world)
+        person.browser.headers["X-Forwarded-For"] = header
+        answers.append(person.sign_in(person.follow(person.authorize(spa)), password="wrong").status_code)
+    return answers.count(429)
+
+
+@pytest.mark.parametrize(
+    ("trusted_proxies", "forwarded_for", "expected"),
+    [
+        (0, [f"198.51.100.{n}" for n in range(ATTEMPTS)], ATTEMPTS - LIMIT),
+        (1, [f"198.51.100.{n}" for n in range(ATTEMPTS)], 0),
+        (1, [f"198.51.100.{n}, 203.0.113.7" for n in range(ATTEMPTS)], ATTEMPTS - LIMIT),
+    ],
+    ids=["no proxy: the header is ignored", "one proxy: what it says counts", "what a client says before it does not"],
+)
+def test_only_a_trusted_proxy_says_where_a_request_comes_from(
+    servers: ServerAddresses, tmp_path: Path, trusted_proxies: int, forwarded_for: list[str], expected: int
+) -> None:
+    with a_world(servers, tmp_path, trusted_proxies=trusted_proxies) as world:
+        assert refused(world, forwarded_for) == expected
