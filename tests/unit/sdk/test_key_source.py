@@ -162,10 +162,24 @@ def test_a_withdrawn_key_is_refused_after_the_refresh(
     server: JwksServer, verifier: AccessTokenVerifier, clock: Clock
 ) -> None:
     """L6, L7: also for a token that had been verified before."""
-    verifier.verify(token(OLD))
+    candidate = token(OLD)
+    verifier.verify(candidate)
     server.document = jwks(NEW)
     clock.now = NOW + 600
-    assert reason(verifier, token(OLD)) == "unknown_key"
+    assert [reason(verifier, each) for each in (candidate, token(OLD))] == ["unknown_key"] * 2
+
+
+async def test_a_withdrawn_key_is_refused_after_the_refresh_in_tasks_too(
+    server: JwksServer, async_verifier: AsyncAccessTokenVerifier, clock: Clock
+) -> None:
+    """L6, L7: also for a token that had been verified before."""
+    candidate = token(OLD)
+    await async_verifier.verify(candidate)
+    server.document = jwks(NEW)
+    clock.now = NOW + 600
+    for each in (candidate, token(OLD)):
+        with pytest.raises(TokenInvalid, match="unknown_key"):
+            await async_verifier.verify(each)
 
 
 def failures(server: JwksServer) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""The memory of verified tokens: it changes what a token costs and never what is decided."""
+"""What the verifiers remember of verified tokens: it changes what a token costs and never what is decided."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stead import AccessToken, TokenInvalid
-from stead.verification import Expectations, KeySet, Remembered, TokenChecker, read_claims, read_token
-from tests.unit.sdk.issuer import AUDIENCE, ISSUER, NOW, SigningKey, jwks, token
+from stead import AccessToken, AccessTokenVerifier, AsyncAccessTokenVerifier, TokenInvalid
+from stead.verification import Expectations, KeySet, Remembered, TokenChecker, read_token
+from tests.unit.sdk.issuer import AUDIENCE, ISSUER, NOW, Clock, SigningKey, jwks, token
 
 KEY = SigningKey("current")
 NEXT_KEY = SigningKey("next")
@@ -30,17 +30,45 @@ TOKENS = [
 ]
 
 
-def decide(checker: TokenChecker, candidate: str, *, keys: KeySet, now: float) -> AccessToken | str:
-    """Decide as the verifiers do."""
-    try:
-        remembered = checker.recall(candidate)
-        if remembered is not None and remembered.keys is keys:
-            return read_claims(remembered.payload, expected=EXPECTED, now=now)
-        return checker.check(read_token(candidate, EXPECTED), keys=keys, now=now)
-    except TokenInvalid as refused:
-        return refused.reason
+class Verifier:
+    """A verifier for threads or for tasks, the keys that its issuer published last, and the time.
+
+    Attributes:
+        checker: What remembers.
+    """
+
+    def __init__(
+        self,
+        kind: type[AccessTokenVerifier | AsyncAccessTokenVerifier] = AccessTokenVerifier,
+        *,
+        cache_size: int = 1024,
+    ) -> None:
+        self._clock = Clock()
+        self._verifier = kind(issuer=ISSUER, audience=AUDIENCE, cache_size=cache_size, clock=self._clock)
+        self.checker = self._verifier._checker
+
+    async def decide(self, candidate: str, *, keys: KeySet, now: float = NOW) -> AccessToken | str:
+        """Return what a token says, or why it is refused, right after these keys have come."""
+        self._clock.now = now
+        self._verifier._source._freshness.fetched(keys, max_age_s=10, now=now)
+        try:
+            verified = self._verifier.verify(candidate)
+            return verified if isinstance(verified, AccessToken) else await verified
+        except TokenInvalid as refused:
+            return refused.reason
 
 
+@pytest.fixture(params=[AccessTokenVerifier, AsyncAccessTokenVerifier])
+def kind(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.fixture
+def verifier(kind: Any) -> Verifier:
+    return Verifier(kind)
+
+
+@pytest.mark.parametrize("kind", [AccessTokenVerifier, AsyncAccessTokenVerifier])
 @settings(max_examples=300)
 @given(
     steps=st.lists(
@@ -48,14 +76,14 @@ def decide(checker: TokenChecker, candidate: str, *, keys: KeySet, now: float) -
     ),
     cache_size=st.sampled_from([1, 2, 1024]),
 )
-def test_with_and_without_the_memory_every_decision_is_the_same(
-    steps: list[tuple[str, KeySet, int]], cache_size: int
+async def test_with_and_without_the_memory_every_decision_is_the_same(
+    kind: Any, steps: list[tuple[str, KeySet, int]], cache_size: int
 ) -> None:
     """L6 (CVE-2024-56323, CVE-2026-33729): differential test over tokens, times and changes of keys."""
-    remembering, forgetful = TokenChecker(EXPECTED, cache_size=cache_size), TokenChecker(EXPECTED, cache_size=0)
+    remembering, forgetful = Verifier(kind, cache_size=cache_size), Verifier(kind, cache_size=0)
     for candidate, keys, offset in steps:
-        assert decide(remembering, candidate, keys=keys, now=NOW + offset) == decide(
-            forgetful, candidate, keys=keys, now=NOW + offset
+        assert await remembering.decide(candidate, keys=keys, now=NOW + offset) == await forgetful.decide(
+            candidate, keys=keys, now=NOW + offset
         )
 
 
@@ -69,86 +97,82 @@ class CountingKeySet(KeySet):
         return super().get(key_id)
 
 
-def test_a_token_that_comes_again_costs_no_second_verification() -> None:
-    checker, keys = TokenChecker(EXPECTED), CountingKeySet.parse(jwks(KEY))
+async def test_a_token_that_comes_again_costs_no_second_verification(verifier: Verifier) -> None:
+    keys = CountingKeySet.parse(jwks(KEY))
     assert isinstance(keys, CountingKeySet)
 
-    first, second = (decide(checker, TOKENS[0], keys=keys, now=NOW) for _ in range(2))
+    first, second = [await verifier.decide(TOKENS[0], keys=keys) for _ in range(2)]
 
     assert first == second
     assert keys.asked == 1
 
 
-def test_a_remembered_token_still_expires() -> None:
+async def test_a_remembered_token_still_expires(verifier: Verifier) -> None:
     """L6: time is an input of the decision."""
-    checker = TokenChecker(EXPECTED)
-    assert isinstance(decide(checker, TOKENS[0], keys=KEY_SETS[0], now=NOW), AccessToken)
+    assert isinstance(await verifier.decide(TOKENS[0], keys=KEY_SETS[0]), AccessToken)
 
-    assert decide(checker, TOKENS[0], keys=KEY_SETS[0], now=NOW + 3660) == "expired"
+    assert await verifier.decide(TOKENS[0], keys=KEY_SETS[0], now=NOW + 3660) == "expired"
 
 
-def test_a_token_whose_key_was_withdrawn_is_forgotten() -> None:
+async def test_a_token_whose_key_was_withdrawn_is_forgotten(verifier: Verifier) -> None:
     """L6, L7: the key set is an input of the decision."""
-    checker = TokenChecker(EXPECTED)
-    assert isinstance(decide(checker, TOKENS[0], keys=KEY_SETS[1], now=NOW), AccessToken)
+    assert isinstance(await verifier.decide(TOKENS[0], keys=KEY_SETS[1]), AccessToken)
 
-    assert decide(checker, TOKENS[0], keys=KEY_SETS[2], now=NOW) == "unknown_key"
-    assert decide(checker, TOKENS[0], keys=KEY_SETS[3], now=NOW) == "bad_signature"
+    assert await verifier.decide(TOKENS[0], keys=KEY_SETS[2]) == "unknown_key"
+    assert await verifier.decide(TOKENS[0], keys=KEY_SETS[3]) == "bad_signature"
 
 
-def test_only_accepted_tokens_are_remembered_and_only_so_many() -> None:
+async def test_only_accepted_tokens_are_remembered_and_only_so_many(kind: Any) -> None:
     """L8: whoever sends junk, or tokens that have expired, cannot fill the memory."""
-    checker = TokenChecker(EXPECTED, cache_size=4)
+    verifier = Verifier(kind, cache_size=4)
     for candidate in TOKENS[2:6]:
-        decide(checker, candidate, keys=KEY_SETS[1], now=NOW + 35)
-    assert len(checker._good) == 0
+        await verifier.decide(candidate, keys=KEY_SETS[1], now=NOW + 35)
+    assert len(verifier.checker._good) == 0
 
     for number in range(9):
-        decide(checker, token(KEY, jti=f"token-{number}"), keys=KEY_SETS[1], now=NOW)
-    assert len(checker._good) == 4
+        await verifier.decide(token(KEY, jti=f"token-{number}"), keys=KEY_SETS[1])
+    assert len(verifier.checker._good) == 4
 
 
-def test_the_token_that_was_not_seen_for_longest_is_forgotten_first() -> None:
-    checker = TokenChecker(EXPECTED, cache_size=2)
+async def test_the_token_that_was_not_seen_for_longest_is_forgotten_first(kind: Any) -> None:
+    verifier = Verifier(kind, cache_size=2)
     often, seldom, new = (token(KEY, jti=name) for name in ("often", "seldom", "new"))
     for candidate in (often, seldom, often, new):
-        decide(checker, candidate, keys=KEY_SETS[1], now=NOW)
+        await verifier.decide(candidate, keys=KEY_SETS[1])
 
-    assert list(checker._good) == [read_token(candidate, EXPECTED).digest for candidate in (often, new)]
+    assert list(verifier.checker._good) == [read_token(candidate, EXPECTED).digest for candidate in (often, new)]
 
 
-def test_the_token_itself_is_not_kept() -> None:
+async def test_the_token_itself_is_not_kept(verifier: Verifier) -> None:
     """L14: a hash of it is, and what it says; nothing that anybody would take for the token."""
-    checker = TokenChecker(EXPECTED)
-    decide(checker, TOKENS[0], keys=KEY_SETS[0], now=NOW)
+    await verifier.decide(TOKENS[0], keys=KEY_SETS[0])
 
     unchecked = read_token(TOKENS[0], EXPECTED)
-    assert checker._good == {unchecked.digest: Remembered(KEY_SETS[0], unchecked.payload)}
-    assert "user" not in repr(checker._good.values())
+    assert verifier.checker._good == {unchecked.digest: Remembered(KEY_SETS[0], unchecked.payload)}
+    assert "user" not in repr(verifier.checker._good.values())
 
 
 @pytest.mark.parametrize(
     "what", ["", "a.b.c", TOKENS[0] + "A", TOKENS[0][:-1], "é" * 40, "\ud800", "x" * 20_000, None, 1]
 )
-def test_nothing_is_remembered_of_what_is_not_that_token(what: object) -> None:
-    checker = TokenChecker(EXPECTED)
-    decide(checker, TOKENS[0], keys=KEY_SETS[0], now=NOW)
+async def test_nothing_is_remembered_of_what_is_not_that_token(verifier: Verifier, what: object) -> None:
+    await verifier.decide(TOKENS[0], keys=KEY_SETS[0])
 
-    assert checker.recall(TOKENS[0]) is not None
-    assert checker.recall(what) is None
+    assert verifier.checker.recall(TOKENS[0]) is not None
+    assert verifier.checker.recall(what) is None
 
 
 @pytest.mark.parametrize("cache_size", [0, 1024])
-def test_what_a_caller_does_to_the_claims_stays_with_the_caller(cache_size: int) -> None:
+async def test_what_a_caller_does_to_the_claims_stays_with_the_caller(kind: Any, cache_size: int) -> None:
     """L6: no caller can change what the next one is told."""
-    checker = TokenChecker(EXPECTED, cache_size=cache_size)
-    first = decide(checker, TOKENS[6], keys=KEY_SETS[0], now=NOW)
+    verifier = Verifier(kind, cache_size=cache_size)
+    first = await verifier.decide(TOKENS[6], keys=KEY_SETS[0])
     assert isinstance(first, AccessToken)
     assert first.actor is not None
     first.claims["scope"] = "admin"
     first.actor["sub"] = "somebody-else"
 
-    second = decide(checker, TOKENS[6], keys=KEY_SETS[0], now=NOW)
+    second = await verifier.decide(TOKENS[6], keys=KEY_SETS[0])
 
     assert isinstance(second, AccessToken)
     assert (second.actor, second.claims["scope"]) == ({"sub": "user00000002"}, "read:things write:things")
