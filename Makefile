@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PACKAGES := libs/sdk libs/common services/token-service services/management-service services/template-service services/all-in-one
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help run demo example test test-slow test-clients test-containers check lint types imports bench openapi lock clean
+.PHONY: help run demo example test test-slow test-clients test-containers check lint types imports bench openapi lock clean mutants
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -70,3 +70,6 @@ lock: ## pin the newest releases that fit (needs uv)
 
 clean: ## remove the virtual environment and caches, but not .local
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+mutants: $(INSTALLED) ## change 100 decisions, one at a time, and see whether a test fails (most of an hour)
+	@$(BIN)/python -m tests.mutants
