@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 FUZZING := tests/security/test_fuzzing.py
 WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 
-.PHONY: help run demo example test test-heavy test-slow test-long test-clients test-containers check lint types imports bench openapi lock clean
+.PHONY: help run demo example test test-heavy test-slow test-long test-clients test-containers check lint types imports bench openapi lock mutants clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -83,3 +83,6 @@ lock: ## pin the newest releases that fit (needs uv)
 
 clean: ## remove the virtual environment and caches, but not .local
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+mutants: $(INSTALLED) ## change 100 decisions, one at a time, and see whether a test fails (most of an hour)
+	@$(BIN)/python -m tests.mutants

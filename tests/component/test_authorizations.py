@@ -335,6 +335,44 @@ async def test_a_use_that_was_held_up_beyond_the_grace_is_a_replay_too(replicas:
     assert not await replicas.is_alive(second)
 
 
+@pytest.mark.parametrize("rotates", [True, False])
+async def test_a_use_that_waits_while_its_authorization_ends_gives_nothing(replicas: Replicas, rotates: bool) -> None:
+    """An access token that is signed afterwards might outlive the revocation of its authorization."""
+    authorization, refresh_token = await replicas.family()
+    found = await replicas.other.refresh_tokens.find(refresh_token, application_id="app")
+    assert found is not None
+    using: Awaitable[str | bool | None]
+    if rotates:
+        using = replicas.other.refresh_tokens.rotate(found, tokens_expire_at=LATER, expires_at=LATER)
+    else:
+        using = replicas.other.refresh_tokens.keep(found, tokens_expire_at=LATER)
+    async with replicas.one.engine.begin() as connection:
+        end = text("UPDATE authorizations SET ended_at = :now WHERE id = :id")
+        await connection.execute(end, {"now": replicas.time(), "id": authorization.id})
+        used = asyncio.ensure_future(using)
+        await until_somebody_waits(replicas.one)
+
+    assert not await used
+
+
+@pytest.mark.parametrize("second_ttl_ms", [60_000, 7_200_000])
+async def test_the_end_of_an_authorization_is_remembered_until_no_token_of_it_counts(
+    replicas: Replicas, second_ttl_ms: int
+) -> None:
+    """Whichever token expires last, and two minutes more: it counts for one longer than it says, and clocks differ."""
+    authorization, refresh_token = await replicas.family()
+    found = await replicas.other.refresh_tokens.find(refresh_token, application_id="app")
+    assert found is not None
+    second = replicas.time() + second_ttl_ms
+    assert await replicas.other.refresh_tokens.rotate(found, tokens_expire_at=second, expires_at=LATER)
+    await replicas.other.authorizations.end(authorization.id)
+
+    async with replicas.one.engine.connect() as connection:
+        kept = text("SELECT id, expires_at FROM revocations WHERE tenant_id = :tenant")
+        rows = (await connection.execute(kept, {"tenant": replicas.tenant_id})).all()
+    assert rows == [(authorization.id, max(replicas.time() + 3_600_000, second) + 120_000)]
+
+
 async def test_what_ends_an_authorization_ends_exactly_that(replicas: Replicas) -> None:
     tokens = {}
     for user, app, session in (("user", "app", "s1"), ("user", "app", "s2"), ("user", "b", "s1"), ("u2", "app", "s3")):

@@ -259,6 +259,31 @@ async def test_a_batch_that_leaves_something_out_is_not_applied(replicas: Replic
     assert await replicas.state() == answered
 
 
+@pytest.mark.parametrize(("position", "count"), [(8, 12), (0, 2)])
+async def test_a_batch_that_does_not_continue_what_is_stored_says_nothing_of_it(
+    replicas: Replicas, position: int, count: int
+) -> None:
+    """Whoever reads elsewhere in the stream, and finds nothing behind it, does not know what is stored."""
+    stream = Stream(replicas.tenant_id, random.Random(1), length=10)
+    stored = await replicas.apply(0, "one", 0, stream.batch(0, 4))
+    answered = await replicas.apply(1, "one", position, stream.batch(position, count)._replace(caught_up=True))
+
+    assert (stored.sequence, stored.complete, stored.revisions) == (4, False, {})
+    assert [answered, await replicas.state()] == [stored] * 2
+
+
+async def test_it_is_not_complete_before_management_has_spoken(replicas: Replicas) -> None:
+    """The stream ends where nothing of users is in it yet: nobody is known to be unknown."""
+    stream = Stream(replicas.tenant_id, random.Random(9), length=0)
+    stream.tell("template", OrganizationState(id="org0"))
+    early = await replicas.apply(0, "one", 0, stream.batch(0, 2))
+    stream.tell("management", UserState(id="user0"))
+    late = await replicas.apply(0, "one", 2, stream.batch(2, 2))
+
+    assert (early.complete, early.revisions) == (False, {"template": 1})
+    assert (late.complete, late.revisions) == (True, stream.revisions)
+
+
 async def test_an_older_record_never_replaces_a_newer_one(replicas: Replicas) -> None:
     """L7: also from another incarnation of the stream, where positions begin again."""
     stream = Stream(replicas.tenant_id, random.Random(2), length=10)

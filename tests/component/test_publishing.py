@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+import msgspec
 import nats
 import pytest
 import pytest_asyncio
@@ -11,12 +12,16 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
+from all_in_one.provision import ServerAddresses
 from identity_common.bus.connection import Bus
 from identity_common.bus.publishing import NotAcknowledgedError, Outgoing, Publisher, publisher_on
 from identity_common.wire.events import STREAM_INTERNAL, event_subject
+from stead.event_types import CloudEvent, OrganizationState
 from tests.support.management_api import Management, unique
 from tests.support.patience import PATIENCE_S, eventually_here, round_trip
+from tests.support.public_events import captured
 from tests.support.tcp_proxy import TcpProxy
+from tests.support.template_source import TemplateSource
 
 pytestmark = pytest.mark.servers
 
@@ -150,3 +155,19 @@ async def test_when_the_connection_breaks_the_end_of_a_batch_is_never_stored_bef
             await publisher.publish(messages, timeout_s=PATIENCE_S)
         await bus.stop()
     assert await stored(client, tenant) == [message.payload for message in messages]
+
+
+async def test_two_events_of_one_aggregate_are_never_under_way_together(servers: ServerAddresses) -> None:
+    """If the stream refused the older one alone, its repetition would be stored behind the newer one, and count.
+
+    The relay begins with a watermark, and each of its batches ends with one.
+    """
+    names = ("o1", "o2", "o1", "o1", "o2", "o3")
+    changes = [("organization", [name], "updated", OrganizationState(id=name)) for name in names]
+    async with TemplateSource(servers) as source:
+        revision = await source.record_all(changes)
+        messages = await captured(servers.subscriber_nats_url, source.tenant_id, until=revision)
+
+    events = [msgspec.json.decode(message.data, type=CloudEvent) for message in messages]
+    batches = [[], ["o1", "o2"], ["o1"], ["o1", "o2", "o3"]]
+    assert [event.subject for event in events] == [name for batch in batches for name in [*batch, "template"]]

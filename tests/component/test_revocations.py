@@ -19,7 +19,7 @@ from identity_common.identifiers import new_id, new_token_id
 from identity_common.oauth import OAuthError
 from identity_common.stores.redis import RedisCommands
 from identity_common.wire.revocations import CopyPosition, position_key, revocation_key, revoking_ids
-from tests.support.authorizing import Stores, opened
+from tests.support.authorizing import Stores, opened, until_somebody_waits
 from tests.support.patience import PATIENCE_S
 from tests.support.running_stack import RunningStack
 from tests.support.tenant_keys import read_keys, replace_keys
@@ -230,6 +230,22 @@ async def test_a_copy_that_is_being_made_says_nothing(replicas: Replicas) -> Non
     assert await replicas.other.revocations.is_revoked("first")
 
 
+async def test_a_copy_that_is_lost_while_it_is_continued_is_made_anew(replicas: Replicas) -> None:
+    """What follows the position of one copy does not make another one whole."""
+    await replicas.revoke("first")
+    async with replicas.one.engine.begin() as connection:
+        await replicas.one.revocations.record(connection, [Revocation("second", now_ms() + SOON)])
+    async with replicas.one.engine.begin() as connection:
+        await connection.execute(text("LOCK TABLE revocations"))
+        copying = asyncio.create_task(replicas.other.revocations.copy())
+        await until_somebody_waits(replicas.one)
+        await replicas.replace_copy({})
+    await copying
+
+    assert await replicas.position() == CopyPosition(2, True)
+    assert [await replicas.one.revocations.is_revoked(each) for each in ("first", "second")] == [True] * 2
+
+
 async def test_a_database_restored_from_a_backup_counts_on(replicas: Replicas) -> None:
     """Otherwise what is revoked next would look as if it had been copied long ago."""
     await replicas.revoke("first", "second")
@@ -241,6 +257,22 @@ async def test_a_database_restored_from_a_backup_counts_on(replicas: Replicas) -
     assert [await replicas.other.revocations.is_revoked(each) for each in ("first", "second", "third")] == [True] * 3
     await replicas.replace_copy({})
     assert await replicas.other.revocations.is_revoked("third")
+
+
+async def test_a_database_restored_from_a_backup_beside_an_emptied_redis_counts_on_from_what_was_read(
+    replicas: Replicas,
+) -> None:
+    """A replica that has read further refuses a copy that lies behind: counted anew, none would be whole for long."""
+    await replicas.revoke("first", "second")
+    assert await replicas.other.revocations.is_revoked("first")
+    async with replicas.one.engine.begin() as connection:
+        for table in ("revocations", "revocation_counts"):
+            await connection.execute(text(f"DELETE FROM {table} WHERE tenant_id = :t"), {"t": replicas.tenant_id})
+    await replicas.replace_copy({})
+    await replicas.revoke("third", stores=replicas.other)
+
+    assert await replicas.other.revocations.is_revoked("third")
+    assert await replicas.position() == CopyPosition(3, True)
 
 
 async def test_a_revocation_goes_when_it_no_longer_matters(replicas: Replicas) -> None:

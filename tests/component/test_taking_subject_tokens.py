@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 from all_in_one.provision import ServerAddresses
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id, new_secret
+from identity_common.oauth import OAuthError
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
 from token_service.directory import Reading
@@ -28,9 +29,12 @@ class Redises:
         self.tenant_id = f"t{new_id()}"
         self.redis: Redis = connect_redis(servers.token_redis_url)
         self.minting: Redis = connect_redis(servers.management_redis_url)
-        self.tokens = SubjectTokens(self.redis, RedisCommands(self.redis), tenant_id=self.tenant_id, replicas=0)
+        self.tokens = self.taking(replicas=0)
         prefix = f"identity:{self.tenant_id}"
         self.reading = Reading((f"{prefix}:state",), (f"{prefix}:user:", f"{prefix}:roles:"))
+
+    def taking(self, *, replicas: int) -> SubjectTokens:
+        return SubjectTokens(self.redis, RedisCommands(self.redis), tenant_id=self.tenant_id, replicas=replicas)
 
     async def fill(self) -> None:
         for key, value in (("state", "s"), ("user:ann", "a"), ("roles:ann", "ar"), ("user:bob", "b")):
@@ -96,3 +100,13 @@ async def test_records_of_somebody_else_are_never_handed_on(redises: Redises) ->
 
     found = await taken(redises, token)
     assert (found.record.user_id, found.subject) == ("ann", ())
+
+
+async def test_a_take_that_too_few_replicas_of_redis_have_is_refused_and_spends_the_token(redises: Redises) -> None:
+    """L11, D-L1: one of them may take over without it, and the token would be there again."""
+    token = await redises.mint(members())
+    with pytest.raises(OAuthError) as refused:
+        await redises.taking(replicas=1).consume(token, redises.reading)
+
+    assert (refused.value.error, refused.value.status) == ("temporarily_unavailable", 503)
+    assert await redises.tokens.consume(token, redises.reading) is None

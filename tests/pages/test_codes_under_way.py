@@ -191,15 +191,21 @@ def test_whoever_signs_out_while_agreeing_in_another_tab_must_sign_in(
     assert tab.is_alive(tab.refresh_token(person.sign_in(page)))
 
 
-def test_signing_out_ends_what_was_begun_while_it_went_on(world: World, client: Client) -> None:
+@pytest.mark.parametrize("held", ["what the client got", "what another client got"])
+def test_signing_out_ends_what_was_begun_while_it_went_on(world: World, client: Client, held: str) -> None:
     """Held up before the session ends: another tab finds it alive, and gets a code."""
     tab, settings = Tab(Person(world), client), world.stack.token_settings
+    other = application(world, "SPA")
+    assert Tab(tab.person, other).tokens()
     tokens = tab.tokens()
 
     async def run(stores: Stores) -> httpx.Response:
         async with stores.engine.begin() as connection:
-            mine = text("SELECT FROM authorizations WHERE user_id = :user FOR UPDATE")
-            await connection.execute(mine, {"user": tab.person.user_id})
+            these = text(
+                "SELECT FROM authorizations WHERE user_id = :user AND application_id = :application FOR UPDATE"
+            )
+            application_id = client.id if held == "what the client got" else other.id
+            await connection.execute(these, {"user": tab.person.user_id, "application": application_id})
             signing_out = asyncio.create_task(asyncio.to_thread(sign_out, tab.person, tokens["id_token"]))
             await until_somebody_waits(stores)
             answer = await asyncio.to_thread(tab.authorize, prompt="none")

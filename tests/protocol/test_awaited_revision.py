@@ -1,4 +1,4 @@
-"""``Identity-Revision`` on token requests while what it names is still on its way to token-service (lesson L7)."""
+"""Token requests for what is still on its way to token-service, with ``Identity-Revision`` and without (lesson L7)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from all_in_one.provision import ServerAddresses
-from tests.support.world import World, outcome, world_of_late_news
+from tests.support.world import Client, World, outcome, world_of_late_news
 
 pytestmark = pytest.mark.slow
 
@@ -43,5 +43,39 @@ async def test_an_actor_of_an_application_that_was_just_trusted_acts(late_world:
         world.management.applications.update(world.third_party.id, is_third_party=False)
         headers = {"Identity_Revision": world.management.last_revision or ""}
         assert outcome(world.with_actor(actor_token, headers=headers)) == (200, None)
+
+    await asyncio.to_thread(ask, late_world)
+
+
+async def test_a_role_that_was_just_assigned_is_in_a_token_that_does_not_ask_for_the_revision(
+    late_world: World,
+) -> None:
+    """Without the header: the subject token is older than the role, and what is not held is looked up once more."""
+
+    def ask(world: World) -> None:
+        user = world.user()
+        organization = world.template.organization()
+        world.template.member(organization, user)
+        for_resource, for_organization = world.subject_token(user), world.subject_token(user)
+        world.caught_up()
+        world.management.users.assign_roles(user, [world.keeper_role])
+        first = world.exchange(for_resource)
+        world.template.member(organization, user, world.clerk_roles["user"])
+        permission = world.permission("read:invoices")
+        second = world.exchange(for_organization, resource=None, organization_id=organization, scope=permission)
+
+        assert [first.json()["scope"], second.json()["scope"]] == ["read:things", permission]
+
+    await asyncio.to_thread(ask, late_world)
+
+
+async def test_an_application_and_a_secret_that_were_just_made_authenticate(late_world: World) -> None:
+    def ask(world: World) -> None:
+        client = world.client("MachineToMachine", exchange=False)
+        answers = [world.client_credentials(client)]
+        second = world.management.applications.create_secret(client.id, "second").value
+        answers.append(world.client_credentials(Client(client.id, second)))
+
+        assert [outcome(answer) for answer in answers] == [(200, None)] * 2
 
     await asyncio.to_thread(ask, late_world)

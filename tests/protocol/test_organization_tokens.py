@@ -582,6 +582,45 @@ class TestForPeople:
 
         assert refreshed["scope"] == world.permission("read:invoices")
 
+    @pytest.mark.parametrize("with_scope", [False, True])
+    @pytest.mark.parametrize("by", ["code", "refresh token"])
+    def test_a_permission_and_scopes_of_the_same_name_are_consented_to_one_by_one(
+        self, world: World, by: str, with_scope: bool
+    ) -> None:
+        """The person holds them all, in the organization and outside; what was consented to for the target counts."""
+        name, management = f"read:{new_short_id()}", world.management
+        resources = [management.resources.create(each, f"https://{each}.{name[5:]}.example.com") for each in "ab"]
+        a, b = (resource.indicator for resource in resources)
+        scope_ids = [management.resources.create_scope(resource.id, name).id for resource in resources]
+        person = world.user(management.roles.create(f"role {name}", "reads", "User", scope_ids).id)
+        organization = world.template.organization()
+        role = world.template.role(permission_ids=[world.template.permission(name)], scope_ids=scope_ids)
+        world.template.member(organization, person, role)
+        targets = {
+            "organization": {"organization_id": organization},
+            "a in the organization": {"organization_id": organization, "resource": a},
+            "b in the organization": {"organization_id": organization, "resource": b},
+            "a": {"resource": a},
+            "b": {"resource": b},
+        }
+        consents: dict[str, dict[str, Any]] = {
+            "the permission": {"organization_permissions": name, "resource_scopes": {a: "", b: ""}},
+            "the scope of a": {"organization_permissions": "", "resource_scopes": {a: name, b: ""}},
+            "the scope of b": {"organization_permissions": "", "resource_scopes": {a: "", b: name}},
+        }
+
+        def has_it(consent: str, target: str) -> bool:
+            sign_in = self.sign_in(world, user_id=person, **consents[consent])
+            granted = sign_in.granted(by, scope=name if with_scope else None, **targets[target])
+            assert granted in {name, ""}
+            return granted == name
+
+        assert {consent: [target for target in targets if has_it(consent, target)] for consent in consents} == {
+            "the permission": ["organization"],
+            "the scope of a": ["a in the organization", "a"],
+            "the scope of b": ["b in the organization", "b"],
+        }
+
     def test_a_change_of_roles_is_in_the_next_token(self, world: World) -> None:
         organization, person = world.template.organization(), world.user()
         reader, writer = world.organization_role("read:invoices"), world.organization_role("write:invoices")

@@ -54,6 +54,18 @@ class TestResponse:
         assert (answer.headers["Cache-Control"], answer.headers["Pragma"]) == ("no-store", "no-cache")
         assert world.claims(access_token, world.resource)["sub"] == world.customer
 
+    def test_the_token_counts_at_once_for_a_user_who_was_just_let_in_again(self, world: World) -> None:
+        """docs/decisions/0004: it bears no time before tokensValidAfter, which may lie ahead."""
+        users, user = world.management.users, world.user()
+        for _ in range(2):
+            users.suspend(user)
+            users.suspend(user, suspended=False)
+        answer = world.exchange(world.subject_token(user), resource=None, scope="openid")
+        token = answer.json()["access_token"]
+        me = world.stack.http.get("/oidc/me", headers={"Authorization": f"Bearer {token}"})
+
+        assert (me.status_code, me.json()) == (200, {"sub": user})
+
     def test_the_token_represents_the_subject_and_says_how_it_was_got(self, world: World) -> None:
         """Sections 1.1 and 4.1: impersonation has no ``act``; ``gty`` names the grant."""
         before = int(time.time())

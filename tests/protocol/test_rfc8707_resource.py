@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from identity_common.identifiers import new_id
+from tests.support.signing_in import SignIn
 from tests.support.world import MANAGEMENT_API, World, error_body, outcome
 
 GRANTS = ("client credentials", "token exchange")
@@ -116,3 +117,26 @@ def test_a_resource_is_known_in_the_request_after_its_creation(world: World, gra
         made = world.management.resources.create("New", f"https://{new_id()}.example.com/api")
         assert outcome(ask(world, grant, resource=made.indicator)) == (200, None)
         world.management.resources.delete(made.id)
+
+
+@pytest.mark.parametrize("scope", [None, "read:things"])
+@pytest.mark.parametrize("by", ["code", "refresh token"])
+def test_a_scope_consented_for_one_resource_is_not_granted_for_another(
+    world: World, by: str, scope: str | None
+) -> None:
+    """Section 2.2, RFC 6749 section 3.3: a scope of the same name elsewhere is another scope, although it is held."""
+    roles = world.management.roles
+    other = world.management.resources.create("Same scope", f"https://{new_id()}.example.com/api")
+    other_scope = world.management.resources.create_scope(other.id, "read:things")
+    other_role = roles.create(f"role {other.id}", "reads the same", "User", [other_scope.id]).id
+    user = world.user(world.role("read:things"), other_role)
+
+    def granted(resource: str, **consented: str) -> str:
+        resource_scopes = {world.resource: consented["things"], other.indicator: consented["same"]}
+        sign_in = SignIn(world, user_id=user, resource_scopes=resource_scopes)
+        return sign_in.granted(by, resource=resource, scope=scope)
+
+    both = {"things": "read:things", "same": "read:things"}
+    assert [granted(world.resource, **both), granted(other.indicator, **both)] == ["read:things"] * 2
+    assert granted(other.indicator, things="read:things", same="") == ""
+    assert granted(world.resource, things="", same="read:things") == ""

@@ -103,6 +103,12 @@ class SignIn:
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 
+    def granted(self, grant: str, **changes: str | list[str] | None) -> str:
+        """Return the scope of the token that the code gives, or else a refresh token that came with the code."""
+        if grant == "code":
+            return str(self.tokens(**changes)["scope"])
+        return str(self.refreshed(self.tokens()["refresh_token"], **changes)["scope"])
+
     def end(self) -> None:
         """End the authorization, as removing the consent does."""
 
