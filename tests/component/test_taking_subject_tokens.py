@@ -14,7 +14,7 @@ from identity_common.clock import now_ms
 from identity_common.identifiers import new_id, new_secret
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
-from token_service.directory import Reading
+from token_service.directory import RecordKeys
 from token_service.subject_tokens import SubjectTokens, TakenSubjectToken
 
 
@@ -27,7 +27,7 @@ class Redises:
         self.minting: Redis = connect_redis(servers.management_redis_url)
         self.tokens = SubjectTokens(self.redis, RedisCommands(self.redis), tenant_id=self.tenant_id, replicas=0)
         prefix = f"identity:{self.tenant_id}"
-        self.reading = Reading((f"{prefix}:state",), (f"{prefix}:user:", f"{prefix}:roles:"))
+        self.reading = RecordKeys((f"{prefix}:state",), (f"{prefix}:user:", f"{prefix}:roles:"))
 
     async def fill(self) -> None:
         for key, value in (("state", "s"), ("user:ann", "a"), ("roles:ann", "ar"), ("user:bob", "b")):

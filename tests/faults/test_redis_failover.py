@@ -28,14 +28,14 @@ from tests.support.organization_tokens import Asker
 from tests.support.patience import PATIENCE_S, eventually, eventually_here
 from tests.support.processes import Deployment
 from tests.support.tcp_proxy import TcpProxy
-from token_service.directory import Reading
+from token_service.directory import RecordKeys
 from token_service.directory.projection import state_key
 from token_service.subject_tokens import SubjectTokens
 
 pytestmark = pytest.mark.slow
 
 SUBJECT_TOKEN = "sub_" + "a" * 43
-NOTHING_BUT_THE_STATE = Reading((state_key("default"),), ())
+NOTHING_BUT_THE_STATE = RecordKeys((state_key("default"),), ())
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
 from token_service.authorizations import Authorizations, Codes, Consents, RefreshTokens
 from token_service.authorizations.forgetting import Forgetting
-from token_service.directory import Directory, LargeHalf, SmallHalf
+from token_service.directory import Directory, InMemoryDirectory, InRedisDirectory
 from token_service.endpoints.consents import ConsentController
 from token_service.endpoints.cors import Cors
 from token_service.endpoints.introspection import Introspector, introspection_endpoint
@@ -76,20 +76,20 @@ def create_app(settings: Settings) -> Litestar:
     redis = connect_redis(settings.redis_url)
     commands = RedisCommands(redis)
     bus = Bus(settings.nats_url, service="token")
-    small = SmallHalf(bus, tenant_id=settings.tenant_id)
+    in_memory = InMemoryDirectory(bus, tenant_id=settings.tenant_id)
     keys = SigningKeys(
         engine,
         KeyEncryption(settings.key_encryption_keys),
         tenant_id=settings.tenant_id,
         algorithm=cast("SigningAlgorithm", settings.signing_algorithm),
         refresh_s=settings.signing_keys_refresh_s,
-        longest_lifetime_s=lambda: max(USERINFO_TOKEN_TTL_S, ORGANIZATION_TOKEN_TTL_S, small.longest_lifetime_s),
+        longest_lifetime_s=lambda: max(USERINFO_TOKEN_TTL_S, ORGANIZATION_TOKEN_TTL_S, in_memory.longest_lifetime_s),
     )
-    large = LargeHalf(bus, commands, tenant_id=settings.tenant_id, max_age_s=settings.directory_max_age_s)
+    in_redis = InRedisDirectory(bus, commands, tenant_id=settings.tenant_id, max_age_s=settings.directory_max_age_s)
     directory = Directory(
         bus,
-        small,
-        large,
+        in_memory,
+        in_redis,
         tenant_id=settings.tenant_id,
         max_age_s=settings.directory_max_age_s,
         revision_wait_s=settings.revision_wait_s,
@@ -181,7 +181,7 @@ def create_app(settings: Settings) -> Litestar:
             whole,
             public_paths=frozenset({*METADATA_PATHS, USERINFO_PATH}),
             registered_paths=frozenset({TOKEN_PATH, REVOCATION_PATH}),
-            is_registered=small.is_registered_origin,
+            is_registered=in_memory.is_registered_origin,
         ),
     )
 
@@ -277,11 +277,13 @@ def _pages(
 
 def _watch(registry: CollectorRegistry, directory: Directory, bus: Bus) -> None:
     """Show how far the directory is: what readiness deliberately does not tell."""
-    revision = Gauge("directory_revision", "Highest revision seen.", ("half", "source"), registry=registry)
-    silence = Gauge("directory_silence_seconds", "Since the bus was last heard.", ("half",), registry=registry)
-    for half, freshness in (("small", directory.small.freshness), ("large", directory.large.freshness)):
-        silence.labels(half).set_function(partial(getattr, freshness, "silence_s"))
+    revision = Gauge("directory_revision", "Highest revision seen.", ("store", "source"), registry=registry)
+    silence = Gauge(
+        "directory_silence_seconds", "Seconds since the bus was last heard from.", ("store",), registry=registry
+    )
+    for store, freshness in (("memory", directory.in_memory.freshness), ("redis", directory.in_redis.freshness)):
+        silence.labels(store).set_function(partial(getattr, freshness, "silence_s"))
         for source in ("management", "template"):
-            revision.labels(half, source).set_function(partial(freshness.seen, source))
+            revision.labels(store, source).set_function(partial(freshness.seen, source))
     connected = Gauge("bus_connected", "1 while there is a connection to NATS.", registry=registry)
     connected.set_function(lambda: float(bus.is_connected))

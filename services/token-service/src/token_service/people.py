@@ -38,16 +38,16 @@ class People:
         if self.tells_of_organizations(scopes):
             memberships = await self._directory.memberships_of(person.user.id)
         shown = [each for each in memberships if picked is None or each.organization.id in picked]
-        small = self._directory.small
+        in_memory = self._directory.in_memory
         return person_claims(
             person.user,
             scopes,
-            roles=small.role_names(person.role_ids),
+            roles=in_memory.role_names(person.role_ids),
             organizations=[each.organization.id for each in shown] if self._organizations_scope in scopes else UNSET,
             organization_roles=[
                 f"{each.organization.id}:{name}"
                 for each in shown
-                for name in small.organization_role_names(each.member.role_ids)
+                for name in in_memory.organization_role_names(each.member.role_ids)
             ]
             if self._organization_roles_scope in scopes
             else UNSET,

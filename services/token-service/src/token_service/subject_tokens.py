@@ -1,6 +1,6 @@
 """Consuming subject tokens: each is taken at most once, whatever happens.
 
-Reading a token *is* taking it (``GETDEL``); there is no "get". The take is never retried: a retry whose first answer
+RecordKeys a token *is* taking it (``GETDEL``); there is no "get". The take is never retried: a retry whose first answer
 was lost would look like a second use (lessons L11, D-L1). What is known of the subject is read in the same moment, by
 the same script: it saves the request a round trip to Redis.
 """
@@ -17,7 +17,7 @@ from identity_common.oauth import temporarily_unavailable
 from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
-from token_service.directory import Reading, Records
+from token_service.directory import RecordKeys, Snapshot
 
 _log = get_logger(__name__)
 
@@ -46,7 +46,7 @@ class TakenSubjectToken(msgspec.Struct, frozen=True):
     """
 
     record: SubjectTokenRecord
-    subject: Records
+    subject: Snapshot
 
 
 class SubjectTokens:
@@ -69,7 +69,7 @@ class SubjectTokens:
         self._replicas = replicas
         self._clock = clock
 
-    async def consume(self, subject_token: str, reading: Reading) -> TakenSubjectToken | None:
+    async def consume(self, subject_token: str, reading: RecordKeys) -> TakenSubjectToken | None:
         """Take the token; return what it stands for, or none when it is unknown, expired or spent.
 
         Args:

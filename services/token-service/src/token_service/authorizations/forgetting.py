@@ -51,12 +51,12 @@ class Forgetting:
             holders = await self._consents.holders(after=holders[-1])
 
     async def _deleted(self, holders: Sequence[Holder]) -> list[Holder]:
-        users = await self._directory.large.deleted_among({user_id for user_id, _ in holders})
-        small = self._directory.small
+        users = await self._directory.in_redis.deleted_among({user_id for user_id, _ in holders})
+        in_memory = self._directory.in_memory
         return [
             (user_id, application_id)
             for user_id, application_id in holders
-            if user_id in users or small.is_deleted(application_id)
+            if user_id in users or in_memory.is_deleted(application_id)
         ]
 
     async def _keep_forgetting(self) -> None:

@@ -7,7 +7,16 @@ service on a token request.
 """
 
 from token_service.directory.directory import Directory
-from token_service.directory.in_memory import SmallHalf
-from token_service.directory.in_redis import LargeHalf, Membership, Person, Reading, Records, Subject
+from token_service.directory.in_memory import InMemoryDirectory
+from token_service.directory.in_redis import InRedisDirectory, Membership, Person, RecordKeys, Snapshot, Subject
 
-__all__ = ["Directory", "LargeHalf", "Membership", "Person", "Reading", "Records", "SmallHalf", "Subject"]
+__all__ = [
+    "Directory",
+    "InMemoryDirectory",
+    "InRedisDirectory",
+    "Membership",
+    "Person",
+    "RecordKeys",
+    "Snapshot",
+    "Subject",
+]

@@ -30,7 +30,7 @@ from stead.event_types import OrganizationPermissionState, OrganizationRoleState
 from token_service.directory.freshness import Freshness
 from token_service.directory.organization_template import OrganizationTemplate
 from token_service.directory.origins import registered_origins
-from token_service.directory.permissions import Names, RoleContents, held
+from token_service.directory.permissions import NameIndex, RoleContents, held
 
 _log = get_logger(__name__)
 
@@ -54,7 +54,7 @@ def _subjects(tenant_id: str) -> list[str]:
     ]
 
 
-class SmallHalf:
+class InMemoryDirectory:
     """Applications, resources, scopes, roles of both kinds and organization permissions as of the last event.
 
     Attributes:
@@ -72,8 +72,8 @@ class SmallHalf:
         self._application_roles: dict[str, tuple[str, ...]] = {}
         self._origins: dict[str, frozenset[str]] = {}
         self._resources: dict[str, ResourceState] = {}
-        self._indicators = Names[str]()
-        self._scopes = Names[tuple[str, str]]()  # by the resource's id and the scope's name
+        self._indicators = NameIndex[str]()
+        self._scopes = NameIndex[tuple[str, str]]()  # by the resource's id and the scope's name
         self._role_scopes = RoleContents()
         self._role_names: dict[str, str] = {}
         self._template = OrganizationTemplate()
@@ -164,7 +164,7 @@ class SmallHalf:
 
     def start(self) -> None:
         """Begin to read, in the background."""
-        self._reading = asyncio.create_task(self._keep_reading(), name="directory-small-half")
+        self._reading = asyncio.create_task(self._keep_reading(), name="directory-in-memory")
 
     async def stop(self) -> None:
         """Stop reading."""

@@ -37,12 +37,12 @@ _decode_roles = msgspec.json.Decoder(AssignmentState).decode
 _decode_organization = msgspec.json.Decoder(OrganizationState).decode
 _decode_member = msgspec.json.Decoder(MemberState).decode
 
-Records = Sequence[bytes | None]
+Snapshot = Sequence[bytes | None]
 """The state and some records, as they were at one moment: read together, because they count together."""
 
 
-class Reading(msgspec.Struct, frozen=True):
-    """Where ``Records`` lie, for a script that learns only in Redis whose they are.
+class RecordKeys(msgspec.Struct, frozen=True):
+    """Where ``Snapshot`` lie, for a script that learns only in Redis whose they are.
 
     Attributes:
         keys: Of the state, and of what does not depend on who it is.
@@ -83,7 +83,7 @@ class Subject(msgspec.Struct, frozen=True):
     membership: Membership | None = None
 
 
-class LargeHalf:
+class InRedisDirectory:
     """Users and members as of the last batch that was applied."""
 
     def __init__(
@@ -103,7 +103,7 @@ class LargeHalf:
         self._state_key = state_key(tenant_id)
         self._organization_prefix = record_key(event_subject("template", tenant_id, "organization", ""))
         self._member_prefix = record_key(event_subject("template", tenant_id, "member", ""))
-        self._of_people = Reading(
+        self._of_people = RecordKeys(
             (self._state_key,),
             (
                 record_key(event_subject("management", tenant_id, "user", "")),
@@ -137,15 +137,15 @@ class LargeHalf:
         """Stop projecting."""
         await self.projection.stop()
 
-    def reading(self, organization_id: str | None = None) -> Reading:
+    def reading(self, organization_id: str | None = None) -> RecordKeys:
         """Return where the records of a user lie, as a member of this organization if one is named."""
         if organization_id is None:
             return self._of_people
         of_member = self._reading_of_member(organization_id)
-        return Reading(of_member.keys, self._of_people.prefixes + of_member.prefixes)
+        return RecordKeys(of_member.keys, self._of_people.prefixes + of_member.prefixes)
 
-    def _reading_of_member(self, organization_id: str) -> Reading:
-        return Reading(
+    def _reading_of_member(self, organization_id: str) -> RecordKeys:
+        return RecordKeys(
             (self._state_key, self._organization_prefix + organization_id),
             (f"{self._member_prefix}{organization_id}:",),
         )
@@ -157,7 +157,7 @@ class LargeHalf:
         *,
         at_least: Mapping[str, int],
         deadline: float,
-        records: Records = (),
+        records: Snapshot = (),
     ) -> Subject:
         """Return a user, as a member of an organization if one is named, from records that include some revisions.
 
@@ -192,8 +192,8 @@ class LargeHalf:
         return _membership(organization, member)
 
     async def _recent(
-        self, keys: Sequence[str], at_least: Mapping[str, int], deadline: float, records: Records = ()
-    ) -> Records:
+        self, keys: Sequence[str], at_least: Mapping[str, int], deadline: float, records: Snapshot = ()
+    ) -> Snapshot:
         """Return the records at these keys once they include the revisions; those at hand if they already do.
 
         They must include whatever this replica has seen in them before: Redis may have failed over to a copy that does
@@ -209,9 +209,9 @@ class LargeHalf:
             records = await self._read(keys)
         return records
 
-    async def _read(self, keys: Sequence[str]) -> Records:
+    async def _read(self, keys: Sequence[str]) -> Snapshot:
         try:
-            records: Records = await self._commands.execute("MGET", *keys)
+            records: Snapshot = await self._commands.execute("MGET", *keys)
         except StoreUnavailable as error:
             _log.warning("store.unavailable", store="redis", error=str(error))
             raise temporarily_unavailable("the directory cannot be read right now") from None
@@ -248,7 +248,7 @@ class LargeHalf:
         found = [membership for pair in pairs if (membership := _membership(*pair)) is not None]
         return sorted(found, key=lambda each: (each.organization.name, each.organization.id))
 
-    def _state_of(self, records: Records) -> ProjectionState:
+    def _state_of(self, records: Snapshot) -> ProjectionState:
         """Return the state beside the records, if they can be judged by at all."""
         state = decode_state(records[0])
         if not state.complete:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from stead.event_types import OrganizationPermissionState, OrganizationRoleState
-from token_service.directory.permissions import Names, RoleContents, held
+from token_service.directory.permissions import NameIndex, RoleContents, held
 
 
 class OrganizationTemplate:
@@ -19,7 +19,7 @@ class OrganizationTemplate:
     """
 
     def __init__(self) -> None:
-        self.permissions = Names[str]()
+        self.permissions = NameIndex[str]()
         self.role_permissions = RoleContents()
         self.role_scopes = RoleContents()
         self.role_names: dict[str, str] = {}

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 Name = TypeVar("Name", bound=Hashable)
 
 
-class Names(Generic[Name]):
+class NameIndex(Generic[Name]):
     """Which id has a name right now.
 
     A reader that was away for a while may hear of the new owner of a name before it hears that the former one has let
@@ -72,7 +72,7 @@ class RoleContents:
         return [self._contents[role_id] for role_id in role_ids if role_id in self._contents]
 
 
-def held(names: Names[Name], among: Iterable[Name], granted: Iterable[frozenset[str]]) -> set[Name]:
+def held(names: NameIndex[Name], among: Iterable[Name], granted: Iterable[frozenset[str]]) -> set[Name]:
     """Return which of these permissions exist and are granted by one of the roles.
 
     Args:

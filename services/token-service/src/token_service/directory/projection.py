@@ -157,7 +157,7 @@ class Projection:
 
     def start(self) -> None:
         """Begin to project, in the background."""
-        self._projecting = asyncio.create_task(self._keep_projecting(), name="directory-large-half")
+        self._projecting = asyncio.create_task(self._keep_projecting(), name="directory-in-redis")
 
     async def stop(self) -> None:
         """Stop projecting."""

@@ -65,7 +65,7 @@ class ConsentController(Controller):
         with _stores_answer():
             await _require_user(directory, user_id)
             found = await consents.of_user(user_id)
-            deleted = directory.small.is_deleted  # what was agreed to for those is forgotten in a while
+            deleted = directory.in_memory.is_deleted  # what was agreed to for those is forgotten in a while
             return [_view(consent, tenant_id) for consent in found if not deleted(consent.application_id)]
 
     @delete("/{application_id:str}", operation_id="DeleteUserConsent", summary="Withdraw what a user has agreed to")

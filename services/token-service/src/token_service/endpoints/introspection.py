@@ -64,7 +64,7 @@ class Introspector:
         client = await self._authenticator.authenticate(request.credentials)
         token = request.form.require("token")
         await self._directory.wait_for(
-            request.awaited, self._directory.small.freshness, self._directory.large.freshness
+            request.awaited, self._directory.in_memory.freshness, self._directory.in_redis.freshness
         )
         return await self._of_refresh_token(token, client) or await self._of_access_token(token, client, request)
 

@@ -60,7 +60,7 @@ class ActorTokens:
             _refuse("actor token was itself got by exchange")
         if live.person is None:
             _refuse("actor token is a client's own")
-        application = self._directory.small.application(token.client_id)
+        application = self._directory.in_memory.application(token.client_id)
         if application is None or application.is_third_party:
             _refuse("actor token of a third-party application")
         actor = actor_chain(token.subject, token.actor)

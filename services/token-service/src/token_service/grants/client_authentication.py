@@ -122,10 +122,10 @@ class ClientAuthenticator:
         Raises:
             OAuthError: ``invalid_client``, the same for every reason.
         """
-        client = self._directory.small.application(credentials.client_id)
+        client = self._directory.in_memory.application(credentials.client_id)
         if not is_authentic(client, credentials, now=self._clock()):
             await self._directory.catch_up()
-            client = self._directory.small.application(credentials.client_id)
+            client = self._directory.in_memory.application(credentials.client_id)
             if not is_authentic(client, credentials, now=self._clock()):
                 raise invalid_client()
         if client is None:

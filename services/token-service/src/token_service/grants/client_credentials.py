@@ -55,17 +55,17 @@ class ClientCredentialsGrant:
     async def _held_scopes(
         self, client: ApplicationState, target: Target, requested: frozenset[str], awaited: Mapping[str, int]
     ) -> frozenset[str]:
-        small = self._directory.small
+        in_memory = self._directory.in_memory
         if target.organization_id is None:
-            return held_scopes(small, target, small.application_roles(client.id), requested)
+            return held_scopes(in_memory, target, in_memory.application_roles(client.id), requested)
         # Who is no member is refused here: not before what the request awaits is there.
-        await self._directory.wait_for(awaited, small.freshness, self._directory.large.freshness)
+        await self._directory.wait_for(awaited, in_memory.freshness, self._directory.in_redis.freshness)
         membership = await self._directory.membership(target.organization_id, client.id, at_least=awaited)
-        return held_scopes(small, target, organization_roles(membership, "application"), requested)
+        return held_scopes(in_memory, target, organization_roles(membership, "application"), requested)
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
         """Wait for the small half alone; what needs the large half has waited for it."""
-        await self._directory.wait_for(awaited, self._directory.small.freshness)
+        await self._directory.wait_for(awaited, self._directory.in_memory.freshness)
 
     async def issue(self, prepared: PreparedClientToken) -> TokenResponse:
         """Sign; the client is its own subject (RFC 9068 section 2.2)."""

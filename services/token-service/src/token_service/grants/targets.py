@@ -13,7 +13,7 @@ from identity_common.revisions import Source
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ResourceState
 from stead.event_types import MemberType
-from token_service.directory import Directory, Membership, SmallHalf
+from token_service.directory import Directory, InMemoryDirectory, Membership
 from token_service.grants.form import TokenForm
 from token_service.presented_tokens.liveness import why_no_member
 from token_service.tokens.claims import organization_audience
@@ -139,17 +139,19 @@ def no_member(member_type: MemberType) -> OAuthError:
     return access_denied(f"the {who} is not a member of this organization")
 
 
-def held_scopes(small: SmallHalf, target: Target, role_ids: Iterable[str], requested: frozenset[str]) -> frozenset[str]:
+def held_scopes(
+    in_memory: InMemoryDirectory, target: Target, role_ids: Iterable[str], requested: frozenset[str]
+) -> frozenset[str]:
     """Return which of the requested scopes these roles grant for this target.
 
     Args:
-        small: Knows what the roles contain.
+        in_memory: Knows what the roles contain.
         target: What the token is bound to.
         role_ids: Organization roles of the member where the target is in an organization, else API roles.
         requested: Scope tokens.
     """
     if target.organization_id is not None:
-        return small.held_in_organization(target.resource, role_ids, requested)
+        return in_memory.held_in_organization(target.resource, role_ids, requested)
     if target.resource is not None:
-        return small.held_scopes(target.resource, role_ids, requested)
+        return in_memory.held_scopes(target.resource, role_ids, requested)
     return requested & target.open_scopes

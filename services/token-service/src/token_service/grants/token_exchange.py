@@ -18,7 +18,7 @@ from identity_common.oauth import (
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState, UserState
 from identity_common.wire.subject_tokens import SubjectTokenRecord
-from token_service.directory import Directory, Records
+from token_service.directory import Directory, Snapshot
 from token_service.directory.freshness import highest
 from token_service.grants.actor import ActorTokens, not_acceptable
 from token_service.grants.form import TokenForm
@@ -133,7 +133,7 @@ class TokenExchangeGrant:
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
         """Wait for both halves."""
-        await self._directory.wait_for(awaited, self._directory.small.freshness, self._directory.large.freshness)
+        await self._directory.wait_for(awaited, self._directory.in_memory.freshness, self._directory.in_redis.freshness)
 
     async def issue(self, prepared: PreparedExchange) -> TokenResponse:
         """Take the subject token, judge the subject, sign.
@@ -143,17 +143,17 @@ class TokenExchangeGrant:
                 ``temporarily_unavailable`` when a store does not answer: the token may or may not be spent.
         """
         target, requested = prepared.target, prepared.requested
-        reading = self._directory.large.reading(target.organization_id)
+        reading = self._directory.in_redis.reading(target.organization_id)
         taken = await self._subject_tokens.consume(prepared.subject_token, reading)  # the point of no return
         if taken is None:
             raise not_acceptable()
         record = taken.record
         subject = await self._live_subject(record, prepared, taken.subject)
-        held = held_scopes(self._directory.small, target, subject.role_ids, requested)
+        held = held_scopes(self._directory.in_memory, target, subject.role_ids, requested)
         if target.sources and may_be_newly_held(requested=requested, held=held):
             await self._directory.catch_up(*target.sources)
             subject = await self._live_subject(record, prepared)
-            held = held_scopes(self._directory.small, target, subject.role_ids, requested)
+            held = held_scopes(self._directory.in_memory, target, subject.role_ids, requested)
         scopes = grantable_scopes(requested=requested, held=held)
         access_token = await self._issuer.issue(
             subject=record.user_id,
@@ -182,7 +182,7 @@ class TokenExchangeGrant:
         )
 
     async def _live_subject(
-        self, record: SubjectTokenRecord, prepared: PreparedExchange, records: Records = ()
+        self, record: SubjectTokenRecord, prepared: PreparedExchange, records: Snapshot = ()
     ) -> LiveSubject:
         """Return the subject, judged by a directory that has seen everything up to the minting of the token.
 
@@ -193,10 +193,10 @@ class TokenExchangeGrant:
         """
         organization_id = prepared.target.organization_id
         at_least = highest({"management": record.revision}, prepared.awaited)
-        await self._directory.wait_for(at_least, self._directory.small.freshness)
+        await self._directory.wait_for(at_least, self._directory.in_memory.freshness)
         subject = await self._directory.subject(record.user_id, organization_id, at_least=at_least, records=records)
         reason = why_dead(subject.person, issued_at_ms=record.issued_at)
-        if self._directory.small.application(record.issued_to) is None:
+        if self._directory.in_memory.application(record.issued_to) is None:
             reason = "the application that asked for it is gone"
         if subject.person is None or reason is not None:
             _log.info("subject-token.refused", reason=reason, subject_token_id=record.id, user_id=record.user_id)

@@ -100,7 +100,7 @@ class UserTokens:
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
         """Wait for both halves of the directory."""
-        await self._directory.wait_for(awaited, self._directory.small.freshness, self._directory.large.freshness)
+        await self._directory.wait_for(awaited, self._directory.in_memory.freshness, self._directory.in_redis.freshness)
 
     async def decide(self, authorization: Authorization, client: ApplicationState, wish: Wish) -> Decision:
         """Decide which tokens an authorization gives right now; nothing is written.
@@ -116,13 +116,13 @@ class UserTokens:
             picked = await self._consents.picked(authorization.user_id, client)
         self._require_consented(consented, picked, target)
         wanted = requested & _consented_for(consented, target)
-        small = self._directory.small
+        in_memory = self._directory.in_memory
         person, role_ids = await self._live_person(authorization, wish)
-        held = held_scopes(small, target, role_ids, wanted)
+        held = held_scopes(in_memory, target, role_ids, wanted)
         if target.sources and may_be_newly_held(requested=wanted, held=held):
             await self._directory.catch_up(*target.sources)
             person, role_ids = await self._live_person(authorization, wish)
-            held = held_scopes(small, target, role_ids, wanted)
+            held = held_scopes(in_memory, target, role_ids, wanted)
         return Decision(
             authorization=authorization,
             client=client,

@@ -119,10 +119,10 @@ class SignInFlow:
         if client_id is None:
             return None
         self._directory.require_current()
-        application = self._directory.small.application(client_id)
+        application = self._directory.in_memory.application(client_id)
         if application is None:
             await self._directory.catch_up()
-            application = self._directory.small.application(client_id)
+            application = self._directory.in_memory.application(client_id)
         return application
 
     async def as_of_now(self, application: ApplicationState) -> ApplicationState:
@@ -132,7 +132,7 @@ class SignInFlow:
             OAuthError: ``temporarily_unavailable``.
         """
         await self._directory.catch_up()
-        return self._directory.small.application(application.id) or application
+        return self._directory.in_memory.application(application.id) or application
 
     async def client_of(self, parameters: Parameters) -> tuple[ApplicationState, str]:
         """Return client and redirect URI of a request: errors may go there.
@@ -268,31 +268,31 @@ class SignInFlow:
 
     def wanted(self, request: AuthorizationRequest) -> Consented:
         """Return what a request asks for, by what exists now."""
-        small = self._directory.small
+        in_memory = self._directory.in_memory
         existing = {}
         for indicator in request.resources:
-            resource = small.resource(indicator)
+            resource = in_memory.resource(indicator)
             if resource is not None:
-                existing[indicator] = small.existing_scopes(resource, request.scopes)
+                existing[indicator] = in_memory.existing_scopes(resource, request.scopes)
         return asked_for(
             request.scopes,
             request.resources,
             urn_namespace=self._urn_namespace,
             existing_scopes=existing,
-            existing_permissions=small.existing_permissions(request.scopes),
+            existing_permissions=in_memory.existing_permissions(request.scopes),
         )
 
     def descriptions(self, wanted: Consented) -> Descriptions:
         """Return what an administrator says of what is asked for."""
-        small = self._directory.small
+        in_memory = self._directory.in_memory
         resources: dict[str, str] = {}
         scopes: dict[tuple[str, str], str | None] = {}
         for indicator, names in wanted.resource_scopes.items():
-            resource = small.resource(indicator)
+            resource = in_memory.resource(indicator)
             if resource is not None:
                 resources[indicator] = resource.name
-                scopes |= {(indicator, name): small.scope_description(resource, name) for name in names}
-        permissions = {name: small.permission_description(name) for name in wanted.organization_permissions}
+                scopes |= {(indicator, name): in_memory.scope_description(resource, name) for name in names}
+        permissions = {name: in_memory.permission_description(name) for name in wanted.organization_permissions}
         return Descriptions(resources, scopes, permissions)
 
     async def pickable(
@@ -344,9 +344,9 @@ class SignInFlow:
         return Granted(await self._codes.issue(code))
 
     async def _exists(self, indicator: str) -> bool:
-        if self._directory.small.resource(indicator) is None:
+        if self._directory.in_memory.resource(indicator) is None:
             await self._directory.catch_up()
-        return self._directory.small.resource(indicator) is not None
+        return self._directory.in_memory.resource(indicator) is not None
 
 
 def acceptable(who: SignedIn | None, pending: Pending) -> SignedIn | None:

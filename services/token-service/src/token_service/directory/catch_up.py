@@ -16,7 +16,7 @@ from token_service.directory.freshness import Freshness
 _MAX_WAITING: Final = 2_000
 
 
-class SecondLook:
+class CatchUp:
     """Waits for what is in the stream of one source right now.
 
     Args:
@@ -51,7 +51,7 @@ class SecondLook:
         if self._waiting >= _MAX_WAITING:
             raise temporarily_unavailable("too many requests are waiting for the directory")
         if self._next is None:
-            self._next = asyncio.create_task(self._look_after(self._looking), name=f"second-look-{self._source}")
+            self._next = asyncio.create_task(self._look_after(self._looking), name=f"catch-up-{self._source}")
         self._waiting += 1
         try:
             await asyncio.wait((self._next,), timeout=self._wait_s)

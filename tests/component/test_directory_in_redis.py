@@ -20,7 +20,7 @@ from identity_common.revisions import Source
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.events import UserState, Watermark, event_subject, watermark_subject
 from stead.event_types import CloudEvent, MemberState, OrganizationState
-from token_service.directory import LargeHalf
+from token_service.directory import InRedisDirectory
 from token_service.directory.projection import ProjectionState, decode_state, record_key, state_key
 
 NO_DEADLINE = float("inf")
@@ -144,7 +144,7 @@ class Replicas:
         self.redis: Redis = connect_redis(addresses.token_redis_url)
         commands = RedisCommands(self.redis)
         self.halves = [
-            LargeHalf(bus, commands, tenant_id=self.tenant_id, max_age_s=900)
+            InRedisDirectory(bus, commands, tenant_id=self.tenant_id, max_age_s=900)
             for bus in [Bus("nats://127.0.0.1:9", service="token") for _ in range(count)]
         ]
         self.administrator: Redis = Redis.from_url(addresses.admin_redis_url)
