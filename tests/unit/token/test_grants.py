@@ -183,7 +183,7 @@ def grants(known: Known, probe: ProbingGrant) -> Grants:
 
 
 def request(form: bytes = b"grant_type=urn:example:probe", **awaited: int) -> TokenRequest:
-    return TokenRequest(form=parse_form(form), credentials=CREDENTIALS, awaited=awaited)
+    return TokenRequest(parameters=parse_form(form), credentials=CREDENTIALS, awaited=awaited)
 
 
 async def test_without_a_revision_everything_happens_once(grants: Grants, probe: ProbingGrant) -> None:
@@ -301,7 +301,7 @@ async def test_an_unknown_grant_is_named_only_to_a_client_that_authenticated(gra
     errors = []
     for credentials in (wrong, CREDENTIALS):
         with pytest.raises(OAuthError) as refused:
-            await grants.issue(TokenRequest(form=form, credentials=credentials, awaited={}))
+            await grants.issue(TokenRequest(parameters=form, credentials=credentials, awaited={}))
         errors.append(refused.value.error)
 
     assert errors == ["invalid_client", "unsupported_grant_type"]
@@ -420,7 +420,7 @@ class Organizations:
         credentials = ClientCredentials(client_id, "client_secret_basic", CREDENTIALS.secret_sha256)
         try:
             issued = await self._grants.issue(
-                TokenRequest(form=parse_form(form.encode()), credentials=credentials, awaited={})
+                TokenRequest(parameters=parse_form(form.encode()), credentials=credentials, awaited={})
             )
         except OAuthError as error:
             return error.status, error.description

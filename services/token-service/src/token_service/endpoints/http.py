@@ -17,7 +17,7 @@ from identity_common.telemetry.logs import get_logger
 from token_service.endpoints.cors import CLIENT_ID
 from token_service.grants import TokenRequest
 from token_service.grants.client_authentication import read_credentials
-from token_service.grants.form import MAX_BYTES, TokenForm, parse_form, require_form_content_type
+from token_service.grants.form import MAX_BYTES, FormParameters, parse_form, require_form_content_type
 from token_service.openapi.responses import OAuthErrorBody
 
 _log = get_logger(__name__)
@@ -70,18 +70,18 @@ async def _read(scope: Scope, receive: Receive) -> TokenRequest:
     """Return the parsed request; the order of the refusals is the contract's."""
     if scope["method"] != "POST":  # type: ignore[typeddict-item]
         raise OAuthError("invalid_request", "this endpoint takes POST", status=405)
-    form = await read_form(scope, receive)
+    parameters = await read_form(scope, receive)
     revisions = header_values(scope, _REVISION_HEADER)
     try:
         awaited = parse_revisions(revisions) if revisions else {}
     except MalformedRevisionError:
         raise invalid_request("Identity-Revision is not of the form management:97") from None
-    credentials = read_credentials(header_values(scope, b"authorization"), form)
+    credentials = read_credentials(header_values(scope, b"authorization"), parameters)
     scope["state"][CLIENT_ID] = credentials.client_id
-    return TokenRequest(form=form, credentials=credentials, awaited=awaited)
+    return TokenRequest(parameters=parameters, credentials=credentials, awaited=awaited)
 
 
-async def read_form(scope: Scope, receive: Receive) -> TokenForm:
+async def read_form(scope: Scope, receive: Receive) -> FormParameters:
     """Return the form in the body.
 
     Raises:

@@ -62,7 +62,7 @@ class Introspector:
         if request.credentials.method == "none":
             raise invalid_client()
         client = await self._authenticator.authenticate(request.credentials)
-        token = request.form.require("token")
+        token = request.parameters.require("token")
         await self._directory.wait_for(
             request.awaited, self._directory.in_memory.freshness, self._directory.in_redis.freshness
         )

@@ -57,7 +57,7 @@ class Revoker:
         self._directory.require_current()
         self._keys.require_loaded()
         client = await self._authenticator.authenticate(request.credentials)
-        token = request.form.require("token")
+        token = request.parameters.require("token")
         if not await self._revoke_refresh_token(token, client):
             await self._revoke_access_token(token, client)
 

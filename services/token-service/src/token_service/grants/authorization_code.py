@@ -7,35 +7,49 @@ rest of the request is like; a second use ends what the first one began.
 import base64
 import hashlib
 import hmac
-import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
 from identity_common.clock import Clock, now_ms
-from identity_common.oauth import GRANT_AUTHORIZATION_CODE, invalid_request, unauthorized_client
+from identity_common.oauth import GRANT_AUTHORIZATION_CODE, unauthorized_client
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.authorizations import Authorizations, Code, Codes, RefreshTokens
 from token_service.directory.freshness import highest
+from token_service.grants.form import ClientId, GrantForm, OrganizationId, Resource, unsupported
 from token_service.grants.table import TokenRequest, TokenResponse
-from token_service.grants.user_tokens import UserTokens, Wish, not_acceptable
+from token_service.grants.user_tokens import RequestedToken, UserTokens, not_acceptable
 
 _log = get_logger(__name__)
 
-_VERIFIER: Final = re.compile(r"[A-Za-z0-9\-._~]{43,128}")  # RFC 7636 section 4.1
 _DAY_MS: Final = 86_400_000
+
+
+class AuthorizationCodeForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_AUTHORIZATION_CODE):
+    """An application redeems the code of a sign-in (RFC 6749 section 4.1.3, RFC 7636)."""
+
+    code: Annotated[str, Meta(min_length=1, description="As the browser has brought it back; good for a minute, once.")]
+    redirect_uri: Annotated[str, Meta(min_length=1, description="The same as in the authorization request.")]
+    code_verifier: Annotated[str, Meta(pattern="^[A-Za-z0-9._~-]{43,128}$", description="Of PKCE, method S256.")]
+    client_id: ClientId | UnsetType = UNSET
+    resource: Resource | UnsetType = UNSET
+    organization_id: OrganizationId | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Refuse a final newline in the verifier: Python's ``$`` matches before it, JSON Schema's does not."""
+        if self.code_verifier.endswith("\n"):
+            raise unsupported("code_verifier")
 
 
 class PreparedRedemption(msgspec.Struct, frozen=True, kw_only=True):
     """A redemption that lacks nothing but what the code stands for."""
 
     client: ApplicationState
-    code: str
-    redirect_uri: str
-    code_verifier: str
-    wish: Wish
+    form: AuthorizationCodeForm
+    asked: RequestedToken
 
 
 class AuthorizationCodeGrant:
@@ -66,17 +80,9 @@ class AuthorizationCodeGrant:
         """
         if client.type == "MachineToMachine":
             raise unauthorized_client("nobody signs in to a machine-to-machine application")
-        form = request.form
-        code_verifier = form.require("code_verifier")
-        if _VERIFIER.fullmatch(code_verifier) is None:
-            raise invalid_request("code_verifier is not of the form of RFC 7636 section 4.1")
-        return PreparedRedemption(
-            client=client,
-            code=form.require("code"),
-            redirect_uri=form.require("redirect_uri"),
-            code_verifier=code_verifier,
-            wish=await self._tokens.wish(form, scope=None, awaited=request.awaited),
-        )
+        form = request.parameters.as_form(AuthorizationCodeForm)
+        asked = await self._tokens.requested_token(form, request, scopes=None)
+        return PreparedRedemption(client=client, form=form, asked=asked)
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
         """Wait for what the person is judged by."""
@@ -90,14 +96,13 @@ class AuthorizationCodeGrant:
                 store does not answer: the code may or may not be spent.
         """
         code = await self._take(prepared)  # the point of no return
-        if not _fits(code, prepared):
+        if not _fits(code, prepared.form):
             _log.info("code.refused", reason="redirect_uri or verifier", authorization_id=code.authorization.id)
             raise not_acceptable()
-        wish = msgspec.structs.replace(
-            prepared.wish, awaited=highest({"management": code.revision}, prepared.wish.awaited)
-        )
-        await self._tokens.wait_for(wish.awaited)
-        decision = await self._tokens.decide(code.authorization, prepared.client, wish)
+        awaited = highest({"management": code.revision}, prepared.asked.awaited)
+        await self._tokens.wait_for(awaited)
+        asked = msgspec.structs.replace(prepared.asked, awaited=awaited)
+        decision = await self._tokens.decide(code.authorization, prepared.client, asked)
         redeemed, refresh_token = await self._refresh_tokens.redeem(
             code.authorization.id,
             tokens_expire_at=decision.tokens_expire_at,
@@ -108,7 +113,7 @@ class AuthorizationCodeGrant:
         return await self._tokens.sign(decision, refresh_token=refresh_token, nonce=code.nonce)
 
     async def _take(self, prepared: PreparedRedemption) -> Code:
-        used = await self._codes.use(prepared.code, application_id=prepared.client.id)
+        used = await self._codes.use(prepared.form.code, application_id=prepared.client.id)
         if used is None:
             _log.info("code.refused", reason="unknown, expired, or another client's", client_id=prepared.client.id)
             raise not_acceptable()
@@ -133,12 +138,12 @@ class AuthorizationCodeGrant:
         return None
 
 
-def _fits(code: Code, prepared: PreparedRedemption) -> bool:
+def _fits(code: Code, form: AuthorizationCodeForm) -> bool:
     """Return whether who redeems a code is who asked for it.
 
     Source:
         RFC 6749 section 4.1.3 (the same ``redirect_uri``); RFC 7636 section 4.6 (the verifier hashes to the challenge).
     """
-    digest = hashlib.sha256(prepared.code_verifier.encode()).digest()
+    digest = hashlib.sha256(form.code_verifier.encode()).digest()
     challenge = base64.urlsafe_b64encode(digest).rstrip(b"=")
-    return hmac.compare_digest(challenge, code.code_challenge.encode()) and prepared.redirect_uri == code.redirect_uri
+    return hmac.compare_digest(challenge, code.code_challenge.encode()) and form.redirect_uri == code.redirect_uri

@@ -18,7 +18,7 @@ from identity_common.clock import Clock, now_ms
 from identity_common.oauth import invalid_client, invalid_request
 from identity_common.wire.events import ApplicationState, ApplicationType
 from token_service.directory import Directory
-from token_service.grants.form import TokenForm
+from token_service.grants.form import FormParameters
 
 Method = Literal["client_secret_basic", "client_secret_post", "none"]
 
@@ -44,19 +44,19 @@ class ClientCredentials(msgspec.Struct, frozen=True):
     secret_sha256: str | None = None
 
 
-def read_credentials(authorization: Sequence[str], form: TokenForm) -> ClientCredentials:
+def read_credentials(authorization: Sequence[str], parameters: FormParameters) -> ClientCredentials:
     """Return the credentials of a request.
 
     Args:
         authorization: The values of its Authorization headers.
-        form: Its form.
+        parameters: Those of its form.
 
     Raises:
         OAuthError: ``invalid_request`` for two methods at once or two different client ids; ``invalid_client`` for
             none, or for a kind that is not supported.
     """
-    client_id, secret = form.get("client_id"), form.get("client_secret")
-    assertion = form.get("client_assertion") or form.get("client_assertion_type")
+    client_id, secret = parameters.get("client_id"), parameters.get("client_secret")
+    assertion = parameters.get("client_assertion") or parameters.get("client_assertion_type")
     if len(authorization) > 1:
         raise invalid_request("the Authorization header is repeated")
     if [bool(authorization), secret is not None, assertion is not None].count(True) > 1:

@@ -3,14 +3,26 @@
 from collections.abc import Mapping
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, invalid_target, unauthorized_client
 from identity_common.wire.events import ApplicationState
 from token_service.directory import Directory
+from token_service.grants.form import ClientId, ClientSecret, GrantForm, OrganizationId, Resource, ScopeParameter
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets, held_scopes, organization_roles
 from token_service.tokens.issuer import Issuer
 from token_service.tokens.scopes import format_scope, grantable_scopes, may_be_newly_held, parse_scope
+
+
+class ClientCredentialsForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_CLIENT_CREDENTIALS):
+    """A machine-to-machine application asks for a token for itself (RFC 6749 section 4.4)."""
+
+    client_id: ClientId | UnsetType = UNSET
+    client_secret: ClientSecret | UnsetType = UNSET
+    scope: ScopeParameter | UnsetType = UNSET
+    resource: Resource | UnsetType = UNSET
+    organization_id: OrganizationId | UnsetType = UNSET
 
 
 class PreparedClientToken(msgspec.Struct, frozen=True):
@@ -42,10 +54,11 @@ class ClientCredentialsGrant:
         """
         if client.type != "MachineToMachine":
             raise unauthorized_client("only machine-to-machine applications may use this grant")
-        target = await self._targets.requested(request.form)
+        form = request.parameters.as_form(ClientCredentialsForm)
+        target = await self._targets.requested(form, request.parameters)
         if target is None:
             raise invalid_target("name a resource or an organization")
-        requested = parse_scope(request.form.get("scope"))
+        requested = parse_scope(form.scope or None)
         held = await self._held_scopes(client, target, requested, request.awaited)
         if may_be_newly_held(requested=requested, held=held):
             await self._directory.catch_up(*target.sources)

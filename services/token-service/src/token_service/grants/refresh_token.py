@@ -1,17 +1,20 @@
 """``refresh_token`` (RFC 6749 section 6): a client goes on with what a person consented to, without the person."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
 from identity_common.clock import Clock, now_ms
 from identity_common.oauth import GRANT_REFRESH_TOKEN, unauthorized_client
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.authorizations import FoundRefreshToken, RefreshTokens
+from token_service.grants.form import ClientId, GrantForm, OrganizationId, Resource, ScopeParameter
 from token_service.grants.table import TokenRequest, TokenResponse
-from token_service.grants.user_tokens import Decision, UserTokens, Wish, not_acceptable
+from token_service.grants.user_tokens import Decision, RequestedToken, UserTokens, not_acceptable
+from token_service.tokens.scopes import parse_scope
 
 _log = get_logger(__name__)
 
@@ -19,12 +22,22 @@ _DAY_MS: Final = 86_400_000
 _PUBLIC: Final = frozenset({"SPA", "Native"})
 
 
+class RefreshTokenForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_REFRESH_TOKEN):
+    """An application goes on with what a person has consented to (RFC 6749 section 6)."""
+
+    refresh_token: Annotated[str, Meta(min_length=1, description="The newest one: each use gives another.")]
+    client_id: ClientId | UnsetType = UNSET
+    scope: ScopeParameter | UnsetType = UNSET
+    resource: Resource | UnsetType = UNSET
+    organization_id: OrganizationId | UnsetType = UNSET
+
+
 class PreparedRefresh(msgspec.Struct, frozen=True, kw_only=True):
     """A refresh that lacks nothing but what the refresh token stands for."""
 
     client: ApplicationState
     refresh_token: str
-    wish: Wish
+    asked: RequestedToken
 
 
 class RefreshTokenGrant:
@@ -45,12 +58,10 @@ class RefreshTokenGrant:
         """
         if client.type == "MachineToMachine":
             raise unauthorized_client("machine-to-machine applications have no refresh tokens")
-        form = request.form
-        return PreparedRefresh(
-            client=client,
-            refresh_token=form.require("refresh_token"),
-            wish=await self._tokens.wish(form, scope=form.get("scope"), awaited=request.awaited),
-        )
+        form = request.parameters.as_form(RefreshTokenForm)
+        scopes = parse_scope(form.scope) if form.scope else None
+        asked = await self._tokens.requested_token(form, request, scopes=scopes)
+        return PreparedRefresh(client=client, refresh_token=form.refresh_token, asked=asked)
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
         """Wait for what the person is judged by."""
@@ -73,7 +84,7 @@ class RefreshTokenGrant:
             raise not_acceptable()
         if await self._refresh_tokens.is_replayed(found):
             raise not_acceptable()
-        decision = await self._tokens.decide(found.authorization, client, prepared.wish)
+        decision = await self._tokens.decide(found.authorization, client, prepared.asked)
         if client.rotate_refresh_token or client.type in _PUBLIC:
             refresh_token = await self._rotate(found, decision)
         else:

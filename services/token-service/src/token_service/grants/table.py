@@ -13,7 +13,7 @@ from identity_common.oauth import MalformedRequestError, OAuthError, unsupported
 from identity_common.wire.events import ApplicationState
 from token_service.directory import Directory
 from token_service.grants.client_authentication import ClientAuthenticator, ClientCredentials
-from token_service.grants.form import TokenForm
+from token_service.grants.form import FormParameters
 from token_service.tokens.keys import SigningKeys
 
 Prepared = TypeVar("Prepared")
@@ -23,14 +23,16 @@ class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request at the token endpoint.
 
     Attributes:
-        form: Its parameters.
+        parameters: Those of its form.
         credentials: What the client presented; not yet verified.
         awaited: The revisions that the answer must include, by source.
+        is_waiting: Whether the directory may not have seen all of them yet; then the request is judged again later.
     """
 
-    form: TokenForm
+    parameters: FormParameters
     credentials: ClientCredentials
     awaited: Mapping[str, int]
+    is_waiting: bool = False
 
 
 class TokenResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -110,7 +112,7 @@ class Grants:
         self._keys.require_loaded()
         was_there = self._directory.has_seen(request.awaited)  # asked first: it may arrive while something is judged
         client = await self._authenticator.authenticate(request.credentials)
-        grant = self._grants.get(request.form.require("grant_type"))
+        grant = self._grants.get(request.parameters.require("grant_type"))
         if grant is None:
             raise unsupported_grant_type()
         if not was_there:
@@ -128,7 +130,7 @@ async def _await_revision(grant: Grant[object], request: TokenRequest, client: A
     """
     refused = None
     try:
-        await grant.prepare(request, client)
+        await grant.prepare(msgspec.structs.replace(request, is_waiting=True), client)
     except OAuthError as error:
         if isinstance(error, MalformedRequestError) or error.status == 503:
             raise

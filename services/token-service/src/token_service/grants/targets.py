@@ -14,7 +14,7 @@ from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ResourceState
 from stead.event_types import MemberType
 from token_service.directory import Directory, InMemoryDirectory, Membership
-from token_service.grants.form import TokenForm
+from token_service.grants.form import FormParameters, TargetForm
 from token_service.presented_tokens.liveness import why_no_member
 from token_service.tokens.claims import organization_audience
 from token_service.tokens.scopes import userinfo_scopes
@@ -73,7 +73,7 @@ class Targets:
         self._urn_namespace = urn_namespace
         self._management_api_resource = management_api_resource
 
-    async def requested(self, form: TokenForm) -> Target | None:
+    async def requested(self, form: TargetForm, parameters: FormParameters) -> Target | None:
         """Return the target that the form names, or none when it names none.
 
         Whether there is such an organization is not looked at here: only who is a member of it may know.
@@ -81,12 +81,12 @@ class Targets:
         Raises:
             OAuthError: ``invalid_target``; ``temporarily_unavailable`` while nothing is known of organizations.
         """
-        _refuse_unsupported(form)
-        organization_id = form.get("organization_id")
+        _refuse_unsupported(parameters)
+        organization_id = form.organization_id or None
         if organization_id is not None:
             self._directory.require_organizations()
-        if form.resources:
-            resource = await self._directory.resource(form.resources[0])
+        if form.resource:
+            resource = await self._directory.resource(form.resource)
             if organization_id is not None and self.is_management_api(resource):
                 raise invalid_target("a token for the Management API belongs to no organization")
             return Target(
@@ -108,11 +108,11 @@ class Targets:
         return resource.indicator == self._management_api_resource
 
 
-def _refuse_unsupported(form: TokenForm) -> None:
+def _refuse_unsupported(parameters: FormParameters) -> None:
     """Refuse what would widen or change the target if it were ignored (lesson L2)."""
-    if form.get("audience") is not None:
+    if parameters.get("audience") is not None:
         raise invalid_target("audience is not supported; name a resource")
-    if len(form.resources) > 1:
+    if len(parameters.resources) > 1:
         raise invalid_target("a token is bound to one resource")
 
 

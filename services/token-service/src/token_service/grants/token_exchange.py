@@ -5,8 +5,10 @@ is refused for such a reason leaves it usable. What needs the subject spends it.
 """
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
 from identity_common.oauth import (
     GRANT_TOKEN_EXCHANGE,
@@ -21,7 +23,16 @@ from identity_common.wire.subject_tokens import SubjectTokenRecord
 from token_service.directory import Directory, Snapshot
 from token_service.directory.freshness import highest
 from token_service.grants.actor import ActorTokens, not_acceptable
-from token_service.grants.form import TokenForm
+from token_service.grants.form import (
+    AccessTokenType,
+    ClientId,
+    FormParameters,
+    GrantForm,
+    OrganizationId,
+    Resource,
+    ScopeParameter,
+    unsupported,
+)
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets, held_scopes, organization_roles
 from token_service.presented_tokens.liveness import why_dead
@@ -31,6 +42,33 @@ from token_service.tokens.issuer import Issuer
 from token_service.tokens.scopes import format_scope, grantable_scopes, may_be_newly_held, parse_scope
 
 _log = get_logger(__name__)
+
+
+class TokenExchangeForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_TOKEN_EXCHANGE):
+    """An application exchanges a one-time subject token for a token that speaks for its user (RFC 8693)."""
+
+    subject_token: Annotated[str, Meta(min_length=1, description="As POST /api/subject-tokens has answered it.")]
+    subject_token_type: Annotated[
+        str,
+        Meta(
+            description=(
+                f"{TOKEN_TYPE_ACCESS_TOKEN}, or urn:service:token-type:impersonation_token with the namespace set."
+            ),
+            pattern=r"^urn:[^\u0000]+$",
+        ),
+    ]
+    client_id: ClientId | UnsetType = UNSET
+    scope: ScopeParameter | UnsetType = UNSET
+    resource: Resource | UnsetType = UNSET
+    organization_id: OrganizationId | UnsetType = UNSET
+    actor_token: (
+        Annotated[
+            str, Meta(description="A userinfo token of who acts, with the scope openid; goes with actor_token_type.")
+        ]
+        | UnsetType
+    ) = UNSET
+    actor_token_type: AccessTokenType | UnsetType = UNSET
+    requested_token_type: AccessTokenType | UnsetType = UNSET
 
 
 class PreparedExchange(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,38 +129,31 @@ class TokenExchangeGrant:
         """
         if client.is_third_party or not client.allow_token_exchange:
             raise unauthorized_client("this application may not exchange tokens")
-        form = request.form
-        subject_token = form.require("subject_token")
+        form = request.parameters.as_form(TokenExchangeForm)
         self._require_token_types(form)
-        requested = parse_scope(form.get("scope"))
-        target = await self._target(form, requested)
-        actor_token = form.get("actor_token")
+        requested = parse_scope(form.scope or None)
+        target = await self._target(form, request.parameters, requested)
         self._directory.require_people()
-        arrived = request.awaited if self._directory.has_seen(request.awaited) else {}
-        actor = await self._actor_tokens.verify(actor_token, at_least=arrived) if actor_token else None
+        at_least = {} if request.is_waiting else request.awaited
+        actor = await self._actor_tokens.verify(form.actor_token, at_least=at_least) if form.actor_token else None
         return PreparedExchange(
             client=client,
-            subject_token=subject_token,
+            subject_token=form.subject_token,
             target=target,
             requested=requested,
             actor=actor,
             awaited=request.awaited,
         )
 
-    def _require_token_types(self, form: TokenForm) -> None:
-        if form.require("subject_token_type") not in self._subject_token_types:
-            raise invalid_request("this subject_token_type is not supported")
-        actor_token_type = form.get("actor_token_type")
-        if (form.get("actor_token") is None) != (actor_token_type is None):
+    def _require_token_types(self, form: TokenExchangeForm) -> None:
+        if form.subject_token_type not in self._subject_token_types:
+            raise unsupported("subject_token_type")
+        if bool(form.actor_token) != bool(form.actor_token_type):
             raise invalid_request("actor_token and actor_token_type belong together")
-        if actor_token_type not in {None, TOKEN_TYPE_ACCESS_TOKEN}:
-            raise invalid_request("this actor_token_type is not supported")
-        if form.get("requested_token_type") not in {None, TOKEN_TYPE_ACCESS_TOKEN}:
-            raise invalid_request("this requested_token_type is not supported")
 
-    async def _target(self, form: TokenForm, requested: frozenset[str]) -> Target:
+    async def _target(self, form: TokenExchangeForm, parameters: FormParameters, requested: frozenset[str]) -> Target:
         """Return the target; that of a userinfo token, which only a request for ``openid`` gets, when none is named."""
-        target = await self._targets.requested(form)
+        target = await self._targets.requested(form, parameters)
         if target is None:
             if "openid" not in requested:
                 raise invalid_target("name a resource, or ask for the scope openid")

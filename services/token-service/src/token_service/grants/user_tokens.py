@@ -14,8 +14,8 @@ from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.authorizations import Authorization, Consented, Consents
 from token_service.directory import Directory, Person
-from token_service.grants.form import TokenForm
-from token_service.grants.table import TokenResponse
+from token_service.grants.form import TargetForm
+from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets, held_scopes, no_member, organization_roles
 from token_service.people import People
 from token_service.presented_tokens.liveness import why_dead
@@ -26,23 +26,22 @@ from token_service.tokens.scopes import (
     grantable_scopes,
     may_be_newly_held,
     organizations_scope,
-    parse_scope,
 )
 
 _log = get_logger(__name__)
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """Which access token a client asks for.
+class RequestedToken(msgspec.Struct, frozen=True, kw_only=True):
+    """The access token that a client requests.
 
     Attributes:
-        target: What it shall be bound to; that of a userinfo token when nothing else is named.
-        requested: The requested scope tokens; none for everything that was consented to.
+        target: What it is to be bound to; the userinfo endpoint when the client names nothing.
+        scopes: The requested scope tokens; none for everything that was consented to.
         awaited: Revisions that the records of the person must include.
     """
 
     target: Target
-    requested: frozenset[str] | None
+    scopes: frozenset[str] | None
     awaited: Mapping[str, int]
 
 
@@ -86,42 +85,49 @@ class UserTokens:
         self._organizations_scope = organizations_scope(urn_namespace)
         self._clock = clock
 
-    async def wish(self, form: TokenForm, *, scope: str | None, awaited: Mapping[str, int]) -> Wish:
-        """Read from a form which access token is asked for.
+    async def requested_token(
+        self, form: TargetForm, request: TokenRequest, *, scopes: frozenset[str] | None
+    ) -> RequestedToken:
+        """Return which access token is requested.
+
+        Args:
+            form: The grant's.
+            request: The request that it came in.
+            scopes: See ``RequestedToken``.
 
         Raises:
             OAuthError: ``invalid_target``; ``temporarily_unavailable``.
         """
-        return Wish(
-            target=await self._targets.requested(form) or self._targets.userinfo,
-            requested=None if scope is None else parse_scope(scope),
-            awaited=awaited,
+        return RequestedToken(
+            target=await self._targets.requested(form, request.parameters) or self._targets.userinfo,
+            scopes=scopes,
+            awaited=request.awaited,
         )
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
         """Wait for both halves of the directory."""
         await self._directory.wait_for(awaited, self._directory.in_memory.freshness, self._directory.in_redis.freshness)
 
-    async def decide(self, authorization: Authorization, client: ApplicationState, wish: Wish) -> Decision:
+    async def decide(self, authorization: Authorization, client: ApplicationState, asked: RequestedToken) -> Decision:
         """Decide which tokens an authorization gives right now; nothing is written.
 
         Raises:
             OAuthError: ``invalid_grant`` when the person, or the sign-in, counts no more; ``invalid_scope``,
                 ``invalid_target``, ``insufficient_scope``, ``access_denied``; ``temporarily_unavailable``.
         """
-        consented, target = authorization.consented, wish.target
-        requested = self._requested(consented, wish)
+        consented, target = authorization.consented, asked.target
+        requested = self._requested(consented, asked)
         picked = None
         if self._people.tells_of_organizations(consented.scopes):
             picked = await self._consents.picked(authorization.user_id, client)
         self._require_consented(consented, picked, target)
         wanted = requested & _consented_for(consented, target)
         in_memory = self._directory.in_memory
-        person, role_ids = await self._live_person(authorization, wish)
+        person, role_ids = await self._live_person(authorization, asked)
         held = held_scopes(in_memory, target, role_ids, wanted)
         if target.sources and may_be_newly_held(requested=wanted, held=held):
             await self._directory.catch_up(*target.sources)
-            person, role_ids = await self._live_person(authorization, wish)
+            person, role_ids = await self._live_person(authorization, asked)
             held = held_scopes(in_memory, target, role_ids, wanted)
         return Decision(
             authorization=authorization,
@@ -173,18 +179,18 @@ class UserTokens:
             id_token=id_token,
         )
 
-    def _requested(self, consented: Consented, wish: Wish) -> frozenset[str]:
+    def _requested(self, consented: Consented, asked: RequestedToken) -> frozenset[str]:
         """Return the requested scopes, all of them consented to.
 
         Source:
             RFC 6749 section 6 (no scope that was not originally granted; omitted means all of them).
         """
         everything = consented.everything()
-        if wish.requested is None:
+        if asked.scopes is None:
             return everything
-        if not wish.requested <= everything:
+        if not asked.scopes <= everything:
             raise invalid_scope("a scope was requested that was not consented to")
-        return wish.requested
+        return asked.scopes
 
     def _require_consented(self, consented: Consented, picked: frozenset[str] | None, target: Target) -> None:
         if target.resource is not None and target.resource.indicator not in consented.resource_scopes:
@@ -196,10 +202,10 @@ class UserTokens:
         if picked is not None and target.organization_id not in picked:
             raise no_member("user")
 
-    async def _live_person(self, authorization: Authorization, wish: Wish) -> tuple[Person, tuple[str, ...]]:
+    async def _live_person(self, authorization: Authorization, asked: RequestedToken) -> tuple[Person, tuple[str, ...]]:
         """Return the person and the roles that count for the target."""
-        organization_id = wish.target.organization_id
-        subject = await self._directory.subject(authorization.user_id, organization_id, at_least=wish.awaited)
+        organization_id = asked.target.organization_id
+        subject = await self._directory.subject(authorization.user_id, organization_id, at_least=asked.awaited)
         person = subject.person
         reason = why_dead(person, issued_at_ms=authorization.auth_time)
         if person is None or reason is not None:

@@ -4,10 +4,7 @@ The route is raw ASGI (docs/decisions/0006): nothing can be derived from its sig
 the description alone; what is accepted and refused is decided by ``token_service.grants``.
 """
 
-from typing import Annotated, Any, Final, Literal
-
-import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from typing import Any, Final
 
 from identity_common.http.openapi import Json, reference, written
 from identity_common.oauth import (
@@ -19,6 +16,10 @@ from identity_common.oauth import (
 )
 from identity_common.revisions import HEADER
 from token_service.grants import TokenResponse
+from token_service.grants.authorization_code import AuthorizationCodeForm
+from token_service.grants.client_credentials import ClientCredentialsForm
+from token_service.grants.refresh_token import RefreshTokenForm
+from token_service.grants.token_exchange import TokenExchangeForm
 from token_service.openapi.responses import (
     CLIENT_SCHEMES,
     CLIENT_SECURITY,
@@ -30,74 +31,6 @@ from token_service.openapi.responses import (
     answer,
     refusals,
 )
-
-_ClientId = Annotated[
-    str, Meta(description="Which application asks; beside the Authorization header it must be equal.")
-]
-_ClientSecret = Annotated[str, Meta(description="Of a machine-to-machine application without an Authorization header.")]
-_Scope = Annotated[str, Meta(description="Scope tokens with spaces between them; what is not held is not granted.")]
-_Resource = Annotated[str, Meta(description="Indicator of the API that the token is for; one at most (RFC 8707).")]
-_Organization = Annotated[
-    str,
-    Meta(description="Id of an organization: the token is for it, or within it for the resource. Members get one."),
-]
-_ActorToken = Annotated[
-    str, Meta(description="A userinfo token of who acts, with the scope openid; goes with actor_token_type.")
-]
-_TokenType = Literal["urn:ietf:params:oauth:token-type:access_token"]
-_SubjectTokenType = Annotated[
-    str,
-    Meta(
-        description=f"{TOKEN_TYPE_ACCESS_TOKEN}, or urn:service:token-type:impersonation_token with the namespace set.",
-        pattern=r"^urn:[^\u0000]+$",
-    ),
-]
-
-
-class ClientCredentialsForm(msgspec.Struct, kw_only=True, tag_field="grant_type", tag=GRANT_CLIENT_CREDENTIALS):
-    """A machine-to-machine application asks for a token for itself (RFC 6749 section 4.4)."""
-
-    client_id: _ClientId | UnsetType = UNSET
-    client_secret: _ClientSecret | UnsetType = UNSET
-    scope: _Scope | UnsetType = UNSET
-    resource: _Resource | UnsetType = UNSET
-    organization_id: _Organization | UnsetType = UNSET
-
-
-class TokenExchangeForm(msgspec.Struct, kw_only=True, tag_field="grant_type", tag=GRANT_TOKEN_EXCHANGE):
-    """An application exchanges a one-time subject token for a token that speaks for its user (RFC 8693)."""
-
-    subject_token: Annotated[str, Meta(min_length=1, description="As POST /api/subject-tokens has answered it.")]
-    subject_token_type: _SubjectTokenType
-    client_id: _ClientId | UnsetType = UNSET
-    scope: _Scope | UnsetType = UNSET
-    resource: _Resource | UnsetType = UNSET
-    organization_id: _Organization | UnsetType = UNSET
-    actor_token: _ActorToken | UnsetType = UNSET
-    actor_token_type: _TokenType | UnsetType = UNSET
-    requested_token_type: _TokenType | UnsetType = UNSET
-
-
-class AuthorizationCodeForm(msgspec.Struct, kw_only=True, tag_field="grant_type", tag=GRANT_AUTHORIZATION_CODE):
-    """An application redeems the code of a sign-in (RFC 6749 section 4.1.3, RFC 7636)."""
-
-    code: Annotated[str, Meta(min_length=1, description="As the browser has brought it back; good for a minute, once.")]
-    redirect_uri: Annotated[str, Meta(min_length=1, description="The same as in the authorization request.")]
-    code_verifier: Annotated[str, Meta(pattern="^[A-Za-z0-9._~-]{43,128}$", description="Of PKCE, method S256.")]
-    client_id: _ClientId | UnsetType = UNSET
-    resource: _Resource | UnsetType = UNSET
-    organization_id: _Organization | UnsetType = UNSET
-
-
-class RefreshTokenForm(msgspec.Struct, kw_only=True, tag_field="grant_type", tag=GRANT_REFRESH_TOKEN):
-    """An application goes on with what a person has consented to (RFC 6749 section 6)."""
-
-    refresh_token: Annotated[str, Meta(min_length=1, description="The newest one: each use gives another.")]
-    client_id: _ClientId | UnsetType = UNSET
-    scope: _Scope | UnsetType = UNSET
-    resource: _Resource | UnsetType = UNSET
-    organization_id: _Organization | UnsetType = UNSET
-
 
 FORMS: Final = (AuthorizationCodeForm, ClientCredentialsForm, RefreshTokenForm, TokenExchangeForm)
 """One for each grant type that is supported."""
