@@ -21,7 +21,8 @@ from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.events import UserState, Watermark, event_subject, watermark_subject
 from stead.event_types import CloudEvent, MemberState, OrganizationState
 from token_service.directory import InRedisDirectory
-from token_service.directory.projection import ProjectionState, decode_state, record_key, state_key
+from token_service.directory.keys import DirectoryKeys, record_key, state_key
+from token_service.directory.projection import ProjectionState, decode_state
 
 NO_DEADLINE = float("inf")
 ORGANIZATIONS = [f"org{number}" for number in range(3)]
@@ -415,7 +416,9 @@ async def test_records_at_hand_are_read_again_if_they_are_too_old(replicas: Repl
     stream.tell_of_member("org0", "user0", "role")
     await replicas.apply(0, "one", 0, Batch(stream.messages, caught_up=True))
     half = replicas.halves[0]
-    at_hand = [await replicas.redis.get(key) for key in half.reading("org0").keys_of("user0")]
+    at_hand = [
+        await replicas.redis.get(key) for key in DirectoryKeys(replicas.tenant_id).of_subject("org0").keys_of("user0")
+    ]
     position = len(stream.messages)
     stream.tell_of_member("org0", "user0", deleted=True)
     projected = await replicas.apply(0, "one", position, stream.batch(position, 10))
@@ -427,7 +430,7 @@ async def test_records_at_hand_are_read_again_if_they_are_too_old(replicas: Repl
             "org0",
             at_least=at_least,
             deadline=NO_DEADLINE,
-            records=at_hand,  # type: ignore[arg-type]
+            snapshot=at_hand,  # type: ignore[arg-type]
         )
         return subject.membership is not None
 

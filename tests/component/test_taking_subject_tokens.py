@@ -14,8 +14,8 @@ from identity_common.clock import now_ms
 from identity_common.identifiers import new_id, new_secret
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
-from token_service.directory import RecordKeys
-from token_service.subject_tokens import SubjectTokens, TakenSubjectToken
+from token_service.directory.keys import state_key
+from token_service.presented_tokens.subject_tokens import SubjectTokens, TakenSubjectToken
 
 
 class Redises:
@@ -26,11 +26,13 @@ class Redises:
         self.redis: Redis = connect_redis(servers.token_redis_url)
         self.minting: Redis = connect_redis(servers.management_redis_url)
         self.tokens = SubjectTokens(self.redis, RedisCommands(self.redis), tenant_id=self.tenant_id, replicas=0)
-        prefix = f"identity:{self.tenant_id}"
-        self.reading = RecordKeys((f"{prefix}:state",), (f"{prefix}:user:", f"{prefix}:roles:"))
 
     async def fill(self) -> None:
-        for key, value in (("state", "s"), ("user:ann", "a"), ("roles:ann", "ar"), ("user:bob", "b")):
+        await self.redis.set(state_key(self.tenant_id), "s")
+        for key, value in (
+            *(("user:ann", "a"), ("assignment:user:ann", "ar"), ("user:bob", "b")),
+            *(("organization:org", "o"), ("member:org:ann", "am")),
+        ):
             await self.redis.set(f"identity:{self.tenant_id}:{key}", value)
 
     async def mint(self, members: Mapping[str, Any]) -> str:
@@ -59,7 +61,7 @@ def members(**changed: Any) -> dict[str, Any]:
 
 
 async def taken(redises: Redises, token: str) -> TakenSubjectToken:
-    found = await redises.tokens.consume(token, redises.reading)
+    found = await redises.tokens.take(token)
     assert found is not None
     return found
 
@@ -68,14 +70,22 @@ async def test_what_is_known_of_the_subject_comes_with_the_token(redises: Redise
     """In the order of the reading; the token is spent."""
     token = await redises.mint(members())
 
-    assert (await taken(redises, token)).subject == [b"s", b"a", b"ar"]
-    assert await redises.tokens.consume(token, redises.reading) is None
+    assert (await taken(redises, token)).snapshot == [b"s", b"a", b"ar"]
+    assert await redises.tokens.take(token) is None
+
+
+async def test_a_member_of_an_organization_comes_with_both(redises: Redises) -> None:
+    token = await redises.mint(members())
+    found = await redises.tokens.take(token, "org")
+
+    assert found is not None
+    assert found.snapshot == [b"s", b"o", b"a", b"ar", b"am"]
 
 
 async def test_somebody_of_whom_nothing_is_known_comes_with_nothing(redises: Redises) -> None:
     token = await redises.mint(members(user_id="carol"))
 
-    assert (await taken(redises, token)).subject == [b"s", None, None]
+    assert (await taken(redises, token)).snapshot == [b"s", None, None]
 
 
 async def test_a_context_that_names_somebody_else_changes_nothing(redises: Redises) -> None:
@@ -83,7 +93,7 @@ async def test_a_context_that_names_somebody_else_changes_nothing(redises: Redis
     token = await redises.mint(members(context={"user_id": "bob"}))
 
     found = await taken(redises, token)
-    assert (found.record.user_id, found.subject) == ("ann", [b"s", b"a", b"ar"])
+    assert (found.record.user_id, found.snapshot) == ("ann", [b"s", b"a", b"ar"])
 
 
 async def test_records_of_somebody_else_are_never_handed_on(redises: Redises) -> None:
@@ -92,4 +102,4 @@ async def test_records_of_somebody_else_are_never_handed_on(redises: Redises) ->
     token = await redises.mint(context_first)
 
     found = await taken(redises, token)
-    assert (found.record.user_id, found.subject) == ("ann", ())
+    assert (found.record.user_id, found.snapshot) == ("ann", ())

@@ -19,7 +19,8 @@ from stead import ManagementClient, Unavailable
 from tests.support.patience import PATIENCE_S, eventually, eventually_here
 from tests.support.random_writes import GONE, Acknowledged, Key, KnownUser, UserWriter
 from token_service.directory import InMemoryDirectory
-from token_service.directory.projection import decode_state, state_key
+from token_service.directory.keys import state_key
+from token_service.directory.projection import decode_state
 
 
 class Database(msgspec.Struct):

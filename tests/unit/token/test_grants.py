@@ -44,7 +44,7 @@ from token_service.grants.targets import Targets
 from token_service.grants.token_exchange import TokenExchangeGrant
 from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
-from token_service.subject_tokens import SubjectTokens
+from token_service.presented_tokens.subject_tokens import SubjectTokens
 from token_service.tokens.issuer import Issuer
 from token_service.tokens.key_encryption import KeyEncryption
 from token_service.tokens.keys import JwkSet, KeyRing, SigningKeys

@@ -44,6 +44,7 @@ from token_service.grants.user_tokens import UserTokens
 from token_service.people import People
 from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
+from token_service.presented_tokens.subject_tokens import SubjectTokens
 from token_service.settings import Settings
 from token_service.sign_in.flow import SignInFlow
 from token_service.sign_in.passwords import PasswordCheck
@@ -52,7 +53,6 @@ from token_service.sign_in.routes import AuthorizationPages
 from token_service.sign_in.sessions import Sessions
 from token_service.sign_in.sign_out import EndSession
 from token_service.sign_in.throttle import PasswordThrottle
-from token_service.subject_tokens import SubjectTokens
 from token_service.tokens.id_token_hints import IdTokenHints
 from token_service.tokens.issuer import Issuer
 from token_service.tokens.key_encryption import KeyEncryption

@@ -8,7 +8,7 @@ service on a token request.
 
 from token_service.directory.directory import Directory
 from token_service.directory.in_memory import InMemoryDirectory
-from token_service.directory.in_redis import InRedisDirectory, Membership, Person, RecordKeys, Snapshot, Subject
+from token_service.directory.in_redis import InRedisDirectory, Membership, Person, Snapshot, Subject
 
 __all__ = [
     "Directory",

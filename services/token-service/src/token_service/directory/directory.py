@@ -156,7 +156,7 @@ class Directory:
         organization_id: str | None = None,
         *,
         at_least: Mapping[str, int],
-        records: Snapshot = (),
+        snapshot: Snapshot = (),
     ) -> Subject:
         """Return a user, as a member of an organization if one is named, from records that include some revisions.
 
@@ -166,7 +166,7 @@ class Directory:
             user_id: Whom to look up.
             organization_id: Of which organization, if it is about one.
             at_least: Revisions by source that the records must include.
-            records: The user's, if they have been read already.
+            snapshot: The user's, if it was read already.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -176,7 +176,7 @@ class Directory:
             sources, at_least = ("management", "template"), highest(at_least, _TEMPLATE_HEARD)
         deadline = time.monotonic() + self._revision_wait_s
         subject = await self.in_redis.subject(
-            user_id, organization_id, at_least=at_least, deadline=deadline, records=records
+            user_id, organization_id, at_least=at_least, deadline=deadline, snapshot=snapshot
         )
         if subject.person is None or (organization_id is not None and subject.membership is None):
             newer = highest(at_least, await self.catch_up(*sources))

@@ -16,17 +16,11 @@ from identity_common.clock import Clock, now_ms
 from identity_common.oauth import temporarily_unavailable
 from identity_common.stores.redis import RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.events import AssignmentState, UserState, event_subject
+from identity_common.wire.events import AssignmentState, UserState
 from stead.event_types import MemberState, OrganizationState
 from token_service.directory.freshness import Freshness
-from token_service.directory.projection import (
-    Projection,
-    ProjectionState,
-    decode_state,
-    organizations_key,
-    record_key,
-    state_key,
-)
+from token_service.directory.keys import DirectoryKeys, organizations_key
+from token_service.directory.projection import Projection, ProjectionState, decode_state
 
 _log = get_logger(__name__)
 
@@ -39,22 +33,6 @@ _decode_member = msgspec.json.Decoder(MemberState).decode
 
 Snapshot = Sequence[bytes | None]
 """The state and some records, as they were at one moment: read together, because they count together."""
-
-
-class RecordKeys(msgspec.Struct, frozen=True):
-    """Where ``Snapshot`` lie, for a script that learns only in Redis whose they are.
-
-    Attributes:
-        keys: Of the state, and of what does not depend on who it is.
-        prefixes: What the other keys begin with, in their order; the id of the user or application follows.
-    """
-
-    keys: tuple[str, ...]
-    prefixes: tuple[str, ...]
-
-    def keys_of(self, holder_id: str) -> list[str]:
-        """Return the keys, in the order of the records."""
-        return [*self.keys, *(prefix + holder_id for prefix in self.prefixes)]
 
 
 class Person(msgspec.Struct, frozen=True):
@@ -100,16 +78,7 @@ class InRedisDirectory:
         self._max_age_ms = max_age_s * 1000
         self._clock = clock
         self._tenant_id = tenant_id
-        self._state_key = state_key(tenant_id)
-        self._organization_prefix = record_key(event_subject("template", tenant_id, "organization", ""))
-        self._member_prefix = record_key(event_subject("template", tenant_id, "member", ""))
-        self._of_people = RecordKeys(
-            (self._state_key,),
-            (
-                record_key(event_subject("management", tenant_id, "user", "")),
-                record_key(event_subject("management", tenant_id, "assignment", "user", "")),
-            ),
-        )
+        self._keys = DirectoryKeys(tenant_id)
 
     @property
     def freshness(self) -> Freshness:
@@ -137,19 +106,6 @@ class InRedisDirectory:
         """Stop projecting."""
         await self.projection.stop()
 
-    def reading(self, organization_id: str | None = None) -> RecordKeys:
-        """Return where the records of a user lie, as a member of this organization if one is named."""
-        if organization_id is None:
-            return self._of_people
-        of_member = self._reading_of_member(organization_id)
-        return RecordKeys(of_member.keys, self._of_people.prefixes + of_member.prefixes)
-
-    def _reading_of_member(self, organization_id: str) -> RecordKeys:
-        return RecordKeys(
-            (self._state_key, self._organization_prefix + organization_id),
-            (f"{self._member_prefix}{organization_id}:",),
-        )
-
     async def subject(
         self,
         user_id: str,
@@ -157,7 +113,7 @@ class InRedisDirectory:
         *,
         at_least: Mapping[str, int],
         deadline: float,
-        records: Snapshot = (),
+        snapshot: Snapshot = (),
     ) -> Subject:
         """Return a user, as a member of an organization if one is named, from records that include some revisions.
 
@@ -166,18 +122,18 @@ class InRedisDirectory:
             organization_id: Of which organization, if it is about one.
             at_least: Revisions by source that the records must include.
             deadline: Until when to wait for them, in monotonic time.
-            records: The user's, if they have been read already by ``reading``; they are read again if they are too old.
+            snapshot: The user's, if it was read with ``DirectoryKeys.of_subject`` already; read again if it is too old.
 
         Raises:
             OAuthError: ``temporarily_unavailable``: Redis does not answer, the first load is not complete, nothing was
                 heard from the bus for too long, or the revisions do not arrive in time.
         """
-        keys = self.reading(organization_id).keys_of(user_id)
-        records = await self._recent(keys, at_least, deadline, records)
+        keys = self._keys.of_subject(organization_id).keys_of(user_id)
+        snapshot = await self._recent(keys, at_least, deadline, snapshot)
         if organization_id is None:
-            _, user, roles = records
+            _, user, roles = snapshot
             return Subject(_person(user, roles))
-        _, organization, user, roles, member = records
+        _, organization, user, roles, member = snapshot
         return Subject(_person(user, roles), _membership(organization, member))
 
     async def membership(
@@ -187,12 +143,12 @@ class InRedisDirectory:
 
         Args and errors are those of ``subject``.
         """
-        keys = self._reading_of_member(organization_id).keys_of(member_id)
+        keys = self._keys.of_member(organization_id).keys_of(member_id)
         _, organization, member = await self._recent(keys, at_least, deadline)
         return _membership(organization, member)
 
     async def _recent(
-        self, keys: Sequence[str], at_least: Mapping[str, int], deadline: float, records: Snapshot = ()
+        self, keys: Sequence[str], at_least: Mapping[str, int], deadline: float, snapshot: Snapshot = ()
     ) -> Snapshot:
         """Return the records at these keys once they include the revisions; those at hand if they already do.
 
@@ -200,22 +156,22 @@ class InRedisDirectory:
         not know yet what was revoked.
         """
         seen_before = self.freshness.revisions
-        records = records or await self._read(keys)
-        while not ((state := self._state_of(records)).has_seen(at_least) and state.has_seen(seen_before)):
+        snapshot = snapshot or await self._read(keys)
+        while not ((state := self._state_of(snapshot)).has_seen(at_least) and state.has_seen(seen_before)):
             # of a copy that was just promoted this replica has seen more than it holds: then look again, not wait
             if not await self.freshness.reach(at_least, deadline=deadline) or time.monotonic() > deadline:
                 raise temporarily_unavailable("the awaited change has not arrived yet")
             await asyncio.sleep(_LOOK_AGAIN_S)
-            records = await self._read(keys)
-        return records
+            snapshot = await self._read(keys)
+        return snapshot
 
     async def _read(self, keys: Sequence[str]) -> Snapshot:
         try:
-            records: Snapshot = await self._commands.execute("MGET", *keys)
+            snapshot: Snapshot = await self._commands.execute("MGET", *keys)
         except StoreUnavailable as error:
             _log.warning("store.unavailable", store="redis", error=str(error))
             raise temporarily_unavailable("the directory cannot be read right now") from None
-        return records
+        return snapshot
 
     async def deleted_among(self, user_ids: Collection[str]) -> frozenset[str]:
         """Return which of these users were deleted in the last day; one who is not known was not.
@@ -224,7 +180,7 @@ class InRedisDirectory:
             OAuthError: ``temporarily_unavailable``: Redis does not answer.
         """
         users = sorted(user_ids)
-        records = await self._read([self._of_people.prefixes[0] + user_id for user_id in users]) if users else ()
+        records = await self._read([self._keys.user + user_id for user_id in users]) if users else ()
         pairs = zip(users, records, strict=True)
         return frozenset(user_id for user_id, record in pairs if record is not None and not _data(record))
 
@@ -240,17 +196,17 @@ class InRedisDirectory:
             _log.warning("store.unavailable", store="redis", error=str(error))
             raise temporarily_unavailable("the directory cannot be read right now") from None
         organization_ids = [each.decode() for each in ids]
-        organizations = [self._organization_prefix + each for each in organization_ids]
-        members = [f"{self._member_prefix}{each}:{member_id}" for each in organization_ids]
-        records = await self._read([self._state_key, *organizations, *members])
+        organizations = [self._keys.organization + each for each in organization_ids]
+        members = [f"{self._keys.member}{each}:{member_id}" for each in organization_ids]
+        records = await self._read([self._keys.state, *organizations, *members])
         self._state_of(records)
         pairs = zip(records[1 : len(ids) + 1], records[len(ids) + 1 :], strict=True)
         found = [membership for pair in pairs if (membership := _membership(*pair)) is not None]
         return sorted(found, key=lambda each: (each.organization.name, each.organization.id))
 
-    def _state_of(self, records: Snapshot) -> ProjectionState:
+    def _state_of(self, snapshot: Snapshot) -> ProjectionState:
         """Return the state beside the records, if they can be judged by at all."""
-        state = decode_state(records[0])
+        state = decode_state(snapshot[0])
         if not state.complete:
             raise temporarily_unavailable("the directory is being loaded")
         if self._clock() - state.heard_at > self._max_age_ms:

@@ -23,13 +23,12 @@ from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailab
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import STREAM_STATE, Watermark, event_subject, watermark_subject
 from token_service.directory.freshness import Freshness
+from token_service.directory.keys import record_key, state_key
 
 _log = get_logger(__name__)
 
 _RETRY_S: Final = 0.25
 _TOMBSTONE_S: Final = 86_400
-_LAYOUT: Final = 3
-"""Which aggregates are projected, and how: another number means that the stream is read from its beginning."""
 
 # KEYS[1]: the state. ARGV: stream, from, to, caught up (0/1), heard at, watermarks as JSON, tombstone TTL in seconds,
 # then (key, record) for each message. Everything relevant in (from, to] is here; it is applied only where it continues
@@ -107,21 +106,6 @@ _decode_watermark: Final = msgspec.json.Decoder(Watermark).decode
 def decode_state(stored: bytes | None) -> ProjectionState:
     """Return a state as it was stored, or that of a Redis that holds nothing."""
     return _decode(stored) if stored else _EMPTY
-
-
-def state_key(tenant_id: str) -> str:
-    """Return where the state lies."""
-    return f"identity:{tenant_id}:directory:{_LAYOUT}"
-
-
-def organizations_key(tenant_id: str, member_id: str) -> str:
-    """Return where the ids of the organizations lie that somebody belongs to: a set, kept with the member records."""
-    return f"identity:{tenant_id}:organizations-of:{member_id}"
-
-
-def record_key(subject: str) -> str:
-    """Return where the record of an aggregate lies: ``identity:default:user:<id>``."""
-    return "identity:" + subject.partition(".")[2].replace(".", ":")
 
 
 class Projection:

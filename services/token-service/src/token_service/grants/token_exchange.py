@@ -36,7 +36,7 @@ from token_service.grants.form import (
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets, held_scopes, organization_roles
 from token_service.presented_tokens.liveness import why_dead
-from token_service.subject_tokens import SubjectTokens
+from token_service.presented_tokens.subject_tokens import SubjectTokens
 from token_service.tokens.claims import Actor
 from token_service.tokens.issuer import Issuer
 from token_service.tokens.scopes import format_scope, grantable_scopes, may_be_newly_held, parse_scope
@@ -174,12 +174,11 @@ class TokenExchangeGrant:
                 ``temporarily_unavailable`` when a store does not answer: the token may or may not be spent.
         """
         target, requested = prepared.target, prepared.requested
-        reading = self._directory.in_redis.reading(target.organization_id)
-        taken = await self._subject_tokens.consume(prepared.subject_token, reading)  # the point of no return
+        taken = await self._subject_tokens.take(prepared.subject_token, target.organization_id)  # spent from here on
         if taken is None:
             raise not_acceptable()
         record = taken.record
-        subject = await self._live_subject(record, prepared, taken.subject)
+        subject = await self._live_subject(record, prepared, taken.snapshot)
         held = held_scopes(self._directory.in_memory, target, subject.role_ids, requested)
         if target.sources and may_be_newly_held(requested=requested, held=held):
             await self._directory.catch_up(*target.sources)
@@ -213,19 +212,19 @@ class TokenExchangeGrant:
         )
 
     async def _live_subject(
-        self, record: SubjectTokenRecord, prepared: PreparedExchange, records: Snapshot = ()
+        self, record: SubjectTokenRecord, prepared: PreparedExchange, snapshot: Snapshot = ()
     ) -> LiveSubject:
         """Return the subject, judged by a directory that has seen everything up to the minting of the token.
 
         Args:
             record: What the subject token stood for.
             prepared: The rest of the request.
-            records: The subject's, if they have been read already.
+            snapshot: The subject's, if it was read already.
         """
         organization_id = prepared.target.organization_id
         at_least = highest({"management": record.revision}, prepared.awaited)
         await self._directory.wait_for(at_least, self._directory.in_memory.freshness)
-        subject = await self._directory.subject(record.user_id, organization_id, at_least=at_least, records=records)
+        subject = await self._directory.subject(record.user_id, organization_id, at_least=at_least, snapshot=snapshot)
         reason = why_dead(subject.person, issued_at_ms=record.issued_at)
         if self._directory.in_memory.application(record.issued_to) is None:
             reason = "the application that asked for it is gone"

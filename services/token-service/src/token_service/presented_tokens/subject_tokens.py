@@ -17,7 +17,8 @@ from identity_common.oauth import temporarily_unavailable
 from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
-from token_service.directory import RecordKeys, Snapshot
+from token_service.directory import Snapshot
+from token_service.directory.keys import DirectoryKeys
 
 _log = get_logger(__name__)
 
@@ -42,11 +43,11 @@ class TakenSubjectToken(msgspec.Struct, frozen=True):
 
     Attributes:
         record: What it stood for.
-        subject: The directory's records of its user, as they were when it was taken; none if they are still to be read.
+        snapshot: The directory's records of its user, as they were when it was taken; empty if still to be read.
     """
 
     record: SubjectTokenRecord
-    subject: Snapshot
+    snapshot: Snapshot
 
 
 class SubjectTokens:
@@ -66,23 +67,25 @@ class SubjectTokens:
         self._redis = redis
         self._commands = commands
         self._tenant_id = tenant_id
+        self._keys = DirectoryKeys(tenant_id)
         self._replicas = replicas
         self._clock = clock
 
-    async def consume(self, subject_token: str, reading: RecordKeys) -> TakenSubjectToken | None:
+    async def take(self, subject_token: str, organization_id: str | None = None) -> TakenSubjectToken | None:
         """Take the token; return what it stands for, or none when it is unknown, expired or spent.
 
         Args:
             subject_token: As presented.
-            reading: What is to be read of the subject.
+            organization_id: As a member of which organization the subject is to be judged, if of any.
 
         Raises:
             OAuthError: ``temporarily_unavailable`` when Redis does not answer: the token may or may not be spent.
         """
         if not subject_token.startswith(PREFIX):
             return None
-        keys = (subject_token_key(self._tenant_id, subject_token), *reading.keys)
-        take: list[Argument] = ["EVAL", _TAKE, len(keys), *keys, *reading.prefixes]
+        of_subject = self._keys.of_subject(organization_id)
+        keys = (subject_token_key(self._tenant_id, subject_token), *of_subject.keys)
+        take: list[Argument] = ["EVAL", _TAKE, len(keys), *keys, *of_subject.prefixes]
         try:
             taken = await (self._take_and_wait(take) if self._replicas else self._commands.execute(*take))
         except StoreUnavailable as error:
