@@ -14,8 +14,6 @@ from identity_common.stores.migrations import migrate
 from tests.support.migrated import differences
 from tests.support.new_database import new_database
 from token_service.app import VERSIONS
-from token_service.authorizations import tables as _authorizations  # noqa: F401 - registers its tables
-from token_service.presented_tokens.revocations import tables as _revocations  # noqa: F401 - registers its tables
 from token_service.schema import metadata
 
 NOT_OURS = {"alembic_version", "signing_key"}

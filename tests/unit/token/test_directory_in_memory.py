@@ -232,14 +232,8 @@ def test_it_is_loaded_when_the_snapshot_is_read_to_its_end_with_managements_wate
         seen.append((half.is_loaded, half.freshness.seen("management")))
 
     assert seen == [(False, -1), (False, -1), (True, 7)]
-    assert half.counts() == {
-        "application": 1,
-        "resource": 0,
-        "scope": 0,
-        "role": 0,
-        "organization-permission": 0,
-        "organization-role": 0,
-    }
+    assert half.application("a") == ApplicationState(id="a")
+    assert answers(half) == answers(filled([application]))
 
 
 def test_a_watermark_counts_when_nothing_is_behind_it_any_more() -> None:

@@ -21,9 +21,9 @@ from identity_common.telemetry.logs import get_logger
 from token_service.authorizations import consents
 from token_service.authorizations.codes import MARK_TTL_S
 from token_service.authorizations.consented import Authorization, Consented
-from token_service.authorizations.tables import authorizations, refresh_tokens
-from token_service.database import database_answers
 from token_service.presented_tokens.revocations import Revocation, Revocations
+from token_service.schema import authorizations, refresh_tokens
+from token_service.store_errors import database_answers
 
 _log = get_logger(__name__)
 

@@ -10,10 +10,10 @@ from typing import Final
 import msgspec
 
 from identity_common.identifiers import new_secret
-from identity_common.oauth import temporarily_unavailable
 from identity_common.stores.redis import RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from token_service.authorizations.consented import Authorization
+from token_service.store_errors import redis_unavailable
 
 _log = get_logger(__name__)
 
@@ -113,8 +113,7 @@ class Codes:
         try:
             answer: bytes | None = await self._commands.execute(*command)
         except StoreUnavailable as error:
-            _log.warning("store.unavailable", store="redis", error=str(error))
-            raise temporarily_unavailable("codes cannot be read right now") from None
+            raise redis_unavailable(error, "codes cannot be read right now") from None
         return answer
 
     def _key(self, code: str, application_id: str) -> str:

@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.wire.events import ApplicationState
 from token_service.authorizations.consented import Consented
-from token_service.authorizations.tables import consents
-from token_service.database import database_answers
+from token_service.schema import consents
+from token_service.store_errors import database_answers
 
 Kind = Literal["scope", "resource-scope", "organization-permission", "organization"]
 Name = tuple[Kind, str, str]

@@ -21,8 +21,8 @@ from identity_common.identifiers import new_secret
 from identity_common.telemetry.logs import get_logger
 from token_service.authorizations.authorizations import Authorizations, consented_from, prolong
 from token_service.authorizations.consented import Authorization
-from token_service.authorizations.tables import authorizations, refresh_tokens
-from token_service.database import database_answers
+from token_service.schema import authorizations, refresh_tokens
+from token_service.store_errors import database_answers
 
 _log = get_logger(__name__)
 

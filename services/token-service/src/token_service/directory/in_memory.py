@@ -5,7 +5,7 @@ Filled from ``IDENTITY_STATE`` at start and kept current by the same reader. Loo
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -261,14 +261,3 @@ class InMemoryDirectory:
         else:
             self._resources[resource.id] = resource
             self._indicators.put(resource.id, resource.indicator)
-
-    def counts(self) -> Mapping[str, int]:
-        """Return how many of each kind there are, for the metrics."""
-        return {
-            "application": len(self._applications),
-            "resource": len(self._resources),
-            "scope": len(self._scopes),
-            "role": len(self._role_scopes),
-            "organization-permission": len(self._template.permissions),
-            "organization-role": len(self._template.role_scopes),
-        }

@@ -21,6 +21,7 @@ from stead.event_types import MemberState, OrganizationState
 from token_service.directory.freshness import Freshness
 from token_service.directory.keys import DirectoryKeys, organizations_key
 from token_service.directory.projection import Projection, ProjectionState, decode_state
+from token_service.store_errors import redis_unavailable
 
 _log = get_logger(__name__)
 
@@ -169,8 +170,7 @@ class InRedisDirectory:
         try:
             snapshot: Snapshot = await self._commands.execute("MGET", *keys)
         except StoreUnavailable as error:
-            _log.warning("store.unavailable", store="redis", error=str(error))
-            raise temporarily_unavailable("the directory cannot be read right now") from None
+            raise redis_unavailable(error, "the directory cannot be read right now") from None
         return snapshot
 
     async def deleted_among(self, user_ids: Collection[str]) -> frozenset[str]:
@@ -193,8 +193,7 @@ class InRedisDirectory:
         try:
             ids = await self._commands.execute("SMEMBERS", organizations_key(self._tenant_id, member_id))
         except StoreUnavailable as error:
-            _log.warning("store.unavailable", store="redis", error=str(error))
-            raise temporarily_unavailable("the directory cannot be read right now") from None
+            raise redis_unavailable(error, "the directory cannot be read right now") from None
         organization_ids = [each.decode() for each in ids]
         organizations = [self._keys.organization + each for each in organization_ids]
         members = [f"{self._keys.member}{each}:{member_id}" for each in organization_ids]

@@ -23,9 +23,6 @@ class NameIndex(Generic[Name]):
         self._names: dict[str, Name] = {}
         self._descriptions: dict[str, str] = {}
 
-    def __len__(self) -> int:
-        return len(self._names)
-
     def id_of(self, name: Name) -> str | None:
         """Return who has this name."""
         return self._ids.get(name)
@@ -55,9 +52,6 @@ class RoleContents:
 
     def __init__(self) -> None:
         self._contents: dict[str, frozenset[str]] = {}
-
-    def __len__(self) -> int:
-        return len(self._contents)
 
     def put(self, role_id: str, ids: Iterable[str]) -> None:
         """Take note of everything that a role grants."""

@@ -11,7 +11,7 @@ from identity_common.wire.events import ApplicationState
 from token_service.authorizations import Authorizations, RefreshTokens
 from token_service.authorizations.authorizations import EXPIRY_MARGIN_MS
 from token_service.directory import Directory
-from token_service.endpoints.http import answer_client
+from token_service.endpoints.raw_routes import answer_client
 from token_service.grants import TokenRequest
 from token_service.grants.client_authentication import METHODS, ClientAuthenticator
 from token_service.openapi.endpoints import REVOCATION_OPERATION

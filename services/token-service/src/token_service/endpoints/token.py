@@ -6,7 +6,7 @@ from litestar import asgi
 from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope, Send
 
-from token_service.endpoints.http import answer_client
+from token_service.endpoints.raw_routes import answer_client
 from token_service.grants import Grants
 from token_service.openapi.token import TOKEN_OPERATION
 

@@ -12,7 +12,7 @@ from litestar.types import Receive, Scope, Send
 from identity_common.http.request_headers import header_values
 from identity_common.oauth import OAuthError, insufficient_scope, invalid_request
 from token_service.authorizations import Consents
-from token_service.endpoints.http import (
+from token_service.endpoints.raw_routes import (
     HEADERS,
     encode,
     error_body,
@@ -22,9 +22,9 @@ from token_service.endpoints.http import (
     unexpected,
 )
 from token_service.openapi.endpoints import USERINFO_OPERATIONS
-from token_service.people import People
 from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
 from token_service.tokens.identity import PersonClaims
+from token_service.tokens.user_claims import UserClaims
 
 PATH: Final = "/oidc/me"
 
@@ -38,9 +38,11 @@ class _NoCredentials(Exception):  # noqa: N818 - it is no error of the protocol 
 class Userinfo:
     """Says what a userinfo token opens."""
 
-    def __init__(self, live_tokens: LiveTokens, people: People, consents: Consents, *, userinfo_audience: str) -> None:
+    def __init__(
+        self, live_tokens: LiveTokens, user_claims: UserClaims, consents: Consents, *, userinfo_audience: str
+    ) -> None:
         self._live_tokens = live_tokens
-        self._people = people
+        self._user_claims = user_claims
         self._consents = consents
         self._userinfo_audience = userinfo_audience
 
@@ -59,9 +61,9 @@ class Userinfo:
         if "openid" not in live.token.scopes:
             raise insufficient_scope("this needs the scope openid")
         picked = None
-        if self._people.tells_of_organizations(live.token.scopes):
+        if self._user_claims.tells_of_organizations(live.token.scopes):
             picked = await self._consents.picked(live.person.user.id, live.client)
-        return await self._people.claims(live.person, live.token.scopes, picked=picked)
+        return await self._user_claims.claims(live.person, live.token.scopes, picked=picked)
 
 
 def _invalid_token() -> OAuthError:

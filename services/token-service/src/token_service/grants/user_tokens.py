@@ -17,7 +17,6 @@ from token_service.directory import Directory, Person
 from token_service.grants.form import TargetForm
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets, held_scopes, no_member, organization_roles
-from token_service.people import People
 from token_service.presented_tokens.liveness import why_dead
 from token_service.tokens.identity import PersonClaims
 from token_service.tokens.issuer import Issuer
@@ -27,6 +26,7 @@ from token_service.tokens.scopes import (
     may_be_newly_held,
     organizations_scope,
 )
+from token_service.tokens.user_claims import UserClaims
 
 _log = get_logger(__name__)
 
@@ -70,7 +70,7 @@ class UserTokens:
         self,
         directory: Directory,
         targets: Targets,
-        people: People,
+        user_claims: UserClaims,
         consents: Consents,
         issuer: Issuer,
         *,
@@ -79,7 +79,7 @@ class UserTokens:
     ) -> None:
         self._directory = directory
         self._targets = targets
-        self._people = people
+        self._user_claims = user_claims
         self._consents = consents
         self._issuer = issuer
         self._organizations_scope = organizations_scope(urn_namespace)
@@ -118,7 +118,7 @@ class UserTokens:
         consented, target = authorization.consented, asked.target
         requested = self._requested(consented, asked)
         picked = None
-        if self._people.tells_of_organizations(consented.scopes):
+        if self._user_claims.tells_of_organizations(consented.scopes):
             picked = await self._consents.picked(authorization.user_id, client)
         self._require_consented(consented, picked, target)
         wanted = requested & _consented_for(consented, target)
@@ -218,7 +218,7 @@ class UserTokens:
     async def _claims(
         self, person: Person, scopes: frozenset[str], picked: frozenset[str] | None
     ) -> PersonClaims | None:
-        return await self._people.claims(person, scopes, picked=picked) if "openid" in scopes else None
+        return await self._user_claims.claims(person, scopes, picked=picked) if "openid" in scopes else None
 
 
 def _consented_for(consented: Consented, target: Target) -> frozenset[str]:

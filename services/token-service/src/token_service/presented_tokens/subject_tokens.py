@@ -13,12 +13,12 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from identity_common.clock import Clock, now_ms
-from identity_common.oauth import temporarily_unavailable
 from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
 from token_service.directory import Snapshot
 from token_service.directory.keys import DirectoryKeys
+from token_service.store_errors import redis_unavailable
 
 _log = get_logger(__name__)
 
@@ -89,8 +89,7 @@ class SubjectTokens:
         try:
             taken = await (self._take_and_wait(take) if self._replicas else self._commands.execute(*take))
         except StoreUnavailable as error:
-            _log.warning("store.unavailable", store="redis", error=str(error))
-            raise temporarily_unavailable("subject tokens cannot be read right now") from None
+            raise redis_unavailable(error, "subject tokens cannot be read right now") from None
         if taken is None:
             _log.info("subject-token.refused", reason="unknown or spent")
             return None

@@ -17,7 +17,6 @@ from stead.event_types import OrganizationState
 from token_service.authorizations import Authorization, Authorizations, Code, Codes, Consented
 from token_service.directory import Directory, Person
 from token_service.presented_tokens.liveness import why_dead
-from token_service.sign_in.asked import asked_for, organizations_resource
 from token_service.sign_in.pending import Pending
 from token_service.sign_in.redirect_uris import is_registered
 from token_service.sign_in.request import (
@@ -27,6 +26,7 @@ from token_service.sign_in.request import (
     Refusal,
     judge,
 )
+from token_service.sign_in.requested_access import organizations_resource, requested_access
 from token_service.sign_in.sessions import Session, Sessions
 from token_service.tokens.id_token_hints import Hint, IdTokenHints
 from token_service.tokens.scopes import organizations_scope
@@ -119,11 +119,7 @@ class SignInFlow:
         if client_id is None:
             return None
         self._directory.require_current()
-        application = self._directory.in_memory.application(client_id)
-        if application is None:
-            await self._directory.catch_up()
-            application = self._directory.in_memory.application(client_id)
-        return application
+        return await self._directory.application(client_id)
 
     async def as_of_now(self, application: ApplicationState) -> ApplicationState:
         """Return an application after catching up: what it seems to lack may have been registered a moment ago.
@@ -171,9 +167,11 @@ class SignInFlow:
         hint = self._hints.read(parameters.get("id_token_hint"))
         request = judge(parameters, client_id=application.id, redirect_uri=redirect_uri, hint=hint)
         for indicator in request.resources:
-            if indicator != organizations_resource(self._urn_namespace) and not await self._exists(indicator):
+            if indicator == organizations_resource(self._urn_namespace):
+                continue
+            if await self._directory.find_resource(indicator) is None:
                 raise Refusal("invalid_target", "a resource is not known")
-        if not request.scopes <= _names(self.wanted(request)):  # what is not known would not be asked for
+        if not request.scopes <= self.wanted(request).everything():  # what is not known would not be asked for
             await self._directory.catch_up("management", "template")
         return request
 
@@ -274,7 +272,7 @@ class SignInFlow:
             resource = in_memory.resource(indicator)
             if resource is not None:
                 existing[indicator] = in_memory.existing_scopes(resource, request.scopes)
-        return asked_for(
+        return requested_access(
             request.scopes,
             request.resources,
             urn_namespace=self._urn_namespace,
@@ -343,11 +341,6 @@ class SignInFlow:
         )
         return Granted(await self._codes.issue(code))
 
-    async def _exists(self, indicator: str) -> bool:
-        if self._directory.in_memory.resource(indicator) is None:
-            await self._directory.catch_up()
-        return self._directory.in_memory.resource(indicator) is not None
-
 
 def acceptable(who: SignedIn | None, pending: Pending) -> SignedIn | None:
     """Return who is signed in, if a request on its way means them and their sign-in is as late as it demands."""
@@ -367,11 +360,6 @@ def _authorization(request: AuthorizationRequest, who: SignedIn, consented: Cons
         auth_time=who.session.signed_in_at,
         consented=consented,
     )
-
-
-def _names(consented: Consented) -> frozenset[str]:
-    """Return all scope tokens in it."""
-    return consented.scopes.union(consented.organization_permissions, *consented.resource_scopes.values())
 
 
 def _is_too_old(session: Session, max_age_s: int | None, now: int) -> bool:

@@ -5,26 +5,25 @@ it. Errors go to the client's redirect URI only once client and redirect URI are
 page shows them to the person.
 """
 
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
-from litestar import Request, Response, get, post
+from litestar import Response, get, post
 from litestar.datastructures import Cookie
 from litestar.handlers import HTTPRouteHandler
-from litestar.types import ExceptionHandlersMap
 
 from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_secret
 from identity_common.oauth import OAuthError
 from identity_common.stores.redis import StoreUnavailable
-from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.sign_in.flow import Granted, NeedsConsent, NeedsSignIn, Next, SignedIn, SignInFlow, acceptable
 from token_service.sign_in.pages.browser import Browser, is_from_page, redirect
 from token_service.sign_in.pages.consent import consent_page
 from token_service.sign_in.pages.cookies import BROWSER, SESSION, Cookies
+from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest, Expired
 from token_service.sign_in.pages.views import STYLE, STYLE_PATH, page
-from token_service.sign_in.passwords import PasswordCheck, PasswordsUnavailable
+from token_service.sign_in.password_sign_in import PasswordSignIn, SignInRefused
 from token_service.sign_in.pending import Pending, PendingAuthorizations
 from token_service.sign_in.redirect_uris import form_action_source, with_parameters
 from token_service.sign_in.request import (
@@ -35,10 +34,7 @@ from token_service.sign_in.request import (
     parse_parameters,
     state_of,
 )
-from token_service.sign_in.sessions import SESSION_TTL_S, Sessions
-from token_service.sign_in.throttle import PasswordThrottle
-
-_log = get_logger(__name__)
+from token_service.sign_in.sessions import SESSION_TTL_S
 
 PATH: Final = "/oidc/auth"
 _SIGN_IN: Final = "/sign-in"
@@ -46,12 +42,7 @@ _CANCEL: Final = "/sign-in/cancel"
 _CONSENT: Final = "/consent"
 _STYLE_MAX_AGE_S: Final = 86_400
 
-AnyRequest = Request[Any, Any, Any]
 Answer = Response[str] | Response[None]
-
-
-class Expired(Exception):  # noqa: N818 - the name is what happened
-    """The page belongs to no request any more, or to one of another browser."""
 
 
 class AuthorizationPages:
@@ -67,10 +58,8 @@ class AuthorizationPages:
     def __init__(
         self,
         flow: SignInFlow,
-        sessions: Sessions,
         pending: PendingAuthorizations,
-        passwords: PasswordCheck,
-        throttle: PasswordThrottle,
+        passwords: PasswordSignIn,
         *,
         base_url: str,
         issuer: str,
@@ -78,10 +67,8 @@ class AuthorizationPages:
         clock: Clock = now_ms,
     ) -> None:
         self._flow = flow
-        self._sessions = sessions
         self._pending = pending
         self._passwords = passwords
-        self._throttle = throttle
         self._base_url = base_url
         self._issuer = issuer
         self._trusted_proxies = trusted_proxies
@@ -172,48 +159,23 @@ class AuthorizationPages:
         """Check the password; a right one begins a session, or goes on with it under a new secret."""
         pending_id, pending = await self._posted(browser, form)
         application = await self._application(pending)
-        identifier = (form.get("identifier") or "").strip()  # keyboards put a space behind what they complete
-        password = form.get("password") or ""
-        if not identifier or not password:
-            return self._sign_in_page(pending_id, pending, application, identifier, "Enter your name and password.")
-        wait_s = await self._throttle.count(identifier, browser.address)
-        if wait_s:
-            problem = f"Too many attempts. Try again in {_minutes(wait_s)}."
-            return self._sign_in_page(
-                pending_id, pending, application, identifier, problem, status=429, headers={"Retry-After": str(wait_s)}
-            )
+        identifier = (form.get("identifier") or "").strip()  # keyboards add a space when they complete a word
         try:
-            known = await self._passwords.check(identifier, password)
-        except PasswordsUnavailable:
-            await self._throttle.forgive_one(identifier, browser.address)
-            problem = "Signing in is not possible right now. Try again in a moment."
-            return self._sign_in_page(
-                pending_id, pending, application, identifier, problem, status=503, headers={"Retry-After": "1"}
+            session_cookie, who = await self._passwords.sign_in(
+                identifier,
+                form.get("password") or "",
+                address=browser.address,
+                session_cookie=browser.session_cookie,
+                client_id=application.id,
             )
-        if known.user_id is None:
-            _log.info("sign-in.refused", reason="unknown user or wrong password", client_id=application.id)
-            problem = "The name or the password is not right."
-            return self._sign_in_page(pending_id, pending, application, identifier, problem)
-        await self._throttle.forgive(identifier, browser.address)
-        earlier = await self._sessions.find(browser.session_cookie)
-        session_cookie, session = await self._sessions.sign_in(
-            known.user_id, tokens_valid_after=known.tokens_valid_after, earlier=earlier
-        )
-        who = await self._flow.signed_in(session_cookie, revision=known.revision)
-        if who is None:  # the right password of somebody who may not sign in
-            await self._flow.sign_out(session)
-            problem = "This account cannot sign in at the moment. Ask your administrator."
-            return self._sign_in_page(pending_id, pending, application, identifier, problem)
-        if earlier is not None and earlier.id != session.id:  # somebody else was here
-            await self._flow.sign_out(earlier)
-        _log.info("sign-in.succeeded", user_id=known.user_id, client_id=application.id)
+        except SignInRefused as refused:
+            return self._sign_in_page(pending_id, pending, application, identifier, refused)
         cookies = [self._cookies.set(SESSION, session_cookie, max_age_s=SESSION_TTL_S)]
-        if not pending.request.means(known.user_id):
+        request = pending.request
+        if not request.means(who.person.user.id):
             await self._take(pending_id)
-            description = "somebody else than id_token_hint says has signed in"
-            return self._refuse(
-                pending.request.redirect_uri, pending.request.state, "login_required", description, cookies=cookies
-            )
+            description = "the user who signed in is not the one of id_token_hint"
+            return self._refuse(request.redirect_uri, request.state, "login_required", description, cookies=cookies)
         step = await self._flow.resume(pending, who)
         if isinstance(step, Granted):
             return await self._finish(pending_id, pending, step, cookies=cookies)
@@ -284,23 +246,21 @@ class AuthorizationPages:
         pending: Pending,
         application: ApplicationState,
         identifier: str,
-        problem: str = "",
-        *,
-        status: int = 200,
-        headers: dict[str, str] | None = None,
+        refused: SignInRefused | None = None,
     ) -> Answer:
+        retry_after_s = refused.retry_after_s if refused else None
         return page(
             "sign_in.html",
-            status=status,
+            status=refused.status if refused else 200,
             form_action=form_action_source(pending.request.redirect_uri),
-            headers=headers,
+            headers={"Retry-After": str(retry_after_s)} if retry_after_s is not None else None,
             application=application.name,
             action=_SIGN_IN,
             cancel_action=_CANCEL,
             request_id=pending_id,
             csrf_token=pending.csrf_token,
             identifier=identifier,
-            problem=problem,
+            problem=refused.problem if refused else "",
         )
 
     async def _consent_page(
@@ -347,41 +307,3 @@ class AuthorizationPages:
 
 def _state(state: str | None) -> dict[str, str]:
     return {} if state is None else {"state": state}
-
-
-def _minutes(seconds: int) -> str:
-    minutes = -(-seconds // 60)
-    return "a minute" if minutes == 1 else f"{minutes} minutes"
-
-
-def _show_bad_request(_: AnyRequest, error: BadRequest) -> Response[str]:
-    text = "The application sent a request that cannot be answered. This is a mistake in the application, not yours."
-    return page("message.html", status=400, title="This did not work", text=text, detail=f"For its developer: {error}.")
-
-
-def _show_expired(_: AnyRequest, __: Expired) -> Response[str]:
-    text = "This page has expired or was opened in another browser. Go back to the application and start again."
-    return page("message.html", status=400, title="Start again", text=text, detail="")
-
-
-def _show_unavailable(_: AnyRequest, error: Exception) -> Response[str]:
-    _log.warning("page.unavailable", error=type(error).__name__)
-    text = "Signing in is not possible right now. Try again in a moment."
-    headers = {"Retry-After": "1"}
-    return page("message.html", status=503, headers=headers, title="Just a moment", text=text, detail="")
-
-
-def _show_failure(_: AnyRequest, error: Exception) -> Response[str]:
-    _log.error("page.failed", error=type(error).__name__, exc_info=error)
-    text = "Something went wrong on our side. Try again; if it happens again, tell your administrator."
-    return page("message.html", status=500, title="This did not work", text=text, detail="")
-
-
-PROBLEMS: Final[ExceptionHandlersMap] = {
-    BadRequest: _show_bad_request,
-    Expired: _show_expired,
-    OAuthError: _show_unavailable,
-    StoreUnavailable: _show_unavailable,
-    Exception: _show_failure,
-}
-"""What a person sees when something cannot be answered."""

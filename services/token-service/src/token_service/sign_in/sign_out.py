@@ -1,9 +1,9 @@
 """``/oidc/session/end``: signing out, asked for by an application (OpenID Connect RP-Initiated Logout 1.0)."""
 
 import hashlib
-from typing import Any, Final
+from typing import Final
 
-from litestar import Request, Response, get, post
+from litestar import Response, get, post
 from litestar.handlers import HTTPRouteHandler
 
 from identity_common.identifiers import new_secret
@@ -11,17 +11,16 @@ from identity_common.wire.events import ApplicationState
 from token_service.sign_in.flow import SignInFlow
 from token_service.sign_in.pages.browser import Browser, is_from_page, redirect
 from token_service.sign_in.pages.cookies import BROWSER, SESSION, Cookies
+from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest
 from token_service.sign_in.pages.views import page
 from token_service.sign_in.redirect_uris import form_action_source, with_parameters
 from token_service.sign_in.request import BadRequest, Parameters, parse_parameters
-from token_service.sign_in.routes import PROBLEMS
 from token_service.sign_in.sessions import Sessions
 from token_service.tokens.id_token_hints import IdTokenHints
 
 PATH: Final = "/oidc/session/end"
 _FORM_VALUES: Final = ("client_id", "post_logout_redirect_uri", "state")
 
-AnyRequest = Request[Any, Any, Any]
 Answer = Response[str] | Response[None]
 
 

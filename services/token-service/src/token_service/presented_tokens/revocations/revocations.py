@@ -19,9 +19,9 @@ from identity_common.oauth import OAuthError, temporarily_unavailable
 from identity_common.stores.redis import RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.revocations import CopyPosition, position_key, revocation_key
-from token_service.database import database_answers
 from token_service.presented_tokens.revocations import store
 from token_service.presented_tokens.revocations.store import NumberedRevocation, Revocation
+from token_service.store_errors import database_answers, redis_unavailable
 
 _log = get_logger(__name__)
 
@@ -97,8 +97,7 @@ class Revocations:
                 await self.copy()
                 return await self._reader.is_revoked(token_id)
         except StoreUnavailable as error:
-            _log.warning("store.unavailable", store="redis", error=str(error))
-            raise temporarily_unavailable("revocations cannot be read right now") from None
+            raise redis_unavailable(error, "revocations cannot be read right now") from None
 
     async def revoke(self, *revoked: Revocation) -> None:
         """Revoke; everything that was issued is refused from the moment this returns.

@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from token_service.presented_tokens.revocations.tables import revocation_counts, revocations
+from token_service.schema import revocation_counts, revocations
 
 
 class Revocation(msgspec.Struct, frozen=True):

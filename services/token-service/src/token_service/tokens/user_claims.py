@@ -9,7 +9,7 @@ from token_service.tokens.identity import PersonClaims, person_claims
 from token_service.tokens.scopes import organization_roles_scope, organizations_scope
 
 
-class People:
+class UserClaims:
     """Knows what ID tokens and userinfo say of a person."""
 
     def __init__(self, directory: Directory, *, urn_namespace: str) -> None:

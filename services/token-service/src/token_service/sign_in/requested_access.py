@@ -12,7 +12,7 @@ def organizations_resource(urn_namespace: str) -> str:
     return f"urn:{urn_namespace}:resource:organizations"
 
 
-def asked_for(
+def requested_access(
     scopes: frozenset[str],
     resources: Iterable[str],
     *,
