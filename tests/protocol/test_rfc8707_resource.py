@@ -94,7 +94,7 @@ def test_the_management_api_is_no_target_of_an_exchange(world: World) -> None:
 
     assert (answer.status_code, answer.json()) == (
         400,
-        error_body("invalid_target", "no token for the Management API can be got by exchange"),
+        error_body("invalid_target", "tokens for the Management API are not issued by exchange"),
     )
     assert world.is_usable(subject_token)
 

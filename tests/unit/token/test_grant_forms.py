@@ -93,7 +93,7 @@ def test_a_malformed_verifier_is_refused(verifier: str) -> None:
     """RFC 7636 section 4.1: 43 to 128 unreserved characters, and nothing after them."""
     assert refusal(AuthorizationCodeForm, {**CODE, "code_verifier": verifier}) == (
         "invalid_request",
-        "code_verifier is not of the form of RFC 7636 section 4.1",
+        "code_verifier does not match RFC 7636 section 4.1",
         400,
     )
 

@@ -36,12 +36,12 @@ from stead.verification import KeySet
 from token_service.directory import Directory, InMemoryDirectory, InRedisDirectory
 from token_service.directory.projection import ProjectionState
 from token_service.grants import Grants, TokenRequest, TokenResponse
-from token_service.grants.actor import ActorTokens
 from token_service.grants.client_authentication import ClientAuthenticator, ClientCredentials
 from token_service.grants.client_credentials import ClientCredentialsGrant
 from token_service.grants.form import parse_form
 from token_service.grants.targets import Targets
 from token_service.grants.token_exchange import TokenExchangeGrant
+from token_service.presented_tokens.actor_tokens import ActorTokens
 from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
 from token_service.presented_tokens.subject_tokens import SubjectTokens

@@ -35,7 +35,6 @@ from token_service.endpoints.token import token_endpoint
 from token_service.endpoints.userinfo import PATH as USERINFO_PATH
 from token_service.endpoints.userinfo import Userinfo, userinfo_endpoint
 from token_service.grants import Grant, Grants
-from token_service.grants.actor import ActorTokens
 from token_service.grants.authorization_code import AuthorizationCodeGrant
 from token_service.grants.client_authentication import ClientAuthenticator
 from token_service.grants.client_credentials import ClientCredentialsGrant
@@ -43,6 +42,7 @@ from token_service.grants.refresh_token import RefreshTokenGrant
 from token_service.grants.targets import ORGANIZATION_TOKEN_TTL_S, USERINFO_TOKEN_TTL_S, Targets
 from token_service.grants.token_exchange import TokenExchangeGrant
 from token_service.grants.user_tokens import UserTokens
+from token_service.presented_tokens.actor_tokens import ActorTokens
 from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
 from token_service.presented_tokens.subject_tokens import SubjectTokens

@@ -1,7 +1,6 @@
-"""The large half: users, and members of organizations, with their roles: in Redis, shared by the replicas.
+"""The part of the directory that the replicas share in Redis: users and organization members with their roles.
 
-A request reads records and the projection's state in one command and caches neither. Who writes them is
-``token_service.directory.projection``.
+A request reads records and the projection's state in one command and caches neither. ``projection`` writes them.
 """
 
 import asyncio
@@ -33,18 +32,18 @@ _decode_organization = msgspec.json.Decoder(OrganizationState).decode
 _decode_member = msgspec.json.Decoder(MemberState).decode
 
 Snapshot = Sequence[bytes | None]
-"""The state and some records, as they were at one moment: read together, because they count together."""
+"""The projection's state and some records, read in one command: the state says how fresh the records are."""
 
 
 class Person(msgspec.Struct, frozen=True):
-    """A user who exists, with the ids of their API roles."""
+    """A user with the ids of their API roles."""
 
     user: UserState
     role_ids: tuple[str, ...]
 
 
 class Membership(msgspec.Struct, frozen=True):
-    """A member that exists of an organization that exists; its ``role_ids`` are those of organization roles."""
+    """A member and its organization; ``member.role_ids`` are organization roles."""
 
     organization: OrganizationState
     member: MemberState
@@ -54,8 +53,8 @@ class Subject(msgspec.Struct, frozen=True):
     """A user as of one moment.
 
     Attributes:
-        person: None when there is no such user.
-        membership: In the organization that was asked about; none in no organization, or when it is no member of it.
+        person: None if there is no such user.
+        membership: In the organization that was named; none without one, or if the user is not a member of it.
     """
 
     person: Person | None
@@ -63,7 +62,7 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class InRedisDirectory:
-    """Users and members as of the last batch that was applied."""
+    """Users and members, as of the last batch that was applied."""
 
     def __init__(
         self,
@@ -83,14 +82,14 @@ class InRedisDirectory:
 
     @property
     def freshness(self) -> Freshness:
-        """How far this replica knows that the shared records have come."""
+        """How far the shared records have come, as far as this replica knows."""
         return self.projection.freshness
 
     @property
     def is_loaded(self) -> bool:
         """Whether a load has been complete once, as far as this replica knows.
 
-        Does not turn back when the records are lost: readiness would take every replica away at once.
+        Stays true when the records are lost: otherwise every replica would become unready at once.
         """
         return self.projection.was_complete
 
@@ -100,7 +99,7 @@ class InRedisDirectory:
         return self.projection.state.complete
 
     def start(self) -> None:
-        """Begin to project, in the background."""
+        """Start projecting, in the background."""
         self.projection.start()
 
     async def stop(self) -> None:
@@ -116,18 +115,18 @@ class InRedisDirectory:
         deadline: float,
         snapshot: Snapshot = (),
     ) -> Subject:
-        """Return a user, as a member of an organization if one is named, from records that include some revisions.
+        """Return a user, and their membership if an organization is named, as of one moment.
 
         Args:
-            user_id: Whom to look up.
-            organization_id: Of which organization, if it is about one.
+            user_id: The user.
+            organization_id: The organization, if any.
             at_least: Revisions by source that the records must include.
-            deadline: Until when to wait for them, in monotonic time.
-            snapshot: The user's, if it was read with ``DirectoryKeys.of_subject`` already; read again if it is too old.
+            deadline: For their arrival, in monotonic time.
+            snapshot: Read with ``DirectoryKeys.of_subject`` already; it is read again if it is too old.
 
         Raises:
-            OAuthError: ``temporarily_unavailable``: Redis does not answer, the first load is not complete, nothing was
-                heard from the bus for too long, or the revisions do not arrive in time.
+            OAuthError: ``temporarily_unavailable``: Redis does not answer, the first load is not complete, the bus has
+                been silent for too long, or the revisions do not arrive in time.
         """
         keys = self._keys.of_subject(organization_id).keys_of(user_id)
         snapshot = await self._recent(keys, at_least, deadline, snapshot)
@@ -140,9 +139,9 @@ class InRedisDirectory:
     async def membership(
         self, organization_id: str, member_id: str, *, at_least: Mapping[str, int], deadline: float
     ) -> Membership | None:
-        """Return a member of an organization, none if there is no such member or organization.
+        """Return a member of an organization; none without such a member or organization.
 
-        Args and errors are those of ``subject``.
+        Arguments and errors are those of ``subject``.
         """
         keys = self._keys.of_member(organization_id).keys_of(member_id)
         _, organization, member = await self._recent(keys, at_least, deadline)
@@ -151,15 +150,15 @@ class InRedisDirectory:
     async def _recent(
         self, keys: Sequence[str], at_least: Mapping[str, int], deadline: float, snapshot: Snapshot = ()
     ) -> Snapshot:
-        """Return the records at these keys once they include the revisions; those at hand if they already do.
+        """Return the records at these keys once they include the revisions; the given snapshot if it already does.
 
-        They must include whatever this replica has seen in them before: Redis may have failed over to a copy that does
-        not know yet what was revoked.
+        They must also include everything that this replica has seen before: Redis may have failed over to a replica
+        that lags behind.
         """
         seen_before = self.freshness.revisions
         snapshot = snapshot or await self._read(keys)
         while not ((state := self._state_of(snapshot)).has_seen(at_least) and state.has_seen(seen_before)):
-            # of a copy that was just promoted this replica has seen more than it holds: then look again, not wait
+            # Redis may hold less than this replica has seen (a promoted replica that lags): poll, as nothing wakes us
             if not await self.freshness.reach(at_least, deadline=deadline) or time.monotonic() > deadline:
                 raise temporarily_unavailable("the awaited change has not arrived yet")
             await asyncio.sleep(_LOOK_AGAIN_S)
@@ -174,7 +173,7 @@ class InRedisDirectory:
         return snapshot
 
     async def deleted_among(self, user_ids: Collection[str]) -> frozenset[str]:
-        """Return which of these users were deleted in the last day; one who is not known was not.
+        """Return which of these users were deleted in the last day; unknown users were not.
 
         Raises:
             OAuthError: ``temporarily_unavailable``: Redis does not answer.
@@ -185,7 +184,7 @@ class InRedisDirectory:
         return frozenset(user_id for user_id, record in pairs if record is not None and not _data(record))
 
     async def memberships_of(self, member_id: str) -> list[Membership]:
-        """Return what a user or application is a member of, by the names of the organizations.
+        """Return the memberships of a user or application, sorted by the name of the organization.
 
         Raises:
             OAuthError: ``temporarily_unavailable``: Redis does not answer, or the first load is not complete.
@@ -204,7 +203,7 @@ class InRedisDirectory:
         return sorted(found, key=lambda each: (each.organization.name, each.organization.id))
 
     def _state_of(self, snapshot: Snapshot) -> ProjectionState:
-        """Return the state beside the records, if they can be judged by at all."""
+        """Return the state of a snapshot; refuse one that is incomplete or out of date."""
         state = decode_state(snapshot[0])
         if not state.complete:
             raise temporarily_unavailable("the directory is being loaded")
@@ -222,7 +221,7 @@ def _person(user: bytes | None, roles: bytes | None) -> Person | None:
 
 
 def _membership(organization: bytes | None, member: bytes | None) -> Membership | None:
-    """Return the member: none also while members of an organization that is gone are still to be cleared away."""
+    """Return the membership; none also for a member that outlives its deleted organization for a while."""
     organization_data, member_data = _data(organization), _data(member)
     if not organization_data or not member_data:
         return None
@@ -230,5 +229,5 @@ def _membership(organization: bytes | None, member: bytes | None) -> Membership 
 
 
 def _data(record: bytes | None) -> bytes:
-    """Return the state that a record holds; nothing for a tombstone or for no record at all."""
+    """Return the state in a record; empty for a tombstone, and without a record."""
     return record.partition(b" ")[2] if record else b""

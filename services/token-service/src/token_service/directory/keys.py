@@ -1,6 +1,6 @@
 """The layout of the directory in Redis: which key holds what. Pure.
 
-A record's key is its event's subject, written with colons. No module outside the directory puts such a key together.
+A record's key is its event's subject, written with colons. No other module composes such a key.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""The organization template in memory: organization permissions, and what organization roles grant. Pure."""
+"""Organization permissions and roles, in memory. Pure."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from token_service.directory.permissions import NameIndex, RoleContents, held
 
 
 class OrganizationTemplate:
-    """Organization permissions and roles as of the last event.
+    """Organization permissions and roles, as of the last event.
 
     A role may grant organization permissions, API permissions (scopes of resources), or both.
 
@@ -25,14 +25,14 @@ class OrganizationTemplate:
         self.role_names: dict[str, str] = {}
 
     def put_permission(self, permission: OrganizationPermissionState) -> None:
-        """Take note of the new state of an organization permission."""
+        """Apply the new state of an organization permission."""
         if permission.deleted:
             self.permissions.remove(permission.id)
         else:
             self.permissions.put(permission.id, permission.name, permission.description)
 
     def put_role(self, role: OrganizationRoleState) -> None:
-        """Take note of the new state of an organization role."""
+        """Apply the new state of an organization role."""
         if role.deleted:
             self.role_permissions.remove(role.id)
             self.role_scopes.remove(role.id)

@@ -1,9 +1,9 @@
-"""Keeps the large half's records in Redis as the stream says.
+"""Projects users, organizations and members from the stream into Redis.
 
-A record lies under its event's subject, written with colons: the revision, a space, and the state as it came; nothing
-behind the space when the aggregate is gone. Beside the records lies the ``ProjectionState``. Every replica projects;
-one script applies a batch only where it continues what is stored, so that a second projector, an emptied Redis and a
-failover to a lagging copy are one case: read on from the position that is there.
+A record is the revision, a space, and the state as it was published; after a deletion nothing follows the space (a
+tombstone). ``ProjectionState`` is stored beside the records. Every replica projects. One script applies a batch only if
+it continues the stored position, so that a second projector, an emptied Redis and a failover to a lagging replica are
+one case: read on from the stored position.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ _RETRY_S: Final = 0.25
 _TOMBSTONE_S: Final = 86_400
 
 # KEYS[1]: the state. ARGV: stream, from, to, caught up (0/1), heard at, watermarks as JSON, tombstone TTL in seconds,
-# then (key, record) for each message. Everything relevant in (from, to] is here; it is applied only where it continues
-# what is stored. The state is answered in any case.
+# then (key, record) for each message: everything relevant in (from, to]. Applied only if it continues the stored
+# position. Returns the state in any case.
 _APPLY: Final = """
 local stored = redis.call('GET', KEYS[1])
 local state = stored and cjson.decode(stored)
@@ -71,16 +71,16 @@ return encoded
 
 
 class ProjectionState(msgspec.Struct, frozen=True):
-    """What lies beside the records.
+    """The position of the projection, stored beside the records.
 
     Attributes:
-        stream: When the stream that was read was created: sequences of another one mean nothing.
+        stream: When the stream was created: sequences of a recreated stream start again.
         sequence: The last position that was applied.
         complete: Whether the first load has reached the end of the stream.
-        heard_at: Milliseconds: when a projector last heard from the bus.
-        read: The watermark of each source, as far as it has been read.
-        revisions: The watermark of each source, as far as it counts: when it was read, there may have been newer states
-            behind it, of aggregates whose older ones the stream had dropped; it counts once these are there as well.
+        heard_at: When a projector last heard from the bus, milliseconds.
+        read: The watermark of each source that has been read.
+        revisions: The watermark of each source that holds. The stream keeps the newest state of an aggregate only, and
+            that may come after the watermark that covers it: a watermark holds once the end of the stream is reached.
     """
 
     stream: str
@@ -91,8 +91,8 @@ class ProjectionState(msgspec.Struct, frozen=True):
     revisions: dict[str, int]
 
     def has_seen(self, revisions: Mapping[str, int]) -> bool:
-        """Return whether everything up to these revisions is in the records."""
-        for source, revision in revisions.items():  # noqa: SIM110 - asked twice on every token request
+        """Return whether the records include everything up to these revisions."""
+        for source, revision in revisions.items():  # noqa: SIM110 - on the hot path
             if self.revisions.get(source, -1) < revision:
                 return False
         return True
@@ -104,18 +104,18 @@ _decode_watermark: Final = msgspec.json.Decoder(Watermark).decode
 
 
 def decode_state(stored: bytes | None) -> ProjectionState:
-    """Return a state as it was stored, or that of a Redis that holds nothing."""
+    """Return the stored state; that of an empty Redis if nothing is stored."""
     return _decode(stored) if stored else _EMPTY
 
 
 class Projection:
-    """Reads the stream and writes the records, as one of several who do so.
+    """Reads the stream and writes the records, as one of several projectors.
 
     Attributes:
-        freshness: How far *this replica* knows that the shared records have come.
-        state: What lay beside the records when this replica last looked.
-        was_complete: Whether a load has been complete once, as far as this replica knows; does not turn back when the
-            records are lost.
+        freshness: How far the shared records have come, as far as this replica knows.
+        state: The last state that this replica has seen.
+        was_complete: Whether a load has been complete once, as far as this replica knows; stays true when the records
+            are lost.
     """
 
     def __init__(self, bus: Bus, commands: RedisCommands, *, tenant_id: str, clock: Clock = now_ms) -> None:
@@ -140,7 +140,7 @@ class Projection:
         self._projecting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to project, in the background."""
+        """Start projecting, in the background."""
         self._projecting = asyncio.create_task(self._keep_projecting(), name="directory-in-redis")
 
     async def stop(self) -> None:
@@ -161,7 +161,7 @@ class Projection:
             await asyncio.sleep(_RETRY_S)
 
     async def _project(self) -> None:
-        """Read on from the position that is stored, until something breaks or the stored position falls back."""
+        """Read on from the stored position until an error occurs or the stored position falls back."""
         stream = await self._reader.identity()
         state = decode_state(await self._commands.execute("GET", self._state_key))
         position = state.sequence if state.stream == stream else 0
@@ -170,26 +170,26 @@ class Projection:
                 self.freshness.heard()
                 state = await self.apply(stream, position, batch)
                 if state.stream != stream or state.sequence < position:
-                    return  # Redis was emptied, or is a copy that lags behind: begin again from what it has
+                    return  # Redis was emptied, or failed over to a lagging replica: start again from its position
                 if batch.messages:
                     position = batch.messages[-1].sequence
                 self.take(state)
 
     async def apply(self, stream: str, position: int, batch: Batch) -> ProjectionState:
-        """Apply what of a batch is not stored yet; return the state then.
+        """Apply the messages of a batch that are not applied yet.
 
         Args:
-            stream: Which incarnation of the stream the batch is from.
-            position: The position behind which it was read.
-            batch: Everything relevant behind that position, up to its last message.
+            stream: When the batch's stream was created.
+            position: The position after which it was read.
+            batch: Everything relevant after that position, up to its last message.
 
         Returns:
-            What is stored; one of another stream, or before ``position``, if the batch does not continue it.
+            The stored state; of another stream, or before ``position``, if the batch does not continue it.
         """
         messages: Sequence[StreamMessage] = batch.messages
         to = messages[-1].sequence if messages else position
         while True:
-            watermarks, records = _sorted_out(messages)
+            watermarks, records = _split(messages)
             answer = await self._commands.execute(
                 *("EVAL", _APPLY, 1, self._state_key),
                 *(stream, position, to, int(batch.caught_up), self._clock()),
@@ -199,12 +199,12 @@ class Projection:
             state = decode_state(answer)
             if state.stream != stream or not position < state.sequence < to:
                 return state
-            # another projector has applied a part of it: what is left continues what is stored
+            # another projector has applied the first part of the batch: apply the rest
             position = state.sequence
             messages = [message for message in messages if message.sequence > position]
 
     def take(self, state: ProjectionState) -> None:
-        """Take note of what is stored."""
+        """Record a state that was read from Redis."""
         if state.complete and not self.state.complete:
             _log.info("directory.complete", stream=STREAM_STATE, sequence=state.sequence)
         self.state = state
@@ -213,8 +213,8 @@ class Projection:
             self.freshness.advance(source, revision)
 
 
-def _sorted_out(messages: Sequence[StreamMessage]) -> tuple[dict[str, int], list[Argument]]:
-    """Return the watermarks by source, and of everything else key and record, one behind the other."""
+def _split(messages: Sequence[StreamMessage]) -> tuple[dict[str, int], list[Argument]]:
+    """Return the watermarks by source, and keys and records of everything else, alternating."""
     watermarks: dict[str, int] = {}
     records: list[Argument] = []
     for message in messages:

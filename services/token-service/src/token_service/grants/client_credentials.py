@@ -1,4 +1,4 @@
-"""``client_credentials`` (RFC 6749 section 4.4): a machine-to-machine application speaks for itself."""
+"""``client_credentials`` (RFC 6749 section 4.4): a machine-to-machine application gets a token for itself."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from token_service.tokens.scopes import format_scope, grantable_scopes, may_be_n
 
 
 class ClientCredentialsForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_CLIENT_CREDENTIALS):
-    """A machine-to-machine application asks for a token for itself (RFC 6749 section 4.4)."""
+    """A machine-to-machine application requests a token for itself (RFC 6749 section 4.4)."""
 
     client_id: ClientId | UnsetType = UNSET
     client_secret: ClientSecret | UnsetType = UNSET
@@ -26,7 +26,7 @@ class ClientCredentialsForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_CLIE
 
 
 class PreparedClientToken(msgspec.Struct, frozen=True):
-    """A token for a client that is only to be signed."""
+    """A token that only needs to be signed."""
 
     client: ApplicationState
     target: Target
@@ -36,7 +36,7 @@ class PreparedClientToken(msgspec.Struct, frozen=True):
 class ClientCredentialsGrant:
     """Issues tokens to clients.
 
-    Without an organization it reads nothing but the small half, so that it works while Redis is away.
+    Without an organization it reads only the directory in memory, and so works while Redis is down.
     """
 
     grant_type = GRANT_CLIENT_CREDENTIALS
@@ -71,13 +71,13 @@ class ClientCredentialsGrant:
         in_memory = self._directory.in_memory
         if target.organization_id is None:
             return held_scopes(in_memory, target, in_memory.application_roles(client.id), requested)
-        # Who is no member is refused here: not before what the request awaits is there.
+        # Non-members are refused here, so what the request awaits must have arrived before.
         await self._directory.wait_for(awaited, in_memory.freshness, self._directory.in_redis.freshness)
         membership = await self._directory.membership(target.organization_id, client.id, at_least=awaited)
         return held_scopes(in_memory, target, organization_roles(membership, "application"), requested)
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
-        """Wait for the small half alone; what needs the large half has waited for it."""
+        """Wait for the directory in memory; ``prepare`` has waited for the one in Redis if it needs it."""
         await self._directory.wait_for(awaited, self._directory.in_memory.freshness)
 
     async def issue(self, prepared: PreparedClientToken) -> TokenResponse:

@@ -19,30 +19,34 @@ MAX_PARAMETERS: Final = 64
 
 _REPEATABLE: Final = "resource"
 _FAULT: Final = re.compile(r"missing required field `(?P<missing>\w+)`|at `\$\.(?P<refused>\w+)`")
-"""How msgspec names the field that it refuses."""
+"""Where the messages of msgspec name the field."""
 
 
-ClientId = Annotated[str, Meta(description="Which application asks; beside the Authorization header it must be equal.")]
-ClientSecret = Annotated[str, Meta(description="Of a machine-to-machine application without an Authorization header.")]
-ScopeParameter = Annotated[
-    str, Meta(description="Scope tokens with spaces between them; what is not held is not granted.")
+ClientId = Annotated[
+    str, Meta(description="Id of the application; must match the Authorization header, if there is one.")
 ]
-Resource = Annotated[str, Meta(description="Indicator of the API that the token is for; one at most (RFC 8707).")]
+ClientSecret = Annotated[
+    str, Meta(description="Secret of a machine-to-machine application that sends no Authorization header.")
+]
+ScopeParameter = Annotated[
+    str, Meta(description="Space-separated scope tokens; those that the subject does not hold are not granted.")
+]
+Resource = Annotated[str, Meta(description="Indicator of the target API; at most one (RFC 8707).")]
 OrganizationId = Annotated[
     str,
-    Meta(description="Id of an organization: the token is for it, or within it for the resource. Members get one."),
+    Meta(description="Id of an organization: the target, or the organization within which a resource is the target."),
 ]
 AccessTokenType = Literal["urn:ietf:params:oauth:token-type:access_token"]
 
 
 class GrantForm(msgspec.Struct, frozen=True, kw_only=True, tag_field="grant_type"):
-    """The form of one grant: validates requests, and describes them in the OpenAPI document.
+    """The form of one grant: validates requests, and is their schema in the OpenAPI document.
 
-    ``client_id`` and ``client_secret`` are read before the grant is known (``client_authentication``).
+    ``client_id`` and ``client_secret`` are read before the grant is known, by ``client_authentication``.
     """
 
     def __repr__(self) -> str:
-        """Name the form only: its values are secrets."""
+        """Hide the values: some are secrets."""
         return f"{type(self).__name__}(…)"
 
 
@@ -61,7 +65,7 @@ class TargetForm(Protocol):
 def unsupported(name: str) -> OAuthError:
     """The refusal of a parameter's value."""
     if name == "code_verifier":
-        return invalid_request("code_verifier is not of the form of RFC 7636 section 4.1")
+        return invalid_request("code_verifier does not match RFC 7636 section 4.1")
     return invalid_request(f"this {name} is not supported")
 
 
@@ -80,14 +84,14 @@ class FormParameters(msgspec.Struct, frozen=True):
     resources: tuple[str, ...] = ()
 
     def get(self, name: str) -> str | None:
-        """Return a parameter's value, or none when it was not sent or sent empty."""
+        """Return a parameter's value; none if it was not sent, or sent empty."""
         return self.values.get(name)
 
     def require(self, name: str) -> str:
         """Return a parameter's value.
 
         Raises:
-            OAuthError: ``invalid_request`` when it is missing.
+            OAuthError: ``invalid_request`` if it is missing.
         """
         value = self.values.get(name)
         if value is None:
@@ -107,7 +111,7 @@ class FormParameters(msgspec.Struct, frozen=True):
             raise _refusal(error) from None
 
     def __repr__(self) -> str:
-        """Name the parameters only: their values are secrets."""
+        """Show the names only: some values are secrets."""
         return f"FormParameters({', '.join(self.values)})"
 
 

@@ -1,4 +1,4 @@
-"""``refresh_token`` (RFC 6749 section 6): a client goes on with what a person consented to, without the person."""
+"""``refresh_token`` (RFC 6749 section 6): new tokens from an authorization, without the user."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final
@@ -23,9 +23,9 @@ _PUBLIC: Final = frozenset({"SPA", "Native"})
 
 
 class RefreshTokenForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_REFRESH_TOKEN):
-    """An application goes on with what a person has consented to (RFC 6749 section 6)."""
+    """An application gets new tokens within what the user has consented to (RFC 6749 section 6)."""
 
-    refresh_token: Annotated[str, Meta(min_length=1, description="The newest one: each use gives another.")]
+    refresh_token: Annotated[str, Meta(min_length=1, description="The newest one: a use may return a successor.")]
     client_id: ClientId | UnsetType = UNSET
     scope: ScopeParameter | UnsetType = UNSET
     resource: Resource | UnsetType = UNSET
@@ -33,7 +33,7 @@ class RefreshTokenForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_REFRESH_T
 
 
 class PreparedRefresh(msgspec.Struct, frozen=True, kw_only=True):
-    """A refresh that lacks nothing but what the refresh token stands for."""
+    """A refresh whose refresh token is still to be judged."""
 
     client: ApplicationState
     refresh_token: str
@@ -41,7 +41,7 @@ class PreparedRefresh(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefreshTokenGrant:
-    """Refreshes."""
+    """Refreshes tokens."""
 
     grant_type = GRANT_REFRESH_TOKEN
 
@@ -51,7 +51,7 @@ class RefreshTokenGrant:
         self._clock = clock
 
     async def prepare(self, request: TokenRequest, client: ApplicationState) -> PreparedRefresh:
-        """Decide everything but what the refresh token stands for.
+        """Check everything but the refresh token.
 
         Raises:
             OAuthError: ``unauthorized_client``, ``invalid_request``, ``invalid_target``.
@@ -64,13 +64,13 @@ class RefreshTokenGrant:
         return PreparedRefresh(client=client, refresh_token=form.refresh_token, asked=asked)
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
-        """Wait for what the person is judged by."""
+        """Wait for both parts of the directory."""
         await self._tokens.wait_for(awaited)
 
     async def issue(self, prepared: PreparedRefresh) -> TokenResponse:
-        """Judge the refresh token and the person, turn the page, sign.
+        """Check the refresh token and the user, rotate the token, sign.
 
-        What is refused for its target or scope leaves the refresh token as it was.
+        A refusal of the target or a scope leaves the refresh token unchanged.
 
         Raises:
             OAuthError: ``invalid_grant``, or what ``UserTokens.decide`` raises; ``temporarily_unavailable``.
@@ -79,7 +79,7 @@ class RefreshTokenGrant:
         found = await self._refresh_tokens.find(prepared.refresh_token, application_id=client.id)
         if found is None:
             _log.info(
-                "refresh-token.refused", reason="unknown, expired, ended, or another client's", client_id=client.id
+                "refresh-token.refused", reason="unknown, expired, ended or another client's", client_id=client.id
             )
             raise not_acceptable()
         if await self._refresh_tokens.is_replayed(found):
@@ -107,6 +107,6 @@ class RefreshTokenGrant:
         return refresh_token
 
     def _successor_expires_at(self, found: FoundRefreshToken, client: ApplicationState) -> int:
-        """Return until when a successor lives: from now on anew, but never longer than its predecessor in a browser."""
-        anew = self._clock() + client.refresh_token_ttl_days * _DAY_MS
-        return min(anew, found.expires_at) if client.type == "SPA" else anew
+        """Return when a successor expires: after a full lifetime, but for a SPA no later than its predecessor."""
+        full = self._clock() + client.refresh_token_ttl_days * _DAY_MS
+        return min(full, found.expires_at) if client.type == "SPA" else full

@@ -1,7 +1,7 @@
 """Token exchange (RFC 8693): a one-time subject token becomes an access token that speaks for its user.
 
-Everything that can be decided without the subject is decided before the subject token is taken, so that a request which
-is refused for such a reason leaves it usable. What needs the subject spends it.
+Checks that do not need the subject come before the subject token is taken, so that a request which fails them leaves it
+usable. Checks that need the subject spend it.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,6 @@ from identity_common.wire.events import ApplicationState, UserState
 from identity_common.wire.subject_tokens import SubjectTokenRecord
 from token_service.directory import Directory, Snapshot
 from token_service.directory.freshness import highest
-from token_service.grants.actor import ActorTokens, not_acceptable
 from token_service.grants.form import (
     AccessTokenType,
     ClientId,
@@ -35,6 +34,7 @@ from token_service.grants.form import (
 )
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets, held_scopes, organization_roles
+from token_service.presented_tokens.actor_tokens import ActorTokens, not_acceptable
 from token_service.presented_tokens.liveness import why_dead
 from token_service.presented_tokens.subject_tokens import SubjectTokens
 from token_service.tokens.claims import Actor
@@ -45,15 +45,13 @@ _log = get_logger(__name__)
 
 
 class TokenExchangeForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_TOKEN_EXCHANGE):
-    """An application exchanges a one-time subject token for a token that speaks for its user (RFC 8693)."""
+    """An application exchanges a one-time subject token for an access token of its user (RFC 8693)."""
 
-    subject_token: Annotated[str, Meta(min_length=1, description="As POST /api/subject-tokens has answered it.")]
+    subject_token: Annotated[str, Meta(min_length=1, description="As returned by POST /api/subject-tokens.")]
     subject_token_type: Annotated[
         str,
         Meta(
-            description=(
-                f"{TOKEN_TYPE_ACCESS_TOKEN}, or urn:service:token-type:impersonation_token with the namespace set."
-            ),
+            description=f"{TOKEN_TYPE_ACCESS_TOKEN}, or urn:<namespace>:token-type:impersonation_token.",
             pattern=r"^urn:[^\u0000]+$",
         ),
     ]
@@ -63,7 +61,7 @@ class TokenExchangeForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_TOKEN_EX
     organization_id: OrganizationId | UnsetType = UNSET
     actor_token: (
         Annotated[
-            str, Meta(description="A userinfo token of who acts, with the scope openid; goes with actor_token_type.")
+            str, Meta(description="A userinfo token of the actor, with the scope openid; requires actor_token_type.")
         ]
         | UnsetType
     ) = UNSET
@@ -72,11 +70,11 @@ class TokenExchangeForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_TOKEN_EX
 
 
 class PreparedExchange(msgspec.Struct, frozen=True, kw_only=True):
-    """An exchange that lacks nothing but its subject.
+    """An exchange whose subject is still to be judged.
 
     Attributes:
         requested: The requested scope tokens.
-        actor: The ``act`` claim, when an actor token was presented.
+        actor: The ``act`` claim, if an actor token was presented.
         awaited: Revisions that the subject's record must include.
     """
 
@@ -89,10 +87,10 @@ class PreparedExchange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiveSubject(msgspec.Struct, frozen=True):
-    """A user in whose name a token may be issued for the target.
+    """A subject that passed every check.
 
     Attributes:
-        role_ids: Those that count there: API roles, or the user's roles in the organization.
+        role_ids: API roles, or the user's roles in the organization of the target.
     """
 
     user: UserState
@@ -122,7 +120,7 @@ class TokenExchangeGrant:
         self._subject_token_types = {TOKEN_TYPE_ACCESS_TOKEN, f"urn:{urn_namespace}:token-type:impersonation_token"}
 
     async def prepare(self, request: TokenRequest, client: ApplicationState) -> PreparedExchange:
-        """Decide everything but the subject.
+        """Check everything but the subject.
 
         Raises:
             OAuthError: ``unauthorized_client``, ``invalid_request``, ``invalid_target``; ``temporarily_unavailable``.
@@ -152,25 +150,25 @@ class TokenExchangeGrant:
             raise invalid_request("actor_token and actor_token_type belong together")
 
     async def _target(self, form: TokenExchangeForm, parameters: FormParameters, requested: frozenset[str]) -> Target:
-        """Return the target; that of a userinfo token, which only a request for ``openid`` gets, when none is named."""
+        """Return the named target; without one the userinfo endpoint, if ``openid`` is requested."""
         target = await self._targets.requested(form, parameters)
         if target is None:
             if "openid" not in requested:
-                raise invalid_target("name a resource, or ask for the scope openid")
+                raise invalid_target("name a resource, or request the scope openid")
             return self._targets.userinfo
         if target.resource is not None and self._targets.is_management_api(target.resource):
-            raise invalid_target("no token for the Management API can be got by exchange")
+            raise invalid_target("tokens for the Management API are not issued by exchange")
         return target
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
-        """Wait for both halves."""
+        """Wait for both parts of the directory."""
         await self._directory.wait_for(awaited, self._directory.in_memory.freshness, self._directory.in_redis.freshness)
 
     async def issue(self, prepared: PreparedExchange) -> TokenResponse:
         """Take the subject token, judge the subject, sign.
 
         Raises:
-            OAuthError: ``invalid_request``; ``access_denied`` to who is no member of the organization;
+            OAuthError: ``invalid_request``; ``access_denied`` if the subject is not a member of the organization;
                 ``temporarily_unavailable`` when a store does not answer: the token may or may not be spent.
         """
         target, requested = prepared.target, prepared.requested
@@ -214,12 +212,12 @@ class TokenExchangeGrant:
     async def _live_subject(
         self, record: SubjectTokenRecord, prepared: PreparedExchange, snapshot: Snapshot = ()
     ) -> LiveSubject:
-        """Return the subject, judged by a directory that has seen everything up to the minting of the token.
+        """Return the subject, judged by a directory that includes the minting of the token.
 
         Args:
-            record: What the subject token stood for.
-            prepared: The rest of the request.
-            snapshot: The subject's, if it was read already.
+            record: Of the subject token.
+            prepared: The request.
+            snapshot: The subject's records, if they were read already.
         """
         organization_id = prepared.target.organization_id
         at_least = highest({"management": record.revision}, prepared.awaited)
@@ -227,7 +225,7 @@ class TokenExchangeGrant:
         subject = await self._directory.subject(record.user_id, organization_id, at_least=at_least, snapshot=snapshot)
         reason = why_dead(subject.person, issued_at_ms=record.issued_at)
         if self._directory.in_memory.application(record.issued_to) is None:
-            reason = "the application that asked for it is gone"
+            reason = "the application that requested it was deleted"
         if subject.person is None or reason is not None:
             _log.info("subject-token.refused", reason=reason, subject_token_id=record.id, user_id=record.user_id)
             raise not_acceptable()

@@ -1,7 +1,7 @@
-"""The tokens that an authorization gives, by code or by refresh token.
+"""The tokens of an authorization, issued for a code or a refresh token.
 
-Owns which access token it is, with which scopes, and whether an ID token comes with it. What a person has consented to
-is the most that there is; what they hold at this moment decides how much of it.
+Owns the target, the scopes, and whether an ID token comes with the access token. The scopes are those that the user has
+consented to *and* holds at this moment.
 """
 
 from collections.abc import Mapping
@@ -35,9 +35,9 @@ class RequestedToken(msgspec.Struct, frozen=True, kw_only=True):
     """The access token that a client requests.
 
     Attributes:
-        target: What it is to be bound to; the userinfo endpoint when the client names nothing.
+        target: What it is to be bound to; the userinfo endpoint by default.
         scopes: The requested scope tokens; none for everything that was consented to.
-        awaited: Revisions that the records of the person must include.
+        awaited: Revisions that the user's records must include.
     """
 
     target: Target
@@ -46,12 +46,12 @@ class RequestedToken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens that are only to be signed.
+    """Tokens that only need to be signed.
 
     Attributes:
         scopes: Of the access token.
-        claims: What the ID token says of the person; none where none is to be issued.
-        tokens_expire_at: Milliseconds: until when the access token will live, or a little later.
+        claims: Of the ID token; none if none is to be issued.
+        tokens_expire_at: When the access token will have expired, milliseconds.
     """
 
     authorization: Authorization
@@ -64,7 +64,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserTokens:
-    """Decides and signs."""
+    """Decides which tokens an authorization gives, and signs them."""
 
     def __init__(
         self,
@@ -91,8 +91,8 @@ class UserTokens:
         """Return which access token is requested.
 
         Args:
-            form: The grant's.
-            request: The request that it came in.
+            form: Of the grant.
+            request: The whole request.
             scopes: See ``RequestedToken``.
 
         Raises:
@@ -109,10 +109,10 @@ class UserTokens:
         await self._directory.wait_for(awaited, self._directory.in_memory.freshness, self._directory.in_redis.freshness)
 
     async def decide(self, authorization: Authorization, client: ApplicationState, asked: RequestedToken) -> Decision:
-        """Decide which tokens an authorization gives right now; nothing is written.
+        """Decide which tokens an authorization gives now; nothing is written.
 
         Raises:
-            OAuthError: ``invalid_grant`` when the person, or the sign-in, counts no more; ``invalid_scope``,
+            OAuthError: ``invalid_grant`` when the user or the sign-in is no longer valid; ``invalid_scope``,
                 ``invalid_target``, ``insufficient_scope``, ``access_denied``; ``temporarily_unavailable``.
         """
         consented, target = authorization.consented, asked.target
@@ -140,11 +140,11 @@ class UserTokens:
         )
 
     async def sign(self, decision: Decision, *, refresh_token: str | None, nonce: str | None = None) -> TokenResponse:
-        """Sign what was decided.
+        """Sign the tokens of a decision.
 
         Args:
-            decision: What was decided.
-            refresh_token: That comes with it.
+            decision: From ``decide``.
+            refresh_token: To be returned with them.
             nonce: For the ID token.
         """
         tokens_valid_after = decision.person.user.tokens_valid_after
@@ -180,7 +180,7 @@ class UserTokens:
         )
 
     def _requested(self, consented: Consented, asked: RequestedToken) -> frozenset[str]:
-        """Return the requested scopes, all of them consented to.
+        """Return the requested scopes; refuse one that was not consented to.
 
         Source:
             RFC 6749 section 6 (no scope that was not originally granted; omitted means all of them).
@@ -194,7 +194,7 @@ class UserTokens:
 
     def _require_consented(self, consented: Consented, picked: frozenset[str] | None, target: Target) -> None:
         if target.resource is not None and target.resource.indicator not in consented.resource_scopes:
-            raise invalid_target("the resource was not named when the person signed in")
+            raise invalid_target("the resource was not part of the authorization request")
         if target.organization_id is None:
             return
         if self._organizations_scope not in consented.scopes:
@@ -203,7 +203,7 @@ class UserTokens:
             raise no_member("user")
 
     async def _live_person(self, authorization: Authorization, asked: RequestedToken) -> tuple[Person, tuple[str, ...]]:
-        """Return the person and the roles that count for the target."""
+        """Return the user and the roles that grant the target's scopes."""
         organization_id = asked.target.organization_id
         subject = await self._directory.subject(authorization.user_id, organization_id, at_least=asked.awaited)
         person = subject.person
@@ -222,12 +222,12 @@ class UserTokens:
 
 
 def _consented_for(consented: Consented, target: Target) -> frozenset[str]:
-    """Return what was consented to of what the target knows: scopes of the same name elsewhere are others."""
+    """Return the consented scopes of the target: scopes of the same name elsewhere are different ones."""
     if target.resource is not None:
         return consented.resource_scopes[target.resource.indicator]
     return consented.scopes if target.organization_id is None else consented.organization_permissions
 
 
 def not_acceptable() -> OAuthError:
-    """The one refusal of a code or refresh token, whatever the reason (RFC 6749 section 5.2)."""
+    """The refusal of a code or refresh token, for every reason (RFC 6749 section 5.2)."""
     return invalid_grant("the code or refresh token is not acceptable")

@@ -1,8 +1,7 @@
-"""Consuming subject tokens: each is taken at most once, whatever happens.
+"""Takes subject tokens: each at most once.
 
-RecordKeys a token *is* taking it (``GETDEL``); there is no "get". The take is never retried: a retry whose first answer
-was lost would look like a second use (lessons L11, D-L1). What is known of the subject is read in the same moment, by
-the same script: it saves the request a round trip to Redis.
+Reading a token *is* taking it (``GETDEL``). The take is never retried: if the first answer was lost, a retry would look
+like a second use. The same script reads the directory's records of the subject, which saves a round trip to Redis.
 """
 
 from collections.abc import Sequence
@@ -25,9 +24,9 @@ _log = get_logger(__name__)
 _REPLICATION_MS: Final = 500
 _decode = msgspec.json.Decoder(SubjectTokenRecord).decode
 
-# KEYS: the subject token, then those of the reading. ARGV: its prefixes. Answers the record, whom it was found to be
-# about, and what was read of them. The first user_id in a record is its own: the integrator's context comes last. Sent
-# whole every time (EVAL): to find out that a script must be loaded would be a second attempt.
+# KEYS: the subject token, then the keys of RecordKeys. ARGV: its prefixes. Returns the record, the user id found in it,
+# and the snapshot. The first user_id in a record is its own (SubjectTokenRecord). EVAL, not EVALSHA: a missing script
+# would need a second attempt.
 _TAKE: Final = """
 local record = redis.call('GETDEL', KEYS[1])
 if not record then return false end
@@ -39,11 +38,11 @@ return {record, user_id, redis.call('MGET', unpack(keys))}
 
 
 class TakenSubjectToken(msgspec.Struct, frozen=True):
-    """A subject token that is spent now.
+    """A subject token that has just been spent.
 
     Attributes:
-        record: What it stood for.
-        snapshot: The directory's records of its user, as they were when it was taken; empty if still to be read.
+        record: As management-service wrote it.
+        snapshot: The directory's records of its user, as of the take; empty if they are still to be read.
     """
 
     record: SubjectTokenRecord
@@ -54,11 +53,11 @@ class SubjectTokens:
     """Takes subject tokens out of Redis.
 
     Args:
-        redis: For takes that are followed by ``WAIT``.
-        commands: For takes that are not.
-        tenant_id: The tenant whose tokens these are.
-        replicas: How many replicas must have the take before it counts. ``WAIT`` speaks for the writes of its own
-            connection and blocks what is behind it, so each such take has a connection to itself.
+        redis: For takes with ``WAIT``.
+        commands: For takes without it.
+        tenant_id: The tenant.
+        replicas: How many replicas must acknowledge a take. ``WAIT`` covers the writes of its own connection and blocks
+            the commands behind it, so each such take uses a connection of its own.
     """
 
     def __init__(
@@ -72,11 +71,11 @@ class SubjectTokens:
         self._clock = clock
 
     async def take(self, subject_token: str, organization_id: str | None = None) -> TakenSubjectToken | None:
-        """Take the token; return what it stands for, or none when it is unknown, expired or spent.
+        """Take a token, and read its subject; return none if it is unknown, expired or spent.
 
         Args:
             subject_token: As presented.
-            organization_id: As a member of which organization the subject is to be judged, if of any.
+            organization_id: The organization whose member the subject must be, if any.
 
         Raises:
             OAuthError: ``temporarily_unavailable`` when Redis does not answer: the token may or may not be spent.
