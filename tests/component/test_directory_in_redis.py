@@ -1,4 +1,4 @@
-"""The large half, in a real Redis: whatever projectors do at once, the records are the fold of the stream."""
+"""The directory in Redis, in a real Redis: whatever projectors do at once, the records are the fold of the stream."""
 
 from __future__ import annotations
 
@@ -371,7 +371,7 @@ async def refusal(replicas: Replicas, **question: Any) -> tuple[str, str]:
 
 
 async def test_nobody_is_judged_by_records_that_are_not_complete(replicas: Replicas) -> None:
-    """The design: an incomplete large half answers temporarily_unavailable, never "no such user"."""
+    """The design: an incomplete directory in Redis answers temporarily_unavailable, never "no such user"."""
     assert await refusal(replicas) == ("temporarily_unavailable", "the directory is being loaded")
     stream = Stream(replicas.tenant_id, random.Random(5), length=10)
     await replicas.apply(0, "one", 0, stream.batch(0, 5))

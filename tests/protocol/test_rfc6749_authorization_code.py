@@ -73,7 +73,7 @@ def test_what_is_missing_is_named_and_spends_nothing(world: World, missing: str)
 @pytest.mark.parametrize(
     ("resource", "description"),
     [
-        ("https://unknown.example.com", "the resource is not known"),
+        ("https://unknown.example.com", "the resource is unknown"),
         (["https://a.example.com", "https://b.example.com"], "a token is bound to one resource"),
     ],
 )

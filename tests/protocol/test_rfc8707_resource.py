@@ -57,7 +57,7 @@ def test_an_unknown_resource_is_an_invalid_target(world: World, grant: str) -> N
     ]
     for resource in variants:
         answer = ask(world, grant, resource=resource)
-        assert (answer.status_code, answer.json()) == (400, error_body("invalid_target", "the resource is not known"))
+        assert (answer.status_code, answer.json()) == (400, error_body("invalid_target", "the resource is unknown"))
 
 
 def test_a_second_resource_is_refused_even_if_it_is_the_same(world: World, grant: str) -> None:

@@ -136,7 +136,7 @@ def _require_in_redis_directory_is(database: Database, addresses: ServerAddresse
 
 
 def seen(administrator: "redis.Redis", source: Source) -> int:
-    """Return how far the large half has seen a source."""
+    """Return how far the directory in Redis has seen a source."""
     return decode_state(administrator.get(state_key("default"))).revisions.get(source, -1)
 
 
@@ -144,7 +144,7 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 def records(administrator: "redis.Redis", kind: str, shape: type[Record]) -> Iterator[tuple[tuple[str, ...], Record]]:
-    """Yield ids and state of whatever of a kind the large half holds that is not gone."""
+    """Yield ids and state of whatever of a kind the directory in Redis holds that is not gone."""
     prefix = f"identity:default:{kind}:"
     for key in administrator.scan_iter(f"{prefix}*", count=1000):
         record = administrator.get(key)
@@ -170,7 +170,7 @@ async def _require_in_memory_directory_is(database: Database, addresses: ServerA
 async def loaded_in_memory_directory(
     addresses: ServerAddresses, revisions: Mapping[str, int]
 ) -> AsyncIterator[InMemoryDirectory]:
-    """Load the small half as a replica that starts now does, up to these revisions."""
+    """Load the directory in memory as a replica that starts now does, up to these revisions."""
     bus = Bus(addresses.token_nats_url, service="token")
     bus.start()
     half = InMemoryDirectory(bus, tenant_id="default")

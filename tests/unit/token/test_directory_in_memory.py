@@ -1,4 +1,4 @@
-"""The small half: lookups are those of the fold of all events, whatever came, changed, went and came again."""
+"""The directory in memory: lookups are those of the fold of all events, whatever came, changed, went and came again."""
 
 from __future__ import annotations
 

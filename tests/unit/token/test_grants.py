@@ -338,7 +338,7 @@ async def test_without_a_key_to_sign_with_nothing_is_begun(known: Known, grants:
 
 
 async def test_people_cannot_be_judged_while_they_are_being_loaded(known: Known) -> None:
-    """The design: an incomplete large half is 503; readiness does not turn back when the records are lost."""
+    """The design: an incomplete directory in Redis is 503; readiness does not turn back when the records are lost."""
     in_redis = known.in_redis
 
     def state(*, complete: bool) -> ProjectionState:

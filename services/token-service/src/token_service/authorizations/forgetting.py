@@ -1,4 +1,4 @@
-"""Forgets what people have agreed to once they, or the application, were deleted."""
+"""Deletes consents of deleted users and applications."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from token_service.directory import Directory
 _log = get_logger(__name__)
 
 _EVERY_S: Final = 3600
-"""Much more often than the large half forgets that somebody was deleted."""
+"""Well below the lifetime of tombstones in the directory."""
 
 
 class Forgetting:
-    """Goes through the consents from time to time, in the background.
+    """Scans the consents periodically, in the background.
 
-    Only what the directory knows to be deleted is forgotten. What it does not know may yet arrive.
+    Deletes only what the directory knows to be deleted: an unknown user or application may still arrive.
     """
 
     def __init__(self, directory: Directory, consents: Consents, authorizations: Authorizations) -> None:

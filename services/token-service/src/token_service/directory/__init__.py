@@ -16,7 +16,6 @@ __all__ = [
     "InRedisDirectory",
     "Membership",
     "Person",
-    "RecordKeys",
     "Snapshot",
     "Subject",
 ]

@@ -121,7 +121,7 @@ class Directory:
         """
         resource = await self.find_resource(indicator)
         if resource is None:
-            raise invalid_target("the resource is not known")
+            raise invalid_target("the resource is unknown")
         return resource
 
     async def find_resource(self, indicator: str) -> ResourceState | None:

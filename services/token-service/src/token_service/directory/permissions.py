@@ -74,5 +74,5 @@ def held(names: NameIndex[Name], among: Iterable[Name], granted: Iterable[frozen
         among: The requested names.
         granted: What each role grants.
     """
-    asked = {id_: name for name in among if (id_ := names.id_of(name)) is not None}
-    return {asked[id_] for contents in granted for id_ in contents.intersection(asked)}
+    wanted = {id_: name for name in among if (id_ := names.id_of(name)) is not None}
+    return {wanted[id_] for contents in granted for id_ in contents.intersection(wanted)}

@@ -1,4 +1,4 @@
-"""``POST /oidc/token/introspection`` (RFC 7662): what a token says, for those who may know, as long as it counts."""
+"""``POST /oidc/token/introspection`` (RFC 7662): whether a token is active, and its claims."""
 
 from typing import Final
 
@@ -28,9 +28,9 @@ INACTIVE: Final = Introspection(active=False)
 
 
 class Introspector:
-    """Judges tokens for confidential clients.
+    """Introspects tokens for confidential clients.
 
-    First-party ones may ask about any access token, third-party ones about their own; about a refresh token its owner.
+    First-party clients see any access token, third-party ones their own; a refresh token is visible to its owner only.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Introspector:
         self._issuer = issuer
 
     async def introspect(self, request: TokenRequest) -> Introspection:
-        """Return what the client may know of the token that it names; ``token_type_hint`` makes no difference.
+        """Return what the client may see of a token; ``token_type_hint`` is ignored.
 
         Raises:
             OAuthError: ``invalid_client``, also for a public client (section 2.1); ``invalid_request``;
@@ -118,7 +118,7 @@ def introspection_endpoint(introspector: Introspector) -> ASGIRouteHandler:
 
     @asgi(PATH, copy_scope=False, opt=INTROSPECTION_OPERATION)
     async def introspection(scope: Scope, receive: Receive, send: Send) -> None:
-        """Say what a token stands for."""
+        """Introspect a token."""
         await answer_client(scope, receive, send, introspector.introspect)
 
     return introspection

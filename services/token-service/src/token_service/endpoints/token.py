@@ -1,4 +1,4 @@
-"""``POST /oidc/token`` (RFC 6749 section 3.2): the one hot path of the service."""
+"""``POST /oidc/token`` (RFC 6749 section 3.2): the hot path of the service."""
 
 from typing import Final
 

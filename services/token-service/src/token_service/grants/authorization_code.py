@@ -49,7 +49,7 @@ class PreparedRedemption(msgspec.Struct, frozen=True, kw_only=True):
 
     client: ApplicationState
     form: AuthorizationCodeForm
-    asked: RequestedToken
+    requested_token: RequestedToken
 
 
 class AuthorizationCodeGrant:
@@ -81,8 +81,8 @@ class AuthorizationCodeGrant:
         if client.type == "MachineToMachine":
             raise unauthorized_client("machine-to-machine applications have no sign-in")
         form = request.parameters.as_form(AuthorizationCodeForm)
-        asked = await self._tokens.requested_token(form, request, scopes=None)
-        return PreparedRedemption(client=client, form=form, asked=asked)
+        requested_token = await self._tokens.requested_token(form, request, scopes=None)
+        return PreparedRedemption(client=client, form=form, requested_token=requested_token)
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
         """Wait for both parts of the directory."""
@@ -99,10 +99,10 @@ class AuthorizationCodeGrant:
         if not _fits(code, prepared.form):
             _log.info("code.refused", reason="redirect_uri or verifier", authorization_id=code.authorization.id)
             raise not_acceptable()
-        awaited = highest({"management": code.revision}, prepared.asked.awaited)
+        awaited = highest({"management": code.revision}, prepared.requested_token.awaited)
         await self._tokens.wait_for(awaited)
-        asked = msgspec.structs.replace(prepared.asked, awaited=awaited)
-        decision = await self._tokens.decide(code.authorization, prepared.client, asked)
+        requested_token = msgspec.structs.replace(prepared.requested_token, awaited=awaited)
+        decision = await self._tokens.decide(code.authorization, prepared.client, requested_token)
         redeemed, refresh_token = await self._refresh_tokens.redeem(
             code.authorization.id,
             tokens_expire_at=decision.tokens_expire_at,

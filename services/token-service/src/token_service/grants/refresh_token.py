@@ -37,7 +37,7 @@ class PreparedRefresh(msgspec.Struct, frozen=True, kw_only=True):
 
     client: ApplicationState
     refresh_token: str
-    asked: RequestedToken
+    requested_token: RequestedToken
 
 
 class RefreshTokenGrant:
@@ -60,8 +60,8 @@ class RefreshTokenGrant:
             raise unauthorized_client("machine-to-machine applications have no refresh tokens")
         form = request.parameters.as_form(RefreshTokenForm)
         scopes = parse_scope(form.scope) if form.scope else None
-        asked = await self._tokens.requested_token(form, request, scopes=scopes)
-        return PreparedRefresh(client=client, refresh_token=form.refresh_token, asked=asked)
+        requested_token = await self._tokens.requested_token(form, request, scopes=scopes)
+        return PreparedRefresh(client=client, refresh_token=form.refresh_token, requested_token=requested_token)
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
         """Wait for both parts of the directory."""
@@ -84,7 +84,7 @@ class RefreshTokenGrant:
             raise not_acceptable()
         if await self._refresh_tokens.is_replayed(found):
             raise not_acceptable()
-        decision = await self._tokens.decide(found.authorization, client, prepared.asked)
+        decision = await self._tokens.decide(found.authorization, client, prepared.requested_token)
         if client.rotate_refresh_token or client.type in _PUBLIC:
             refresh_token = await self._rotate(found, decision)
         else:

@@ -105,29 +105,31 @@ class UserTokens:
         )
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
-        """Wait for both halves of the directory."""
+        """Wait for both parts of the directory."""
         await self._directory.wait_for(awaited, self._directory.in_memory.freshness, self._directory.in_redis.freshness)
 
-    async def decide(self, authorization: Authorization, client: ApplicationState, asked: RequestedToken) -> Decision:
+    async def decide(
+        self, authorization: Authorization, client: ApplicationState, requested_token: RequestedToken
+    ) -> Decision:
         """Decide which tokens an authorization gives now; nothing is written.
 
         Raises:
             OAuthError: ``invalid_grant`` when the user or the sign-in is no longer valid; ``invalid_scope``,
                 ``invalid_target``, ``insufficient_scope``, ``access_denied``; ``temporarily_unavailable``.
         """
-        consented, target = authorization.consented, asked.target
-        requested = self._requested(consented, asked)
+        consented, target = authorization.consented, requested_token.target
+        requested = self._requested(consented, requested_token)
         picked = None
-        if self._user_claims.tells_of_organizations(consented.scopes):
+        if self._user_claims.opens_organizations(consented.scopes):
             picked = await self._consents.picked(authorization.user_id, client)
         self._require_consented(consented, picked, target)
         wanted = requested & _consented_for(consented, target)
         in_memory = self._directory.in_memory
-        person, role_ids = await self._live_person(authorization, asked)
+        person, role_ids = await self._live_person(authorization, requested_token)
         held = held_scopes(in_memory, target, role_ids, wanted)
         if target.sources and may_be_newly_held(requested=wanted, held=held):
             await self._directory.catch_up(*target.sources)
-            person, role_ids = await self._live_person(authorization, asked)
+            person, role_ids = await self._live_person(authorization, requested_token)
             held = held_scopes(in_memory, target, role_ids, wanted)
         return Decision(
             authorization=authorization,
@@ -179,18 +181,18 @@ class UserTokens:
             id_token=id_token,
         )
 
-    def _requested(self, consented: Consented, asked: RequestedToken) -> frozenset[str]:
+    def _requested(self, consented: Consented, requested_token: RequestedToken) -> frozenset[str]:
         """Return the requested scopes; refuse one that was not consented to.
 
         Source:
             RFC 6749 section 6 (no scope that was not originally granted; omitted means all of them).
         """
         everything = consented.everything()
-        if asked.scopes is None:
+        if requested_token.scopes is None:
             return everything
-        if not asked.scopes <= everything:
+        if not requested_token.scopes <= everything:
             raise invalid_scope("a scope was requested that was not consented to")
-        return asked.scopes
+        return requested_token.scopes
 
     def _require_consented(self, consented: Consented, picked: frozenset[str] | None, target: Target) -> None:
         if target.resource is not None and target.resource.indicator not in consented.resource_scopes:
@@ -202,10 +204,14 @@ class UserTokens:
         if picked is not None and target.organization_id not in picked:
             raise no_member("user")
 
-    async def _live_person(self, authorization: Authorization, asked: RequestedToken) -> tuple[Person, tuple[str, ...]]:
+    async def _live_person(
+        self, authorization: Authorization, requested_token: RequestedToken
+    ) -> tuple[Person, tuple[str, ...]]:
         """Return the user and the roles that grant the target's scopes."""
-        organization_id = asked.target.organization_id
-        subject = await self._directory.subject(authorization.user_id, organization_id, at_least=asked.awaited)
+        organization_id = requested_token.target.organization_id
+        subject = await self._directory.subject(
+            authorization.user_id, organization_id, at_least=requested_token.awaited
+        )
         person = subject.person
         reason = why_dead(person, issued_at_ms=authorization.auth_time)
         if person is None or reason is not None:

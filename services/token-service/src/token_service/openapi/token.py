@@ -1,7 +1,7 @@
-"""``POST /oidc/token`` as the OpenAPI document describes it.
+"""The OpenAPI operation of ``POST /oidc/token``.
 
-The route is raw ASGI (docs/decisions/0006): nothing can be derived from its signature, so all of it is said here. Owns
-the description alone; what is accepted and refused is decided by ``token_service.grants``.
+The route is raw ASGI (docs/decisions/0006): nothing can be derived from its signature. The schemas of the request are
+the structs that the grants parse.
 """
 
 from typing import Any, Final
@@ -24,7 +24,7 @@ from token_service.openapi.responses import (
     CLIENT_SCHEMES,
     CLIENT_SECURITY,
     FAILED,
-    NO_FORM,
+    NOT_A_FORM,
     UNAUTHENTICATED,
     OAuthErrorBody,
     Refusals,
@@ -33,7 +33,7 @@ from token_service.openapi.responses import (
 )
 
 FORMS: Final = (AuthorizationCodeForm, ClientCredentialsForm, RefreshTokenForm, TokenExchangeForm)
-"""One for each grant type that is supported."""
+"""One per supported grant type."""
 
 _REQUESTS: Final[Json] = {
     "client credentials": {
@@ -53,7 +53,7 @@ _REQUESTS: Final[Json] = {
         "resource": "https://api.example.com",
         "scope": "orders:read",
     },
-    "impersonation that names who acts": {
+    "impersonation with an actor": {
         "grant_type": GRANT_TOKEN_EXCHANGE,
         "subject_token": "sub_Vd0rC5YqX1nT8sLk2uWg7jZb4mPa9hEf3iRo6xKc1vS",
         "subject_token_type": TOKEN_TYPE_ACCESS_TOKEN,
@@ -100,25 +100,25 @@ _ANSWERS: Final[Json] = {
 }
 _REFUSALS: Final[Refusals] = {
     400: (
-        "The request is malformed, or asks for what this client cannot have.",
+        "The request is malformed, or this client may not make it.",
         {
             "invalid_request": "the subject token or the actor token is not acceptable",
             "unauthorized_client": "this application may not exchange tokens",
             "unsupported_grant_type": "this grant type is not supported",
-            "invalid_target": "the resource is not known",
+            "invalid_target": "the resource is unknown",
             "invalid_grant": "the code or refresh token is not acceptable",
             "invalid_scope": "a scope was requested that was not consented to",
         },
     ),
     401: UNAUTHENTICATED,
     403: (
-        "Whom the token would speak for is no member of the organization, or has not consented to tokens for any.",
+        "The subject is not a member of the organization, or has not consented to organization tokens.",
         {
             "access_denied": "the subject is not a member of this organization",
             "insufficient_scope": "this needs the scope urn:service:scope:organizations",
         },
     ),
-    415: NO_FORM,
+    415: NOT_A_FORM,
     500: FAILED,
     503: (
         "A store does not answer, or the awaited revision has not arrived. A subject token or a code may or may not be"
@@ -144,8 +144,8 @@ _OPERATION: Final[Json] = {
     "summary": "Get an access token",
     "description": (
         "Issue an access token for one grant (RFC 6749 section 3.2).\n\n"
-        "A parameter without a value counts as absent, an unknown one is ignored, a repeated one is refused, and so"
-        " is audience."
+        "A parameter without a value is treated as absent, an unknown one is ignored. Repeated parameters and"
+        " audience are refused."
     ),
     "tags": ["Tokens"],
     "security": CLIENT_SECURITY,
@@ -153,7 +153,7 @@ _OPERATION: Final[Json] = {
         {
             "name": HEADER,
             "in": "header",
-            "description": "What the answer must take into account; as writes have answered it.",
+            "description": "Revision that the answer must reflect, as returned by writes.",
             "schema": {"type": "string", "pattern": "^(management|template):(0|[1-9][0-9]{0,17})$"},
             "example": "management:97",
         }

@@ -15,7 +15,7 @@ class SignInRefused(Exception):  # noqa: N818 - the name is what happened
     Attributes:
         problem: For the person.
         status: Of HTTP.
-        retry_after_s: When another attempt makes sense, if it is known.
+        retry_after_s: Seconds until another attempt makes sense, if known.
     """
 
     def __init__(self, problem: str, *, status: int = 200, retry_after_s: int | None = None) -> None:
@@ -49,7 +49,7 @@ class PasswordSignIn:
             client_id: Of the application to continue to, for the log.
 
         Raises:
-            SignInRefused: Wrong password, too many attempts, a user who may not sign in, nobody to check passwords.
+            SignInRefused: Wrong password, too many attempts, a user who may not sign in, or no check is possible.
             OAuthError: ``temporarily_unavailable``.
             StoreUnavailable: Redis does not answer.
         """

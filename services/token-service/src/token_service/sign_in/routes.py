@@ -1,8 +1,7 @@
 """``/oidc/auth`` (RFC 6749 section 4.1.1, OpenID Connect Core 1.0 section 3.1.2) and the pages that it leads to.
 
-The request is judged as far as it can be without the person; then the flow says what is missing, and a page asks for
-it. Errors go to the client's redirect URI only once client and redirect URI are known to be good; before that a
-page shows them to the person.
+The flow decides the next step, and a page asks for what is missing. Errors go to the client's redirect URI only after
+client and redirect URI were validated; before that a page shows them.
 """
 
 from typing import Final
@@ -17,7 +16,7 @@ from identity_common.identifiers import new_secret
 from identity_common.oauth import OAuthError
 from identity_common.stores.redis import StoreUnavailable
 from identity_common.wire.events import ApplicationState
-from token_service.sign_in.flow import Granted, NeedsConsent, NeedsSignIn, Next, SignedIn, SignInFlow, acceptable
+from token_service.sign_in.flow import Granted, NeedsConsent, NeedsSignIn, NextStep, SignedIn, SignInFlow, acceptable
 from token_service.sign_in.pages.browser import Browser, is_from_page, redirect
 from token_service.sign_in.pages.consent import consent_page
 from token_service.sign_in.pages.cookies import BROWSER, SESSION, Cookies
@@ -49,10 +48,12 @@ class AuthorizationPages:
     """Answers the authorization endpoint and its pages.
 
     Args:
-        flow: Says what comes next.
-        base_url: Of everything that is linked.
-        issuer: Comes back with every answer (RFC 9207).
-        trusted_proxies: How many proxies in front add to ``X-Forwarded-For``.
+        flow: Decides the next step.
+        pending: Stores requests between pages.
+        passwords: Signs people in.
+        base_url: Of links.
+        issuer: Sent with every answer (RFC 9207).
+        trusted_proxies: How many proxies in front append to ``X-Forwarded-For``.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class AuthorizationPages:
         return [authorize, authorize_by_form, show_sign_in, sign_in, cancel, show_consent, consent, style]
 
     async def _authorize(self, browser: Browser, parameters: Parameters) -> Answer:
-        """Take a request in: judge it, see who is there, and go on or keep it for the pages."""
+        """Validate a new request, and take its first step."""
         application, redirect_uri = await self._flow.client_of(parameters)
         state = state_of(parameters)
         try:
@@ -132,10 +133,10 @@ class AuthorizationPages:
             return self._refuse(redirect_uri, state, refusal.error, refusal.description)
         except (OAuthError, StoreUnavailable):
             return self._refuse(redirect_uri, state, "temporarily_unavailable", "try again in a moment")
-        return await self._go_on(browser, request, step)
+        return await self._continue(browser, request, step)
 
-    async def _go_on(self, browser: Browser, request: AuthorizationRequest, step: Next) -> Answer:
-        """Give the code, or keep the request for the pages, bound to this browser, and go to the first of them."""
+    async def _continue(self, browser: Browser, request: AuthorizationRequest, step: NextStep) -> Answer:
+        """Send the code, or store the request for this browser and redirect to the first page."""
         if isinstance(step, Granted):
             return self._grant(request, step)
         secret = browser.secret or new_secret()
@@ -144,7 +145,7 @@ class AuthorizationPages:
         return redirect(self._address(step, pending_id), cookies=cookies)
 
     async def _show(self, browser: Browser, pending_id: str | None) -> Answer:
-        """Show the page that is due for a request on its way, whichever was asked for."""
+        """Show the page that a pending request needs, whichever was opened."""
         pending = await self._find(browser, pending_id)
         application = await self._application(pending)
         who = await self._flow.signed_in(browser.session_cookie)
@@ -156,7 +157,7 @@ class AuthorizationPages:
         return await self._finish(pending_id or "", pending, step)
 
     async def _sign_in(self, browser: Browser, form: Parameters) -> Answer:
-        """Check the password; a right one begins a session, or goes on with it under a new secret."""
+        """Sign in with a password, and take the next step."""
         pending_id, pending = await self._posted(browser, form)
         application = await self._application(pending)
         identifier = (form.get("identifier") or "").strip()  # keyboards add a space when they complete a word
@@ -172,7 +173,7 @@ class AuthorizationPages:
             return self._sign_in_page(pending_id, pending, application, identifier, refused)
         cookies = [self._cookies.set(SESSION, session_cookie, max_age_s=SESSION_TTL_S)]
         request = pending.request
-        if not request.means(who.person.user.id):
+        if not request.accepts(who.person.user.id):
             await self._take(pending_id)
             description = "the user who signed in is not the one of id_token_hint"
             return self._refuse(request.redirect_uri, request.state, "login_required", description, cookies=cookies)
@@ -187,7 +188,7 @@ class AuthorizationPages:
         return self._deny(pending.request)
 
     async def _consent(self, browser: Browser, form: Parameters) -> Answer:
-        """Take the person's decision; only an explicit one counts."""
+        """Take the user's decision, which must be explicit."""
         pending_id, pending = await self._posted(browser, form)
         decision = form.get("decision")
         if decision == "deny":
@@ -201,12 +202,14 @@ class AuthorizationPages:
         application = await self._application(pending)
         picked = await self._picked(pending.request, who, application, form)
         await self._take(pending_id)
-        return await self._go_on(browser, pending.request, await self._flow.agree(pending, who, organizations=picked))
+        return await self._continue(
+            browser, pending.request, await self._flow.agree(pending, who, organizations=picked)
+        )
 
     async def _picked(
         self, request: AuthorizationRequest, who: SignedIn, application: ApplicationState, form: Parameters
     ) -> frozenset[str] | None:
-        """Return the organizations that were picked, of those that the page showed; none where it showed none."""
+        """Return the organizations that were picked among those on the page; none if it had none to pick."""
         shown = await self._flow.pickable(request, who, application)
         return None if shown is None else frozenset(form.organizations) & {each.id for each in shown}
 
@@ -227,7 +230,7 @@ class AuthorizationPages:
         return pending
 
     async def _posted(self, browser: Browser, form: Parameters) -> tuple[str, Pending]:
-        """Return the request that a form belongs to, of this browser and sent by our page."""
+        """Return the pending request of a form that this browser sent from our page."""
         pending_id = form.get("request") or ""
         pending = await self._find(browser, pending_id)
         if form.repeated or not is_from_page(form, pending.csrf_token):
@@ -237,7 +240,7 @@ class AuthorizationPages:
     async def _application(self, pending: Pending) -> ApplicationState:
         application = await self._flow.application(pending.request.client_id)
         if application is None:
-            raise BadRequest("the application is gone")
+            raise BadRequest("the application was deleted")
         return application
 
     def _sign_in_page(
@@ -283,7 +286,7 @@ class AuthorizationPages:
         return redirect(with_parameters(request.redirect_uri, parameters), cookies=cookies or [])
 
     def _deny(self, request: AuthorizationRequest) -> Answer:
-        return self._refuse(request.redirect_uri, request.state, "access_denied", "the person refused")
+        return self._refuse(request.redirect_uri, request.state, "access_denied", "the user denied the request")
 
     def _refuse(
         self,
@@ -297,7 +300,7 @@ class AuthorizationPages:
         parameters = {"error": error, "error_description": description} | _state(state) | {"iss": self._issuer}
         return redirect(with_parameters(redirect_uri, parameters), cookies=cookies or [])
 
-    def _address(self, step: Next, pending_id: str) -> str:
+    def _address(self, step: NextStep, pending_id: str) -> str:
         path = _SIGN_IN if isinstance(step, NeedsSignIn) else _CONSENT
         return f"{self._base_url}{path}?{urlencode({'request': pending_id})}"
 

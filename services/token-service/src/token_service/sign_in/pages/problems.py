@@ -17,7 +17,7 @@ AnyRequest = Request[Any, Any, Any]
 
 
 class Expired(Exception):  # noqa: N818 - the name is what happened
-    """The request of the page is gone, or belongs to another browser."""
+    """The page's request has expired, or belongs to another browser."""
 
 
 def _show_bad_request(_: AnyRequest, error: BadRequest) -> Response[str]:
