@@ -78,6 +78,9 @@ def test_a_missing_parameter_is_named(
         ("subject_token_type", "access_token"),
         ("actor_token_type", "urn:ietf:params:oauth:token-type:jwt"),
         ("requested_token_type", "urn:ietf:params:oauth:token-type:id_token"),
+        ("actor_token_type", "Object missing required field `code`"),
+        ("actor_token_type", "x' - at `$.code_verifier`"),
+        ("actor_token_type", "x' - at `$.code_verifier`\n"),
     ],
 )
 def test_an_unsupported_value_is_refused_without_being_repeated(name: str, value: str) -> None:

@@ -95,13 +95,13 @@ class Directory:
             raise temporarily_unavailable("organizations are being loaded")
 
     async def wait_for(self, awaited: Mapping[str, int], *parts: Freshness) -> None:
-        """Wait until these parts have seen the awaited revisions.
+        """Wait until these parts, or both, have seen the awaited revisions.
 
         Raises:
             OAuthError: ``temporarily_unavailable`` after the deadline.
         """
         deadline = time.monotonic() + self._revision_wait_s
-        for part in parts:
+        for part in parts or (self.in_memory.freshness, self.in_redis.freshness):
             if not await part.reach(awaited, deadline=deadline):
                 raise temporarily_unavailable("the awaited revision has not arrived yet")
 

@@ -63,9 +63,7 @@ class Introspector:
             raise invalid_client()
         client = await self._authenticator.authenticate(request.credentials)
         token = request.parameters.require("token")
-        await self._directory.wait_for(
-            request.awaited, self._directory.in_memory.freshness, self._directory.in_redis.freshness
-        )
+        await self._directory.wait_for(request.awaited)
         return await self._of_refresh_token(token, client) or await self._of_access_token(token, client, request)
 
     async def _of_access_token(

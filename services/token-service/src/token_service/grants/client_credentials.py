@@ -72,7 +72,7 @@ class ClientCredentialsGrant:
         if target.organization_id is None:
             return held_scopes(in_memory, target, in_memory.application_roles(client.id), requested)
         # Non-members are refused here, so what the request awaits must have arrived before.
-        await self._directory.wait_for(awaited, in_memory.freshness, self._directory.in_redis.freshness)
+        await self._directory.wait_for(awaited)
         membership = await self._directory.membership(target.organization_id, client.id, at_least=awaited)
         return held_scopes(in_memory, target, organization_roles(membership, "application"), requested)
 

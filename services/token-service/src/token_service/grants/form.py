@@ -18,8 +18,8 @@ MAX_BYTES: Final = 64 * 1024
 MAX_PARAMETERS: Final = 64
 
 _REPEATABLE: Final = "resource"
-_FAULT: Final = re.compile(r"missing required field `(?P<missing>\w+)`|at `\$\.(?P<refused>\w+)`")
-"""Where the messages of msgspec name the field."""
+_FAULT: Final = re.compile(r"\AObject missing required field `(?P<missing>\w+)`\Z|at `\$\.(?P<refused>\w+)`\Z")
+"""Where the messages of msgspec name the field; before the second there may be text of the client."""
 
 
 ClientId = Annotated[

@@ -162,7 +162,7 @@ class TokenExchangeGrant:
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
         """Wait for both parts of the directory."""
-        await self._directory.wait_for(awaited, self._directory.in_memory.freshness, self._directory.in_redis.freshness)
+        await self._directory.wait_for(awaited)
 
     async def issue(self, prepared: PreparedExchange) -> TokenResponse:
         """Take the subject token, judge the subject, sign.

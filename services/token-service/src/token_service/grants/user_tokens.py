@@ -106,7 +106,7 @@ class UserTokens:
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
         """Wait for both parts of the directory."""
-        await self._directory.wait_for(awaited, self._directory.in_memory.freshness, self._directory.in_redis.freshness)
+        await self._directory.wait_for(awaited)
 
     async def decide(
         self, authorization: Authorization, client: ApplicationState, requested_token: RequestedToken
