@@ -41,7 +41,7 @@ class Remembered:
     async def tell(self, *states: UserState | ApplicationState) -> None:
         """Tell the directory of users and applications, and wait until it knows."""
         revision, directory = await self.following.tell(*states), self.following.directory
-        await directory.wait_for(revision, directory.small.freshness, directory.large.freshness)
+        await directory.wait_for(revision, directory.in_memory.freshness, directory.in_redis.freshness)
 
     async def left(self) -> list[str]:
         """Forget what is to be forgotten, and return who is left."""

@@ -29,7 +29,7 @@ from stead.event_types import (
 )
 from tests.support.patience import PATIENCE_S
 from tests.support.tenant_keys import read_keys, replace_keys
-from token_service.directory import Directory, LargeHalf, SmallHalf
+from token_service.directory import Directory, InMemoryDirectory, InRedisDirectory
 
 
 class Following:
@@ -47,12 +47,12 @@ class Following:
         self._bus = Bus(addresses.token_nats_url, service="token")
         redis = connect_redis(addresses.token_redis_url)
         self._started.push_async_callback(redis.aclose)
-        self.small = SmallHalf(self._bus, tenant_id=self.tenant_id)
-        self.large = LargeHalf(self._bus, RedisCommands(redis), tenant_id=self.tenant_id, max_age_s=900)
+        self.in_memory = InMemoryDirectory(self._bus, tenant_id=self.tenant_id)
+        self.in_redis = InRedisDirectory(self._bus, RedisCommands(redis), tenant_id=self.tenant_id, max_age_s=900)
         self.directory = Directory(
             self._bus,
-            self.small,
-            self.large,
+            self.in_memory,
+            self.in_redis,
             tenant_id=self.tenant_id,
             max_age_s=900,
             revision_wait_s=PATIENCE_S,
@@ -116,13 +116,13 @@ class Following:
     async def granted(self, *names: str, at_least: dict[str, int] | None = None) -> set[str] | None:
         """Return which organization permissions the user holds in the organization; none when it is no member."""
         at_least = at_least or {}
-        await self.directory.wait_for(at_least, self.small.freshness)
+        await self.directory.wait_for(at_least, self.in_memory.freshness)
         subject = await self.directory.subject("user", "org", at_least=at_least)
         membership = await self.directory.membership("org", "user", at_least=at_least)
         assert subject.membership == membership
         if membership is None:
             return None
-        return set(self.small.held_in_organization(None, membership.member.role_ids, frozenset(names)))
+        return set(self.in_memory.held_in_organization(None, membership.member.role_ids, frozenset(names)))
 
     async def answers(self, *names: str) -> set[str] | int | None:
         """Return the same, or the status of the refusal."""
@@ -189,8 +189,8 @@ async def test_nobody_is_judged_before_anything_was_heard_of_organizations(follo
         following.directory.require_organizations()
     person = await following.directory.person("user", at_least={"management": 1})
     await following.tell_watermark("template")
-    await eventually(lambda: following.small.freshness.has_seen({"template": 0}))
-    await eventually(lambda: following.large.freshness.has_seen({"template": 0}))
+    await eventually(lambda: following.in_memory.freshness.has_seen({"template": 0}))
+    await eventually(lambda: following.in_redis.freshness.has_seen({"template": 0}))
 
     assert (refused.value.status, refused.value.error) == (503, "temporarily_unavailable")
     assert person is not None
@@ -233,7 +233,7 @@ async def test_what_a_member_holds_follows_every_change(following: Following) ->
 async def test_who_was_made_a_moment_ago_is_found_without_a_revision(following: Following) -> None:
     """The second look: of both sources."""
     await following.tell_watermark("template")
-    await eventually(lambda: following.large.freshness.has_seen({"template": 0}))
+    await eventually(lambda: following.in_redis.freshness.has_seen({"template": 0}))
     await following.tell(READ, READER, ORGANIZATION, member("reader"))
 
     assert await following.granted("read") == {"read"}

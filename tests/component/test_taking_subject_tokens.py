@@ -16,8 +16,8 @@ from identity_common.identifiers import new_id, new_secret
 from identity_common.oauth import OAuthError
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
-from token_service.directory import Reading
-from token_service.subject_tokens import SubjectTokens, TakenSubjectToken
+from token_service.directory.keys import state_key
+from token_service.presented_tokens.subject_tokens import SubjectTokens, TakenSubjectToken
 
 pytestmark = pytest.mark.servers
 
@@ -30,14 +30,16 @@ class Redises:
         self.redis: Redis = connect_redis(servers.token_redis_url)
         self.minting: Redis = connect_redis(servers.management_redis_url)
         self.tokens = self.taking(replicas=0)
-        prefix = f"identity:{self.tenant_id}"
-        self.reading = Reading((f"{prefix}:state",), (f"{prefix}:user:", f"{prefix}:roles:"))
 
     def taking(self, *, replicas: int) -> SubjectTokens:
         return SubjectTokens(self.redis, RedisCommands(self.redis), tenant_id=self.tenant_id, replicas=replicas)
 
     async def fill(self) -> None:
-        for key, value in (("state", "s"), ("user:ann", "a"), ("roles:ann", "ar"), ("user:bob", "b")):
+        await self.redis.set(state_key(self.tenant_id), "s")
+        for key, value in (
+            *(("user:ann", "a"), ("assignment:user:ann", "ar"), ("user:bob", "b")),
+            *(("organization:org", "o"), ("member:org:ann", "am")),
+        ):
             await self.redis.set(f"identity:{self.tenant_id}:{key}", value)
 
     async def mint(self, members: Mapping[str, Any]) -> str:
@@ -66,7 +68,7 @@ def members(**changed: Any) -> dict[str, Any]:
 
 
 async def taken(redises: Redises, token: str) -> TakenSubjectToken:
-    found = await redises.tokens.consume(token, redises.reading)
+    found = await redises.tokens.take(token)
     assert found is not None
     return found
 
@@ -75,14 +77,22 @@ async def test_what_is_known_of_the_subject_comes_with_the_token(redises: Redise
     """In the order of the reading; the token is spent."""
     token = await redises.mint(members())
 
-    assert (await taken(redises, token)).subject == [b"s", b"a", b"ar"]
-    assert await redises.tokens.consume(token, redises.reading) is None
+    assert (await taken(redises, token)).snapshot == [b"s", b"a", b"ar"]
+    assert await redises.tokens.take(token) is None
+
+
+async def test_a_member_of_an_organization_comes_with_both(redises: Redises) -> None:
+    token = await redises.mint(members())
+    found = await redises.tokens.take(token, "org")
+
+    assert found is not None
+    assert found.snapshot == [b"s", b"o", b"a", b"ar", b"am"]
 
 
 async def test_somebody_of_whom_nothing_is_known_comes_with_nothing(redises: Redises) -> None:
     token = await redises.mint(members(user_id="carol"))
 
-    assert (await taken(redises, token)).subject == [b"s", None, None]
+    assert (await taken(redises, token)).snapshot == [b"s", None, None]
 
 
 async def test_a_context_that_names_somebody_else_changes_nothing(redises: Redises) -> None:
@@ -90,7 +100,7 @@ async def test_a_context_that_names_somebody_else_changes_nothing(redises: Redis
     token = await redises.mint(members(context={"user_id": "bob"}))
 
     found = await taken(redises, token)
-    assert (found.record.user_id, found.subject) == ("ann", [b"s", b"a", b"ar"])
+    assert (found.record.user_id, found.snapshot) == ("ann", [b"s", b"a", b"ar"])
 
 
 async def test_records_of_somebody_else_are_never_handed_on(redises: Redises) -> None:
@@ -99,14 +109,14 @@ async def test_records_of_somebody_else_are_never_handed_on(redises: Redises) ->
     token = await redises.mint(context_first)
 
     found = await taken(redises, token)
-    assert (found.record.user_id, found.subject) == ("ann", ())
+    assert (found.record.user_id, found.snapshot) == ("ann", ())
 
 
 async def test_a_take_that_too_few_replicas_of_redis_have_is_refused_and_spends_the_token(redises: Redises) -> None:
-    """L11, D-L1: one of them may take over without it, and the token would be there again."""
+    """A replica that is promoted without the take would bring the token back."""
     token = await redises.mint(members())
     with pytest.raises(OAuthError) as refused:
-        await redises.taking(replicas=1).consume(token, redises.reading)
+        await redises.taking(replicas=1).take(token)
 
     assert (refused.value.error, refused.value.status) == ("temporarily_unavailable", 503)
-    assert await redises.tokens.consume(token, redises.reading) is None
+    assert await redises.tokens.take(token) is None

@@ -14,8 +14,6 @@ from all_in_one.provision import ServerAddresses
 from identity_common.stores.migrations import migrate
 from tests.support.databases import differences, new_database
 from token_service.app import VERSIONS
-from token_service.authorizations import tables as _authorizations  # noqa: F401 - registers its tables
-from token_service.presented_tokens.revocations import tables as _revocations  # noqa: F401 - registers its tables
 from token_service.schema import metadata
 
 pytestmark = pytest.mark.servers

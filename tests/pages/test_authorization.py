@@ -370,4 +370,4 @@ def test_a_page_of_an_application_that_is_gone_says_so(world: World, person: Per
     world.management.applications.delete(gone.id)
     eventually(lambda: person.follow(answer).status_code != 200)  # the news is on its way
     page = person.follow(answer)
-    assert (page.status_code, "the application is gone" in page.text) == (400, True)
+    assert (page.status_code, "the application was deleted" in page.text) == (400, True)

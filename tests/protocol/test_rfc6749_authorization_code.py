@@ -59,7 +59,7 @@ def test_every_kind_of_client_with_a_person_in_front_of_it_gets_them(world: Worl
 def test_a_machine_gets_none(world: World) -> None:
     answer = SignIn(world, world.machine).redeem()
 
-    assert answer.json() == error_body("unauthorized_client", "nobody signs in to a machine-to-machine application")
+    assert answer.json() == error_body("unauthorized_client", "machine-to-machine applications have no sign-in")
 
 
 @pytest.mark.parametrize("missing", ["code", "redirect_uri", "code_verifier"])
@@ -73,7 +73,7 @@ def test_what_is_missing_is_named_and_spends_nothing(world: World, missing: str)
 @pytest.mark.parametrize(
     ("resource", "description"),
     [
-        ("https://unknown.example.com", "the resource is not known"),
+        ("https://unknown.example.com", "the resource is unknown"),
         (["https://a.example.com", "https://b.example.com"], "a token is bound to one resource"),
     ],
 )
@@ -100,7 +100,7 @@ def test_a_resource_that_was_not_asked_for_at_sign_in_is_refused(world: World) -
     """RFC 8707 section 2.2; the same scope name of another resource was not consented to either."""
     answer = SignIn(world).redeem(resource=world.other_resource)
 
-    assert answer.json() == error_body("invalid_target", "the resource was not named when the person signed in")
+    assert answer.json() == error_body("invalid_target", "the resource was not part of the authorization request")
 
 
 def test_scopes_that_were_not_consented_to_are_not_given_although_they_are_held(world: World) -> None:

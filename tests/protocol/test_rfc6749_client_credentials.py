@@ -145,7 +145,7 @@ def test_a_malformed_revision_is_refused(world: World, revision: str) -> None:
 
     assert (answer.status_code, answer.json()) == (
         400,
-        error_body("invalid_request", "Identity-Revision is not of the form management:97"),
+        error_body("invalid_request", "Identity-Revision is malformed; expected, for example, management:97"),
     )
 
 

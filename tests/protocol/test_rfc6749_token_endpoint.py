@@ -239,7 +239,7 @@ class TestClientAuthentication:
     def test_client_id_in_the_form_beside_basic_is_fine_if_it_is_the_same(self, world: World) -> None:
         assert outcome(world.client_credentials(client_id=world.machine.id)) == (200, None)
         different = world.client_credentials(client_id=world.traditional.id)
-        assert different.json() == error_body("invalid_request", "the client is named twice, differently")
+        assert different.json() == error_body("invalid_request", "client_id differs from the Authorization header")
 
     def test_two_methods_at_once_are_refused(self, world: World) -> None:
         """L2. Section 2.3: the client MUST NOT use more than one authentication method in each request."""
@@ -251,7 +251,7 @@ class TestClientAuthentication:
             answer = world.client_credentials(**extra)
             assert (answer.status_code, answer.json()) == (
                 400,
-                error_body("invalid_request", "the client uses two methods of authentication at once"),
+                error_body("invalid_request", "the client uses two authentication methods at once"),
             )
         twice = world.stack.http.post(
             "/oidc/token",

@@ -199,7 +199,7 @@ class TestUserinfoTokens:
 
         assert (answer.status_code, answer.json()) == (
             400,
-            error_body("invalid_target", "name a resource, or ask for the scope openid"),
+            error_body("invalid_target", "name a resource, or request the scope openid"),
         )
         assert world.is_usable(subject_token)
 

@@ -58,7 +58,7 @@ def test_an_unknown_resource_is_an_invalid_target(world: World, grant: str) -> N
     ]
     for resource in variants:
         answer = ask(world, grant, resource=resource)
-        assert (answer.status_code, answer.json()) == (400, error_body("invalid_target", "the resource is not known"))
+        assert (answer.status_code, answer.json()) == (400, error_body("invalid_target", "the resource is unknown"))
 
 
 def test_a_second_resource_is_refused_even_if_it_is_the_same(world: World, grant: str) -> None:
@@ -95,7 +95,7 @@ def test_the_management_api_is_no_target_of_an_exchange(world: World) -> None:
 
     assert (answer.status_code, answer.json()) == (
         400,
-        error_body("invalid_target", "no token for the Management API can be got by exchange"),
+        error_body("invalid_target", "tokens for the Management API are not issued by exchange"),
     )
     assert world.is_usable(subject_token)
 

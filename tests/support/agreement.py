@@ -18,8 +18,9 @@ from identity_common.wire.events import STREAM_STATE, AssignmentState, UserState
 from stead import ManagementClient, Unavailable
 from tests.support.patience import PATIENCE_S, eventually, eventually_here
 from tests.support.random_writes import GONE, Acknowledged, Key, KnownUser, UserWriter
-from token_service.directory import SmallHalf
-from token_service.directory.projection import decode_state, state_key
+from token_service.directory import InMemoryDirectory
+from token_service.directory.keys import state_key
+from token_service.directory.projection import decode_state
 
 
 class Database(msgspec.Struct):
@@ -42,8 +43,8 @@ async def require_agreement(
     for writer in writers:
         require_acknowledged(writer.known, _things_of(database))
     await _require_order(addresses, database)
-    _require_large_half_is(database, addresses)
-    await _require_small_half_is(database, addresses)
+    _require_in_redis_directory_is(database, addresses)
+    await _require_in_memory_directory_is(database, addresses)
     return database
 
 
@@ -123,7 +124,7 @@ async def _require_order(addresses: ServerAddresses, database: Database) -> None
     assert revisions[-1] >= database.revision
 
 
-def _require_large_half_is(database: Database, addresses: ServerAddresses) -> None:
+def _require_in_redis_directory_is(database: Database, addresses: ServerAddresses) -> None:
     with redis.Redis.from_url(addresses.admin_redis_url) as administrator:
         eventually(lambda: seen(administrator, "management") >= database.revision)
         projected = {}
@@ -135,7 +136,7 @@ def _require_large_half_is(database: Database, addresses: ServerAddresses) -> No
 
 
 def seen(administrator: "redis.Redis", source: Source) -> int:
-    """Return how far the large half has seen a source."""
+    """Return how far the directory in Redis has seen a source."""
     return decode_state(administrator.get(state_key("default"))).revisions.get(source, -1)
 
 
@@ -143,7 +144,7 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 def records(administrator: "redis.Redis", kind: str, shape: type[Record]) -> Iterator[tuple[tuple[str, ...], Record]]:
-    """Yield ids and state of whatever of a kind the large half holds that is not gone."""
+    """Yield ids and state of whatever of a kind the directory in Redis holds that is not gone."""
     prefix = f"identity:default:{kind}:"
     for key in administrator.scan_iter(f"{prefix}*", count=1000):
         record = administrator.get(key)
@@ -156,9 +157,9 @@ def _decode(record: bytes, shape: type[Record]) -> Record:
     return msgspec.json.decode(record.partition(b" ")[2], type=shape)
 
 
-async def _require_small_half_is(database: Database, addresses: ServerAddresses) -> None:
+async def _require_in_memory_directory_is(database: Database, addresses: ServerAddresses) -> None:
     """A replica that starts now holds exactly what the database holds."""
-    async with loaded_small_half(addresses, {"management": database.revision}) as half:
+    async with loaded_in_memory_directory(addresses, {"management": database.revision}) as half:
         assert frozenset(half._applications) == database.applications
         assert frozenset(half._role_scopes._contents) == database.roles
         secrets = {(each.id, secret.sha256) for each in half._applications.values() for secret in each.secrets}
@@ -166,11 +167,13 @@ async def _require_small_half_is(database: Database, addresses: ServerAddresses)
 
 
 @contextlib.asynccontextmanager
-async def loaded_small_half(addresses: ServerAddresses, revisions: Mapping[str, int]) -> AsyncIterator[SmallHalf]:
-    """Load the small half as a replica that starts now does, up to these revisions."""
+async def loaded_in_memory_directory(
+    addresses: ServerAddresses, revisions: Mapping[str, int]
+) -> AsyncIterator[InMemoryDirectory]:
+    """Load the directory in memory as a replica that starts now does, up to these revisions."""
     bus = Bus(addresses.token_nats_url, service="token")
     bus.start()
-    half = SmallHalf(bus, tenant_id="default")
+    half = InMemoryDirectory(bus, tenant_id="default")
     half.start()
     try:
         assert await half.freshness.reach(revisions, deadline=time.monotonic() + PATIENCE_S)

@@ -22,12 +22,12 @@ from stead.event_types import (
     OrganizationState,
     permission_order,
 )
-from tests.support.agreement import loaded_small_half, read_database, records, require_acknowledged, seen
+from tests.support.agreement import loaded_in_memory_directory, read_database, records, require_acknowledged, seen
 from tests.support.patience import eventually
 from tests.support.random_template_changes import KnownRole, needed_by_member
 from tests.support.random_writes import GONE, Acknowledged, Key
 from tests.support.template_tables import TemplateTables, fold
-from token_service.directory import SmallHalf
+from token_service.directory import InMemoryDirectory
 
 _SETTLED_WITHIN_S = 120
 _KINDS = ("member", "role", "permission", "organization")
@@ -120,13 +120,13 @@ async def _require_directory(tables: TemplateTables, addresses: ServerAddresses,
         }
     assert members == await _members(tables)
     grantable = await tables.grantable()
-    async with loaded_small_half(addresses, revisions) as half:
+    async with loaded_in_memory_directory(addresses, revisions) as half:
         held = {key: _held(half, role_ids, grantable) for key, role_ids in members.items()}
     assert {key: permissions for key, permissions in held.items() if permissions} == await tables.held()
 
 
 def _held(
-    half: SmallHalf, role_ids: Collection[str], grantable: Mapping[str | None, frozenset[str]]
+    half: InMemoryDirectory, role_ids: Collection[str], grantable: Mapping[str | None, frozenset[str]]
 ) -> tuple[GrantedPermission, ...]:
     held = {
         GrantedPermission(name, indicator)
@@ -136,7 +136,7 @@ def _held(
     return tuple(sorted(held, key=permission_order))
 
 
-def _resource(half: SmallHalf, indicator: str | None) -> ResourceState | None:
+def _resource(half: InMemoryDirectory, indicator: str | None) -> ResourceState | None:
     if indicator is None:
         return None
     resource = half.resource(indicator)

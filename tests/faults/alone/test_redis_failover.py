@@ -28,14 +28,11 @@ from tests.support.organization_tokens import Asker
 from tests.support.patience import PATIENCE_S, eventually, eventually_here
 from tests.support.processes import Deployment
 from tests.support.tcp_proxy import TcpProxy
-from token_service.directory import Reading
-from token_service.directory.projection import state_key
-from token_service.subject_tokens import SubjectTokens
+from token_service.presented_tokens.subject_tokens import SubjectTokens
 
 pytestmark = pytest.mark.slow
 
 SUBJECT_TOKEN = "sub_" + "a" * 43
-NOTHING_BUT_THE_STATE = Reading((state_key("default"),), ())
 
 
 @pytest.fixture
@@ -74,7 +71,7 @@ async def test_a_take_that_too_few_replicas_acknowledge_is_refused(own_addresses
     store_subject_token(own_addresses)
     tokens, client = subject_tokens(own_addresses, replicas=1)
     with pytest.raises(OAuthError) as refused:
-        await tokens.consume(SUBJECT_TOKEN, NOTHING_BUT_THE_STATE)
+        await tokens.take(SUBJECT_TOKEN)
     assert (refused.value.error, refused.value.status) == ("temporarily_unavailable", 503)
     assert refused.value.retry_after_s is not None
     await client.aclose()
@@ -90,7 +87,7 @@ async def test_a_token_that_was_taken_stays_taken_when_a_replica_is_promoted(
         while taken is None:
             store_subject_token(own_addresses)
             with contextlib.suppress(OAuthError):
-                taken = await tokens.consume(SUBJECT_TOKEN, NOTHING_BUT_THE_STATE)
+                taken = await tokens.take(SUBJECT_TOKEN)
     assert taken.record.id == "t1"
     own_servers.valkey.kill()
     with redis.Redis.from_url(replica.admin_redis_url) as administrator:

@@ -36,7 +36,7 @@ def test_a_hint_counts_only_for_the_client_that_got_it() -> None:
         with pytest.raises(Refusal, match="invalid_request"):
             judge(parsed, client_id="c1", redirect_uri=GOOD["redirect_uri"], hint=hint)
     request = judge(parsed, client_id="c1", redirect_uri=GOOD["redirect_uri"], hint=Hint("ada", "c1"))
-    assert (request.hinted_user_id, request.means("ada"), request.means("bob")) == ("ada", True, False)
+    assert (request.hinted_user_id, request.accepts("ada"), request.accepts("bob")) == ("ada", True, False)
 
 
 def test_a_good_request_is_what_it_says() -> None:

@@ -19,7 +19,7 @@ from token_service.grants.client_authentication import (
     is_authentic,
     read_credentials,
 )
-from token_service.grants.form import TokenForm
+from token_service.grants.form import FormParameters
 
 NOW = 1_800_000_000_000
 TYPES: tuple[ApplicationType, ...] = ("MachineToMachine", "Traditional", "SPA", "Native")
@@ -35,7 +35,7 @@ def basic(client_id: str, secret: str) -> str:
 
 def refusal(authorization: list[str], **form: str) -> tuple[str, int]:
     with pytest.raises(OAuthError) as refused:
-        read_credentials(authorization, TokenForm(form))
+        read_credentials(authorization, FormParameters(form))
     return refused.value.error, refused.value.status
 
 
@@ -45,22 +45,22 @@ INVALID_REQUEST = ("invalid_request", 400)
 
 class TestReading:
     def test_basic(self) -> None:
-        assert read_credentials([basic("app", "secret")], TokenForm({})) == ClientCredentials(
+        assert read_credentials([basic("app", "secret")], FormParameters({})) == ClientCredentials(
             "app", "client_secret_basic", sha256("secret")
         )
 
     def test_basic_beside_the_same_client_id_in_the_form(self) -> None:
-        assert read_credentials([basic("app", "secret")], TokenForm({"client_id": "app"})) == ClientCredentials(
+        assert read_credentials([basic("app", "secret")], FormParameters({"client_id": "app"})) == ClientCredentials(
             "app", "client_secret_basic", sha256("secret")
         )
 
     def test_post(self) -> None:
-        assert read_credentials([], TokenForm({"client_id": "app", "client_secret": "secret"})) == ClientCredentials(
-            "app", "client_secret_post", sha256("secret")
-        )
+        assert read_credentials(
+            [], FormParameters({"client_id": "app", "client_secret": "secret"})
+        ) == ClientCredentials("app", "client_secret_post", sha256("secret"))
 
     def test_client_id_alone(self) -> None:
-        assert read_credentials([], TokenForm({"client_id": "app"})) == ClientCredentials("app", "none", None)
+        assert read_credentials([], FormParameters({"client_id": "app"})) == ClientCredentials("app", "none", None)
 
     @given(client_id=st.text(min_size=1), secret=st.text(min_size=1))
     def test_what_rfc_6749_encodes_arrives_as_it_is(self, client_id: str, secret: str) -> None:
@@ -68,7 +68,7 @@ class TestReading:
         encoded = basic(quote_plus(client_id, errors="replace"), quote_plus(secret, errors="replace"))
         replaced = secret.encode("utf-8", "replace").decode()
 
-        assert read_credentials([encoded], TokenForm({})) == ClientCredentials(
+        assert read_credentials([encoded], FormParameters({})) == ClientCredentials(
             client_id.encode("utf-8", "replace").decode(), "client_secret_basic", sha256(replaced)
         )
 
@@ -77,10 +77,10 @@ class TestReading:
         """RFC 9110 section 11.1."""
         header = basic("app", "secret").replace("Basic", scheme)
 
-        assert read_credentials([header], TokenForm({})).client_id == "app"
+        assert read_credentials([header], FormParameters({})).client_id == "app"
 
     def test_a_secret_may_contain_colons(self) -> None:
-        assert read_credentials([basic("app", "a:b:c")], TokenForm({})).secret_sha256 == sha256("a:b:c")
+        assert read_credentials([basic("app", "a:b:c")], FormParameters({})).secret_sha256 == sha256("a:b:c")
 
     @pytest.mark.parametrize(
         "header",
@@ -112,7 +112,7 @@ class TestReading:
 
     def test_a_nul_in_the_header_is_a_name_that_nobody_has(self) -> None:
         """D-L4: nothing breaks over it."""
-        assert read_credentials([basic("a%00", "b\0")], TokenForm({})) == ClientCredentials(
+        assert read_credentials([basic("a%00", "b\0")], FormParameters({})) == ClientCredentials(
             "a\0", "client_secret_basic", sha256("b\0")
         )
 
@@ -153,7 +153,7 @@ class TestReading:
             method = "client_secret_basic" if header else "client_secret_post" if secret else "none"
             presented = {"client_secret_basic": "header-secret", "client_secret_post": "form-secret", "none": None}
             value = presented[method]
-            assert read_credentials(authorization, TokenForm(form)) == ClientCredentials(
+            assert read_credentials(authorization, FormParameters(form)) == ClientCredentials(
                 header or "app", method, sha256(value) if value else None
             )
 
@@ -166,7 +166,7 @@ class TestReading:
 
     def test_credentials_hold_a_hash_and_no_secret(self) -> None:
         """L14."""
-        assert "hunter2" not in repr(read_credentials([basic("app", "hunter2")], TokenForm({})))
+        assert "hunter2" not in repr(read_credentials([basic("app", "hunter2")], FormParameters({})))
 
 
 def application(kind: ApplicationType, *secrets: SecretState) -> ApplicationState:

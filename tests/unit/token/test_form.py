@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from identity_common.oauth import OAuthError
-from token_service.grants.form import TokenForm, parse_form, require_form_content_type
+from token_service.grants.form import FormParameters, parse_form, require_form_content_type
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
 NAMES = TEXT.filter(lambda name: name != "resource")
@@ -27,7 +27,7 @@ def test_whatever_urlencode_writes_is_read_back(parameters: dict[str, str], reso
     """L13: no character but NUL is refused, and none is changed, normalized or lost on the way in."""
     body = urlencode([*parameters.items(), *(("resource", value) for value in resources)]).encode()
 
-    assert parse_form(body) == TokenForm(
+    assert parse_form(body) == FormParameters(
         {name: value for name, value in parameters.items() if value}, tuple(value for value in resources if value)
     )
 
@@ -47,10 +47,10 @@ def test_arbitrary_bytes_give_a_form_or_an_oauth_error(body: bytes) -> None:
     except OAuthError as error:
         assert (error.error, error.status, error.retry_after_s) == ("invalid_request", 400, None)
     else:
-        values = [*form.parameters.values(), *form.resources]
+        values = [*form.values.values(), *form.resources]
         assert all(values)
-        assert "resource" not in form.parameters
-        for text in [*form.parameters, *values]:
+        assert "resource" not in form.values
+        for text in [*form.values, *values]:
             assert "\0" not in text
             assert text.encode("utf-8").decode("utf-8") == text
 
@@ -60,12 +60,12 @@ class TestParameters:
         """RFC 6749 section 3.2: parameters sent without a value are treated as omitted."""
         form = parse_form(b"scope=&client_id&grant_type=x&resource=&resource")
 
-        assert form == TokenForm({"grant_type": "x"}, ())
+        assert form == FormParameters({"grant_type": "x"}, ())
         assert (form.get("scope"), form.get("client_id"), form.get("grant_type")) == (None, None, "x")
 
     @pytest.mark.parametrize("body", [b"", b"&", b"&&&", b"=", b"="])
     def test_there_may_be_none(self, body: bytes) -> None:
-        assert parse_form(body) == TokenForm({}, ())
+        assert parse_form(body) == FormParameters({}, ())
 
     def test_a_missing_one_that_is_needed_is_named(self) -> None:
         with pytest.raises(OAuthError) as refused:
@@ -97,8 +97,8 @@ class TestParameters:
 
     def test_names_are_compared_byte_for_byte(self) -> None:
         """L13: neither case nor composition makes two names one."""
-        assert parse_form(b"Scope=a&scope=b&SCOPE=c").parameters == {"Scope": "a", "scope": "b", "SCOPE": "c"}
-        assert parse_form("\u00e9=1&e\u0301=2".encode()).parameters == {"\u00e9": "1", "e\u0301": "2"}
+        assert parse_form(b"Scope=a&scope=b&SCOPE=c").values == {"Scope": "a", "scope": "b", "SCOPE": "c"}
+        assert parse_form("\u00e9=1&e\u0301=2".encode()).values == {"\u00e9": "1", "e\u0301": "2"}
 
     @pytest.mark.parametrize(
         ("body", "value"),
@@ -110,6 +110,7 @@ class TestParameters:
             (b"x=a%26b", "a&b"),
             (b"x=a;y=b", "a;y=b"),
             (b"x=%zz%", "%zz%"),
+            (b"x=%253A%%3A%2%2F", "%3A%:%2/"),
             ("x=\u20ac".encode(), "\u20ac"),
             (b"x=%E2%82%AC", "\u20ac"),
         ],
@@ -136,7 +137,7 @@ class TestParameters:
         """L14: a form in a traceback gives nothing away."""
         form = parse_form(b"client_secret=hunter2&subject_token=sub_secret&resource=https://a.example")
 
-        assert repr(form) == str(form) == "TokenForm(client_secret, subject_token)"
+        assert repr(form) == str(form) == "FormParameters(client_secret, subject_token)"
 
 
 class TestLimits:
@@ -145,7 +146,7 @@ class TestLimits:
         """L8: at 2^8 and 2^16 bytes not one is missing."""
         value = "v" * (size - 2)
 
-        assert parse_form(f"x={value}".encode()) == TokenForm({"x": value}, ())
+        assert parse_form(f"x={value}".encode()) == FormParameters({"x": value}, ())
 
     @pytest.mark.parametrize("size", [2**16 + 1, 2**17, 2**20])
     def test_a_larger_one_is_refused(self, size: int) -> None:
@@ -157,7 +158,7 @@ class TestLimits:
         """L8: repeated ones and empty ones count as well."""
         pairs = [f"{name.format(number)}=" for number in range(65)]
 
-        assert parse_form("&".join(pairs[:64]).encode()) == TokenForm({}, ())
+        assert parse_form("&".join(pairs[:64]).encode()) == FormParameters({}, ())
         assert refusal("&".join(pairs).encode()) == ("invalid_request", "more than 64 parameters", 400)
 
     @pytest.mark.parametrize("count", [2**8, 2**14])
@@ -166,7 +167,7 @@ class TestLimits:
         assert refusal(b"a=&" * count) == ("invalid_request", "more than 64 parameters", 400)
 
     def test_separators_alone_are_no_parameters(self) -> None:
-        assert parse_form(b"&" * 2**16) == TokenForm({}, ())
+        assert parse_form(b"&" * 2**16) == FormParameters({}, ())
 
 
 class TestContentType:

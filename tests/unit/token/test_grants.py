@@ -33,18 +33,18 @@ from identity_common.wire.events import (
 )
 from stead.event_types import CloudEvent
 from stead.verification import KeySet
-from token_service.directory import Directory, LargeHalf, SmallHalf
+from token_service.directory import Directory, InMemoryDirectory, InRedisDirectory
 from token_service.directory.projection import ProjectionState
 from token_service.grants import Grants, TokenRequest, TokenResponse
-from token_service.grants.actor import ActorTokens
 from token_service.grants.client_authentication import ClientAuthenticator, ClientCredentials
 from token_service.grants.client_credentials import ClientCredentialsGrant
 from token_service.grants.form import parse_form
 from token_service.grants.targets import Targets
 from token_service.grants.token_exchange import TokenExchangeGrant
+from token_service.presented_tokens.actor_tokens import ActorTokens
 from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
-from token_service.subject_tokens import SubjectTokens
+from token_service.presented_tokens.subject_tokens import SubjectTokens
 from token_service.tokens.issuer import Issuer
 from token_service.tokens.key_encryption import KeyEncryption
 from token_service.tokens.keys import JwkSet, KeyRing, SigningKeys
@@ -61,12 +61,12 @@ class Known:
     def __init__(self) -> None:
         bus = Bus(f"nats://{NOBODY}", service="token")
         self.redis = connect_redis(f"redis://{NOBODY}")
-        self.small = SmallHalf(bus, tenant_id="default")
-        self.large = LargeHalf(bus, RedisCommands(self.redis), tenant_id="default", max_age_s=900)
+        self.in_memory = InMemoryDirectory(bus, tenant_id="default")
+        self.in_redis = InRedisDirectory(bus, RedisCommands(self.redis), tenant_id="default", max_age_s=900)
         self.directory = Directory(
             bus,
-            self.small,
-            self.large,
+            self.in_memory,
+            self.in_redis,
             tenant_id="default",
             max_age_s=900,
             revision_wait_s=0.05,
@@ -120,7 +120,7 @@ class Known:
         )
         self._sequence += 1
         message = StreamMessage(subject, self._sequence, event)
-        self.small._take(Batch([message], caught_up=True))
+        self.in_memory._take(Batch([message], caught_up=True))
 
     def hears_of(self, application: ApplicationState, *, revision: int) -> None:
         verb = "deleted" if application.deleted else "updated"
@@ -129,7 +129,7 @@ class Known:
 
     def has_heard_up_to(self, revision: int) -> None:
         self.hears("revision", ("management",), revision, Watermark(revision), verb="published")
-        self.large.freshness.advance("management", revision)
+        self.in_redis.freshness.advance("management", revision)
 
 
 class ProbingGrant:
@@ -144,7 +144,7 @@ class ProbingGrant:
         self.refusals: list[OAuthError] = []
 
     async def prepare(self, request: TokenRequest, client: ApplicationState) -> int:
-        seen = self._known.small.freshness.seen("management")
+        seen = self._known.in_memory.freshness.seen("management")
         self.phases.append(("prepare", seen))
         if self.meanwhile:
             self.meanwhile.pop(0)()
@@ -154,8 +154,8 @@ class ProbingGrant:
         return seen
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
-        self.phases.append(("wait", self._known.small.freshness.seen("management")))
-        await self._known.directory.wait_for(awaited, self._known.small.freshness)
+        self.phases.append(("wait", self._known.in_memory.freshness.seen("management")))
+        await self._known.directory.wait_for(awaited, self._known.in_memory.freshness)
 
     async def issue(self, prepared: int) -> TokenResponse:
         self.phases.append(("issue", prepared))
@@ -183,7 +183,7 @@ def grants(known: Known, probe: ProbingGrant) -> Grants:
 
 
 def request(form: bytes = b"grant_type=urn:example:probe", **awaited: int) -> TokenRequest:
-    return TokenRequest(form=parse_form(form), credentials=CREDENTIALS, awaited=awaited)
+    return TokenRequest(parameters=parse_form(form), credentials=CREDENTIALS, awaited=awaited)
 
 
 async def test_without_a_revision_everything_happens_once(grants: Grants, probe: ProbingGrant) -> None:
@@ -301,7 +301,7 @@ async def test_an_unknown_grant_is_named_only_to_a_client_that_authenticated(gra
     errors = []
     for credentials in (wrong, CREDENTIALS):
         with pytest.raises(OAuthError) as refused:
-            await grants.issue(TokenRequest(form=form, credentials=credentials, awaited={}))
+            await grants.issue(TokenRequest(parameters=form, credentials=credentials, awaited={}))
         errors.append(refused.value.error)
 
     assert errors == ["invalid_client", "unsupported_grant_type"]
@@ -338,8 +338,8 @@ async def test_without_a_key_to_sign_with_nothing_is_begun(known: Known, grants:
 
 
 async def test_people_cannot_be_judged_while_they_are_being_loaded(known: Known) -> None:
-    """The design: an incomplete large half is 503; readiness does not turn back when the records are lost."""
-    large = known.large
+    """The design: an incomplete directory in Redis is 503; readiness does not turn back when the records are lost."""
+    in_redis = known.in_redis
 
     def state(*, complete: bool) -> ProjectionState:
         seen = {"management": 4}
@@ -348,13 +348,13 @@ async def test_people_cannot_be_judged_while_they_are_being_loaded(known: Known)
     seen = []
     for each in (None, state(complete=False), state(complete=True), state(complete=False)):
         if each is not None:
-            large.projection.take(each)
+            in_redis.projection.take(each)
         try:
             known.directory.require_people()
         except OAuthError as error:
-            seen.append((large.is_loaded, error.status))
+            seen.append((in_redis.is_loaded, error.status))
         else:
-            seen.append((large.is_loaded, 200))
+            seen.append((in_redis.is_loaded, 200))
 
     assert seen == [(False, 503), (False, 503), (True, 200), (True, 503)]
 
@@ -391,7 +391,7 @@ class Organizations:
         web = ApplicationState(id="web", type="Traditional", allow_token_exchange=True, secrets=(secret,))
         known.hears_of(web, revision=6)
         seen = {"management": 6}
-        known.large.projection.take(
+        known.in_redis.projection.take(
             ProjectionState(stream="s", sequence=1, complete=True, heard_at=0, read=seen, revisions=seen)
         )
         issuer = Issuer(self.ISSUER, known.keys)
@@ -420,7 +420,7 @@ class Organizations:
         credentials = ClientCredentials(client_id, "client_secret_basic", CREDENTIALS.secret_sha256)
         try:
             issued = await self._grants.issue(
-                TokenRequest(form=parse_form(form.encode()), credentials=credentials, awaited={})
+                TokenRequest(parameters=parse_form(form.encode()), credentials=credentials, awaited={})
             )
         except OAuthError as error:
             return error.status, error.description
@@ -457,7 +457,7 @@ async def test_while_nothing_was_heard_of_organizations_only_their_tokens_are_re
 async def test_both_halves_must_have_heard_of_organizations(known: Known) -> None:
     """The template in memory grants nothing to members that are not there yet, nor the other way round."""
     seen = []
-    for half in (known.small, known.large):
+    for half in (known.in_memory, known.in_redis):
         half.freshness.advance("template", 0)
         try:
             known.directory.require_organizations()

@@ -1,26 +1,28 @@
-"""Builds the token service: the one place that sees the settings and puts the parts together."""
+"""Builds the token service: the only module that reads the settings and wires the parts together."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
 from litestar import Litestar
-from litestar.handlers import HTTPRouteHandler
+from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 from prometheus_client import CollectorRegistry, Gauge
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.access.management_api import ManagementAccess
 from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
+from identity_common.revisions import SOURCES
 from identity_common.stores import migrations
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.telemetry.metrics import NAMESPACE
 from token_service.authorizations import Authorizations, Codes, Consents, RefreshTokens
 from token_service.authorizations.forgetting import Forgetting
-from token_service.directory import Directory, LargeHalf, SmallHalf
+from token_service.directory import Directory, InMemoryDirectory, InRedisDirectory
 from token_service.endpoints.consents import ConsentController
 from token_service.endpoints.cors import Cors
 from token_service.endpoints.introspection import Introspector, introspection_endpoint
@@ -35,7 +37,6 @@ from token_service.endpoints.token import token_endpoint
 from token_service.endpoints.userinfo import PATH as USERINFO_PATH
 from token_service.endpoints.userinfo import Userinfo, userinfo_endpoint
 from token_service.grants import Grant, Grants
-from token_service.grants.actor import ActorTokens
 from token_service.grants.authorization_code import AuthorizationCodeGrant
 from token_service.grants.client_authentication import ClientAuthenticator
 from token_service.grants.client_credentials import ClientCredentialsGrant
@@ -43,212 +44,221 @@ from token_service.grants.refresh_token import RefreshTokenGrant
 from token_service.grants.targets import ORGANIZATION_TOKEN_TTL_S, USERINFO_TOKEN_TTL_S, Targets
 from token_service.grants.token_exchange import TokenExchangeGrant
 from token_service.grants.user_tokens import UserTokens
-from token_service.people import People
+from token_service.presented_tokens.actor_tokens import ActorTokens
 from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
+from token_service.presented_tokens.subject_tokens import SubjectTokens
 from token_service.settings import Settings
 from token_service.sign_in.flow import SignInFlow
+from token_service.sign_in.password_sign_in import PasswordSignIn
 from token_service.sign_in.passwords import PasswordCheck
 from token_service.sign_in.pending import PendingAuthorizations
 from token_service.sign_in.routes import AuthorizationPages
 from token_service.sign_in.sessions import Sessions
 from token_service.sign_in.sign_out import EndSession
 from token_service.sign_in.throttle import PasswordThrottle
-from token_service.subject_tokens import SubjectTokens
 from token_service.tokens.id_token_hints import IdTokenHints
 from token_service.tokens.issuer import Issuer
 from token_service.tokens.key_encryption import KeyEncryption
 from token_service.tokens.keys import SigningKeys
 from token_service.tokens.signing import SigningAlgorithm
+from token_service.tokens.user_claims import UserClaims
 
 VERSIONS: Final = Path(__file__).parent / "migrations"
 
 
 def migrate(settings: Settings) -> None:
-    """Bring this service's database to the newest revision; blocks."""
+    """Migrate this service's database to the newest revision; blocks."""
     migrations.migrate(settings.database_url, VERSIONS)
 
 
 def create_app(settings: Settings) -> Litestar:
-    """Return the app; its lifespan starts and stops everything that it is made of."""
-    registry = CollectorRegistry()
-    engine = create_database_engine(
-        settings.database_url, service="token-service", pool_size=settings.database_connections
-    )
-    redis = connect_redis(settings.redis_url)
-    commands = RedisCommands(redis)
-    bus = Bus(settings.nats_url, service="token")
-    small = SmallHalf(bus, tenant_id=settings.tenant_id)
-    keys = SigningKeys(
-        engine,
-        KeyEncryption(settings.key_encryption_keys),
-        tenant_id=settings.tenant_id,
-        algorithm=cast("SigningAlgorithm", settings.signing_algorithm),
-        refresh_s=settings.signing_keys_refresh_s,
-        longest_lifetime_s=lambda: max(USERINFO_TOKEN_TTL_S, ORGANIZATION_TOKEN_TTL_S, small.longest_lifetime_s),
-    )
-    large = LargeHalf(bus, commands, tenant_id=settings.tenant_id, max_age_s=settings.directory_max_age_s)
-    directory = Directory(
-        bus,
-        small,
-        large,
-        tenant_id=settings.tenant_id,
-        max_age_s=settings.directory_max_age_s,
-        revision_wait_s=settings.revision_wait_s,
-        catch_up_wait_s=settings.catch_up_wait_s,
-    )
-    revocations = Revocations(engine, redis, commands, tenant_id=settings.tenant_id, replicas=settings.redis_replicas)
-    consents = Consents(engine, tenant_id=settings.tenant_id)
-    authorizations = Authorizations(engine, revocations, tenant_id=settings.tenant_id)
-    forgetting = Forgetting(directory, consents, authorizations)
-    refresh_tokens = RefreshTokens(
-        engine, authorizations, tenant_id=settings.tenant_id, grace_s=settings.refresh_token_grace_s
-    )
-    live_tokens = LiveTokens(directory, keys, revocations, issuer=settings.issuer, urn_namespace=settings.urn_namespace)
-    people = People(directory, urn_namespace=settings.urn_namespace)
-    authenticator = ClientAuthenticator(directory)
-    grants = Grants(
-        directory,
-        keys,
-        authenticator,
-        _grants(
-            settings,
-            directory,
-            live_tokens,
-            people,
-            consents,
-            Issuer(settings.issuer, keys),
-            SubjectTokens(redis, commands, tenant_id=settings.tenant_id, replicas=settings.redis_replicas),
-            Codes(commands, tenant_id=settings.tenant_id),
-            authorizations,
-            refresh_tokens,
-        ),
-    )
-    introspector = Introspector(directory, keys, authenticator, live_tokens, refresh_tokens, issuer=settings.issuer)
-    revoker = Revoker(directory, keys, authenticator, live_tokens, refresh_tokens, authorizations, revocations)
-    _watch(registry, directory, bus)
-    pages = _pages(settings, directory, keys, bus, commands, authorizations)
-
-    @asynccontextmanager
-    async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:
-        bus.start()
-        keys.start()
-        directory.start()
-        revocations.start()
-        authorizations.start()
-        forgetting.start()
-        try:
-            yield
-        finally:
-            await forgetting.stop()
-            await authorizations.stop()
-            await revocations.stop()
-            await directory.stop()
-            await keys.stop()
-            await bus.stop()
-            await redis.aclose()
-            await engine.dispose()
-
+    """Return the app; its lifespan starts and stops everything that runs in the background."""
+    parts = _Parts(settings)
+    grants = _grants(settings, parts)
     return create_service_app(
         title="Token service",
         route_handlers=[
-            token_endpoint(grants),
-            introspection_endpoint(introspector),
-            revocation_endpoint(revoker),
-            userinfo_endpoint(Userinfo(live_tokens, people, consents, userinfo_audience=_userinfo_audience(settings))),
-            *pages,
+            *_client_endpoints(settings, parts, grants),
+            *_pages(settings, parts),
             PrivateKeyController,
             ConsentController,
             *metadata_endpoints(
                 issuer=settings.issuer,
                 urn_namespace=settings.urn_namespace,
                 grant_types=grants.grant_types,
-                ring=lambda: keys.ring if keys.is_loaded else None,
+                ring=lambda: parts.keys.ring if parts.keys.is_loaded else None,
             ),
         ],
         provide={
-            "authorizations": authorizations,
-            "consents": consents,
-            "directory": directory,
-            "keys": keys,
+            "authorizations": parts.authorizations,
+            "consents": parts.consents,
+            "directory": parts.directory,
+            "keys": parts.keys,
             "tenant_id": settings.tenant_id,
             "management_access": ManagementAccess(
-                management_verify(directory, live_tokens, management_api_resource=settings.management_api_resource)
+                management_verify(
+                    parts.directory, parts.live_tokens, management_api_resource=settings.management_api_resource
+                )
             ),
         },
-        readiness=Readiness(lambda: keys.is_loaded, lambda: directory.is_loaded),
-        registry=registry,
-        lifespan=lifespan,
+        readiness=Readiness(lambda: parts.keys.is_loaded, lambda: parts.directory.is_loaded),
+        registry=_metrics(parts),
+        lifespan=parts.lifespan,
         cors=lambda whole: Cors(
             whole,
             public_paths=frozenset({*METADATA_PATHS, USERINFO_PATH}),
             registered_paths=frozenset({TOKEN_PATH, REVOCATION_PATH}),
-            is_registered=small.is_registered_origin,
+            is_registered=parts.directory.in_memory.is_registered_origin,
         ),
     )
 
 
-def _userinfo_audience(settings: Settings) -> str:
-    return f"{settings.issuer}/me"
+class _Parts:
+    """What several endpoints share: connections, directory, keys, authorizations, the judging of tokens."""
+
+    def __init__(self, settings: Settings) -> None:
+        tenant_id = settings.tenant_id
+        self.engine = create_database_engine(
+            settings.database_url, service="token-service", pool_size=settings.database_connections
+        )
+        self.redis = connect_redis(settings.redis_url)
+        self.commands = RedisCommands(self.redis)
+        self.bus = Bus(settings.nats_url, service="token")
+        self.directory = _directory(settings, self.bus, self.commands)
+        self.keys = _signing_keys(settings, self.engine, self.directory)
+        self.revocations = Revocations(
+            self.engine, self.redis, self.commands, tenant_id=tenant_id, replicas=settings.redis_replicas
+        )
+        self.codes = Codes(self.commands, tenant_id=tenant_id)
+        self.consents = Consents(self.engine, tenant_id=tenant_id)
+        self.authorizations = Authorizations(self.engine, self.revocations, tenant_id=tenant_id)
+        self.forgetting = Forgetting(self.directory, self.consents, self.authorizations)
+        self.refresh_tokens = RefreshTokens(
+            self.engine, self.authorizations, tenant_id=tenant_id, grace_s=settings.refresh_token_grace_s
+        )
+        self.live_tokens = LiveTokens(
+            self.directory, self.keys, self.revocations, issuer=settings.issuer, urn_namespace=settings.urn_namespace
+        )
+        self.user_claims = UserClaims(self.directory, urn_namespace=settings.urn_namespace)
+        self.authenticator = ClientAuthenticator(self.directory)
+
+    @asynccontextmanager
+    async def lifespan(self, _: Litestar) -> AsyncGenerator[None, None]:
+        """Start and stop, in this order and its reverse."""
+        self.bus.start()
+        self.keys.start()
+        self.directory.start()
+        self.revocations.start()
+        self.authorizations.start()
+        self.forgetting.start()
+        try:
+            yield
+        finally:
+            await self.forgetting.stop()
+            await self.authorizations.stop()
+            await self.revocations.stop()
+            await self.directory.stop()
+            await self.keys.stop()
+            await self.bus.stop()
+            await self.redis.aclose()
+            await self.engine.dispose()
 
 
-def _grants(
-    settings: Settings,
-    directory: Directory,
-    live_tokens: LiveTokens,
-    people: People,
-    consents: Consents,
-    issuer: Issuer,
-    subject_tokens: SubjectTokens,
-    codes: Codes,
-    authorizations: Authorizations,
-    refresh_tokens: RefreshTokens,
-) -> Mapping[str, Grant[object]]:
+def _directory(settings: Settings, bus: Bus, commands: RedisCommands) -> Directory:
+    return Directory(
+        bus,
+        InMemoryDirectory(bus, tenant_id=settings.tenant_id),
+        InRedisDirectory(bus, commands, tenant_id=settings.tenant_id, max_age_s=settings.directory_max_age_s),
+        tenant_id=settings.tenant_id,
+        max_age_s=settings.directory_max_age_s,
+        revision_wait_s=settings.revision_wait_s,
+        catch_up_wait_s=settings.catch_up_wait_s,
+    )
+
+
+def _signing_keys(settings: Settings, engine: AsyncEngine, directory: Directory) -> SigningKeys:
+    in_memory = directory.in_memory
+    return SigningKeys(
+        engine,
+        KeyEncryption(settings.key_encryption_keys),
+        tenant_id=settings.tenant_id,
+        algorithm=cast("SigningAlgorithm", settings.signing_algorithm),
+        refresh_s=settings.signing_keys_refresh_s,
+        longest_lifetime_s=lambda: max(USERINFO_TOKEN_TTL_S, ORGANIZATION_TOKEN_TTL_S, in_memory.longest_lifetime_s),
+    )
+
+
+def _grants(settings: Settings, parts: _Parts) -> Grants:
     """Return the table of grants."""
+    directory, issuer = parts.directory, Issuer(settings.issuer, parts.keys)
     targets = Targets(
         directory,
         userinfo_audience=_userinfo_audience(settings),
         urn_namespace=settings.urn_namespace,
         management_api_resource=settings.management_api_resource,
     )
-    user_tokens = UserTokens(directory, targets, people, consents, issuer, urn_namespace=settings.urn_namespace)
     actor_tokens = ActorTokens(
         directory,
-        live_tokens,
+        parts.live_tokens,
         userinfo_audience=_userinfo_audience(settings),
         by_exchange=settings.actor_tokens_by_exchange,
+    )
+    subject_tokens = SubjectTokens(
+        parts.redis, parts.commands, tenant_id=settings.tenant_id, replicas=settings.redis_replicas
+    )
+    user_tokens = UserTokens(
+        directory, targets, parts.user_claims, parts.consents, issuer, urn_namespace=settings.urn_namespace
     )
     grants = (
         ClientCredentialsGrant(directory, targets, issuer),
         TokenExchangeGrant(
             directory, subject_tokens, actor_tokens, targets, issuer, urn_namespace=settings.urn_namespace
         ),
-        AuthorizationCodeGrant(codes, authorizations, refresh_tokens, user_tokens),
-        RefreshTokenGrant(refresh_tokens, user_tokens),
+        AuthorizationCodeGrant(parts.codes, parts.authorizations, parts.refresh_tokens, user_tokens),
+        RefreshTokenGrant(parts.refresh_tokens, user_tokens),
     )
-    return {grant.grant_type: cast("Grant[object]", grant) for grant in grants}
+    table = {grant.grant_type: cast("Grant[object]", grant) for grant in grants}
+    return Grants(directory, parts.keys, parts.authenticator, table)
 
 
-def _pages(
-    settings: Settings,
-    directory: Directory,
-    keys: SigningKeys,
-    bus: Bus,
-    commands: RedisCommands,
-    authorizations: Authorizations,
-) -> list[HTTPRouteHandler]:
-    """Return everything that people see."""
-    tenant_id = settings.tenant_id
+def _client_endpoints(settings: Settings, parts: _Parts, grants: Grants) -> list[ASGIRouteHandler]:
+    """Return the endpoints that clients call under ``/oidc``."""
+    introspector = Introspector(
+        parts.directory,
+        parts.keys,
+        parts.authenticator,
+        parts.live_tokens,
+        parts.refresh_tokens,
+        issuer=settings.issuer,
+    )
+    revoker = Revoker(
+        parts.directory,
+        parts.keys,
+        parts.authenticator,
+        parts.live_tokens,
+        parts.refresh_tokens,
+        parts.authorizations,
+        parts.revocations,
+    )
+    userinfo = Userinfo(
+        parts.live_tokens, parts.user_claims, parts.consents, userinfo_audience=_userinfo_audience(settings)
+    )
+    return [
+        token_endpoint(grants),
+        introspection_endpoint(introspector),
+        revocation_endpoint(revoker),
+        userinfo_endpoint(userinfo),
+    ]
+
+
+def _pages(settings: Settings, parts: _Parts) -> list[HTTPRouteHandler]:
+    """Return the pages that people see, and the endpoints that lead to them."""
+    commands, tenant_id = parts.commands, settings.tenant_id
     sessions = Sessions(commands, tenant_id=tenant_id)
-    pending = PendingAuthorizations(commands, tenant_id=tenant_id)
-    hints = IdTokenHints(keys, issuer=settings.issuer)
+    hints = IdTokenHints(parts.keys, issuer=settings.issuer)
     flow = SignInFlow(
-        directory,
-        sessions,
-        authorizations,
-        Codes(commands, tenant_id=tenant_id),
-        hints,
-        urn_namespace=settings.urn_namespace,
+        parts.directory, sessions, parts.authorizations, parts.codes, hints, urn_namespace=settings.urn_namespace
     )
     throttle = PasswordThrottle(
         commands,
@@ -259,48 +269,49 @@ def _pages(
     )
     authorization = AuthorizationPages(
         flow,
-        sessions,
-        pending,
-        PasswordCheck(bus, tenant_id=tenant_id),
-        throttle,
+        PendingAuthorizations(commands, tenant_id=tenant_id),
+        PasswordSignIn(flow, sessions, PasswordCheck(parts.bus, tenant_id=tenant_id), throttle),
         base_url=settings.base_url,
         issuer=settings.issuer,
         trusted_proxies=settings.trusted_proxies,
     )
     end_session = EndSession(
-        flow,
-        sessions,
-        hints,
-        base_url=settings.base_url,
-        trusted_proxies=settings.trusted_proxies,
+        flow, sessions, hints, base_url=settings.base_url, trusted_proxies=settings.trusted_proxies
     )
     return [*authorization.routes(), *end_session.routes()]
 
 
-def _watch(registry: CollectorRegistry, directory: Directory, bus: Bus) -> None:
-    """Show how far the directory is: what readiness deliberately does not tell."""
+def _metrics(parts: _Parts) -> CollectorRegistry:
+    """Return the metrics of freshness, which readiness deliberately leaves out."""
+    registry = CollectorRegistry()
     revision = Gauge(
         "directory_revision",
-        "Highest revision that a half of the directory has applied.",
-        ("half", "source"),
+        "Highest revision that a part of the directory has applied.",
+        ("store", "source"),
         namespace=NAMESPACE,
         registry=registry,
     )
     silence = Gauge(
         "directory_silence_seconds",
-        "Seconds since a half of the directory last received anything from the bus, heartbeats included.",
-        ("half",),
+        "Seconds since a part of the directory last received anything from the bus, heartbeats included.",
+        ("store",),
         namespace=NAMESPACE,
         registry=registry,
     )
-    for half, freshness in (("small", directory.small.freshness), ("large", directory.large.freshness)):
-        silence.labels(half).set_function(partial(getattr, freshness, "silence_s"))
-        for source in ("management", "template"):
-            revision.labels(half, source).set_function(partial(freshness.seen, source))
+    directory = parts.directory
+    for store, freshness in (("memory", directory.in_memory.freshness), ("redis", directory.in_redis.freshness)):
+        silence.labels(store).set_function(partial(getattr, freshness, "silence_s"))
+        for source in SOURCES:
+            revision.labels(store, source).set_function(partial(freshness.seen, source))
     connected = Gauge(
         "bus_connected",
         "1 while the service is connected to NATS, otherwise 0.",
         namespace=NAMESPACE,
         registry=registry,
     )
-    connected.set_function(lambda: float(bus.is_connected))
+    connected.set_function(lambda: float(parts.bus.is_connected))
+    return registry
+
+
+def _userinfo_audience(settings: Settings) -> str:
+    return f"{settings.issuer}/me"

@@ -1,5 +1,76 @@
-"""The tables of token-service that are known to SQLAlchemy."""
+"""The tables of token-service; ``signing_key`` is known to ``token_service.tokens.keys`` only."""
 
-from sqlalchemy import MetaData
+from sqlalchemy import BigInteger, Column, ForeignKeyConstraint, Index, Integer, MetaData, Table, Text
+
+from identity_common.stores.tables import Key, tenant_id
 
 metadata = MetaData()
+
+consents = Table(
+    "consents",
+    metadata,
+    tenant_id(),
+    Column("user_id", Key, primary_key=True),
+    Column("application_id", Key, primary_key=True),
+    Column("kind", Key, primary_key=True),
+    Column("resource", Key, primary_key=True),
+    Column("name", Key, primary_key=True),
+    Column("consented_at", BigInteger, nullable=False),
+)
+
+authorizations = Table(
+    "authorizations",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("user_id", Key, nullable=False),
+    Column("application_id", Key, nullable=False),
+    Column("session_id", Key),
+    Column("auth_time", BigInteger, nullable=False),
+    Column("consented", Text, nullable=False),
+    Column("begun_at", BigInteger, nullable=False),
+    Column("redeemed_at", BigInteger),
+    Column("tokens_expire_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    Index("authorizations_by_user", "tenant_id", "user_id", "application_id"),
+    Index("authorizations_by_session", "tenant_id", "session_id"),
+    Index("authorizations_by_expiry", "tenant_id", "tokens_expire_at"),
+)
+
+refresh_tokens = Table(
+    "refresh_tokens",
+    metadata,
+    tenant_id(),
+    Column("sha256", Key, primary_key=True),
+    Column("authorization_id", Key, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("issued_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("rotated_at", BigInteger),
+    ForeignKeyConstraint(
+        ["tenant_id", "authorization_id"],
+        ["authorizations.tenant_id", "authorizations.id"],
+        name="refresh_tokens_authorization_fkey",
+        ondelete="CASCADE",
+    ),
+    Index("refresh_tokens_by_authorization", "tenant_id", "authorization_id", "generation"),
+    Index("refresh_tokens_by_expiry", "tenant_id", "expires_at"),
+)
+
+revocations = Table(
+    "revocations",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("number", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Index("revocations_by_number", "tenant_id", "number"),
+    Index("revocations_by_expiry", "tenant_id", "expires_at"),
+)
+
+revocation_counts = Table(
+    "revocation_counts",
+    metadata,
+    tenant_id(),
+    Column("number", BigInteger, nullable=False),
+)

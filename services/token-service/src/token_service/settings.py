@@ -9,24 +9,24 @@ from identity_common.settings import ServiceSettings
 
 
 class Settings(ServiceSettings, frozen=True, kw_only=True):
-    """What the token service needs to know.
+    """Settings of the token service.
 
     Attributes:
-        redis_url: ``redis://user:password@host:port/0``; takes subject tokens, holds the directory's large half.
-        key_encryption_keys: Base64 of 32 bytes each, newest first: the first encrypts, every one decrypts.
-        signing_algorithm: Of keys that are made from now on: ``ES256``, ``EdDSA`` or ``RS256``.
-        directory_max_age_s: A directory that has heard nothing from the bus for so long answers 503.
-        revision_wait_s: How long a request may wait for the revision it names.
-        catch_up_wait_s: How long a request may wait before it refuses what it does not know.
-        redis_replicas: How many replicas must acknowledge a taken subject token; 0 where none may be promoted.
-        signing_keys_refresh_s: How often the signing keys are read again.
-        actor_tokens_by_exchange: Whether a token that was itself got by exchange may be an actor token.
-        refresh_token_grace_s: How long a rotated refresh token may be used again, for an answer that was lost.
-        database_connections: To PostgreSQL, at most.
-        password_window_s: How long an attempt to sign in counts.
-        password_attempts_per_account: In a window, for one name.
-        password_attempts_per_address: In a window, from one address, which many people may share.
-        trusted_proxies: How many proxies in front of this service add to ``X-Forwarded-For``; 0 ignores the header.
+        redis_url: ``redis://user:password@host:port/0``; for subject tokens, the directory and sessions.
+        key_encryption_keys: Base64 of 32 bytes each, newest first: the first encrypts, all decrypt.
+        signing_algorithm: Of new keys: ``ES256``, ``EdDSA`` or ``RS256``.
+        directory_max_age_s: How long the bus may be silent before requests get 503.
+        revision_wait_s: How long a request waits for the revision that it names.
+        catch_up_wait_s: How long a request waits for the bus before it refuses an unknown id.
+        redis_replicas: How many replicas must acknowledge a taken subject token; 0 if none can be promoted.
+        signing_keys_refresh_s: How often the signing keys are loaded.
+        actor_tokens_by_exchange: Whether a token that was issued by exchange is accepted as an actor token.
+        refresh_token_grace_s: How long a rotated refresh token may be used again, in case the answer was lost.
+        database_connections: Size of the pool of PostgreSQL connections.
+        password_window_s: Length of the window in which password attempts are counted.
+        password_attempts_per_account: Limit per window for one name.
+        password_attempts_per_address: Limit per window from one address, which many people may share.
+        trusted_proxies: How many proxies in front of this service append to ``X-Forwarded-For``; 0 ignores the header.
     """
 
     redis_url: str
@@ -47,7 +47,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
 
     @classmethod
     def problems(cls, values: Mapping[str, Any]) -> list[str]:
-        """Add what only this service can judge."""
+        """Add the checks of this service."""
         found = super().problems(values) + cls.wrong_scheme(values, "redis_url", "redis://", "rediss://")
         if values.get("signing_algorithm", "ES256") not in {"ES256", "EdDSA", "RS256"}:
             found.append("SIGNING_ALGORITHM: must be ES256, EdDSA or RS256")

@@ -15,6 +15,10 @@ KEPT_AFTER_EXPIRY_MS: Final = 60_000
 class SubjectTokenRecord(msgspec.Struct, frozen=True, kw_only=True, tag="subject-token.v1"):
     """What a subject token stands for until it is exchanged.
 
+    The order of the fields is part of the contract: the script that takes a record finds the user by the first
+    ``"user_id":"…"`` in the encoded text. So ``user_id`` needs no escapes, ``context`` comes last because its text is
+    the integrator's, and no field before ``user_id`` may hold text of a caller.
+
     Attributes:
         id: Public id; safe to log, unlike the token.
         user_id: The user that the issued token will stand for (``sub``).

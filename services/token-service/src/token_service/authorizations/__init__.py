@@ -1,9 +1,9 @@
 """What a sign-in leaves behind for a client: consents, codes, authorizations and their refresh tokens.
 
-A *consent* is what a person agreed to, once and for all; an *authorization* is what one client gets at one sign-in, by
-way of a *code*, and the family of its refresh tokens. Codes lie in Redis, everything else in PostgreSQL. Does not own
-who may ask for what (``token_service.grants``), pages and sessions, nor what becomes of access tokens when an
-authorization ends (``token_service.presented_tokens.revocations``).
+A *consent* is what a user has agreed to for an application, across sign-ins; an *authorization* is what one client gets
+at one sign-in, through a *code*, and the family of its refresh tokens. Codes are in Redis, everything else is in
+PostgreSQL. Does not own who may request what (``token_service.grants``), pages and sessions
+(``token_service.sign_in``), nor how revoked access tokens are refused (``token_service.presented_tokens.revocations``).
 """
 
 from token_service.authorizations.authorizations import Authorizations

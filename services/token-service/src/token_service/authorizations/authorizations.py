@@ -1,8 +1,7 @@
-"""Authorizations: begun before their code is issued, ended by whatever ends what a client may do for a person.
+"""Authorizations: they begin before their code is issued, and end by sign-out, withdrawal, revocation or replay.
 
-So a code that is still to be redeemed ends like everything else, and redeeming it is one update of its row.
-Ending one is one transaction: no refresh token of it is good any more, and a revocation of its id takes every access
-token along that has not expired.
+So an outstanding code ends with its authorization, and redeeming it is one update of the row. Ending an authorization
+is one transaction: its refresh tokens become invalid, and a revocation of its id covers every live access token.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -20,14 +19,14 @@ from identity_common.telemetry.logs import get_logger
 from token_service.authorizations import consents
 from token_service.authorizations.codes import MARK_TTL_S
 from token_service.authorizations.consented import Authorization, Consented
-from token_service.authorizations.tables import authorizations, refresh_tokens
-from token_service.database import database_answers
 from token_service.presented_tokens.revocations import Revocation, Revocations
+from token_service.schema import authorizations, refresh_tokens
+from token_service.store_errors import database_answers
 
 _log = get_logger(__name__)
 
 EXPIRY_MARGIN_MS: Final = 120_000
-"""A token counts a minute longer than it says, and clocks differ: so long is it remembered that it was revoked."""
+"""How long a revocation outlives its token: verifiers allow a minute of leeway, and clocks differ."""
 
 _CODE_IS_FORGOTTEN_MS: Final = 2 * 1000 * MARK_TTL_S
 _FORGET_EVERY_S: Final = 600
@@ -84,21 +83,21 @@ _DELETE_OVER: Final = delete(authorizations).where(
 
 
 def consented_from(text: str) -> Consented:
-    """Return what the column ``consented`` holds."""
+    """Decode the column ``consented``."""
     return _decode_consented(text)
 
 
 async def prolong(connection: AsyncConnection, tenant_id: str, authorization_id: str, *, until: int) -> None:
-    """Take note, before it is signed, until when an access token of an authorization may live (milliseconds)."""
+    """Record when an access token will expire (milliseconds), before it is signed."""
     values = {"tenant": tenant_id, "authorization": authorization_id, "until": until + EXPIRY_MARGIN_MS}
     await connection.execute(_PROLONG, values)
 
 
 class Agreement:
-    """What a user has agreed to for an application, in a transaction in which nobody withdraws it.
+    """A transaction that holds the consent of a user to an application: it cannot be withdrawn meanwhile.
 
     Attributes:
-        known: Everything, as of before.
+        known: The consent at the beginning.
     """
 
     def __init__(self, connection: AsyncConnection, tenant_id: str, known: Consented, clock: Clock) -> None:
@@ -108,7 +107,7 @@ class Agreement:
         self.known = known
 
     async def begin(self, authorization: Authorization) -> None:
-        """Begin an authorization of theirs, and remember what is new in its consent: both, or neither."""
+        """Begin an authorization, and record what is new in its consent: both or neither."""
         now, consented = self._clock(), authorization.consented
         whose = (self._tenant_id, authorization.user_id, authorization.application_id)
         await consents.add(self._connection, *whose, consented=consented, known=self.known, now=now)
@@ -117,7 +116,7 @@ class Agreement:
             "tenant_id": self._tenant_id,
             "consented": _encode(consented).decode(),
             "begun_at": now,
-            "tokens_expire_at": now,  # there are none
+            "tokens_expire_at": now,  # no token yet
         }
         await self._connection.execute(_INSERT, row)
 
@@ -144,14 +143,14 @@ class Authorizations:
 
     @asynccontextmanager
     async def agreement(self, user_id: str, application_id: str, *, alone: bool = False) -> AsyncIterator[Agreement]:
-        """Hold still what a user has agreed to for an application: the transaction in which authorizations begin.
+        """Hold the consent of a user to an application, in the transaction in which authorizations begin.
 
-        Whoever withdraws it meanwhile waits, and ends what was begun; whoever withdrew it just before is seen.
+        A concurrent withdrawal waits, and then ends what was begun; an earlier one is visible.
 
         Args:
-            user_id: Whose.
-            application_id: For which application.
-            alone: Whether others wait who begin authorizations; who takes something back must not miss what they add.
+            user_id: The user.
+            application_id: The application.
+            alone: Whether to exclude other agreements too; needed to remove picked organizations without missing one.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -163,22 +162,21 @@ class Authorizations:
                 yield Agreement(connection, self._tenant_id, known, self._clock)
 
     async def redeem(self, connection: AsyncConnection, authorization_id: str, *, tokens_expire_at: int) -> bool:
-        """Note that the code of an authorization is redeemed; return whether that is possible.
+        """Mark the code of an authorization as redeemed; return whether that was possible.
 
-        It is not when the authorization has ended, nor a second time: the row remembers the first even if Redis has
-        lost its mark.
+        It is not if the authorization has ended, nor a second time, even if Redis has lost the mark of the first.
 
         Args:
-            connection: In a transaction, with what else belongs to the redemption.
+            connection: In the transaction of the redemption.
             authorization_id: From the code.
-            tokens_expire_at: Milliseconds: until when the access token that is about to be signed will live.
+            tokens_expire_at: When the access token that is about to be signed will expire, milliseconds.
         """
         until = tokens_expire_at + EXPIRY_MARGIN_MS
         values = {"tenant": self._tenant_id, "authorization": authorization_id, "until": until, "now": self._clock()}
         return await connection.scalar(_REDEEM, values) is not None
 
     async def end(self, authorization_id: str) -> bool:
-        """End one authorization; return whether it was alive.
+        """End one authorization; return whether it was live.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -186,7 +184,7 @@ class Authorizations:
         return await self._end_in_one(_END_ONE, authorization=authorization_id)
 
     async def end_of_session(self, session_id: str, *, application_id: str | None = None) -> None:
-        """End the authorizations of a session: all, or those of one application (signing out).
+        """End the authorizations of a session: all, or those of one application.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -197,7 +195,7 @@ class Authorizations:
             await self._end_in_one(_END_OF_SESSION_AND_APPLICATION, session=session_id, application=application_id)
 
     async def withdraw_consent(self, user_id: str, application_id: str) -> bool:
-        """Forget what a user has agreed to for an application, and end its authorizations; return whether it had any.
+        """Withdraw a user's consent to an application and end its authorizations; return whether there was either.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -211,7 +209,7 @@ class Authorizations:
         return has_ended or was_known
 
     async def forget_what_is_over(self) -> None:
-        """Delete expired refresh tokens, and authorizations of which nothing is left.
+        """Delete expired refresh tokens, and authorizations without live tokens.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.

@@ -1,7 +1,7 @@
 """Authorization codes: in Redis, under the hash of the code and of the client that alone may redeem it.
 
-Reading a code *is* using it: one script takes the record and leaves the mark that it was used, never repeated. A later
-use finds the mark, which says what to end.
+Reading a code *is* using it: one script, which is never retried, reads the record and marks it as used. A second use
+finds the mark, which names the authorization to end.
 """
 
 import hashlib
@@ -10,24 +10,24 @@ from typing import Final
 import msgspec
 
 from identity_common.identifiers import new_secret
-from identity_common.oauth import temporarily_unavailable
 from identity_common.stores.redis import RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from token_service.authorizations.consented import Authorization
+from token_service.store_errors import redis_unavailable
 
 _log = get_logger(__name__)
 
 CODE_TTL_S: Final = 60
 MARK_TTL_S: Final = 3600
-"""How long a second use of a code is noticed; longer than any mistake of a client takes."""
+"""How long a second use of a code is detected."""
 
 _PREFIX: Final = "cod_"
-"""Begins every code, so that no other class of token can be mistaken for one (lesson L4)."""
+"""Begins every code, so that no other class of token can be mistaken for one."""
 
 _UNUSED: Final = b"+"
 
-# The first character of a record says whether it was used. Sent whole every time (EVAL): to find out that a script must
-# be loaded would be a second attempt.
+# The first character of a record says whether it was used. EVAL, not EVALSHA: a missing script would need a second
+# attempt.
 _USE: Final = """
 local record = redis.call('GET', KEYS[1])
 if record and string.sub(record, 1, 1) == '+' then
@@ -38,15 +38,15 @@ return record
 
 
 class Code(msgspec.Struct, frozen=True, kw_only=True, tag="code.v1"):
-    """What a code stands for.
+    """The record of a code.
 
     Attributes:
-        authorization: What its redemption gives tokens of; it has begun already.
+        authorization: Has begun already; the redemption issues its tokens.
         redirect_uri: Where the code was sent; the token request must name the same.
         code_challenge: Of PKCE, method S256.
         nonce: For the ID token.
-        revision: Management's, as of the sign-in: the redemption waits until the directory has seen it, so that who was
-            let in is not refused for what is over.
+        revision: Of management, as of the sign-in: the redemption waits for it, so that it does not judge the user by
+            older records.
     """
 
     authorization: Authorization
@@ -60,8 +60,8 @@ class UsedCode(msgspec.Struct, frozen=True):
     """A code that has just been used.
 
     Attributes:
-        code: What it stands for.
-        is_first_use: Whether nobody used it before.
+        code: Its record.
+        is_first_use: Whether it was not used before.
     """
 
     code: Code
@@ -80,7 +80,7 @@ class Codes:
         self._tenant_id = tenant_id
 
     async def issue(self, code: Code) -> str:
-        """Keep what a code stands for; return the code, which is good for a minute.
+        """Store a record; return its code, which is valid for a minute.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -91,9 +91,9 @@ class Codes:
         return secret
 
     async def use(self, code: str, *, application_id: str) -> UsedCode | None:
-        """Use a code; return what it stands for, none when it is unknown, expired, or another client's.
+        """Use a code; return none if it is unknown, expired or another client's.
 
-        Another client's code is not spent: whoever got hold of one could end what its owner began.
+        Another client's code is not spent, so that a stolen code cannot be used to end its owner's authorization.
 
         Raises:
             OAuthError: ``temporarily_unavailable`` when Redis does not answer: the code may or may not be used.
@@ -113,8 +113,7 @@ class Codes:
         try:
             answer: bytes | None = await self._commands.execute(*command)
         except StoreUnavailable as error:
-            _log.warning("store.unavailable", store="redis", error=str(error))
-            raise temporarily_unavailable("codes cannot be read right now") from None
+            raise redis_unavailable(error, "codes cannot be read right now") from None
         return answer
 
     def _key(self, code: str, application_id: str) -> str:

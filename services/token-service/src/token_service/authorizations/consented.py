@@ -1,4 +1,4 @@
-"""What a person has agreed to, and the authorization that came of it. Pure."""
+"""What a user has consented to, and authorizations. Pure."""
 
 from collections.abc import Mapping
 
@@ -6,15 +6,14 @@ import msgspec
 
 
 class Consented(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a client may have in a person's name: everything by name, whether it is held today or not.
+    """What a client may get for a user: names, whether the user holds them today or not.
 
     Attributes:
         scopes: Scopes of OpenID Connect, and ours under the URN namespace.
-        resource_scopes: The scopes of each resource, by its indicator; a resource without scopes may be a target too.
+        resource_scopes: The scopes of each resource, by indicator; a resource without scopes may be a target too.
         organization_permissions: Permissions of the organization template.
-        organizations: That the person picked for a client of somebody else, instead of those picked before; none where
-            nothing was picked. What the client gets tokens for is said by the consent as it is now
-            (``Consents.picked``), not by what an authorization began with.
+        organizations: Those that the user picked for a third-party client; they replace earlier ones. None if there was
+            nothing to pick. Tokens depend on the current consent (``Consents.picked``), not on the authorization's.
     """
 
     scopes: frozenset[str] = frozenset()
@@ -23,11 +22,11 @@ class Consented(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     organizations: frozenset[str] | None = None
 
     def everything(self) -> frozenset[str]:
-        """Return every scope token that was consented to, whatever it belongs to."""
+        """Return all scope tokens, of whatever kind."""
         return self.scopes.union(self.organization_permissions, *self.resource_scopes.values())
 
     def covers(self, other: "Consented") -> bool:
-        """Return whether nothing in the other one is new, the picked organizations left out of account."""
+        """Return whether this includes the other one, picked organizations aside."""
         return (
             other.scopes <= self.scopes
             and other.organization_permissions <= self.organization_permissions
@@ -43,10 +42,10 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: Safe to log; ``jti`` of every access token that descends from it begins with it and a dot.
-        session_id: Of the sign-in session; none where there was none.
-        auth_time: Milliseconds: when the person signed in; compared with the user's tokensValidAfter, and therefore
-            never before it: that may lie ahead (docs/decisions/0004).
-        consented: As it was when the code was given.
+        session_id: Of the sign-in session, if there was one.
+        auth_time: When the user signed in, milliseconds; never before the user's tokensValidAfter, which may be in the
+            future (docs/decisions/0004).
+        consented: As of the issuing of the code.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Consents in PostgreSQL: a row for every name that a person agreed to, for each application."""
+"""Consents in PostgreSQL: a row for every name that a user has consented to, for each application."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -11,15 +11,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.wire.events import ApplicationState
 from token_service.authorizations.consented import Consented
-from token_service.authorizations.tables import consents
-from token_service.database import database_answers
+from token_service.schema import consents
+from token_service.store_errors import database_answers
 
 Kind = Literal["scope", "resource-scope", "organization-permission", "organization"]
 Name = tuple[Kind, str, str]
 """Kind, indicator of the resource (empty for other kinds), name or id."""
 
 Holder = tuple[str, str]
-"""A user who has agreed to something, and the application that it is for."""
+"""A user and an application that the user has consented to."""
 
 _OF_USER: Final = (
     select(consents.c.application_id, consents.c.kind, consents.c.resource, consents.c.name, consents.c.consented_at)
@@ -60,10 +60,10 @@ _HOLD: Final = _lock("pg_advisory_xact_lock")
 
 
 class Consent(msgspec.Struct, frozen=True):
-    """What a user has agreed to for one application.
+    """The consent of a user to one application.
 
     Attributes:
-        consented_at: The last time that something was added, milliseconds.
+        consented_at: The last addition, milliseconds.
     """
 
     application_id: str
@@ -72,16 +72,16 @@ class Consent(msgspec.Struct, frozen=True):
 
 
 class Consents:
-    """The consents of one tenant, to be read; they come and go with authorizations (``Authorizations``)."""
+    """Reads the consents of one tenant; ``Authorizations`` writes them."""
 
     def __init__(self, engine: AsyncEngine, *, tenant_id: str) -> None:
         self._engine = engine
         self._tenant_id = tenant_id
 
     async def find(self, user_id: str, application_id: str) -> Consented:
-        """Return everything that a user has agreed to for an application; empty for nothing.
+        """Return a user's consent to an application; empty without one.
 
-        ``organizations`` holds those that were picked, and is never none here.
+        ``organizations`` is never none here.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -91,9 +91,9 @@ class Consents:
                 return await _find(connection, _whose(self._tenant_id, user_id, application_id))
 
     async def picked(self, user_id: str, application: ApplicationState) -> frozenset[str] | None:
-        """Return the organizations that an application gets tokens for and hears of; none for all of the user's.
+        """Return the organizations that an application gets tokens and claims for; none for all of the user's.
 
-        As of now, for whatever it has: what is not picked any more is closed to it at once.
+        As of now, also for earlier authorizations: an organization that is no longer picked is closed at once.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -101,7 +101,7 @@ class Consents:
         return (await self.find(user_id, application.id)).organizations if application.is_third_party else None
 
     async def of_user(self, user_id: str) -> list[Consent]:
-        """Return what a user has agreed to, by the id of the application.
+        """Return all consents of a user, by the id of the application.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -117,10 +117,10 @@ class Consents:
         return found
 
     async def holders(self, *, after: Holder = ("", "")) -> list[Holder]:
-        """Return who has agreed to something, and for which application, in their order; a bounded number of them.
+        """Return the next page of users and applications with consents, in order.
 
         Args:
-            after: The last of those that were returned before.
+            after: The last one of the page before.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -134,10 +134,10 @@ class Consents:
 async def keep(
     connection: AsyncConnection, tenant_id: str, user_id: str, application_id: str, *, alone: bool = False
 ) -> Consented:
-    """Return what ``Consents.find`` does, as it stays until the transaction ends: nobody withdraws it before.
+    """Return what ``Consents.find`` does, and prevent its withdrawal until the transaction ends.
 
-    The lock is one of PostgreSQL's own, because a consent that is not there yet has no row. Others may add meanwhile,
-    unless it is held alone.
+    Takes an advisory lock, because a consent that does not exist yet has no row. Others may add to it meanwhile, unless
+    it is held alone.
     """
     whose = _whose(tenant_id, user_id, application_id)
     await connection.execute(_HOLD if alone else _KEEP, whose)
@@ -154,7 +154,7 @@ async def add(
     known: Consented,
     now: int,
 ) -> None:
-    """Remember what a user has agreed to and is not known yet. What was picked replaces what was picked before."""
+    """Store what is new in a consent. Picked organizations replace earlier ones."""
     picked, known_picks = consented.organizations, known.organizations or frozenset()
     if picked is not None and not known_picks <= picked:
         dropped = {"dropped": sorted(known_picks - picked)}
@@ -167,7 +167,7 @@ async def add(
 
 
 async def withdraw(connection: AsyncConnection, tenant_id: str, user_id: str, application_id: str) -> bool:
-    """Forget what a user has agreed to; return whether there was anything. Nobody ``keep``s it at the same time."""
+    """Delete a consent; return whether there was one. Excludes ``keep``."""
     whose = _whose(tenant_id, user_id, application_id)
     await connection.execute(_HOLD, whose)
     return (await connection.execute(_DELETE, whose)).rowcount > 0

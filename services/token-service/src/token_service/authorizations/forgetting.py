@@ -1,4 +1,4 @@
-"""Forgets what people have agreed to once they, or the application, were deleted."""
+"""Deletes consents of deleted users and applications."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from token_service.directory import Directory
 _log = get_logger(__name__)
 
 _EVERY_S: Final = 3600
-"""Much more often than the large half forgets that somebody was deleted."""
+"""Well below the lifetime of tombstones in the directory."""
 
 
 class Forgetting:
-    """Goes through the consents from time to time, in the background.
+    """Scans the consents periodically, in the background.
 
-    Only what the directory knows to be deleted is forgotten. What it does not know may yet arrive.
+    Deletes only what the directory knows to be deleted: an unknown user or application may still arrive.
     """
 
     def __init__(self, directory: Directory, consents: Consents, authorizations: Authorizations) -> None:
@@ -53,12 +53,12 @@ class Forgetting:
             holders = await self._consents.holders(after=holders[-1])
 
     async def _deleted(self, holders: Sequence[Holder]) -> list[Holder]:
-        users = await self._directory.large.deleted_among({user_id for user_id, _ in holders})
-        small = self._directory.small
+        users = await self._directory.in_redis.deleted_among({user_id for user_id, _ in holders})
+        in_memory = self._directory.in_memory
         return [
             (user_id, application_id)
             for user_id, application_id in holders
-            if user_id in users or small.is_deleted(application_id)
+            if user_id in users or in_memory.is_deleted(application_id)
         ]
 
     async def _forget_later(self) -> None:

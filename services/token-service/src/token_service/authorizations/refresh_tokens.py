@@ -1,9 +1,8 @@
-"""Refresh tokens: stored by their hash, rotated at every use, and watched for a second use.
+"""Refresh tokens: stored as hashes, rotated on use, with detection of replays.
 
-Every rotation begins a new *generation* of the family. Whoever uses a token of the newest one turns the page for all of
-it: the tokens of that generation may be used again for the length of the grace, for a client whose answer was lost, and
-give siblings, which belong to the next generation like the first successor. So two who hold a copy each can never go on
-side by side: the one who comes later than the grace ends the family for both.
+Each rotation begins a new *generation* of the family. The first use of a token rotates its whole generation: its tokens
+may be used again within the grace period, for a client whose answer was lost, and give siblings in the next generation.
+So a thief and the owner cannot both continue: a use after the grace period ends the family for both.
 
 Source:
     RFC 9700 section 4.14.2 (rotation with detection of a replay).
@@ -21,13 +20,13 @@ from identity_common.identifiers import new_secret
 from identity_common.telemetry.logs import get_logger
 from token_service.authorizations.authorizations import Authorizations, consented_from, prolong
 from token_service.authorizations.consented import Authorization
-from token_service.authorizations.tables import authorizations, refresh_tokens
-from token_service.database import database_answers
+from token_service.schema import authorizations, refresh_tokens
+from token_service.store_errors import database_answers
 
 _log = get_logger(__name__)
 
 _PREFIX: Final = "ref_"
-"""Begins every refresh token, so that no other class of token can be mistaken for one (lesson L4)."""
+"""Begins every refresh token, so that no other class of token can be mistaken for one."""
 
 _FIND: Final = (
     select(
@@ -84,11 +83,11 @@ class FoundRefreshToken(msgspec.Struct, frozen=True, kw_only=True):
     """A refresh token that has not expired, of an authorization that has not ended.
 
     Attributes:
-        authorization: Whose family it belongs to.
+        authorization: Of its family.
         sha256: Its hash.
         issued_at: Milliseconds.
         expires_at: Milliseconds.
-        rotated_at: Milliseconds: when it was first used; none as long as it was not.
+        rotated_at: When its generation was first used, milliseconds; none before.
     """
 
     authorization: Authorization
@@ -99,7 +98,7 @@ class FoundRefreshToken(msgspec.Struct, frozen=True, kw_only=True):
     rotated_at: int | None
 
     def __repr__(self) -> str:
-        """Name the family: a hash helps nobody."""
+        """Show the family instead of the hash."""
         return f"FoundRefreshToken(authorization={self.authorization.id!r}, generation={self.generation})"
 
 
@@ -108,8 +107,8 @@ class RefreshTokens:
 
     Args:
         engine: This service's database.
-        authorizations: Ends a family.
-        tenant_id: Whose.
+        authorizations: Redeems codes, ends families.
+        tenant_id: The tenant.
         grace_s: How long after its rotation a token still gives a sibling.
     """
 
@@ -135,8 +134,8 @@ class RefreshTokens:
 
         Args:
             authorization_id: From the code.
-            tokens_expire_at: Milliseconds: until when the access token that is about to be signed will live.
-            expires_at: Milliseconds, of the refresh token; none for an authorization without one.
+            tokens_expire_at: When the access token that is about to be signed will expire, milliseconds.
+            expires_at: Of the refresh token, milliseconds; none for an authorization without one.
 
         Returns:
             Whether it could be redeemed, and the refresh token.
@@ -154,11 +153,11 @@ class RefreshTokens:
                 return True, await self._insert(connection, authorization_id, generation=0, expires_at=expires_at)
 
     async def find(self, refresh_token: str, *, application_id: str | None = None) -> FoundRefreshToken | None:
-        """Return a refresh token; none when it is unknown, expired or ended.
+        """Return a refresh token; none if it is unknown, expired or ended.
 
         Args:
             refresh_token: As presented.
-            application_id: Whose it must be; another client's is none. Left out by who tells them apart.
+            application_id: The client that must own it; left out by callers that compare it themselves.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -190,7 +189,7 @@ class RefreshTokens:
         )
 
     async def is_replayed(self, found: FoundRefreshToken) -> bool:
-        """Return whether the token was rotated longer ago than the grace; its family is ended then, for both hands.
+        """Return whether the token was rotated before the grace period; then end its family.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -205,7 +204,7 @@ class RefreshTokens:
         return rotated_at is not None and self._clock() - rotated_at > self._grace_ms
 
     async def keep(self, found: FoundRefreshToken, *, tokens_expire_at: int) -> bool:
-        """Use a token without rotating it; return whether its family still lives.
+        """Use a token without rotating it; return whether its family is still live.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -218,14 +217,14 @@ class RefreshTokens:
                 return True
 
     async def rotate(self, found: FoundRefreshToken, *, tokens_expire_at: int, expires_at: int) -> str | None:
-        """Use a token; return its successor, or none when its family has ended, or ends now.
+        """Use a token; return its successor, or none if its family has ended, or ends now.
 
-        All uses in a family happen one after the other: each holds the authorization's row.
+        Uses in a family are serialized by a lock on the authorization's row.
 
         Args:
-            found: The token, as it was found before.
-            tokens_expire_at: Milliseconds: until when the access token that is about to be signed will live.
-            expires_at: Milliseconds, of the successor.
+            found: The token.
+            tokens_expire_at: When the access token that is about to be signed will expire, milliseconds.
+            expires_at: Of the successor, milliseconds.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.

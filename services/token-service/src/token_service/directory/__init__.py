@@ -1,13 +1,21 @@
-"""The directory: what the bus told us about clients, resources, roles, users and members of organizations.
+"""The directory: clients, resources, roles, users and organization members, projected from the bus.
 
-Two halves. The *small half* (applications, resources, scopes, roles of both kinds, organization permissions) lives in
-the memory of every replica. The *large half* (users and members with their roles, organizations) lives in Redis,
-shared by the replicas. Both are projections: rebuilt from the bus whenever they are lost, and never asked of another
-service on a token request.
+``in_memory`` holds applications, resources, scopes, roles of both kinds and organization permissions in every replica.
+``in_redis`` holds users, organizations and members with their roles, shared by the replicas. Both are rebuilt from the
+bus when they are lost. Owns how fresh they are and how to wait for them. Does not own what a token may contain, nor
+whether a presented token is live (``token_service.presented_tokens``). No request calls another service.
 """
 
 from token_service.directory.directory import Directory
-from token_service.directory.in_memory import SmallHalf
-from token_service.directory.in_redis import LargeHalf, Membership, Person, Reading, Records, Subject
+from token_service.directory.in_memory import InMemoryDirectory
+from token_service.directory.in_redis import InRedisDirectory, Membership, Person, Snapshot, Subject
 
-__all__ = ["Directory", "LargeHalf", "Membership", "Person", "Reading", "Records", "SmallHalf", "Subject"]
+__all__ = [
+    "Directory",
+    "InMemoryDirectory",
+    "InRedisDirectory",
+    "Membership",
+    "Person",
+    "Snapshot",
+    "Subject",
+]

@@ -1,4 +1,4 @@
-"""The directory as the grants see it: both halves, and what "fresh enough" means for a request."""
+"""The directory as the grants see it: lookups, and what "fresh enough" means for a request."""
 
 import asyncio
 import time
@@ -9,133 +9,133 @@ from identity_common.bus.connection import Bus
 from identity_common.oauth import invalid_target, temporarily_unavailable
 from identity_common.revisions import Source
 from identity_common.wire.events import ApplicationState, ResourceState
+from token_service.directory.catch_up import CatchUp
 from token_service.directory.freshness import Freshness, highest
-from token_service.directory.in_memory import SmallHalf
-from token_service.directory.in_redis import LargeHalf, Membership, Person, Records, Subject
-from token_service.directory.second_look import SecondLook
+from token_service.directory.in_memory import InMemoryDirectory
+from token_service.directory.in_redis import InRedisDirectory, Membership, Person, Snapshot, Subject
 
 _TEMPLATE_HEARD: Mapping[str, int] = {"template": 0}
-"""What any record of organizations must include: before, that there is no such member would mean nothing."""
+"""The least that organization records must include: before it, a missing member means nothing."""
 
 
 class Directory:
-    """What is known about clients, resources, roles, users and members of organizations.
+    """Clients, resources, roles, users and organization members.
 
     Attributes:
-        small: Lookups in memory.
-        large: Lookups in Redis.
+        in_memory: Clients, resources, roles: plain lookups.
+        in_redis: Users and members: one command a request.
     """
 
     def __init__(
         self,
         bus: Bus,
-        small: SmallHalf,
-        large: LargeHalf,
+        in_memory: InMemoryDirectory,
+        in_redis: InRedisDirectory,
         *,
         tenant_id: str,
         max_age_s: int,
         revision_wait_s: float,
         catch_up_wait_s: float,
     ) -> None:
-        self.small = small
-        self.large = large
+        self.in_memory = in_memory
+        self.in_redis = in_redis
         self._max_age_s = max_age_s
         self._revision_wait_s = revision_wait_s
-        halves = (small.freshness, large.freshness)
-        self._second_looks: dict[Source, SecondLook] = {
-            source: SecondLook(bus, source, halves, tenant_id=tenant_id, wait_s=catch_up_wait_s)
+        parts = (in_memory.freshness, in_redis.freshness)
+        self._catch_ups: dict[Source, CatchUp] = {
+            source: CatchUp(bus, source, parts, tenant_id=tenant_id, wait_s=catch_up_wait_s)
             for source in get_args(Source)
         }
 
     @property
     def is_loaded(self) -> bool:
-        """Whether both halves have been loaded once."""
-        return self.small.is_loaded and self.large.is_loaded
+        """Whether both parts have been loaded once."""
+        return self.in_memory.is_loaded and self.in_redis.is_loaded
 
     def start(self) -> None:
-        """Begin to follow the bus."""
-        self.small.start()
-        self.large.start()
+        """Start following the bus."""
+        self.in_memory.start()
+        self.in_redis.start()
 
     async def stop(self) -> None:
         """Stop following the bus."""
-        await asyncio.gather(self.small.stop(), self.large.stop())
+        await asyncio.gather(self.in_memory.stop(), self.in_redis.stop())
 
     def require_current(self) -> None:
-        """Refuse to answer from a directory that is not loaded, or has not heard from the bus for too long.
+        """Refuse requests while the directory is not loaded, or has not heard from the bus for too long.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
-        if not self.small.is_loaded:
+        if not self.in_memory.is_loaded:
             raise temporarily_unavailable("the directory is being loaded")
-        if self.small.freshness.silence_s > self._max_age_s:
+        if self.in_memory.freshness.silence_s > self._max_age_s:
             raise temporarily_unavailable("the directory is out of date")
 
     def has_seen(self, awaited: Mapping[str, int]) -> bool:
-        """Return whether both halves have seen these revisions."""
-        return not awaited or (self.small.freshness.has_seen(awaited) and self.large.freshness.has_seen(awaited))
+        """Return whether both parts have seen these revisions."""
+        return not awaited or (self.in_memory.freshness.has_seen(awaited) and self.in_redis.freshness.has_seen(awaited))
 
     def require_people(self) -> None:
-        """Refuse before anything is spent while users cannot be judged at all: they are being loaded.
+        """Refuse a request before it spends anything while users are being loaded.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
-        if not self.large.is_complete:
+        if not self.in_redis.is_complete:
             raise temporarily_unavailable("the directory is being loaded")
 
     def require_organizations(self) -> None:
-        """Refuse before anything is spent while organizations cannot be judged at all: nothing was heard of them yet.
+        """Refuse a request before it spends anything while organizations are being loaded.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
-        if min(half.seen("template") for half in (self.small.freshness, self.large.freshness)) < 0:
+        if min(part.seen("template") for part in (self.in_memory.freshness, self.in_redis.freshness)) < 0:
             raise temporarily_unavailable("organizations are being loaded")
 
-    async def wait_for(self, awaited: Mapping[str, int], *halves: Freshness) -> None:
-        """Wait until these halves have seen the awaited revisions.
+    async def wait_for(self, awaited: Mapping[str, int], *parts: Freshness) -> None:
+        """Wait until these parts, or both, have seen the awaited revisions.
 
         Raises:
-            OAuthError: ``temporarily_unavailable`` when they do not come in time.
+            OAuthError: ``temporarily_unavailable`` after the deadline.
         """
         deadline = time.monotonic() + self._revision_wait_s
-        for half in halves:
-            if not await half.reach(awaited, deadline=deadline):
+        for part in parts or (self.in_memory.freshness, self.in_redis.freshness):
+            if not await part.reach(awaited, deadline=deadline):
                 raise temporarily_unavailable("the awaited revision has not arrived yet")
 
     async def application(self, application_id: str) -> ApplicationState | None:
-        """Return an application that exists; an unknown one is looked up once more after catching up."""
-        application = self.small.application(application_id)
+        """Return an application, or none; an unknown one is looked up again after catching up."""
+        application = self.in_memory.application(application_id)
         if application is None:
             await self.catch_up()
-            application = self.small.application(application_id)
+            application = self.in_memory.application(application_id)
         return application
 
     async def resource(self, indicator: str) -> ResourceState:
-        """Return the resource that a client names.
+        """Return the requested resource.
 
         Raises:
             OAuthError: ``invalid_target``.
         """
         resource = await self.find_resource(indicator)
         if resource is None:
-            raise invalid_target("the resource is not known")
+            raise invalid_target("the resource is unknown")
         return resource
 
     async def find_resource(self, indicator: str) -> ResourceState | None:
-        """Return a resource that exists; an unknown one is looked up once more after catching up."""
-        resource = self.small.resource(indicator)
+        """Return a resource, or none; an unknown one is looked up again after catching up."""
+        resource = self.in_memory.resource(indicator)
         if resource is None:
             await self.catch_up()
-            resource = self.small.resource(indicator)
+            resource = self.in_memory.resource(indicator)
         return resource
 
     async def person(self, user_id: str, *, at_least: Mapping[str, int]) -> Person | None:
-        """Return a user who exists, from records that include the given revisions.
+        """Return a user, or none, from records that include these revisions.
 
-        One who is not there is looked up once more after catching up.
+        An unknown user is looked up again after catching up.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -143,12 +143,12 @@ class Directory:
         return (await self.subject(user_id, at_least=at_least)).person
 
     async def memberships_of(self, member_id: str) -> list[Membership]:
-        """Return what a user or application is a member of, by the names of the organizations.
+        """Return the memberships of a user or application, sorted by the name of the organization.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
-        return await self.large.memberships_of(member_id)
+        return await self.in_redis.memberships_of(member_id)
 
     async def subject(
         self,
@@ -156,17 +156,17 @@ class Directory:
         organization_id: str | None = None,
         *,
         at_least: Mapping[str, int],
-        records: Records = (),
+        snapshot: Snapshot = (),
     ) -> Subject:
-        """Return a user, as a member of an organization if one is named, from records that include some revisions.
+        """Return a user, and their membership if an organization is named, as of one moment.
 
-        One who is not there, or is no member, is looked up once more after catching up.
+        A missing user or membership is looked up again after catching up.
 
         Args:
-            user_id: Whom to look up.
-            organization_id: Of which organization, if it is about one.
+            user_id: The user.
+            organization_id: The organization, if any.
             at_least: Revisions by source that the records must include.
-            records: The user's, if they have been read already.
+            snapshot: The user's records, if they were read already.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -175,44 +175,44 @@ class Directory:
         if organization_id is not None:
             sources, at_least = ("management", "template"), highest(at_least, _TEMPLATE_HEARD)
         deadline = time.monotonic() + self._revision_wait_s
-        subject = await self.large.subject(
-            user_id, organization_id, at_least=at_least, deadline=deadline, records=records
+        subject = await self.in_redis.subject(
+            user_id, organization_id, at_least=at_least, deadline=deadline, snapshot=snapshot
         )
         if subject.person is None or (organization_id is not None and subject.membership is None):
             newer = highest(at_least, await self.catch_up(*sources))
-            subject = await self.large.subject(user_id, organization_id, at_least=newer, deadline=deadline)
+            subject = await self.in_redis.subject(user_id, organization_id, at_least=newer, deadline=deadline)
         return subject
 
     async def membership(
         self, organization_id: str, member_id: str, *, at_least: Mapping[str, int]
     ) -> Membership | None:
-        """Return a member of an organization, from records that include the given revisions.
+        """Return a member of an organization, or none, from records that include these revisions.
 
-        One that is not there is looked up once more after catching up.
+        A missing member is looked up again after catching up.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
         at_least = highest(at_least, _TEMPLATE_HEARD)
         deadline = time.monotonic() + self._revision_wait_s
-        membership = await self.large.membership(organization_id, member_id, at_least=at_least, deadline=deadline)
+        membership = await self.in_redis.membership(organization_id, member_id, at_least=at_least, deadline=deadline)
         if membership is None:
             newer = highest(at_least, await self.catch_up("template"))
-            membership = await self.large.membership(organization_id, member_id, at_least=newer, deadline=deadline)
+            membership = await self.in_redis.membership(organization_id, member_id, at_least=newer, deadline=deadline)
         return membership
 
     async def catch_up(self, *sources: Source) -> Mapping[str, int]:
-        """Wait until both halves have seen everything that was in the streams when this was called, or 500 ms.
+        """Wait until both parts have seen the head of the streams as of this call, or for ``catch_up_wait_s``.
 
         Args:
-            sources: Whose changes; management's if none is named.
+            sources: Whose changes; management's by default.
 
         Returns:
-            What the large half has seen of them then.
+            The revisions that the part in Redis has seen then.
 
         Raises:
             OAuthError: ``temporarily_unavailable`` when too many requests are waiting already.
         """
         sources = sources or ("management",)
-        await asyncio.gather(*(self._second_looks[source].catch_up() for source in sources))
-        return {source: max(0, self.large.freshness.seen(source)) for source in sources}
+        await asyncio.gather(*(self._catch_ups[source].catch_up() for source in sources))
+        return {source: max(0, self.in_redis.freshness.seen(source)) for source in sources}

@@ -1,4 +1,4 @@
-"""How far a half of the directory has seen each source, and waiting until it has seen enough."""
+"""How far a part of the directory has seen each source, and waiting until it has seen enough."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -12,23 +12,23 @@ _MAX_WAITERS: Final = 2_000
 
 
 class Freshness:
-    """What one half has seen: the watermark of each source, and when it last heard from the bus at all."""
+    """The watermark of each source that one part has seen, and when it last heard from the bus."""
 
     def __init__(self, *, max_waiters: int = _MAX_WAITERS) -> None:
         self._seen = {source: Progress(max_waiters=max_waiters) for source in SOURCES}
         self._heard_at = time.monotonic()
 
     def heard(self) -> None:
-        """Take note that the bus is there, whatever it said."""
+        """Record that the bus was heard from, heartbeats included."""
         self._heard_at = time.monotonic()
 
     @property
     def silence_s(self) -> float:
-        """Seconds since the bus was last heard."""
+        """Seconds since the bus was last heard from."""
         return time.monotonic() - self._heard_at
 
     def advance(self, source: str, revision: int) -> None:
-        """Take note of a watermark: every event of the source up to here has been applied."""
+        """Record a watermark: every event of the source up to it has been applied."""
         if source in self._seen:
             self._seen[source].advance(revision)
 
@@ -38,22 +38,22 @@ class Freshness:
 
     @property
     def revisions(self) -> dict[str, int]:
-        """The highest revision seen of each source that was heard of."""
+        """The highest revision seen of each source that has sent a watermark."""
         return {source: seen.value for source, seen in self._seen.items() if seen.value >= 0}
 
     def has_seen(self, revisions: Mapping[str, int]) -> bool:
         """Return whether everything up to these revisions has been applied."""
-        for source, revision in revisions.items():  # noqa: SIM110 - asked twice on every token request
+        for source, revision in revisions.items():  # noqa: SIM110 - on the hot path
             if self._seen[source].value < revision:
                 return False
         return True
 
     async def reach(self, revisions: Mapping[str, int], *, deadline: float) -> bool:
-        """Wait until everything up to these revisions has been applied; return whether it was in time.
+        """Wait until everything up to these revisions has been applied; return false after the deadline.
 
         Args:
             revisions: By source.
-            deadline: Until when, in the time of ``time.monotonic``.
+            deadline: In the time of ``time.monotonic``.
 
         Raises:
             OAuthError: ``temporarily_unavailable`` when too many requests are waiting already.
@@ -68,7 +68,7 @@ class Freshness:
 
 
 def highest(*several: Mapping[str, int]) -> dict[str, int]:
-    """Return, for every source named, the highest of its revisions."""
+    """Return the highest revision of every source in any of these."""
     named = [each for each in several if each]
     if len(named) < 2:
         return dict(*named)

@@ -1,10 +1,10 @@
-"""The small half: applications, resources, API roles and the organization template, in the memory of every replica.
+"""The part of the directory that every replica holds in memory: applications, resources, roles, the template.
 
-Filled from ``IDENTITY_STATE`` at start and kept current by the same reader. Lookups are plain dictionary reads.
+Loaded from ``IDENTITY_STATE`` at start and kept current by the same reader. Lookups are plain dictionary reads.
 """
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -29,7 +29,7 @@ from stead.event_types import OrganizationPermissionState, OrganizationRoleState
 from token_service.directory.freshness import Freshness
 from token_service.directory.organization_template import OrganizationTemplate
 from token_service.directory.origins import registered_origins
-from token_service.directory.permissions import Names, RoleContents, held
+from token_service.directory.permissions import NameIndex, RoleContents, held
 
 _log = get_logger(__name__)
 
@@ -53,12 +53,12 @@ def _subjects(tenant_id: str) -> list[str]:
     ]
 
 
-class SmallHalf:
-    """Applications, resources, scopes, roles of both kinds and organization permissions as of the last event.
+class InMemoryDirectory:
+    """Applications, resources, scopes, roles of both kinds and organization permissions, as of the last event.
 
     Attributes:
         freshness: How far it has seen each source.
-        is_loaded: Whether the first load is complete: the snapshot is read to its end, management's watermark included.
+        is_loaded: Whether the stream has been read to its end once, management's watermark included.
     """
 
     def __init__(self, bus: Bus, *, tenant_id: str) -> None:
@@ -71,8 +71,8 @@ class SmallHalf:
         self._application_roles: dict[str, tuple[str, ...]] = {}
         self._origins: dict[str, frozenset[str]] = {}
         self._resources: dict[str, ResourceState] = {}
-        self._indicators = Names[str]()
-        self._scopes = Names[tuple[str, str]]()  # by the resource's id and the scope's name
+        self._indicators = NameIndex[str]()
+        self._scopes = NameIndex[tuple[str, str]]()  # by the resource's id and the scope's name
         self._role_scopes = RoleContents()
         self._role_names: dict[str, str] = {}
         self._template = OrganizationTemplate()
@@ -82,7 +82,7 @@ class SmallHalf:
         self._stream = ""
         self._loop = BackgroundLoop(
             self._read,
-            name="directory-small-half",
+            name="directory-in-memory",
             pause_s=_RETRY_S,
             log=_log.bind(stream=STREAM_STATE),
             failed="directory.failed",
@@ -92,15 +92,15 @@ class SmallHalf:
         )
 
     def application(self, application_id: str) -> ApplicationState | None:
-        """Return an application that exists."""
+        """Return an application, or none."""
         return self._applications.get(application_id)
 
     def is_deleted(self, application_id: str) -> bool:
-        """Return whether an application was deleted; one that is not known yet was not."""
+        """Return whether an application was deleted; an unknown one was not."""
         return application_id in self._deleted_applications
 
     def is_registered_origin(self, origin: str, application_id: str | None) -> bool:
-        """Return whether pages of this origin may ask for tokens of this application, or of any if none is named."""
+        """Return whether pages of this origin may request tokens for this application, or for any if none is named."""
         if application_id is not None:
             return origin in self._origins.get(application_id, ())
         return any(origin in origins for origins in self._origins.values())
@@ -112,7 +112,7 @@ class SmallHalf:
 
     @property
     def longest_lifetime_s(self) -> int:
-        """The longest lifetime of an access token of any resource, or ID token of any application; 0 without both."""
+        """The longest lifetime of any resource's access tokens or any application's ID tokens; 0 without either."""
         access_tokens = (resource.access_token_ttl_s for resource in self._resources.values())
         id_tokens = (application.id_token_ttl_s for application in self._applications.values())
         return max((*access_tokens, *id_tokens), default=0)
@@ -131,19 +131,19 @@ class SmallHalf:
         return [names[role_id] for role_id in role_ids if role_id in names]
 
     def existing_scopes(self, resource: ResourceState, among: Iterable[str]) -> frozenset[str]:
-        """Return which of the named scopes a resource has, whoever holds them."""
+        """Return which of these names are scopes of a resource, held or not."""
         return frozenset(name for name in among if self._scopes.id_of((resource.id, name)) is not None)
 
     def existing_permissions(self, among: Iterable[str]) -> frozenset[str]:
-        """Return which of these are names of organization permissions, whoever holds them."""
+        """Return which of these names are organization permissions, held or not."""
         return frozenset(name for name in among if self._template.permissions.id_of(name) is not None)
 
     def scope_description(self, resource: ResourceState, name: str) -> str | None:
-        """Return what an administrator says of a scope."""
+        """Return the description of a scope."""
         return self._scopes.description((resource.id, name))
 
     def permission_description(self, name: str) -> str | None:
-        """Return what an administrator says of an organization permission."""
+        """Return the description of an organization permission."""
         return self._template.permissions.description(name)
 
     def held_scopes(self, resource: ResourceState, role_ids: Iterable[str], among: frozenset[str]) -> frozenset[str]:
@@ -156,9 +156,9 @@ class SmallHalf:
         """Return which of the named permissions these organization roles grant.
 
         Args:
-            resource: Whose scopes are asked for; none for organization permissions.
+            resource: Whose scopes are requested; none for organization permissions.
             role_ids: Of organization roles.
-            among: The names that are asked for.
+            among: The requested names.
         """
         if resource is None:
             return self._template.held_permissions(role_ids, among)
@@ -181,7 +181,7 @@ class SmallHalf:
     async def _read(self) -> None:
         await self._bus.connected()
         identity = await self._reader.identity()
-        if identity != self._stream:  # positions in another incarnation mean nothing
+        if identity != self._stream:  # the stream was recreated: its positions start again
             self._stream = identity
             self._position = 0
         async with contextlib.aclosing(self._reader.read_after(self._position)) as batches:
@@ -194,7 +194,7 @@ class SmallHalf:
             self._apply(message)
             self._position = message.sequence
         if batch.caught_up:
-            # Not before: of an aggregate that has changed again, the stream has only the state behind the watermark.
+            # Not earlier: the stream keeps the newest state only, which may come after the watermark that covers it.
             for source, revision in self._watermarks.items():
                 self.freshness.advance(source, revision)
         if batch.caught_up and not self.is_loaded and self.freshness.seen("management") >= 0:
@@ -208,7 +208,7 @@ class SmallHalf:
             self._watermarks[source] = _decode_watermark(event.data).revision
             return
         if event.revision < self._revisions.get(message.subject, -1):
-            return  # a relay that died before it forgot what was out repeats it, older states of this included
+            return  # repeated by a relay that died before it deleted what it had published
         self._revisions[message.subject] = event.revision
         if source == "template":
             self._put_of_template(kind, event.data)
@@ -257,14 +257,3 @@ class SmallHalf:
         else:
             self._resources[resource.id] = resource
             self._indicators.put(resource.id, resource.indicator)
-
-    def counts(self) -> Mapping[str, int]:
-        """Return how many of each kind there are, for the metrics."""
-        return {
-            "application": len(self._applications),
-            "resource": len(self._resources),
-            "scope": len(self._scopes),
-            "role": len(self._role_scopes),
-            "organization-permission": len(self._template.permissions),
-            "organization-role": len(self._template.role_scopes),
-        }

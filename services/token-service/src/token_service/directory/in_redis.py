@@ -1,7 +1,6 @@
-"""The large half: users, and members of organizations, with their roles: in Redis, shared by the replicas.
+"""The part of the directory that the replicas share in Redis: users and organization members with their roles.
 
-A request reads records and the projection's state in one command and caches neither. Who writes them is
-``token_service.directory.projection``.
+A request reads records and the projection's state in one command and caches neither. ``projection`` writes them.
 """
 
 import asyncio
@@ -16,17 +15,12 @@ from identity_common.clock import Clock, now_ms
 from identity_common.oauth import temporarily_unavailable
 from identity_common.stores.redis import RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.events import AssignmentState, UserState, event_subject
+from identity_common.wire.events import AssignmentState, UserState
 from stead.event_types import MemberState, OrganizationState
 from token_service.directory.freshness import Freshness
-from token_service.directory.projection import (
-    Projection,
-    ProjectionState,
-    decode_state,
-    organizations_key,
-    record_key,
-    state_key,
-)
+from token_service.directory.keys import DirectoryKeys, organizations_key
+from token_service.directory.projection import Projection, ProjectionState, decode_state
+from token_service.store_errors import redis_unavailable
 
 _log = get_logger(__name__)
 
@@ -37,35 +31,19 @@ _decode_roles = msgspec.json.Decoder(AssignmentState).decode
 _decode_organization = msgspec.json.Decoder(OrganizationState).decode
 _decode_member = msgspec.json.Decoder(MemberState).decode
 
-Records = Sequence[bytes | None]
-"""The state and some records, as they were at one moment: read together, because they count together."""
-
-
-class Reading(msgspec.Struct, frozen=True):
-    """Where ``Records`` lie, for a script that learns only in Redis whose they are.
-
-    Attributes:
-        keys: Of the state, and of what does not depend on who it is.
-        prefixes: What the other keys begin with, in their order; the id of the user or application follows.
-    """
-
-    keys: tuple[str, ...]
-    prefixes: tuple[str, ...]
-
-    def keys_of(self, holder_id: str) -> list[str]:
-        """Return the keys, in the order of the records."""
-        return [*self.keys, *(prefix + holder_id for prefix in self.prefixes)]
+Snapshot = Sequence[bytes | None]
+"""The projection's state and some records, read in one command: the state says how fresh the records are."""
 
 
 class Person(msgspec.Struct, frozen=True):
-    """A user who exists, with the ids of their API roles."""
+    """A user with the ids of their API roles."""
 
     user: UserState
     role_ids: tuple[str, ...]
 
 
 class Membership(msgspec.Struct, frozen=True):
-    """A member that exists of an organization that exists; its ``role_ids`` are those of organization roles."""
+    """A member and its organization; ``member.role_ids`` are organization roles."""
 
     organization: OrganizationState
     member: MemberState
@@ -75,16 +53,16 @@ class Subject(msgspec.Struct, frozen=True):
     """A user as of one moment.
 
     Attributes:
-        person: None when there is no such user.
-        membership: In the organization that was asked about; none in no organization, or when it is no member of it.
+        person: None if there is no such user.
+        membership: In the organization that was named; none without one, or if the user is not a member of it.
     """
 
     person: Person | None
     membership: Membership | None = None
 
 
-class LargeHalf:
-    """Users and members as of the last batch that was applied."""
+class InRedisDirectory:
+    """Users and members, as of the last batch that was applied."""
 
     def __init__(
         self,
@@ -100,27 +78,18 @@ class LargeHalf:
         self._max_age_ms = max_age_s * 1000
         self._clock = clock
         self._tenant_id = tenant_id
-        self._state_key = state_key(tenant_id)
-        self._organization_prefix = record_key(event_subject("template", tenant_id, "organization", ""))
-        self._member_prefix = record_key(event_subject("template", tenant_id, "member", ""))
-        self._of_people = Reading(
-            (self._state_key,),
-            (
-                record_key(event_subject("management", tenant_id, "user", "")),
-                record_key(event_subject("management", tenant_id, "assignment", "user", "")),
-            ),
-        )
+        self._keys = DirectoryKeys(tenant_id)
 
     @property
     def freshness(self) -> Freshness:
-        """How far this replica knows that the shared records have come."""
+        """How far the shared records have come, as far as this replica knows."""
         return self.projection.freshness
 
     @property
     def is_loaded(self) -> bool:
         """Whether a load has been complete once, as far as this replica knows.
 
-        Does not turn back when the records are lost: readiness would take every replica away at once.
+        Stays true when the records are lost: otherwise every replica would become unready at once.
         """
         return self.projection.was_complete
 
@@ -130,25 +99,12 @@ class LargeHalf:
         return self.projection.state.complete
 
     def start(self) -> None:
-        """Begin to project, in the background."""
+        """Start projecting, in the background."""
         self.projection.start()
 
     async def stop(self) -> None:
         """Stop projecting."""
         await self.projection.stop()
-
-    def reading(self, organization_id: str | None = None) -> Reading:
-        """Return where the records of a user lie, as a member of this organization if one is named."""
-        if organization_id is None:
-            return self._of_people
-        of_member = self._reading_of_member(organization_id)
-        return Reading(of_member.keys, self._of_people.prefixes + of_member.prefixes)
-
-    def _reading_of_member(self, organization_id: str) -> Reading:
-        return Reading(
-            (self._state_key, self._organization_prefix + organization_id),
-            (f"{self._member_prefix}{organization_id}:",),
-        )
 
     async def subject(
         self,
@@ -157,79 +113,78 @@ class LargeHalf:
         *,
         at_least: Mapping[str, int],
         deadline: float,
-        records: Records = (),
+        snapshot: Snapshot = (),
     ) -> Subject:
-        """Return a user, as a member of an organization if one is named, from records that include some revisions.
+        """Return a user, and their membership if an organization is named, as of one moment.
 
         Args:
-            user_id: Whom to look up.
-            organization_id: Of which organization, if it is about one.
+            user_id: The user.
+            organization_id: The organization, if any.
             at_least: Revisions by source that the records must include.
-            deadline: Until when to wait for them, in monotonic time.
-            records: The user's, if they have been read already by ``reading``; they are read again if they are too old.
+            deadline: For their arrival, in monotonic time.
+            snapshot: Read with ``DirectoryKeys.of_subject`` already; it is read again if it is too old.
 
         Raises:
-            OAuthError: ``temporarily_unavailable``: Redis does not answer, the first load is not complete, nothing was
-                heard from the bus for too long, or the revisions do not arrive in time.
+            OAuthError: ``temporarily_unavailable``: Redis does not answer, the first load is not complete, the bus has
+                been silent for too long, or the revisions do not arrive in time.
         """
-        keys = self.reading(organization_id).keys_of(user_id)
-        records = await self._recent(keys, at_least, deadline, records)
+        keys = self._keys.of_subject(organization_id).keys_of(user_id)
+        snapshot = await self._recent(keys, at_least, deadline, snapshot)
         if organization_id is None:
-            _, user, roles = records
+            _, user, roles = snapshot
             return Subject(_person(user, roles))
-        _, organization, user, roles, member = records
+        _, organization, user, roles, member = snapshot
         return Subject(_person(user, roles), _membership(organization, member))
 
     async def membership(
         self, organization_id: str, member_id: str, *, at_least: Mapping[str, int], deadline: float
     ) -> Membership | None:
-        """Return a member of an organization, none if there is no such member or organization.
+        """Return a member of an organization; none without such a member or organization.
 
-        Args and errors are those of ``subject``.
+        Arguments and errors are those of ``subject``.
         """
-        keys = self._reading_of_member(organization_id).keys_of(member_id)
+        keys = self._keys.of_member(organization_id).keys_of(member_id)
         _, organization, member = await self._recent(keys, at_least, deadline)
         return _membership(organization, member)
 
     async def _recent(
-        self, keys: Sequence[str], at_least: Mapping[str, int], deadline: float, records: Records = ()
-    ) -> Records:
-        """Return the records at these keys once they include the revisions; those at hand if they already do.
+        self, keys: Sequence[str], at_least: Mapping[str, int], deadline: float, snapshot: Snapshot = ()
+    ) -> Snapshot:
+        """Return the records at these keys once they include the revisions; the given snapshot if it already does.
 
-        They must include whatever this replica has seen in them before: Redis may have failed over to a copy that does
-        not know yet what was revoked.
+        They must also include everything that this replica has seen before: Redis may have failed over to a replica
+        that lags behind.
         """
         seen_before = self.freshness.revisions
-        records = records or await self._read(keys)
-        while not ((state := self._state_of(records)).has_seen(at_least) and state.has_seen(seen_before)):
-            # of a copy that was just promoted this replica has seen more than it holds: then look again, not wait
+        snapshot = snapshot or await self._read(keys)
+        while not ((state := self._state_of(snapshot)).has_seen(at_least) and state.has_seen(seen_before)):
+            # Redis may hold less than this replica has seen (a promoted replica that lags): poll, as nothing wakes us
             if not await self.freshness.reach(at_least, deadline=deadline) or time.monotonic() > deadline:
                 raise temporarily_unavailable("the awaited change has not arrived yet")
             await asyncio.sleep(_LOOK_AGAIN_S)
-            records = await self._read(keys)
-        return records
+            snapshot = await self._read(keys)
+        return snapshot
 
-    async def _read(self, keys: Sequence[str]) -> Records:
+    async def _read(self, keys: Sequence[str]) -> Snapshot:
         try:
-            records: Records = await self._commands.execute("MGET", *keys)
+            snapshot: Snapshot = await self._commands.execute("MGET", *keys)
         except StoreUnavailable as error:
-            _log.warning("store.unavailable", store="redis", error=str(error))
-            raise temporarily_unavailable("the directory cannot be read right now") from None
-        return records
+            raise redis_unavailable(error, "the directory cannot be read right now") from None
+        return snapshot
 
     async def deleted_among(self, user_ids: Collection[str]) -> frozenset[str]:
-        """Return which of these users were deleted in the last day; one who is not known was not.
+        """Return which of these users were deleted in the last day; unknown users were not.
 
         Raises:
             OAuthError: ``temporarily_unavailable``: Redis does not answer.
         """
         users = sorted(user_ids)
-        records = await self._read([self._of_people.prefixes[0] + user_id for user_id in users]) if users else ()
+        records = await self._read([self._keys.user + user_id for user_id in users]) if users else ()
         pairs = zip(users, records, strict=True)
         return frozenset(user_id for user_id, record in pairs if record is not None and not _data(record))
 
     async def memberships_of(self, member_id: str) -> list[Membership]:
-        """Return what a user or application is a member of, by the names of the organizations.
+        """Return the memberships of a user or application, sorted by the name of the organization.
 
         Raises:
             OAuthError: ``temporarily_unavailable``: Redis does not answer, or the first load is not complete.
@@ -237,20 +192,19 @@ class LargeHalf:
         try:
             ids = await self._commands.execute("SMEMBERS", organizations_key(self._tenant_id, member_id))
         except StoreUnavailable as error:
-            _log.warning("store.unavailable", store="redis", error=str(error))
-            raise temporarily_unavailable("the directory cannot be read right now") from None
+            raise redis_unavailable(error, "the directory cannot be read right now") from None
         organization_ids = [each.decode() for each in ids]
-        organizations = [self._organization_prefix + each for each in organization_ids]
-        members = [f"{self._member_prefix}{each}:{member_id}" for each in organization_ids]
-        records = await self._read([self._state_key, *organizations, *members])
+        organizations = [self._keys.organization + each for each in organization_ids]
+        members = [f"{self._keys.member}{each}:{member_id}" for each in organization_ids]
+        records = await self._read([self._keys.state, *organizations, *members])
         self._state_of(records)
         pairs = zip(records[1 : len(ids) + 1], records[len(ids) + 1 :], strict=True)
         found = [membership for pair in pairs if (membership := _membership(*pair)) is not None]
         return sorted(found, key=lambda each: (each.organization.name, each.organization.id))
 
-    def _state_of(self, records: Records) -> ProjectionState:
-        """Return the state beside the records, if they can be judged by at all."""
-        state = decode_state(records[0])
+    def _state_of(self, snapshot: Snapshot) -> ProjectionState:
+        """Return the state of a snapshot; refuse one that is incomplete or out of date."""
+        state = decode_state(snapshot[0])
         if not state.complete:
             raise temporarily_unavailable("the directory is being loaded")
         if self._clock() - state.heard_at > self._max_age_ms:
@@ -267,7 +221,7 @@ def _person(user: bytes | None, roles: bytes | None) -> Person | None:
 
 
 def _membership(organization: bytes | None, member: bytes | None) -> Membership | None:
-    """Return the member: none also while members of an organization that is gone are still to be cleared away."""
+    """Return the membership; none also for a member that outlives its deleted organization for a while."""
     organization_data, member_data = _data(organization), _data(member)
     if not organization_data or not member_data:
         return None
@@ -275,5 +229,5 @@ def _membership(organization: bytes | None, member: bytes | None) -> Membership 
 
 
 def _data(record: bytes | None) -> bytes:
-    """Return the state that a record holds; nothing for a tombstone or for no record at all."""
+    """Return the state in a record; empty for a tombstone, and without a record."""
     return record.partition(b" ")[2] if record else b""

@@ -1,13 +1,13 @@
-"""The organization template in memory: organization permissions, and what organization roles grant. Pure."""
+"""Organization permissions and roles, in memory. Pure."""
 
 from collections.abc import Iterable
 
 from stead.event_types import OrganizationPermissionState, OrganizationRoleState
-from token_service.directory.permissions import Names, RoleContents, held
+from token_service.directory.permissions import NameIndex, RoleContents, held
 
 
 class OrganizationTemplate:
-    """Organization permissions and roles as of the last event.
+    """Organization permissions and roles, as of the last event.
 
     A role may grant organization permissions, API permissions (scopes of resources), or both.
 
@@ -19,20 +19,20 @@ class OrganizationTemplate:
     """
 
     def __init__(self) -> None:
-        self.permissions = Names[str]()
+        self.permissions = NameIndex[str]()
         self.role_permissions = RoleContents()
         self.role_scopes = RoleContents()
         self.role_names: dict[str, str] = {}
 
     def put_permission(self, permission: OrganizationPermissionState) -> None:
-        """Take note of the new state of an organization permission."""
+        """Apply the new state of an organization permission."""
         if permission.deleted:
             self.permissions.remove(permission.id)
         else:
             self.permissions.put(permission.id, permission.name, permission.description)
 
     def put_role(self, role: OrganizationRoleState) -> None:
-        """Take note of the new state of an organization role."""
+        """Apply the new state of an organization role."""
         if role.deleted:
             self.role_permissions.remove(role.id)
             self.role_scopes.remove(role.id)

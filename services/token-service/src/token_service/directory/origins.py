@@ -22,7 +22,7 @@ def origin_of(uri: str) -> str | None:
 
 
 def registered_origins(application: ApplicationState) -> frozenset[str]:
-    """Return the origins whose pages may ask for this application's tokens."""
+    """Return the origins whose pages may request this application's tokens."""
     redirects = application.redirect_uris if application.type == "SPA" else ()
     origins = {origin_of(uri) for uri in (*redirects, *application.cors_allowed_origins)}
     return frozenset(origin for origin in origins if origin is not None)

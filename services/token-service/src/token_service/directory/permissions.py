@@ -1,7 +1,7 @@
-"""Permissions by name, and which roles grant them: what both kinds of roles are judged by. Pure.
+"""Permissions by name, and which roles grant them, for roles of both kinds. Pure.
 
-Effective permissions are the union over a holder's roles, computed at the moment of the question: an edit of a role is
-one event, however many hold it. Ids of what is gone, roles and permissions alike, grant nothing.
+Effective permissions are the union over the holder's roles, computed on every lookup: editing a role is one event,
+however many hold it. Ids of deleted roles and permissions grant nothing.
 """
 
 import sys
@@ -11,11 +11,11 @@ from typing import Generic, TypeVar
 Name = TypeVar("Name", bound=Hashable)
 
 
-class Names(Generic[Name]):
-    """Which id has a name right now.
+class NameIndex(Generic[Name]):
+    """Maps names to ids, and back.
 
-    A reader that was away for a while may hear of the new owner of a name before it hears that the former one has let
-    go of it; therefore a name is taken away only from whoever has it.
+    A reader that was disconnected may see the new owner of a name before it sees the former one lose it; so removing
+    an id frees its name only if the id still owns it.
     """
 
     def __init__(self) -> None:
@@ -23,19 +23,16 @@ class Names(Generic[Name]):
         self._names: dict[str, Name] = {}
         self._descriptions: dict[str, str] = {}
 
-    def __len__(self) -> int:
-        return len(self._names)
-
     def id_of(self, name: Name) -> str | None:
-        """Return who has this name."""
+        """Return the id that owns this name."""
         return self._ids.get(name)
 
     def description(self, name: Name) -> str | None:
-        """Return what an administrator says of whoever has this name."""
+        """Return the description of the id that owns this name."""
         return self._descriptions.get(self._ids.get(name, ""))
 
     def put(self, id_: str, name: Name, description: str | None = None) -> None:
-        """Give somebody a name, the only one it has from now on."""
+        """Set this id's name."""
         self.remove(id_)
         if description:
             self._descriptions[id_] = description
@@ -43,7 +40,7 @@ class Names(Generic[Name]):
         self._names[id_] = name
 
     def remove(self, id_: str) -> None:
-        """Take note that somebody is gone."""
+        """Remove this id."""
         self._descriptions.pop(id_, None)
         name = self._names.pop(id_, None)
         if name is not None and self._ids.get(name) == id_:
@@ -51,34 +48,31 @@ class Names(Generic[Name]):
 
 
 class RoleContents:
-    """Ids of what each role grants."""
+    """The ids that each role grants."""
 
     def __init__(self) -> None:
         self._contents: dict[str, frozenset[str]] = {}
 
-    def __len__(self) -> int:
-        return len(self._contents)
-
     def put(self, role_id: str, ids: Iterable[str]) -> None:
-        """Take note of everything that a role grants."""
+        """Set what a role grants."""
         self._contents[role_id] = frozenset(map(sys.intern, ids))  # many roles grant the same
 
     def remove(self, role_id: str) -> None:
-        """Take note that a role is gone."""
+        """Remove a role."""
         self._contents.pop(role_id, None)
 
     def of(self, role_ids: Iterable[str]) -> list[frozenset[str]]:
-        """Return what each of these roles grants that exists."""
+        """Return what each of these roles grants; unknown roles are left out."""
         return [self._contents[role_id] for role_id in role_ids if role_id in self._contents]
 
 
-def held(names: Names[Name], among: Iterable[Name], granted: Iterable[frozenset[str]]) -> set[Name]:
+def held(names: NameIndex[Name], among: Iterable[Name], granted: Iterable[frozenset[str]]) -> set[Name]:
     """Return which of these permissions exist and are granted by one of the roles.
 
     Args:
         names: The permissions that exist.
-        among: The names of those that are asked for.
+        among: The requested names.
         granted: What each role grants.
     """
-    asked = {id_: name for name in among if (id_ := names.id_of(name)) is not None}
-    return {asked[id_] for contents in granted for id_ in contents.intersection(asked)}
+    wanted = {id_: name for name in among if (id_ := names.id_of(name)) is not None}
+    return {wanted[id_] for contents in granted for id_ in contents.intersection(wanted)}

@@ -1,9 +1,9 @@
-"""Keeps the large half's records in Redis as the stream says.
+"""Projects users, organizations and members from the stream into Redis.
 
-A record lies under its event's subject, written with colons: the revision, a space, and the state as it came; nothing
-behind the space when the aggregate is gone. Beside the records lies the ``ProjectionState``. Every replica projects;
-one script applies a batch only where it continues what is stored, so that a second projector, an emptied Redis and a
-failover to a lagging copy are one case: read on from the position that is there.
+A record is the revision, a space, and the state as it was published; after a deletion nothing follows the space (a
+tombstone). ``ProjectionState`` is stored beside the records. Every replica projects. One script applies a batch only if
+it continues the stored position, so that a second projector, an emptied Redis and a failover to a lagging replica are
+one case: read on from the stored position.
 """
 
 import contextlib
@@ -22,17 +22,16 @@ from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailab
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import STREAM_STATE, Watermark, event_subject, watermark_subject
 from token_service.directory.freshness import Freshness
+from token_service.directory.keys import record_key, state_key
 
 _log = get_logger(__name__)
 
 _RETRY_S: Final = 0.25
 _TOMBSTONE_S: Final = 86_400
-_LAYOUT: Final = 3
-"""Which aggregates are projected, and how: another number means that the stream is read from its beginning."""
 
 # KEYS[1]: the state. ARGV: stream, from, to, caught up (0/1), heard at, watermarks as JSON, tombstone TTL in seconds,
-# then (key, record) for each message. Everything relevant in (from, to] is here; it is applied only where it continues
-# what is stored. The state is answered in any case.
+# then (key, record) for each message: everything relevant in (from, to]. Applied only if it continues the stored
+# position. Returns the state in any case.
 _APPLY: Final = """
 local stored = redis.call('GET', KEYS[1])
 local state = stored and cjson.decode(stored)
@@ -71,16 +70,16 @@ return encoded
 
 
 class ProjectionState(msgspec.Struct, frozen=True):
-    """What lies beside the records.
+    """The position of the projection, stored beside the records.
 
     Attributes:
-        stream: When the stream that was read was created: sequences of another one mean nothing.
+        stream: When the stream was created: sequences of a recreated stream start again.
         sequence: The last position that was applied.
         complete: Whether the first load has reached the end of the stream.
-        heard_at: Milliseconds: when a projector last heard from the bus.
-        read: The watermark of each source, as far as it has been read.
-        revisions: The watermark of each source, as far as it counts: when it was read, there may have been newer states
-            behind it, of aggregates whose older ones the stream had dropped; it counts once these are there as well.
+        heard_at: When a projector last heard from the bus, milliseconds.
+        read: The watermark of each source that has been read.
+        revisions: The watermark of each source that holds. The stream keeps the newest state of an aggregate only, and
+            that may come after the watermark that covers it: a watermark holds once the end of the stream is reached.
     """
 
     stream: str
@@ -91,8 +90,8 @@ class ProjectionState(msgspec.Struct, frozen=True):
     revisions: dict[str, int]
 
     def has_seen(self, revisions: Mapping[str, int]) -> bool:
-        """Return whether everything up to these revisions is in the records."""
-        for source, revision in revisions.items():  # noqa: SIM110 - asked twice on every token request
+        """Return whether the records include everything up to these revisions."""
+        for source, revision in revisions.items():  # noqa: SIM110 - on the hot path
             if self.revisions.get(source, -1) < revision:
                 return False
         return True
@@ -104,33 +103,18 @@ _decode_watermark: Final = msgspec.json.Decoder(Watermark).decode
 
 
 def decode_state(stored: bytes | None) -> ProjectionState:
-    """Return a state as it was stored, or that of a Redis that holds nothing."""
+    """Return the stored state; that of an empty Redis if nothing is stored."""
     return _decode(stored) if stored else _EMPTY
 
 
-def state_key(tenant_id: str) -> str:
-    """Return where the state lies."""
-    return f"identity:{tenant_id}:directory:{_LAYOUT}"
-
-
-def organizations_key(tenant_id: str, member_id: str) -> str:
-    """Return where the ids of the organizations lie that somebody belongs to: a set, kept with the member records."""
-    return f"identity:{tenant_id}:organizations-of:{member_id}"
-
-
-def record_key(subject: str) -> str:
-    """Return where the record of an aggregate lies: ``identity:default:user:<id>``."""
-    return "identity:" + subject.partition(".")[2].replace(".", ":")
-
-
 class Projection:
-    """Reads the stream and writes the records, as one of several who do so.
+    """Reads the stream and writes the records, as one of several projectors.
 
     Attributes:
-        freshness: How far *this replica* knows that the shared records have come.
-        state: What lay beside the records when this replica last looked.
-        was_complete: Whether a load has been complete once, as far as this replica knows; does not turn back when the
-            records are lost.
+        freshness: How far the shared records have come, as far as this replica knows.
+        state: The last state that this replica has seen.
+        was_complete: Whether a load has been complete once, as far as this replica knows; stays true when the records
+            are lost.
     """
 
     def __init__(self, bus: Bus, commands: RedisCommands, *, tenant_id: str, clock: Clock = now_ms) -> None:
@@ -154,7 +138,7 @@ class Projection:
         )
         self._loop = BackgroundLoop(
             self._project,
-            name="directory-large-half",
+            name="directory-in-redis",
             pause_s=_RETRY_S,
             log=_log.bind(stream=STREAM_STATE),
             failed="directory.failed",
@@ -164,7 +148,7 @@ class Projection:
         )
 
     def start(self) -> None:
-        """Begin to project, in the background."""
+        """Start projecting, in the background."""
         self._loop.start()
 
     async def stop(self) -> None:
@@ -172,7 +156,7 @@ class Projection:
         await self._loop.stop()
 
     async def _project(self) -> None:
-        """Read on from the position that is stored, until something breaks or the stored position falls back."""
+        """Read on from the stored position until an error occurs or the stored position falls back."""
         await self._bus.connected()
         stream = await self._reader.identity()
         state = decode_state(await self._commands.execute("GET", self._state_key))
@@ -182,26 +166,26 @@ class Projection:
                 self.freshness.heard()
                 state = await self.apply(stream, position, batch)
                 if state.stream != stream or state.sequence < position:
-                    return  # Redis was emptied, or is a copy that lags behind: begin again from what it has
+                    return  # Redis was emptied, or failed over to a lagging replica: start again from its position
                 if batch.messages:
                     position = batch.messages[-1].sequence
                 self.take(state)
 
     async def apply(self, stream: str, position: int, batch: Batch) -> ProjectionState:
-        """Apply what of a batch is not stored yet; return the state then.
+        """Apply the messages of a batch that are not applied yet.
 
         Args:
-            stream: Which incarnation of the stream the batch is from.
-            position: The position behind which it was read.
-            batch: Everything relevant behind that position, up to its last message.
+            stream: When the batch's stream was created.
+            position: The position after which it was read.
+            batch: Everything relevant after that position, up to its last message.
 
         Returns:
-            What is stored; one of another stream, or before ``position``, if the batch does not continue it.
+            The stored state; of another stream, or before ``position``, if the batch does not continue it.
         """
         messages: Sequence[StreamMessage] = batch.messages
         to = messages[-1].sequence if messages else position
         while True:
-            watermarks, records = _sorted_out(messages)
+            watermarks, records = _split(messages)
             answer = await self._commands.execute(
                 *("EVAL", _APPLY, 1, self._state_key),
                 *(stream, position, to, int(batch.caught_up), self._clock()),
@@ -211,12 +195,12 @@ class Projection:
             state = decode_state(answer)
             if state.stream != stream or not position < state.sequence < to:
                 return state
-            # another projector has applied a part of it: what is left continues what is stored
+            # another projector has applied the first part of the batch: apply the rest
             position = state.sequence
             messages = [message for message in messages if message.sequence > position]
 
     def take(self, state: ProjectionState) -> None:
-        """Take note of what is stored."""
+        """Record a state that was read from Redis."""
         if state.complete and not self.state.complete:
             _log.info("directory.complete", stream=STREAM_STATE, sequence=state.sequence)
         self.state = state
@@ -225,8 +209,8 @@ class Projection:
             self.freshness.advance(source, revision)
 
 
-def _sorted_out(messages: Sequence[StreamMessage]) -> tuple[dict[str, int], list[Argument]]:
-    """Return the watermarks by source, and of everything else key and record, one behind the other."""
+def _split(messages: Sequence[StreamMessage]) -> tuple[dict[str, int], list[Argument]]:
+    """Return the watermarks by source, and keys and records of everything else, alternating."""
     watermarks: dict[str, int] = {}
     records: list[Argument] = []
     for message in messages:

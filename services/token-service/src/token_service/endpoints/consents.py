@@ -1,4 +1,4 @@
-"""``/api/users/{userId}/consents``: what a user has agreed to, by application, for callers of the Management API."""
+"""``/api/users/{userId}/consents``: the consents of a user, for callers of the Management API."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from token_service.directory import Directory
 
 
 class ResourceConsent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was agreed to for one API resource.
+    """The consented scopes of one API resource.
 
     Attributes:
         resource: Its indicator.
@@ -28,13 +28,13 @@ class ResourceConsent(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class ConsentView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a user has agreed to for one application. Everything is sorted.
+    """The consent of a user to one application. Everything is sorted.
 
     Attributes:
-        scopes: About the person.
+        scopes: Scopes about the user.
         organization_permissions: Names.
-        organization_ids: That were picked for an application of somebody else; one of ours has no need of it.
-        consented_at: The last time that something was added, milliseconds since the epoch.
+        organization_ids: Picked for a third-party application; empty for a first-party one.
+        consented_at: The last addition, milliseconds since the epoch.
     """
 
     tenant_id: str
@@ -47,13 +47,13 @@ class ConsentView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ConsentController(Controller):
-    """Reading and withdrawing consents."""
+    """Lists and withdraws consents."""
 
     path = "/api/users/{user_id:str}/consents"
     tags = ["Users"]  # noqa: RUF012 - the framework's way
     guards = [require_management]  # noqa: RUF012 - the framework's way
 
-    @get("/", operation_id="ListUserConsents", summary="List what a user has agreed to")
+    @get("/", operation_id="ListUserConsents", summary="List the consents of a user")
     async def list_consents(
         self,
         user_id: FromPath[str],
@@ -61,14 +61,14 @@ class ConsentController(Controller):
         consents: NamedDependency[Consents],
         tenant_id: NamedDependency[str],
     ) -> list[ConsentView]:
-        """Answer the consents of a user, one for each application, by its id."""
+        """Return the consents of a user, one per application, sorted by its id."""
         with _stores_answer():
             await _require_user(directory, user_id)
             found = await consents.of_user(user_id)
-            deleted = directory.small.is_deleted  # what was agreed to for those is forgotten in a while
+            deleted = directory.in_memory.is_deleted  # consents to deleted applications are deleted later
             return [_view(consent, tenant_id) for consent in found if not deleted(consent.application_id)]
 
-    @delete("/{application_id:str}", operation_id="DeleteUserConsent", summary="Withdraw what a user has agreed to")
+    @delete("/{application_id:str}", operation_id="DeleteUserConsent", summary="Withdraw a consent of a user")
     async def withdraw_consent(
         self,
         user_id: FromPath[str],
@@ -76,7 +76,7 @@ class ConsentController(Controller):
         directory: NamedDependency[Directory],
         authorizations: NamedDependency[Authorizations],
     ) -> None:
-        """Answer 204; what the application got for the user counts no more, and the user is asked anew."""
+        """Return 204; the application's tokens for the user are revoked, and the user will be asked again."""
         with _stores_answer():
             await _require_user(directory, user_id)
             if not await authorizations.withdraw_consent(user_id, application_id):
@@ -90,7 +90,7 @@ async def _require_user(directory: Directory, user_id: str) -> None:
 
 @contextmanager
 def _stores_answer() -> Iterator[None]:
-    """Say in the words of the Management API that a store does not answer."""
+    """Turn an OAuth error about a store into one of the Management API."""
     try:
         yield
     except OAuthError:

@@ -1,7 +1,7 @@
-"""Which pages in a browser may read what the token service answers.
+"""CORS: which web pages may read the answers of the token service.
 
 Discovery and keys: every page. The token endpoint: pages of registered origins, those of SPA redirect URIs and of
-``corsAllowedOrigins``; a preflight does not say which client will ask, so there the origin of any application will do.
+``corsAllowedOrigins``. A preflight does not name the client, so it accepts the origins of every application.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from identity_common.http import cors
 from identity_common.http.cors import ANY_PAGE, Headers, page_of
 
 CLIENT_ID: Final = "cors_client_id"
-"""Where the token endpoint notes, in the state of the ASGI scope, whose request it is."""
+"""The key, in the state of the ASGI scope, of the client whose request it is."""
 
 
 class Cors(cors.Cors):
@@ -21,9 +21,9 @@ class Cors(cors.Cors):
 
     Args:
         app: The app.
-        public_paths: Any page may read what they answer.
-        registered_paths: Only pages of registered origins may.
-        is_registered: Whether an origin is registered: for the client with this id, or for any when there is none.
+        public_paths: Readable by any page.
+        registered_paths: Readable by pages of registered origins.
+        is_registered: Whether an origin is registered for the client with this id, or for any if there is none.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Cors(cors.Cors):
         self._is_registered = is_registered
 
     def _permission_for(self, request: HTTPScope, origin: bytes | None) -> Headers | None:
-        """Return the headers that say whether pages of this origin may read the answer."""
+        """Return the headers that permit pages of this origin to read the answer, if they may."""
         if request["path"] in self._public_paths:
             return ANY_PAGE
         if request["path"] not in self._registered_paths:

@@ -1,4 +1,4 @@
-"""``POST /oidc/token/introspection`` (RFC 7662): what a token says, for those who may know, as long as it counts."""
+"""``POST /oidc/token/introspection`` (RFC 7662): whether a token is active, and its claims."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ from identity_common.oauth import invalid_client
 from identity_common.wire.events import ApplicationState
 from token_service.authorizations import RefreshTokens
 from token_service.directory import Directory
-from token_service.endpoints.http import answer_client
+from token_service.endpoints.raw_routes import answer_client
 from token_service.grants import TokenRequest
 from token_service.grants.client_authentication import METHODS, ClientAuthenticator
 from token_service.openapi.endpoints import INTROSPECTION_OPERATION, Introspection
@@ -28,9 +28,9 @@ INACTIVE: Final = Introspection(active=False)
 
 
 class Introspector:
-    """Judges tokens for confidential clients.
+    """Introspects tokens for confidential clients.
 
-    First-party ones may ask about any access token, third-party ones about their own; about a refresh token its owner.
+    First-party clients see any access token, third-party ones their own; a refresh token is visible to its owner only.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Introspector:
         self._issuer = issuer
 
     async def introspect(self, request: TokenRequest) -> Introspection:
-        """Return what the client may know of the token that it names; ``token_type_hint`` makes no difference.
+        """Return what the client may see of a token; ``token_type_hint`` is ignored.
 
         Raises:
             OAuthError: ``invalid_client``, also for a public client (section 2.1); ``invalid_request``;
@@ -62,10 +62,8 @@ class Introspector:
         if request.credentials.method == "none":
             raise invalid_client()
         client = await self._authenticator.authenticate(request.credentials)
-        token = request.form.require("token")
-        await self._directory.wait_for(
-            request.awaited, self._directory.small.freshness, self._directory.large.freshness
-        )
+        token = request.parameters.require("token")
+        await self._directory.wait_for(request.awaited)
         return await self._of_refresh_token(token, client) or await self._of_access_token(token, client, request)
 
     async def _of_access_token(
@@ -118,7 +116,7 @@ def introspection_endpoint(introspector: Introspector) -> ASGIRouteHandler:
 
     @asgi(PATH, copy_scope=False, opt=INTROSPECTION_OPERATION)
     async def introspection(scope: Scope, receive: Receive, send: Send) -> None:
-        """Say what a token stands for."""
+        """Introspect a token."""
         await answer_client(scope, receive, send, introspector.introspect)
 
     return introspection

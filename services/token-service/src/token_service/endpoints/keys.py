@@ -1,4 +1,4 @@
-"""``/api/configs/oidc/private-keys``: the signing keys, for callers of the Management API; never a private part."""
+"""``/api/configs/oidc/private-keys``: the signing keys without their private parts, for the Management API."""
 
 import msgspec
 from litestar import Controller, delete, get, post
@@ -14,12 +14,12 @@ from token_service.tokens.signing import SigningAlgorithm
 
 
 class PrivateKeyView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A signing key as it is shown.
+    """A signing key without its private part.
 
     Attributes:
         id: Its ``kid``.
         created_at: Milliseconds since the epoch.
-        status: ``Next`` is published and signs after the next rotation; ``Current`` signs; ``Previous`` signs no more.
+        status: ``Next`` is published, and signs after the next rotation; ``Current`` signs; ``Previous`` did.
     """
 
     tenant_id: str
@@ -30,17 +30,17 @@ class PrivateKeyView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Rotation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What a rotation may be asked for.
+    """Options of a rotation.
 
     Attributes:
-        signing_key_algorithm: Of the new Next; the configured one if none is named.
+        signing_key_algorithm: Of the new Next; the configured one by default.
     """
 
     signing_key_algorithm: SigningAlgorithm | None = None
 
 
 class PrivateKeyController(Controller):
-    """Listing, rotating and deleting signing keys."""
+    """Lists, rotates and deletes signing keys."""
 
     path = "/api/configs/oidc/private-keys"
     tags = ["Signing keys"]  # noqa: RUF012 - the framework's way
@@ -50,7 +50,7 @@ class PrivateKeyController(Controller):
     async def list_keys(
         self, keys: NamedDependency[SigningKeys], tenant_id: NamedDependency[str]
     ) -> list[PrivateKeyView]:
-        """Answer every key with its status."""
+        """Return every key with its status."""
         return [_view(key, tenant_id) for key in await keys.stored()]
 
     @post(
@@ -63,12 +63,12 @@ class PrivateKeyController(Controller):
     async def rotate(
         self, request: JsonRequest, keys: NamedDependency[SigningKeys], tenant_id: NamedDependency[str]
     ) -> list[PrivateKeyView]:
-        """Answer all keys as they are after the rotation."""
-        wish = await request.body_as(Rotation) if await request.body() else Rotation()
+        """Return all keys after the rotation."""
+        options = await request.body_as(Rotation) if await request.body() else Rotation()
         try:
-            rotated = await keys.rotate(wish.signing_key_algorithm)
+            rotated = await keys.rotate(options.signing_key_algorithm)
         except NextKeyTooYoungError:
-            message = "Not every verifier can know the next key yet; wait until it has been published for long enough."
+            message = "Verifiers may not know the next key yet; wait until it has been published for long enough."
             raise ApiError(422, "oidc.next_key_too_young", message) from None
         return [_view(key, tenant_id) for key in rotated]
 
@@ -79,10 +79,9 @@ class PrivateKeyController(Controller):
         opt=documented(refuses=(422,)),
     )
     async def delete_key(self, key_id: FromPath[str], keys: NamedDependency[SigningKeys]) -> None:
-        """Answer 204; tokens that the key has signed are refused from then on.
+        """Return 204; tokens that the key has signed are refused from then on.
 
-        In the place of the next key another one is made, which can be rotated in once it has been published for long
-        enough.
+        A deleted next key is replaced by a new one, which can be rotated in once it has been published for long enough.
         """
         try:
             found = await keys.delete(key_id)

@@ -1,4 +1,4 @@
-"""What clients and verifiers read about this server: the metadata document and the public keys."""
+"""The metadata document and the public keys."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ PATHS: Final = (*_DOCUMENT_PATHS, _JWKS_PATH)
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     """Authorization server metadata: OpenID Connect Discovery 1.0 section 3 and RFC 8414 section 2 in one document.
 
-    It lists only what answers today; endpoints and methods join with the parts that serve them.
+    Lists only what is implemented.
     """
 
     issuer: str
@@ -109,7 +109,7 @@ _EXAMPLE_OF_KEYS: Final = {
 def metadata_endpoints(
     *, issuer: str, urn_namespace: str, grant_types: list[str], ring: Callable[[], KeyRing | None]
 ) -> list[HTTPRouteHandler]:
-    """Return the routes; they answer alike with and without an Authorization header, and 503 until keys are loaded."""
+    """Return the routes; they ignore an Authorization header, and answer 503 until keys are loaded."""
     base_url = issuer.removesuffix("/oidc")
 
     def loaded() -> KeyRing:
@@ -128,7 +128,7 @@ def metadata_endpoints(
         sync_to_thread=False,
     )
     def metadata() -> Response[Metadata]:
-        """Answer the metadata document."""
+        """Return the metadata document."""
         document = Metadata(
             issuer=issuer,
             authorization_endpoint=f"{base_url}{authorization.PATH}",
@@ -164,7 +164,7 @@ def metadata_endpoints(
         sync_to_thread=False,
     )
     def jwks(request: Request) -> Response[bytes]:  # type: ignore[type-arg]
-        """Answer the JWK Set (RFC 7517 section 5), or 304 when the caller has it."""
+        """Return the JWK Set (RFC 7517 section 5), or 304 if the caller has it."""
         document = loaded().jwks
         etag = f'"{hashlib.sha256(document).hexdigest()[:32]}"'
         headers = {"Cache-Control": f"max-age={JWKS_MAX_AGE_S}", "ETag": etag}

@@ -1,4 +1,4 @@
-"""``POST /oidc/token/revocation`` (RFC 7009): a client ends a token that it has no use for any more."""
+"""``POST /oidc/token/revocation`` (RFC 7009): a client revokes a token that it no longer needs."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ from identity_common.wire.events import ApplicationState
 from token_service.authorizations import Authorizations, RefreshTokens
 from token_service.authorizations.authorizations import EXPIRY_MARGIN_MS
 from token_service.directory import Directory
-from token_service.endpoints.http import answer_client
+from token_service.endpoints.raw_routes import answer_client
 from token_service.grants import TokenRequest
 from token_service.grants.client_authentication import METHODS, ClientAuthenticator
 from token_service.openapi.endpoints import REVOCATION_OPERATION
@@ -24,7 +24,7 @@ AUTHENTICATION_METHODS: Final = sorted(set[str]().union(*METHODS.values()))
 
 
 class Revoker:
-    """Revokes a client's own tokens; public clients say who they are by ``client_id``."""
+    """Revokes a client's own tokens; public clients identify themselves by ``client_id``."""
 
     def __init__(
         self,
@@ -45,24 +45,24 @@ class Revoker:
         self._revocations = revocations
 
     async def revoke(self, request: TokenRequest) -> None:
-        """Revoke the token that the client names; one that is unknown, or counts no more, is no error.
+        """Revoke a token; an unknown or invalid one is not an error.
 
         Source:
             RFC 7009 sections 2.1 (the hint may be ignored; another client's token is refused) and 2.2.
 
         Raises:
             OAuthError: ``invalid_client``, ``invalid_request``; ``invalid_grant`` for another client's token;
-                ``temporarily_unavailable``: it may be revoked, or not yet; ask again.
+                ``temporarily_unavailable``: it may or may not be revoked; try again.
         """
         self._directory.require_current()
         self._keys.require_loaded()
         client = await self._authenticator.authenticate(request.credentials)
-        token = request.form.require("token")
+        token = request.parameters.require("token")
         if not await self._revoke_refresh_token(token, client):
             await self._revoke_access_token(token, client)
 
     async def _revoke_refresh_token(self, refresh_token: str, client: ApplicationState) -> bool:
-        """Return whether it was one; its family and all their access tokens go along."""
+        """Return whether the token is a refresh token; then its whole family and their access tokens are revoked."""
         found = await self._refresh_tokens.find(refresh_token)
         if found is None:
             return False

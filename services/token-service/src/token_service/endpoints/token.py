@@ -1,4 +1,4 @@
-"""``POST /oidc/token`` (RFC 6749 section 3.2): the one hot path of the service."""
+"""``POST /oidc/token`` (RFC 6749 section 3.2): the hot path of the service."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from litestar import asgi
 from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope, Send
 
-from token_service.endpoints.http import answer_client
+from token_service.endpoints.raw_routes import answer_client
 from token_service.grants import Grants
 from token_service.openapi.token import TOKEN_OPERATION
 

@@ -1,6 +1,6 @@
-"""``GET`` and ``POST /oidc/me`` (OpenID Connect Core 1.0 section 5.3): who the bearer of a userinfo token speaks for.
+"""``GET`` and ``POST /oidc/me`` (OpenID Connect Core 1.0 section 5.3): claims about the subject of a userinfo token.
 
-The token comes in the Authorization header or in a form (RFC 6750 sections 2.1 and 2.2), never in the address.
+The token comes in the Authorization header or in a form (RFC 6750 sections 2.1 and 2.2), never in the URI.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from litestar.types import Receive, Scope, Send
 from identity_common.http.request_headers import header_values
 from identity_common.oauth import OAuthError, insufficient_scope, invalid_request
 from token_service.authorizations import Consents
-from token_service.endpoints.http import (
+from token_service.endpoints.raw_routes import (
     HEADERS,
     encode,
     error_body,
@@ -22,30 +22,32 @@ from token_service.endpoints.http import (
     unexpected,
 )
 from token_service.openapi.endpoints import USERINFO_OPERATIONS
-from token_service.people import People
 from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
 from token_service.tokens.identity import PersonClaims
+from token_service.tokens.user_claims import UserClaims
 
 PATH: Final = "/oidc/me"
 
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
-class _NoCredentials(Exception):  # noqa: N818 - it is no error of the protocol (RFC 6750 section 3.1)
-    """Nobody has presented anything."""
+class _NoCredentials(Exception):  # noqa: N818 - not an error of the protocol (RFC 6750 section 3.1)
+    """The request has no access token."""
 
 
 class Userinfo:
-    """Says what a userinfo token opens."""
+    """Reads the claims that a userinfo token opens."""
 
-    def __init__(self, live_tokens: LiveTokens, people: People, consents: Consents, *, userinfo_audience: str) -> None:
+    def __init__(
+        self, live_tokens: LiveTokens, user_claims: UserClaims, consents: Consents, *, userinfo_audience: str
+    ) -> None:
         self._live_tokens = live_tokens
-        self._people = people
+        self._user_claims = user_claims
         self._consents = consents
         self._userinfo_audience = userinfo_audience
 
     async def about(self, access_token: str) -> PersonClaims:
-        """Return the claims that the scopes of a token open; whoever acts, they are the subject's.
+        """Return the claims about the subject of a token, never about its actor.
 
         Raises:
             OAuthError: ``invalid_token`` (401), ``insufficient_scope`` (403), ``temporarily_unavailable``.
@@ -59,9 +61,9 @@ class Userinfo:
         if "openid" not in live.token.scopes:
             raise insufficient_scope("this needs the scope openid")
         picked = None
-        if self._people.tells_of_organizations(live.token.scopes):
+        if self._user_claims.opens_organizations(live.token.scopes):
             picked = await self._consents.picked(live.person.user.id, live.client)
-        return await self._people.claims(live.person, live.token.scopes, picked=picked)
+        return await self._user_claims.claims(live.person, live.token.scopes, picked=picked)
 
 
 def _invalid_token() -> OAuthError:
@@ -73,7 +75,7 @@ def userinfo_endpoint(userinfo: Userinfo) -> ASGIRouteHandler:
 
     @asgi(PATH, copy_scope=False, opt=USERINFO_OPERATIONS)
     async def me(scope: Scope, receive: Receive, send: Send) -> None:
-        """Say who the bearer speaks for."""
+        """Return claims about the subject."""
         try:
             claims = await userinfo.about(await _access_token(scope, receive))
         except _NoCredentials:
@@ -89,10 +91,10 @@ def userinfo_endpoint(userinfo: Userinfo) -> ASGIRouteHandler:
 
 
 async def _access_token(scope: Scope, receive: Receive) -> str:
-    """Return the token that was presented.
+    """Return the presented token.
 
     Source:
-        RFC 6750 section 2: one method at a time, or it is an ``invalid_request``.
+        RFC 6750 section 2 (more than one method at a time is an ``invalid_request``).
     """
     method = scope["method"]  # type: ignore[typeddict-item]
     if method not in {"GET", "POST"}:
@@ -117,7 +119,7 @@ def _bearer(authorization: str) -> str:
 
 
 def _challenge(error: OAuthError | None) -> tuple[bytes, bytes]:
-    """Return the challenge (RFC 6750 section 3); without credentials it says nothing of an error (section 3.1)."""
+    """Return the challenge (RFC 6750 section 3); without credentials it names no error (section 3.1)."""
     challenge = 'Bearer realm="userinfo"'
     if error is not None:
         challenge += f', error="{error.error}", error_description="{error.description}"'

@@ -1,6 +1,7 @@
 """The grants of the token endpoint: one table ``grant_type → grant``, and one path through it for all of them.
 
-Owns who may ask for what, and in which order a request is refused. Does not own HTTP, signatures or the directory.
+Owns the forms, who may request what, and the order of refusals. Does not own HTTP, signatures, the directory, nor the
+judging of presented tokens (``token_service.presented_tokens``).
 """
 
 from token_service.grants.table import Grant, Grants, TokenRequest, TokenResponse

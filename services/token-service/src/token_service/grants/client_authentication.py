@@ -1,7 +1,7 @@
 """Client authentication at the token endpoint (RFC 6749 section 2.3).
 
 Machine-to-machine: ``client_secret_basic`` or ``client_secret_post``. Traditional: ``client_secret_basic`` only. Native
-and SPA: ``client_id`` alone. Whatever fails, the answer is the same.
+and SPA: ``client_id`` alone. Every failure gets the same answer.
 """
 
 import base64
@@ -18,7 +18,7 @@ from identity_common.clock import Clock, now_ms
 from identity_common.oauth import invalid_client, invalid_request
 from identity_common.wire.events import ApplicationState, ApplicationType
 from token_service.directory import Directory
-from token_service.grants.form import TokenForm
+from token_service.grants.form import FormParameters
 
 Method = Literal["client_secret_basic", "client_secret_post", "none"]
 
@@ -31,11 +31,11 @@ METHODS: Final[dict[ApplicationType, frozenset[Method]]] = {
 
 
 class ClientCredentials(msgspec.Struct, frozen=True):
-    """What a client presented.
+    """The credentials of a request, not verified yet.
 
     Attributes:
-        client_id: As claimed; nothing is verified yet.
-        method: How it came.
+        client_id: As claimed.
+        method: How they were presented.
         secret_sha256: Hexadecimal SHA-256 of the secret; none with the method ``none``.
     """
 
@@ -44,27 +44,27 @@ class ClientCredentials(msgspec.Struct, frozen=True):
     secret_sha256: str | None = None
 
 
-def read_credentials(authorization: Sequence[str], form: TokenForm) -> ClientCredentials:
+def read_credentials(authorization: Sequence[str], parameters: FormParameters) -> ClientCredentials:
     """Return the credentials of a request.
 
     Args:
         authorization: The values of its Authorization headers.
-        form: Its form.
+        parameters: From its form.
 
     Raises:
-        OAuthError: ``invalid_request`` for two methods at once or two different client ids; ``invalid_client`` for
-            none, or for a kind that is not supported.
+        OAuthError: ``invalid_request`` for two methods at once or two different client ids; ``invalid_client``
+            without credentials, and for an unsupported method.
     """
-    client_id, secret = form.get("client_id"), form.get("client_secret")
-    assertion = form.get("client_assertion") or form.get("client_assertion_type")
+    client_id, secret = parameters.get("client_id"), parameters.get("client_secret")
+    assertion = parameters.get("client_assertion") or parameters.get("client_assertion_type")
     if len(authorization) > 1:
         raise invalid_request("the Authorization header is repeated")
     if [bool(authorization), secret is not None, assertion is not None].count(True) > 1:
-        raise invalid_request("the client uses two methods of authentication at once")
+        raise invalid_request("the client uses two authentication methods at once")
     if authorization:
         header_id, header_secret = _parse_basic(authorization[0])
         if client_id is not None and client_id != header_id:
-            raise invalid_request("the client is named twice, differently")
+            raise invalid_request("client_id differs from the Authorization header")
         return ClientCredentials(header_id, "client_secret_basic", _sha256(header_secret))
     if client_id is None or assertion is not None:
         raise invalid_client()
@@ -91,12 +91,12 @@ def _sha256(secret: str) -> str:
 
 
 def is_authentic(client: ApplicationState | None, credentials: ClientCredentials, *, now: int) -> bool:
-    """Return whether the credentials are those of this client.
+    """Return whether the credentials belong to this client.
 
     Args:
         client: The application with the claimed id, or none.
-        credentials: What was presented.
-        now: Milliseconds; expired secrets do not count.
+        credentials: As presented.
+        now: Milliseconds; expired secrets do not match.
     """
     if client is None or credentials.method not in METHODS[client.type]:
         return False
@@ -117,15 +117,15 @@ class ClientAuthenticator:
         self._clock = clock
 
     async def authenticate(self, credentials: ClientCredentials) -> ApplicationState:
-        """Return the client; a failure is looked at once more after catching up with the bus.
+        """Return the client; a failure is checked again after catching up with the bus.
 
         Raises:
             OAuthError: ``invalid_client``, the same for every reason.
         """
-        client = self._directory.small.application(credentials.client_id)
+        client = self._directory.in_memory.application(credentials.client_id)
         if not is_authentic(client, credentials, now=self._clock()):
             await self._directory.catch_up()
-            client = self._directory.small.application(credentials.client_id)
+            client = self._directory.in_memory.application(credentials.client_id)
             if not is_authentic(client, credentials, now=self._clock()):
                 raise invalid_client()
         if client is None:

@@ -1,20 +1,32 @@
-"""``client_credentials`` (RFC 6749 section 4.4): a machine-to-machine application speaks for itself."""
+"""``client_credentials`` (RFC 6749 section 4.4): a machine-to-machine application gets a token for itself."""
 
 from collections.abc import Mapping
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, invalid_target, unauthorized_client
 from identity_common.wire.events import ApplicationState
 from token_service.directory import Directory
+from token_service.grants.form import ClientId, ClientSecret, GrantForm, OrganizationId, Resource, ScopeParameter
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets, held_scopes, organization_roles
 from token_service.tokens.issuer import Issuer
 from token_service.tokens.scopes import format_scope, grantable_scopes, may_be_newly_held, parse_scope
 
 
+class ClientCredentialsForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_CLIENT_CREDENTIALS):
+    """A machine-to-machine application requests a token for itself (RFC 6749 section 4.4)."""
+
+    client_id: ClientId | UnsetType = UNSET
+    client_secret: ClientSecret | UnsetType = UNSET
+    scope: ScopeParameter | UnsetType = UNSET
+    resource: Resource | UnsetType = UNSET
+    organization_id: OrganizationId | UnsetType = UNSET
+
+
 class PreparedClientToken(msgspec.Struct, frozen=True):
-    """A token for a client that is only to be signed."""
+    """A token that only needs to be signed."""
 
     client: ApplicationState
     target: Target
@@ -24,7 +36,7 @@ class PreparedClientToken(msgspec.Struct, frozen=True):
 class ClientCredentialsGrant:
     """Issues tokens to clients.
 
-    Without an organization it reads nothing but the small half, so that it works while Redis is away.
+    Without an organization it reads only the directory in memory, and so works while Redis is down.
     """
 
     grant_type = GRANT_CLIENT_CREDENTIALS
@@ -42,10 +54,11 @@ class ClientCredentialsGrant:
         """
         if client.type != "MachineToMachine":
             raise unauthorized_client("only machine-to-machine applications may use this grant")
-        target = await self._targets.requested(request.form)
+        form = request.parameters.as_form(ClientCredentialsForm)
+        target = await self._targets.requested(form, request.parameters)
         if target is None:
             raise invalid_target("name a resource or an organization")
-        requested = parse_scope(request.form.get("scope"))
+        requested = parse_scope(form.scope or None)
         held = await self._held_scopes(client, target, requested, request.awaited)
         if may_be_newly_held(requested=requested, held=held):
             await self._directory.catch_up(*target.sources)
@@ -55,17 +68,17 @@ class ClientCredentialsGrant:
     async def _held_scopes(
         self, client: ApplicationState, target: Target, requested: frozenset[str], awaited: Mapping[str, int]
     ) -> frozenset[str]:
-        small = self._directory.small
+        in_memory = self._directory.in_memory
         if target.organization_id is None:
-            return held_scopes(small, target, small.application_roles(client.id), requested)
-        # Who is no member is refused here: not before what the request awaits is there.
-        await self._directory.wait_for(awaited, small.freshness, self._directory.large.freshness)
+            return held_scopes(in_memory, target, in_memory.application_roles(client.id), requested)
+        # Non-members are refused here, so what the request awaits must have arrived before.
+        await self._directory.wait_for(awaited)
         membership = await self._directory.membership(target.organization_id, client.id, at_least=awaited)
-        return held_scopes(small, target, organization_roles(membership, "application"), requested)
+        return held_scopes(in_memory, target, organization_roles(membership, "application"), requested)
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
-        """Wait for the small half alone; what needs the large half has waited for it."""
-        await self._directory.wait_for(awaited, self._directory.small.freshness)
+        """Wait for the directory in memory; ``prepare`` has waited for the one in Redis if it needs it."""
+        await self._directory.wait_for(awaited, self._directory.in_memory.freshness)
 
     async def issue(self, prepared: PreparedClientToken) -> TokenResponse:
         """Sign; the client is its own subject (RFC 9068 section 2.2)."""

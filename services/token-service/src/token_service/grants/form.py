@@ -1,54 +1,118 @@
-"""The form of a token request, parsed from the raw body: strict, and without a cache that would keep secrets.
+"""Forms of the token endpoint: strict parsing of the raw body, then conversion into the struct of one grant.
 
 RFC 6749 section 3.2: parameters sent without a value are treated as omitted, unrecognized ones are ignored, none may be
 included more than once. ``resource`` may be repeated (RFC 8707 section 2).
 """
 
+import re
 from collections.abc import Mapping
-from typing import Final
-from urllib.parse import quote, unquote_to_bytes
+from typing import Annotated, Final, Literal, Protocol, TypeVar
+from urllib.parse import unquote_to_bytes
 
 import msgspec
+from msgspec import Meta, UnsetType
 
-from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN, OAuthError, invalid_request
+from identity_common.oauth import OAuthError, invalid_request
 
 MAX_BYTES: Final = 64 * 1024
 MAX_PARAMETERS: Final = 64
 
 _REPEATABLE: Final = "resource"
-_ALWAYS_SENT: Final = {quote(name, safe=""): name for name in (GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN)}
-"""What stands in every exchange, as libraries write it: unescaping it is a good part of reading a form."""
+_FAULT: Final = re.compile(r"\AObject missing required field `(?P<missing>\w+)`\Z|at `\$\.(?P<refused>\w+)`\Z")
+"""Where the messages of msgspec name the field; before the second there may be text of the client."""
 
 
-class TokenForm(msgspec.Struct, frozen=True):
-    """The parameters of one token request; empty ones are not there.
+ClientId = Annotated[
+    str, Meta(description="Id of the application; must match the Authorization header, if there is one.")
+]
+ClientSecret = Annotated[
+    str, Meta(description="Secret of a machine-to-machine application that sends no Authorization header.")
+]
+ScopeParameter = Annotated[
+    str, Meta(description="Space-separated scope tokens; those that the subject does not hold are not granted.")
+]
+Resource = Annotated[str, Meta(description="Indicator of the target API; at most one (RFC 8707).")]
+OrganizationId = Annotated[
+    str,
+    Meta(description="Id of an organization: the target, or the organization within which a resource is the target."),
+]
+AccessTokenType = Literal["urn:ietf:params:oauth:token-type:access_token"]
+
+
+class GrantForm(msgspec.Struct, frozen=True, kw_only=True, tag_field="grant_type"):
+    """The form of one grant: validates requests, and is their schema in the OpenAPI document.
+
+    ``client_id`` and ``client_secret`` are read before the grant is known, by ``client_authentication``.
+    """
+
+    def __repr__(self) -> str:
+        """Hide the values: some are secrets."""
+        return f"{type(self).__name__}(…)"
+
+
+class TargetForm(Protocol):
+    """A form that names the target of a token."""
+
+    @property
+    def resource(self) -> str | UnsetType:
+        """The API."""
+
+    @property
+    def organization_id(self) -> str | UnsetType:
+        """The organization."""
+
+
+def unsupported(name: str) -> OAuthError:
+    """The refusal of a parameter's value."""
+    if name == "code_verifier":
+        return invalid_request("code_verifier does not match RFC 7636 section 4.1")
+    return invalid_request(f"this {name} is not supported")
+
+
+FormType = TypeVar("FormType", bound=GrantForm)
+
+
+class FormParameters(msgspec.Struct, frozen=True):
+    """The parameters of one request; empty ones are left out.
 
     Attributes:
-        parameters: Every parameter but ``resource``, by name.
+        values: Every parameter but ``resource``, by name.
         resources: The values of ``resource`` in their order.
     """
 
-    parameters: Mapping[str, str]
+    values: Mapping[str, str]
     resources: tuple[str, ...] = ()
 
     def get(self, name: str) -> str | None:
-        """Return a parameter's value, or none when it was not sent or sent empty."""
-        return self.parameters.get(name)
+        """Return a parameter's value; none if it was not sent, or sent empty."""
+        return self.values.get(name)
 
     def require(self, name: str) -> str:
         """Return a parameter's value.
 
         Raises:
-            OAuthError: ``invalid_request`` when it is missing.
+            OAuthError: ``invalid_request`` if it is missing.
         """
-        value = self.parameters.get(name)
+        value = self.values.get(name)
         if value is None:
             raise invalid_request(f"{name} is required")
         return value
 
+    def as_form(self, form_type: type[FormType]) -> FormType:
+        """Return the form of one grant.
+
+        Raises:
+            OAuthError: ``invalid_request`` when a parameter is missing, malformed or not supported.
+        """
+        values = {**self.values, _REPEATABLE: self.resources[0]} if self.resources else self.values
+        try:
+            return msgspec.convert(values, form_type)
+        except msgspec.ValidationError as error:
+            raise _refusal(error) from None
+
     def __repr__(self) -> str:
-        """Name the parameters only: their values are secrets."""
-        return f"TokenForm({', '.join(self.parameters)})"
+        """Show the names only: some values are secrets."""
+        return f"FormParameters({', '.join(self.values)})"
 
 
 def require_form_content_type(content_type: str) -> None:
@@ -63,8 +127,8 @@ def require_form_content_type(content_type: str) -> None:
         raise OAuthError("invalid_request", "the body must be application/x-www-form-urlencoded", status=415)
 
 
-def parse_form(body: bytes) -> TokenForm:
-    """Parse the body of a token request.
+def parse_form(body: bytes) -> FormParameters:
+    """Parse the body of a request.
 
     Raises:
         OAuthError: ``invalid_request`` for more than 64 KiB or 64 parameters, a repeated parameter (other than
@@ -88,13 +152,20 @@ def parse_form(body: bytes) -> TokenForm:
             raise invalid_request("a parameter is repeated")
         else:
             seen[name] = value
-    return TokenForm({name: value for name, value in seen.items() if value}, tuple(resources))
+    return FormParameters({name: value for name, value in seen.items() if value}, tuple(resources))
+
+
+def _refusal(error: msgspec.ValidationError) -> OAuthError:
+    found = _FAULT.search(str(error))
+    if found is None:
+        return invalid_request("the form is malformed")
+    return invalid_request(f"{found['missing']} is required") if found["missing"] else unsupported(found["refused"])
 
 
 def _unescaped(text: str) -> str:
-    if "%" not in text:
-        return text
-    return _ALWAYS_SENT.get(text) or _text(unquote_to_bytes(text))
+    if "%" in text:
+        text = text.replace("%3A", ":").replace("%2F", "/")  # all that URIs and scopes escape; the rest is slow
+    return _text(unquote_to_bytes(text)) if "%" in text else text
 
 
 def _text(encoded: bytes) -> str:

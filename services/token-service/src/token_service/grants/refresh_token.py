@@ -1,17 +1,20 @@
-"""``refresh_token`` (RFC 6749 section 6): a client goes on with what a person consented to, without the person."""
+"""``refresh_token`` (RFC 6749 section 6): new tokens from an authorization, without the user."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
 from identity_common.clock import Clock, now_ms
 from identity_common.oauth import GRANT_REFRESH_TOKEN, unauthorized_client
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.authorizations import FoundRefreshToken, RefreshTokens
+from token_service.grants.form import ClientId, GrantForm, OrganizationId, Resource, ScopeParameter
 from token_service.grants.table import TokenRequest, TokenResponse
-from token_service.grants.user_tokens import Decision, UserTokens, Wish, not_acceptable
+from token_service.grants.user_tokens import Decision, RequestedToken, UserTokens, not_acceptable
+from token_service.tokens.scopes import parse_scope
 
 _log = get_logger(__name__)
 
@@ -19,16 +22,26 @@ _DAY_MS: Final = 86_400_000
 _PUBLIC: Final = frozenset({"SPA", "Native"})
 
 
+class RefreshTokenForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_REFRESH_TOKEN):
+    """An application gets new tokens within what the user has consented to (RFC 6749 section 6)."""
+
+    refresh_token: Annotated[str, Meta(min_length=1, description="The newest one: a use may return a successor.")]
+    client_id: ClientId | UnsetType = UNSET
+    scope: ScopeParameter | UnsetType = UNSET
+    resource: Resource | UnsetType = UNSET
+    organization_id: OrganizationId | UnsetType = UNSET
+
+
 class PreparedRefresh(msgspec.Struct, frozen=True, kw_only=True):
-    """A refresh that lacks nothing but what the refresh token stands for."""
+    """A refresh whose refresh token is still to be judged."""
 
     client: ApplicationState
     refresh_token: str
-    wish: Wish
+    requested_token: RequestedToken
 
 
 class RefreshTokenGrant:
-    """Refreshes."""
+    """Refreshes tokens."""
 
     grant_type = GRANT_REFRESH_TOKEN
 
@@ -38,28 +51,26 @@ class RefreshTokenGrant:
         self._clock = clock
 
     async def prepare(self, request: TokenRequest, client: ApplicationState) -> PreparedRefresh:
-        """Decide everything but what the refresh token stands for.
+        """Check everything but the refresh token.
 
         Raises:
             OAuthError: ``unauthorized_client``, ``invalid_request``, ``invalid_target``.
         """
         if client.type == "MachineToMachine":
             raise unauthorized_client("machine-to-machine applications have no refresh tokens")
-        form = request.form
-        return PreparedRefresh(
-            client=client,
-            refresh_token=form.require("refresh_token"),
-            wish=await self._tokens.wish(form, scope=form.get("scope"), awaited=request.awaited),
-        )
+        form = request.parameters.as_form(RefreshTokenForm)
+        scopes = parse_scope(form.scope) if form.scope else None
+        requested_token = await self._tokens.requested_token(form, request, scopes=scopes)
+        return PreparedRefresh(client=client, refresh_token=form.refresh_token, requested_token=requested_token)
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
-        """Wait for what the person is judged by."""
+        """Wait for both parts of the directory."""
         await self._tokens.wait_for(awaited)
 
     async def issue(self, prepared: PreparedRefresh) -> TokenResponse:
-        """Judge the refresh token and the person, turn the page, sign.
+        """Check the refresh token and the user, rotate the token, sign.
 
-        What is refused for its target or scope leaves the refresh token as it was.
+        A refusal of the target or a scope leaves the refresh token unchanged.
 
         Raises:
             OAuthError: ``invalid_grant``, or what ``UserTokens.decide`` raises; ``temporarily_unavailable``.
@@ -68,12 +79,12 @@ class RefreshTokenGrant:
         found = await self._refresh_tokens.find(prepared.refresh_token, application_id=client.id)
         if found is None:
             _log.info(
-                "refresh-token.refused", reason="unknown, expired, ended, or another client's", client_id=client.id
+                "refresh-token.refused", reason="unknown, expired, ended or another client's", client_id=client.id
             )
             raise not_acceptable()
         if await self._refresh_tokens.is_replayed(found):
             raise not_acceptable()
-        decision = await self._tokens.decide(found.authorization, client, prepared.wish)
+        decision = await self._tokens.decide(found.authorization, client, prepared.requested_token)
         if client.rotate_refresh_token or client.type in _PUBLIC:
             refresh_token = await self._rotate(found, decision)
         else:
@@ -96,6 +107,6 @@ class RefreshTokenGrant:
         return refresh_token
 
     def _successor_expires_at(self, found: FoundRefreshToken, client: ApplicationState) -> int:
-        """Return until when a successor lives: from now on anew, but never longer than its predecessor in a browser."""
-        anew = self._clock() + client.refresh_token_ttl_days * _DAY_MS
-        return min(anew, found.expires_at) if client.type == "SPA" else anew
+        """Return when a successor expires: after a full lifetime, but for a SPA no later than its predecessor."""
+        full = self._clock() + client.refresh_token_ttl_days * _DAY_MS
+        return min(full, found.expires_at) if client.type == "SPA" else full

@@ -1,7 +1,7 @@
-"""The one path of a token request: client, grant, everything that can be judged without spending, revision, issue.
+"""The path of every token request: client, grant, checks that spend nothing, awaited revision, issue.
 
-A grant says what it checks (``prepare``) and what it does once everything is in order (``issue``); no grant can forget
-a shared phase, because the phases are here.
+A grant has its checks (``prepare``) and what follows when they pass (``issue``). The phases that grants share are here,
+so that no grant can forget one.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from identity_common.oauth import MalformedRequestError, OAuthError, unsupported
 from identity_common.wire.events import ApplicationState
 from token_service.directory import Directory
 from token_service.grants.client_authentication import ClientAuthenticator, ClientCredentials
-from token_service.grants.form import TokenForm
+from token_service.grants.form import FormParameters
 from token_service.tokens.keys import SigningKeys
 
 Prepared = TypeVar("Prepared")
@@ -23,23 +23,25 @@ class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request at the token endpoint.
 
     Attributes:
-        form: Its parameters.
-        credentials: What the client presented; not yet verified.
+        parameters: From its form.
+        credentials: As presented; not verified yet.
         awaited: The revisions that the answer must include, by source.
+        is_waiting: Whether they may not have arrived yet; then the request is prepared once more when they have.
     """
 
-    form: TokenForm
+    parameters: FormParameters
     credentials: ClientCredentials
     awaited: Mapping[str, int]
+    is_waiting: bool = False
 
 
 class TokenResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The answer of the token endpoint (RFC 6749 section 5.1, RFC 8693 section 2.2.1, OpenID Connect Core 3.1.3.3).
 
     Attributes:
-        scope: The granted scopes; always there, empty when none is granted.
+        scope: The granted scopes; always present, empty if none is granted.
         expires_in: Seconds.
-        refresh_token: To be kept instead of the one that was presented, if one was.
+        refresh_token: Replaces the one that was presented, if any.
     """
 
     access_token: str
@@ -51,7 +53,7 @@ class TokenResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     id_token: str | None = None
 
     def __repr__(self) -> str:
-        """Do not show the tokens."""
+        """Hide the tokens."""
         return "TokenResponse(…)"
 
 
@@ -59,7 +61,7 @@ class Grant(Protocol, Generic[Prepared]):
     """One entry of the table."""
 
     async def prepare(self, request: TokenRequest, client: ApplicationState) -> Prepared:
-        """Decide everything that can be decided without spending anything; may run twice for one request.
+        """Check everything that can be checked without spending anything; may run twice for one request.
 
         Raises:
             OAuthError: For every refusal.
@@ -69,11 +71,11 @@ class Grant(Protocol, Generic[Prepared]):
         """Wait until what this grant reads includes the awaited revisions.
 
         Raises:
-            OAuthError: ``temporarily_unavailable`` when they do not come in time.
+            OAuthError: ``temporarily_unavailable`` when they do not arrive in time.
         """
 
     async def issue(self, prepared: Prepared) -> TokenResponse:
-        """Spend what is to be spent, judge what needs the subject, and sign.
+        """Spend the presented token or code, check what needs the subject, and sign.
 
         Raises:
             OAuthError: For every refusal.
@@ -97,7 +99,7 @@ class Grants:
 
     @property
     def grant_types(self) -> list[str]:
-        """What the metadata lists."""
+        """As the metadata lists them."""
         return sorted(self._grants)
 
     async def issue(self, request: TokenRequest) -> TokenResponse:
@@ -108,27 +110,26 @@ class Grants:
         """
         self._directory.require_current()
         self._keys.require_loaded()
-        was_there = self._directory.has_seen(request.awaited)  # asked first: it may arrive while something is judged
+        was_there = self._directory.has_seen(request.awaited)  # read first: it may arrive during the checks
         client = await self._authenticator.authenticate(request.credentials)
-        grant = self._grants.get(request.form.require("grant_type"))
+        grant = self._grants.get(request.parameters.require("grant_type"))
         if grant is None:
             raise unsupported_grant_type()
         if not was_there:
             await _await_revision(grant, request, client)
-            # what was judged before is judged again by what is known now
             client = await self._authenticator.authenticate(request.credentials)
         return await grant.issue(await grant.prepare(request, client))
 
 
 async def _await_revision(grant: Grant[object], request: TokenRequest, client: ApplicationState) -> None:
-    """Wait for the awaited revision, if the request is in order, or if the revision may bring it in order.
+    """Wait for the awaited revision, unless the request is malformed: the revision could not change that.
 
     Raises:
-        OAuthError: Of a revision that does not come; but first what the request is refused for as far as is known.
+        OAuthError: ``temporarily_unavailable`` when it does not arrive; a refusal by what is known so far comes first.
     """
     refused = None
     try:
-        await grant.prepare(request, client)
+        await grant.prepare(msgspec.structs.replace(request, is_waiting=True), client)
     except OAuthError as error:
         if isinstance(error, MalformedRequestError) or error.status == 503:
             raise

@@ -1,6 +1,6 @@
 """The target of a token request: a resource (RFC 8707), an organization, or a resource within an organization.
 
-Owns what a token is bound to, and whose roles count for it. Does not own who may ask for it: each grant says that.
+Owns what a token is bound to, and which roles grant its scopes. Does not own who may request it: each grant does.
 """
 
 from collections.abc import Iterable
@@ -13,8 +13,8 @@ from identity_common.revisions import Source
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ResourceState
 from stead.event_types import MemberType
-from token_service.directory import Directory, Membership, SmallHalf
-from token_service.grants.form import TokenForm
+from token_service.directory import Directory, InMemoryDirectory, Membership
+from token_service.grants.form import FormParameters, TargetForm
 from token_service.presented_tokens.liveness import why_no_member
 from token_service.tokens.claims import organization_audience
 from token_service.tokens.scopes import userinfo_scopes
@@ -23,18 +23,18 @@ _log = get_logger(__name__)
 
 USERINFO_TOKEN_TTL_S: Final = 3600
 ORGANIZATION_TOKEN_TTL_S: Final = 3600
-"""Fixed: there is no setting, and no resource whose lifetime would count."""
+"""Fixed: there is no resource with a lifetime of its own."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """What a token is bound to; for a userinfo token neither a resource nor an organization.
+    """What a token is bound to; a userinfo token has neither a resource nor an organization.
 
     Attributes:
         audience: Becomes ``aud``.
         lifetime_s: Of the token, in seconds.
         resource: The API.
-        organization_id: The organization of which the subject must be a member; its roles there count, and no API role.
-        open_scopes: Scopes that need no role: those about oneself, of a userinfo token.
+        organization_id: The subject must be a member of it; its roles there grant the scopes, instead of API roles.
+        open_scopes: Scopes that need no role: those of a userinfo token.
     """
 
     audience: str
@@ -45,12 +45,12 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def organization_claim(self) -> str | None:
-        """The claim ``organization_id``, of a token for a resource; one for the organization says it in ``aud``."""
+        """The claim ``organization_id`` of a token for a resource; an organization's own token has it in ``aud``."""
         return self.organization_id if self.resource is not None else None
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Whose changes decide about the scopes; nobody's about those of a userinfo token."""
+        """Whose changes affect the scopes; none for a userinfo token."""
         if self.organization_id is None:
             return () if self.resource is None else ("management",)
         return ("template",) if self.resource is None else ("management", "template")
@@ -60,7 +60,7 @@ class Targets:
     """Finds the target that a form names.
 
     Attributes:
-        userinfo: What a token is bound to that is for the userinfo endpoint.
+        userinfo: The userinfo endpoint.
     """
 
     def __init__(
@@ -73,22 +73,22 @@ class Targets:
         self._urn_namespace = urn_namespace
         self._management_api_resource = management_api_resource
 
-    async def requested(self, form: TokenForm) -> Target | None:
-        """Return the target that the form names, or none when it names none.
+    async def requested(self, form: TargetForm, parameters: FormParameters) -> Target | None:
+        """Return the target that the form names, if any.
 
-        Whether there is such an organization is not looked at here: only who is a member of it may know.
+        The organization may not exist: only its members may learn that.
 
         Raises:
-            OAuthError: ``invalid_target``; ``temporarily_unavailable`` while nothing is known of organizations.
+            OAuthError: ``invalid_target``; ``temporarily_unavailable`` while organizations are being loaded.
         """
-        _refuse_unsupported(form)
-        organization_id = form.get("organization_id")
+        _refuse_unsupported(parameters)
+        organization_id = form.organization_id or None
         if organization_id is not None:
             self._directory.require_organizations()
-        if form.resources:
-            resource = await self._directory.resource(form.resources[0])
+        if form.resource:
+            resource = await self._directory.resource(form.resource)
             if organization_id is not None and self.is_management_api(resource):
-                raise invalid_target("a token for the Management API belongs to no organization")
+                raise invalid_target("a token for the Management API cannot belong to an organization")
             return Target(
                 audience=resource.indicator,
                 lifetime_s=resource.access_token_ttl_s,
@@ -108,11 +108,11 @@ class Targets:
         return resource.indicator == self._management_api_resource
 
 
-def _refuse_unsupported(form: TokenForm) -> None:
-    """Refuse what would widen or change the target if it were ignored (lesson L2)."""
-    if form.get("audience") is not None:
+def _refuse_unsupported(parameters: FormParameters) -> None:
+    """Refuse parameters that would widen or change the target if they were ignored."""
+    if parameters.get("audience") is not None:
         raise invalid_target("audience is not supported; name a resource")
-    if len(form.resources) > 1:
+    if len(parameters.resources) > 1:
         raise invalid_target("a token is bound to one resource")
 
 
@@ -121,10 +121,10 @@ def organization_roles(membership: Membership | None, member_type: MemberType) -
 
     Args:
         membership: From records that are fresh enough.
-        member_type: Who asks: a user by a token exchange, or an application for itself.
+        member_type: A user, or an application that requests a token for itself.
 
     Raises:
-        OAuthError: ``access_denied``, with one description also when there is no such organization.
+        OAuthError: ``access_denied``, with the same description if there is no such organization.
     """
     reason = why_no_member(membership, member_type)
     if membership is None or reason is not None:
@@ -134,22 +134,24 @@ def organization_roles(membership: Membership | None, member_type: MemberType) -
 
 
 def no_member(member_type: MemberType) -> OAuthError:
-    """The one refusal of an organization, whether it is there or not."""
+    """The refusal of an organization, whether it exists or not."""
     who = "application" if member_type == "application" else "subject"
     return access_denied(f"the {who} is not a member of this organization")
 
 
-def held_scopes(small: SmallHalf, target: Target, role_ids: Iterable[str], requested: frozenset[str]) -> frozenset[str]:
+def held_scopes(
+    in_memory: InMemoryDirectory, target: Target, role_ids: Iterable[str], requested: frozenset[str]
+) -> frozenset[str]:
     """Return which of the requested scopes these roles grant for this target.
 
     Args:
-        small: Knows what the roles contain.
+        in_memory: Knows what the roles grant.
         target: What the token is bound to.
-        role_ids: Organization roles of the member where the target is in an organization, else API roles.
+        role_ids: Organization roles if the target is in an organization, else API roles.
         requested: Scope tokens.
     """
     if target.organization_id is not None:
-        return small.held_in_organization(target.resource, role_ids, requested)
+        return in_memory.held_in_organization(target.resource, role_ids, requested)
     if target.resource is not None:
-        return small.held_scopes(target.resource, role_ids, requested)
+        return in_memory.held_scopes(target.resource, role_ids, requested)
     return requested & target.open_scopes

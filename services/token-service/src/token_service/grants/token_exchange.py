@@ -1,12 +1,14 @@
 """Token exchange (RFC 8693): a one-time subject token becomes an access token that speaks for its user.
 
-Everything that can be decided without the subject is decided before the subject token is taken, so that a request which
-is refused for such a reason leaves it usable. What needs the subject spends it.
+Checks that do not need the subject come before the subject token is taken, so that a request which fails them leaves it
+usable. Checks that need the subject spend it.
 """
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
 from identity_common.oauth import (
     GRANT_TOKEN_EXCHANGE,
@@ -18,14 +20,23 @@ from identity_common.oauth import (
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState, UserState
 from identity_common.wire.subject_tokens import SubjectTokenRecord
-from token_service.directory import Directory, Records
+from token_service.directory import Directory, Snapshot
 from token_service.directory.freshness import highest
-from token_service.grants.actor import ActorTokens, not_acceptable
-from token_service.grants.form import TokenForm
+from token_service.grants.form import (
+    AccessTokenType,
+    ClientId,
+    FormParameters,
+    GrantForm,
+    OrganizationId,
+    Resource,
+    ScopeParameter,
+    unsupported,
+)
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets, held_scopes, organization_roles
+from token_service.presented_tokens.actor_tokens import ActorTokens, not_acceptable
 from token_service.presented_tokens.liveness import why_dead
-from token_service.subject_tokens import SubjectTokens
+from token_service.presented_tokens.subject_tokens import SubjectTokens
 from token_service.tokens.claims import Actor
 from token_service.tokens.issuer import Issuer
 from token_service.tokens.scopes import format_scope, grantable_scopes, may_be_newly_held, parse_scope
@@ -33,12 +44,37 @@ from token_service.tokens.scopes import format_scope, grantable_scopes, may_be_n
 _log = get_logger(__name__)
 
 
+class TokenExchangeForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_TOKEN_EXCHANGE):
+    """An application exchanges a one-time subject token for an access token of its user (RFC 8693)."""
+
+    subject_token: Annotated[str, Meta(min_length=1, description="As returned by POST /api/subject-tokens.")]
+    subject_token_type: Annotated[
+        str,
+        Meta(
+            description=f"{TOKEN_TYPE_ACCESS_TOKEN}, or urn:<namespace>:token-type:impersonation_token.",
+            pattern=r"^urn:[^\u0000]+$",
+        ),
+    ]
+    client_id: ClientId | UnsetType = UNSET
+    scope: ScopeParameter | UnsetType = UNSET
+    resource: Resource | UnsetType = UNSET
+    organization_id: OrganizationId | UnsetType = UNSET
+    actor_token: (
+        Annotated[
+            str, Meta(description="A userinfo token of the actor, with the scope openid; requires actor_token_type.")
+        ]
+        | UnsetType
+    ) = UNSET
+    actor_token_type: AccessTokenType | UnsetType = UNSET
+    requested_token_type: AccessTokenType | UnsetType = UNSET
+
+
 class PreparedExchange(msgspec.Struct, frozen=True, kw_only=True):
-    """An exchange that lacks nothing but its subject.
+    """An exchange whose subject is still to be judged.
 
     Attributes:
         requested: The requested scope tokens.
-        actor: The ``act`` claim, when an actor token was presented.
+        actor: The ``act`` claim, if an actor token was presented.
         awaited: Revisions that the subject's record must include.
     """
 
@@ -51,10 +87,10 @@ class PreparedExchange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiveSubject(msgspec.Struct, frozen=True):
-    """A user in whose name a token may be issued for the target.
+    """A subject that passed every check.
 
     Attributes:
-        role_ids: Those that count there: API roles, or the user's roles in the organization.
+        role_ids: API roles, or the user's roles in the organization of the target.
     """
 
     user: UserState
@@ -84,76 +120,68 @@ class TokenExchangeGrant:
         self._subject_token_types = {TOKEN_TYPE_ACCESS_TOKEN, f"urn:{urn_namespace}:token-type:impersonation_token"}
 
     async def prepare(self, request: TokenRequest, client: ApplicationState) -> PreparedExchange:
-        """Decide everything but the subject.
+        """Check everything but the subject.
 
         Raises:
             OAuthError: ``unauthorized_client``, ``invalid_request``, ``invalid_target``; ``temporarily_unavailable``.
         """
         if client.is_third_party or not client.allow_token_exchange:
             raise unauthorized_client("this application may not exchange tokens")
-        form = request.form
-        subject_token = form.require("subject_token")
+        form = request.parameters.as_form(TokenExchangeForm)
         self._require_token_types(form)
-        requested = parse_scope(form.get("scope"))
-        target = await self._target(form, requested)
-        actor_token = form.get("actor_token")
+        requested = parse_scope(form.scope or None)
+        target = await self._target(form, request.parameters, requested)
         self._directory.require_people()
-        arrived = request.awaited if self._directory.has_seen(request.awaited) else {}
-        actor = await self._actor_tokens.verify(actor_token, at_least=arrived) if actor_token else None
+        at_least = {} if request.is_waiting else request.awaited
+        actor = await self._actor_tokens.verify(form.actor_token, at_least=at_least) if form.actor_token else None
         return PreparedExchange(
             client=client,
-            subject_token=subject_token,
+            subject_token=form.subject_token,
             target=target,
             requested=requested,
             actor=actor,
             awaited=request.awaited,
         )
 
-    def _require_token_types(self, form: TokenForm) -> None:
-        if form.require("subject_token_type") not in self._subject_token_types:
-            raise invalid_request("this subject_token_type is not supported")
-        actor_token_type = form.get("actor_token_type")
-        if (form.get("actor_token") is None) != (actor_token_type is None):
+    def _require_token_types(self, form: TokenExchangeForm) -> None:
+        if form.subject_token_type not in self._subject_token_types:
+            raise unsupported("subject_token_type")
+        if bool(form.actor_token) != bool(form.actor_token_type):
             raise invalid_request("actor_token and actor_token_type belong together")
-        if actor_token_type not in {None, TOKEN_TYPE_ACCESS_TOKEN}:
-            raise invalid_request("this actor_token_type is not supported")
-        if form.get("requested_token_type") not in {None, TOKEN_TYPE_ACCESS_TOKEN}:
-            raise invalid_request("this requested_token_type is not supported")
 
-    async def _target(self, form: TokenForm, requested: frozenset[str]) -> Target:
-        """Return the target; that of a userinfo token, which only a request for ``openid`` gets, when none is named."""
-        target = await self._targets.requested(form)
+    async def _target(self, form: TokenExchangeForm, parameters: FormParameters, requested: frozenset[str]) -> Target:
+        """Return the named target; without one the userinfo endpoint, if ``openid`` is requested."""
+        target = await self._targets.requested(form, parameters)
         if target is None:
             if "openid" not in requested:
-                raise invalid_target("name a resource, or ask for the scope openid")
+                raise invalid_target("name a resource, or request the scope openid")
             return self._targets.userinfo
         if target.resource is not None and self._targets.is_management_api(target.resource):
-            raise invalid_target("no token for the Management API can be got by exchange")
+            raise invalid_target("tokens for the Management API are not issued by exchange")
         return target
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
-        """Wait for both halves."""
-        await self._directory.wait_for(awaited, self._directory.small.freshness, self._directory.large.freshness)
+        """Wait for both parts of the directory."""
+        await self._directory.wait_for(awaited)
 
     async def issue(self, prepared: PreparedExchange) -> TokenResponse:
         """Take the subject token, judge the subject, sign.
 
         Raises:
-            OAuthError: ``invalid_request``; ``access_denied`` to who is no member of the organization;
+            OAuthError: ``invalid_request``; ``access_denied`` if the subject is not a member of the organization;
                 ``temporarily_unavailable`` when a store does not answer: the token may or may not be spent.
         """
         target, requested = prepared.target, prepared.requested
-        reading = self._directory.large.reading(target.organization_id)
-        taken = await self._subject_tokens.consume(prepared.subject_token, reading)  # the point of no return
+        taken = await self._subject_tokens.take(prepared.subject_token, target.organization_id)  # spent from here on
         if taken is None:
             raise not_acceptable()
         record = taken.record
-        subject = await self._live_subject(record, prepared, taken.subject)
-        held = held_scopes(self._directory.small, target, subject.role_ids, requested)
+        subject = await self._live_subject(record, prepared, taken.snapshot)
+        held = held_scopes(self._directory.in_memory, target, subject.role_ids, requested)
         if target.sources and may_be_newly_held(requested=requested, held=held):
             await self._directory.catch_up(*target.sources)
             subject = await self._live_subject(record, prepared)
-            held = held_scopes(self._directory.small, target, subject.role_ids, requested)
+            held = held_scopes(self._directory.in_memory, target, subject.role_ids, requested)
         scopes = grantable_scopes(requested=requested, held=held)
         access_token = await self._issuer.issue(
             subject=record.user_id,
@@ -182,22 +210,22 @@ class TokenExchangeGrant:
         )
 
     async def _live_subject(
-        self, record: SubjectTokenRecord, prepared: PreparedExchange, records: Records = ()
+        self, record: SubjectTokenRecord, prepared: PreparedExchange, snapshot: Snapshot = ()
     ) -> LiveSubject:
-        """Return the subject, judged by a directory that has seen everything up to the minting of the token.
+        """Return the subject, judged by a directory that includes the minting of the token.
 
         Args:
-            record: What the subject token stood for.
-            prepared: The rest of the request.
-            records: The subject's, if they have been read already.
+            record: Of the subject token.
+            prepared: The request.
+            snapshot: The subject's records, if they were read already.
         """
         organization_id = prepared.target.organization_id
         at_least = highest({"management": record.revision}, prepared.awaited)
-        await self._directory.wait_for(at_least, self._directory.small.freshness)
-        subject = await self._directory.subject(record.user_id, organization_id, at_least=at_least, records=records)
+        await self._directory.wait_for(at_least, self._directory.in_memory.freshness)
+        subject = await self._directory.subject(record.user_id, organization_id, at_least=at_least, snapshot=snapshot)
         reason = why_dead(subject.person, issued_at_ms=record.issued_at)
-        if self._directory.small.application(record.issued_to) is None:
-            reason = "the application that asked for it is gone"
+        if self._directory.in_memory.application(record.issued_to) is None:
+            reason = "the application that requested it was deleted"
         if subject.person is None or reason is not None:
             _log.info("subject-token.refused", reason=reason, subject_token_id=record.id, user_id=record.user_id)
             raise not_acceptable()

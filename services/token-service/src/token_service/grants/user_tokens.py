@@ -1,7 +1,7 @@
-"""The tokens that an authorization gives, by code or by refresh token.
+"""The tokens of an authorization, issued for a code or a refresh token.
 
-Owns which access token it is, with which scopes, and whether an ID token comes with it. What a person has consented to
-is the most that there is; what they hold at this moment decides how much of it.
+Owns the target, the scopes, and whether an ID token comes with the access token. The scopes are those that the user has
+consented to *and* holds at this moment.
 """
 
 from collections.abc import Mapping
@@ -14,10 +14,9 @@ from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.authorizations import Authorization, Consented, Consents
 from token_service.directory import Directory, Person
-from token_service.grants.form import TokenForm
-from token_service.grants.table import TokenResponse
+from token_service.grants.form import TargetForm
+from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets, held_scopes, no_member, organization_roles
-from token_service.people import People
 from token_service.presented_tokens.liveness import why_dead
 from token_service.tokens.identity import PersonClaims
 from token_service.tokens.issuer import Issuer
@@ -26,33 +25,33 @@ from token_service.tokens.scopes import (
     grantable_scopes,
     may_be_newly_held,
     organizations_scope,
-    parse_scope,
 )
+from token_service.tokens.user_claims import UserClaims
 
 _log = get_logger(__name__)
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """Which access token a client asks for.
+class RequestedToken(msgspec.Struct, frozen=True, kw_only=True):
+    """The access token that a client requests.
 
     Attributes:
-        target: What it shall be bound to; that of a userinfo token when nothing else is named.
-        requested: The requested scope tokens; none for everything that was consented to.
-        awaited: Revisions that the records of the person must include.
+        target: What it is to be bound to; the userinfo endpoint by default.
+        scopes: The requested scope tokens; none for everything that was consented to.
+        awaited: Revisions that the user's records must include.
     """
 
     target: Target
-    requested: frozenset[str] | None
+    scopes: frozenset[str] | None
     awaited: Mapping[str, int]
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens that are only to be signed.
+    """Tokens that only need to be signed.
 
     Attributes:
         scopes: Of the access token.
-        claims: What the ID token says of the person; none where none is to be issued.
-        tokens_expire_at: Milliseconds: until when the access token will live, or a little later.
+        claims: Of the ID token; none if none is to be issued.
+        tokens_expire_at: When the access token will have expired, milliseconds.
     """
 
     authorization: Authorization
@@ -65,13 +64,13 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserTokens:
-    """Decides and signs."""
+    """Decides which tokens an authorization gives, and signs them."""
 
     def __init__(
         self,
         directory: Directory,
         targets: Targets,
-        people: People,
+        user_claims: UserClaims,
         consents: Consents,
         issuer: Issuer,
         *,
@@ -80,49 +79,58 @@ class UserTokens:
     ) -> None:
         self._directory = directory
         self._targets = targets
-        self._people = people
+        self._user_claims = user_claims
         self._consents = consents
         self._issuer = issuer
         self._organizations_scope = organizations_scope(urn_namespace)
         self._clock = clock
 
-    async def wish(self, form: TokenForm, *, scope: str | None, awaited: Mapping[str, int]) -> Wish:
-        """Read from a form which access token is asked for.
+    async def requested_token(
+        self, form: TargetForm, request: TokenRequest, *, scopes: frozenset[str] | None
+    ) -> RequestedToken:
+        """Return which access token is requested.
+
+        Args:
+            form: Of the grant.
+            request: The whole request.
+            scopes: See ``RequestedToken``.
 
         Raises:
             OAuthError: ``invalid_target``; ``temporarily_unavailable``.
         """
-        return Wish(
-            target=await self._targets.requested(form) or self._targets.userinfo,
-            requested=None if scope is None else parse_scope(scope),
-            awaited=awaited,
+        return RequestedToken(
+            target=await self._targets.requested(form, request.parameters) or self._targets.userinfo,
+            scopes=scopes,
+            awaited=request.awaited,
         )
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
-        """Wait for both halves of the directory."""
-        await self._directory.wait_for(awaited, self._directory.small.freshness, self._directory.large.freshness)
+        """Wait for both parts of the directory."""
+        await self._directory.wait_for(awaited)
 
-    async def decide(self, authorization: Authorization, client: ApplicationState, wish: Wish) -> Decision:
-        """Decide which tokens an authorization gives right now; nothing is written.
+    async def decide(
+        self, authorization: Authorization, client: ApplicationState, requested_token: RequestedToken
+    ) -> Decision:
+        """Decide which tokens an authorization gives now; nothing is written.
 
         Raises:
-            OAuthError: ``invalid_grant`` when the person, or the sign-in, counts no more; ``invalid_scope``,
+            OAuthError: ``invalid_grant`` when the user or the sign-in is no longer valid; ``invalid_scope``,
                 ``invalid_target``, ``insufficient_scope``, ``access_denied``; ``temporarily_unavailable``.
         """
-        consented, target = authorization.consented, wish.target
-        requested = self._requested(consented, wish)
+        consented, target = authorization.consented, requested_token.target
+        requested = self._requested(consented, requested_token)
         picked = None
-        if self._people.tells_of_organizations(consented.scopes):
+        if self._user_claims.opens_organizations(consented.scopes):
             picked = await self._consents.picked(authorization.user_id, client)
         self._require_consented(consented, picked, target)
         wanted = requested & _consented_for(consented, target)
-        small = self._directory.small
-        person, role_ids = await self._live_person(authorization, wish)
-        held = held_scopes(small, target, role_ids, wanted)
+        in_memory = self._directory.in_memory
+        person, role_ids = await self._live_person(authorization, requested_token)
+        held = held_scopes(in_memory, target, role_ids, wanted)
         if target.sources and may_be_newly_held(requested=wanted, held=held):
             await self._directory.catch_up(*target.sources)
-            person, role_ids = await self._live_person(authorization, wish)
-            held = held_scopes(small, target, role_ids, wanted)
+            person, role_ids = await self._live_person(authorization, requested_token)
+            held = held_scopes(in_memory, target, role_ids, wanted)
         return Decision(
             authorization=authorization,
             client=client,
@@ -134,11 +142,11 @@ class UserTokens:
         )
 
     async def sign(self, decision: Decision, *, refresh_token: str | None, nonce: str | None = None) -> TokenResponse:
-        """Sign what was decided.
+        """Sign the tokens of a decision.
 
         Args:
-            decision: What was decided.
-            refresh_token: That comes with it.
+            decision: From ``decide``.
+            refresh_token: To be returned with them.
             nonce: For the ID token.
         """
         tokens_valid_after = decision.person.user.tokens_valid_after
@@ -173,22 +181,22 @@ class UserTokens:
             id_token=id_token,
         )
 
-    def _requested(self, consented: Consented, wish: Wish) -> frozenset[str]:
-        """Return the requested scopes, all of them consented to.
+    def _requested(self, consented: Consented, requested_token: RequestedToken) -> frozenset[str]:
+        """Return the requested scopes; refuse one that was not consented to.
 
         Source:
             RFC 6749 section 6 (no scope that was not originally granted; omitted means all of them).
         """
         everything = consented.everything()
-        if wish.requested is None:
+        if requested_token.scopes is None:
             return everything
-        if not wish.requested <= everything:
+        if not requested_token.scopes <= everything:
             raise invalid_scope("a scope was requested that was not consented to")
-        return wish.requested
+        return requested_token.scopes
 
     def _require_consented(self, consented: Consented, picked: frozenset[str] | None, target: Target) -> None:
         if target.resource is not None and target.resource.indicator not in consented.resource_scopes:
-            raise invalid_target("the resource was not named when the person signed in")
+            raise invalid_target("the resource was not part of the authorization request")
         if target.organization_id is None:
             return
         if self._organizations_scope not in consented.scopes:
@@ -196,10 +204,14 @@ class UserTokens:
         if picked is not None and target.organization_id not in picked:
             raise no_member("user")
 
-    async def _live_person(self, authorization: Authorization, wish: Wish) -> tuple[Person, tuple[str, ...]]:
-        """Return the person and the roles that count for the target."""
-        organization_id = wish.target.organization_id
-        subject = await self._directory.subject(authorization.user_id, organization_id, at_least=wish.awaited)
+    async def _live_person(
+        self, authorization: Authorization, requested_token: RequestedToken
+    ) -> tuple[Person, tuple[str, ...]]:
+        """Return the user and the roles that grant the target's scopes."""
+        organization_id = requested_token.target.organization_id
+        subject = await self._directory.subject(
+            authorization.user_id, organization_id, at_least=requested_token.awaited
+        )
         person = subject.person
         reason = why_dead(person, issued_at_ms=authorization.auth_time)
         if person is None or reason is not None:
@@ -212,16 +224,16 @@ class UserTokens:
     async def _claims(
         self, person: Person, scopes: frozenset[str], picked: frozenset[str] | None
     ) -> PersonClaims | None:
-        return await self._people.claims(person, scopes, picked=picked) if "openid" in scopes else None
+        return await self._user_claims.claims(person, scopes, picked=picked) if "openid" in scopes else None
 
 
 def _consented_for(consented: Consented, target: Target) -> frozenset[str]:
-    """Return what was consented to of what the target knows: scopes of the same name elsewhere are others."""
+    """Return the consented scopes of the target: scopes of the same name elsewhere are different ones."""
     if target.resource is not None:
         return consented.resource_scopes[target.resource.indicator]
     return consented.scopes if target.organization_id is None else consented.organization_permissions
 
 
 def not_acceptable() -> OAuthError:
-    """The one refusal of a code or refresh token, whatever the reason (RFC 6749 section 5.2)."""
+    """The refusal of a code or refresh token, for every reason (RFC 6749 section 5.2)."""
     return invalid_grant("the code or refresh token is not acceptable")

@@ -1,7 +1,6 @@
-"""Introspection, revocation and userinfo as the OpenAPI document describes them.
+"""The OpenAPI operations of introspection, revocation and userinfo.
 
-Their routes are raw ASGI: nothing can be derived from their signatures. What is accepted and refused is decided in the
-modules of their names.
+Their routes are raw ASGI: nothing can be derived from their signatures.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -14,7 +13,7 @@ from token_service.openapi.responses import (
     CLIENT_SCHEMES,
     CLIENT_SECURITY,
     FAILED,
-    NO_FORM,
+    NOT_A_FORM,
     UNAUTHENTICATED,
     OAuthErrorBody,
     Refusals,
@@ -25,7 +24,7 @@ from token_service.tokens.identity import PersonClaims
 
 
 class TokenForm(msgspec.Struct, kw_only=True):
-    """Names a token of any class (RFC 7009 section 2.1, RFC 7662 section 2.1)."""
+    """Names an access token or a refresh token (RFC 7009 section 2.1, RFC 7662 section 2.1)."""
 
     token: Annotated[str, Meta(min_length=1, description="An access token or a refresh token.")]
     token_type_hint: Literal["access_token", "refresh_token"] | UnsetType = UNSET
@@ -34,13 +33,13 @@ class TokenForm(msgspec.Struct, kw_only=True):
 
 
 class AccessTokenForm(msgspec.Struct, kw_only=True):
-    """Presents an access token where it cannot come in a header (RFC 6750 section 2.2)."""
+    """Presents an access token in the body instead of a header (RFC 6750 section 2.2)."""
 
     access_token: Annotated[str, Meta(min_length=1)]
 
 
 class Introspection(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of a token (RFC 7662 section 2.2); of one that does not count, nothing but that."""
+    """The introspection of a token (RFC 7662 section 2.2); an inactive one has no other members."""
 
     active: bool
     token_type: str | UnsetType = UNSET
@@ -64,7 +63,7 @@ _MALFORMED: Final = {"invalid_request": "token is required"}
 _INTROSPECTION_REFUSALS: Final[Refusals] = {
     400: ("The request is malformed.", _MALFORMED),
     401: UNAUTHENTICATED,
-    415: NO_FORM,
+    415: NOT_A_FORM,
     500: FAILED,
     503: _AWAY,
 }
@@ -78,7 +77,7 @@ _REVOCATION_REFUSALS: Final[Refusals] = {
 _USERINFO_REFUSALS: Final[Refusals] = {
     400: ("The request is malformed.", {"invalid_request": "the access token is presented twice"}),
     403: ("The token lacks the scope openid.", {"insufficient_scope": "this needs the scope openid"}),
-    415: NO_FORM,
+    415: NOT_A_FORM,
     500: FAILED,
     503: _AWAY,
 }
@@ -93,17 +92,17 @@ INTROSPECTION_OPERATION: Final = hand_written(
     {
         "POST": {
             "operationId": "Introspect",
-            "summary": "Ask whether a token counts, and what it says",
+            "summary": "Introspect a token",
             "description": (
-                "For confidential clients (RFC 7662). First-party ones may ask about any access token, third-party ones"
-                " about their own, each about its own refresh tokens; every other token is inactive."
+                "For confidential clients (RFC 7662). First-party clients see any access token, third-party ones their"
+                " own, and each client its own refresh tokens; every other token is inactive."
             ),
             "tags": ["Tokens"],
             "security": CLIENT_SECURITY,
             "requestBody": _form(TokenForm, {"token": _TOKEN}),
             "responses": {
                 "200": answer(
-                    "What the client may know of the token.",
+                    "What the client may see of the token.",
                     reference(Introspection),
                     {
                         "active": {
@@ -136,16 +135,16 @@ REVOCATION_OPERATION: Final = hand_written(
     {
         "POST": {
             "operationId": "Revoke",
-            "summary": "End a token",
+            "summary": "Revoke a token",
             "description": (
-                "A client ends a token of its own (RFC 7009); a refresh token takes every token of its sign-in along. A"
-                " token that is unknown, or counts no more, is no error."
+                "Revoke one of the client's own tokens (RFC 7009); with a refresh token, every token of its sign-in. An"
+                " unknown or invalid token is not an error."
             ),
             "tags": ["Tokens"],
             "security": CLIENT_SECURITY,
             "requestBody": _form(TokenForm, {"token": _TOKEN}),
             "responses": {
-                "200": answer("The token counts no more.", None, {}),
+                "200": answer("The token is revoked, or was not valid.", None, {}),
                 **refusals(_REVOCATION_REFUSALS),
             },
         }
@@ -159,17 +158,17 @@ REVOCATION_OPERATION: Final = hand_written(
 def _userinfo(method: str) -> Json:
     refused = {
         "401": {
-            "description": "No access token, or one that is not accepted; without a token there is no body.",
+            "description": "The access token is missing or not accepted; without a token there is no body.",
             "headers": header("X-Request-Id", "WWW-Authenticate"),
         },
         **refusals(_USERINFO_REFUSALS, challenged=(400, 403)),
     }
     if method == "GET":
         refused.pop("415")
-    described: Json = {
+    operation: Json = {
         "operationId": "Userinfo" if method == "GET" else "PostUserinfo",
-        "summary": "Read who a userinfo token speaks for",
-        "description": "Claims about the subject, as the token's scopes open them (OpenID Connect Core section 5.3).",
+        "summary": "Read claims about the subject of a userinfo token",
+        "description": "Claims about the subject, according to the token's scopes (OpenID Connect Core section 5.3).",
         "tags": ["Tokens"],
         "security": [{"bearer": []}, {}] if method == "POST" else [{"bearer": []}],
         "responses": {
@@ -182,8 +181,8 @@ def _userinfo(method: str) -> Json:
         },
     }
     if method == "POST":
-        described["requestBody"] = _form(AccessTokenForm, {"access_token": _TOKEN}, required=False)
-    return described
+        operation["requestBody"] = _form(AccessTokenForm, {"access_token": _TOKEN}, required=False)
+    return operation
 
 
 USERINFO_OPERATIONS: Final = hand_written(

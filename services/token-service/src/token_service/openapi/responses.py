@@ -1,4 +1,4 @@
-"""What the OpenAPI document says alike of every raw ASGI route that answers in the words of OAuth."""
+"""Responses that the OpenAPI operations of raw ASGI routes share."""
 
 from typing import Final
 
@@ -7,14 +7,14 @@ import msgspec
 from identity_common.http.openapi import Json, header, reference
 
 Refusals = dict[int, tuple[str, dict[str, str]]]
-"""Status → what it means, and the descriptions of its error codes."""
+"""Status → its meaning, and the descriptions of its error codes."""
 
 UNAUTHENTICATED: Final = ("The client did not authenticate.", {"invalid_client": "client authentication failed"})
-NO_FORM: Final = (
-    "The body is no form in UTF-8.",
+NOT_A_FORM: Final = (
+    "The body is not a form in UTF-8.",
     {"invalid_request": "the body must be application/x-www-form-urlencoded"},
 )
-FAILED: Final = ("The server failed; the log knows why.", {"server_error": "the server failed"})
+FAILED: Final = ("The server failed; its log has the cause.", {"server_error": "the server failed"})
 
 CLIENT_SECURITY: Final[list[Json]] = [{"basic": []}, {}]
 CLIENT_SCHEMES: Final[Json] = {
@@ -27,13 +27,13 @@ CLIENT_SCHEMES: Final[Json] = {
 
 
 class OAuthErrorBody(msgspec.Struct, frozen=True):
-    """The body of a refusal (RFC 6749 section 5.2), with the members that the SDKs of this family read as well.
+    """The body of an OAuth error (RFC 6749 section 5.2), with the members that the SDKs of this family read too.
 
     Attributes:
-        error: The code of OAuth.
+        error: The OAuth error code.
         error_description: For the developer of the client.
         code: ``oidc.<error>``.
-        message: The description again.
+        message: Same as ``error_description``.
     """
 
     error: str
@@ -43,8 +43,8 @@ class OAuthErrorBody(msgspec.Struct, frozen=True):
 
 
 def answer(description: str, schema: Json | None, examples: Json, *headers: str) -> Json:
-    """Return the Response Object of an answer, which is never stored; without a schema it has no body."""
-    described: Json = {
+    """Return the Response Object of an answer that must not be cached; without a schema it has no body."""
+    response: Json = {
         "description": description,
         "headers": {
             **header("X-Request-Id", *headers),
@@ -54,8 +54,8 @@ def answer(description: str, schema: Json | None, examples: Json, *headers: str)
     }
     if schema is not None:
         shown = {name: {"value": value} for name, value in examples.items()}
-        described["content"] = {"application/json": {"schema": schema, "examples": shown}}
-    return described
+        response["content"] = {"application/json": {"schema": schema, "examples": shown}}
+    return response
 
 
 def _literal(value: str) -> Json:
@@ -66,10 +66,10 @@ def refusals(of_status: Refusals, *, challenged: tuple[int, ...] = (401,)) -> Js
     """Return the Response Objects of refusals, by status.
 
     Args:
-        of_status: What is refused.
-        challenged: Statuses that carry ``WWW-Authenticate``.
+        of_status: The refusals.
+        challenged: Statuses with ``WWW-Authenticate``.
     """
-    described: Json = {}
+    responses: Json = {}
     for status, (description, errors) in of_status.items():
         schema: Json = {"allOf": [reference(OAuthErrorBody), {"properties": {"error": {"enum": list(errors)}}}]}
         examples = {
@@ -77,5 +77,5 @@ def refusals(of_status: Refusals, *, challenged: tuple[int, ...] = (401,)) -> Js
             for error, text in errors.items()
         }
         headers = ("WWW-Authenticate",) if status in challenged else ("Retry-After",) if status == 503 else ()
-        described[str(status)] = answer(description, schema, examples, *headers)
-    return described
+        responses[str(status)] = answer(description, schema, examples, *headers)
+    return responses

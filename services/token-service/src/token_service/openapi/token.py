@@ -1,13 +1,10 @@
-"""``POST /oidc/token`` as the OpenAPI document describes it.
+"""The OpenAPI operation of ``POST /oidc/token``.
 
-The route is raw ASGI (docs/decisions/0006): nothing can be derived from its signature, so all of it is said here. Owns
-the description alone; what is accepted and refused is decided by ``token_service.grants``.
+The route is raw ASGI (docs/decisions/0006): nothing can be derived from its signature. The schemas of the request are
+the structs that the grants parse.
 """
 
-from typing import Annotated, Any, Final, Literal
-
-import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from typing import Any, Final
 
 from identity_common.http.openapi import Json, hand_written, reference
 from identity_common.oauth import (
@@ -19,11 +16,15 @@ from identity_common.oauth import (
 )
 from identity_common.revisions import HEADER
 from token_service.grants import TokenResponse
+from token_service.grants.authorization_code import AuthorizationCodeForm
+from token_service.grants.client_credentials import ClientCredentialsForm
+from token_service.grants.refresh_token import RefreshTokenForm
+from token_service.grants.token_exchange import TokenExchangeForm
 from token_service.openapi.responses import (
     CLIENT_SCHEMES,
     CLIENT_SECURITY,
     FAILED,
-    NO_FORM,
+    NOT_A_FORM,
     UNAUTHENTICATED,
     OAuthErrorBody,
     Refusals,
@@ -31,76 +32,8 @@ from token_service.openapi.responses import (
     refusals,
 )
 
-_ClientId = Annotated[
-    str, Meta(description="Which application asks; beside the Authorization header it must be equal.")
-]
-_ClientSecret = Annotated[str, Meta(description="Of a machine-to-machine application without an Authorization header.")]
-_Scope = Annotated[str, Meta(description="Scope tokens with spaces between them; what is not held is not granted.")]
-_Resource = Annotated[str, Meta(description="Indicator of the API that the token is for; one at most (RFC 8707).")]
-_Organization = Annotated[
-    str,
-    Meta(description="Id of an organization: the token is for it, or within it for the resource. Members get one."),
-]
-_ActorToken = Annotated[
-    str, Meta(description="A userinfo token of who acts, with the scope openid; goes with actor_token_type.")
-]
-_TokenType = Literal["urn:ietf:params:oauth:token-type:access_token"]
-_SubjectTokenType = Annotated[
-    str,
-    Meta(
-        description=f"{TOKEN_TYPE_ACCESS_TOKEN}, or urn:service:token-type:impersonation_token with the namespace set.",
-        pattern=r"^urn:[^\u0000]+$",
-    ),
-]
-
-
-class ClientCredentialsForm(msgspec.Struct, kw_only=True, tag_field="grant_type", tag=GRANT_CLIENT_CREDENTIALS):
-    """A machine-to-machine application asks for a token for itself (RFC 6749 section 4.4)."""
-
-    client_id: _ClientId | UnsetType = UNSET
-    client_secret: _ClientSecret | UnsetType = UNSET
-    scope: _Scope | UnsetType = UNSET
-    resource: _Resource | UnsetType = UNSET
-    organization_id: _Organization | UnsetType = UNSET
-
-
-class TokenExchangeForm(msgspec.Struct, kw_only=True, tag_field="grant_type", tag=GRANT_TOKEN_EXCHANGE):
-    """An application exchanges a one-time subject token for a token that speaks for its user (RFC 8693)."""
-
-    subject_token: Annotated[str, Meta(min_length=1, description="As POST /api/subject-tokens has answered it.")]
-    subject_token_type: _SubjectTokenType
-    client_id: _ClientId | UnsetType = UNSET
-    scope: _Scope | UnsetType = UNSET
-    resource: _Resource | UnsetType = UNSET
-    organization_id: _Organization | UnsetType = UNSET
-    actor_token: _ActorToken | UnsetType = UNSET
-    actor_token_type: _TokenType | UnsetType = UNSET
-    requested_token_type: _TokenType | UnsetType = UNSET
-
-
-class AuthorizationCodeForm(msgspec.Struct, kw_only=True, tag_field="grant_type", tag=GRANT_AUTHORIZATION_CODE):
-    """An application redeems the code of a sign-in (RFC 6749 section 4.1.3, RFC 7636)."""
-
-    code: Annotated[str, Meta(min_length=1, description="As the browser has brought it back; good for a minute, once.")]
-    redirect_uri: Annotated[str, Meta(min_length=1, description="The same as in the authorization request.")]
-    code_verifier: Annotated[str, Meta(pattern="^[A-Za-z0-9._~-]{43,128}$", description="Of PKCE, method S256.")]
-    client_id: _ClientId | UnsetType = UNSET
-    resource: _Resource | UnsetType = UNSET
-    organization_id: _Organization | UnsetType = UNSET
-
-
-class RefreshTokenForm(msgspec.Struct, kw_only=True, tag_field="grant_type", tag=GRANT_REFRESH_TOKEN):
-    """An application goes on with what a person has consented to (RFC 6749 section 6)."""
-
-    refresh_token: Annotated[str, Meta(min_length=1, description="The newest one: each use gives another.")]
-    client_id: _ClientId | UnsetType = UNSET
-    scope: _Scope | UnsetType = UNSET
-    resource: _Resource | UnsetType = UNSET
-    organization_id: _Organization | UnsetType = UNSET
-
-
 FORMS: Final = (AuthorizationCodeForm, ClientCredentialsForm, RefreshTokenForm, TokenExchangeForm)
-"""One for each grant type that is supported."""
+"""One per supported grant type."""
 
 _REQUESTS: Final[Json] = {
     "client credentials": {
@@ -120,7 +53,7 @@ _REQUESTS: Final[Json] = {
         "resource": "https://api.example.com",
         "scope": "orders:read",
     },
-    "impersonation that names who acts": {
+    "impersonation with an actor": {
         "grant_type": GRANT_TOKEN_EXCHANGE,
         "subject_token": "sub_Vd0rC5YqX1nT8sLk2uWg7jZb4mPa9hEf3iRo6xKc1vS",
         "subject_token_type": TOKEN_TYPE_ACCESS_TOKEN,
@@ -167,25 +100,25 @@ _ANSWERS: Final[Json] = {
 }
 _REFUSALS: Final[Refusals] = {
     400: (
-        "The request is malformed, or asks for what this client cannot have.",
+        "The request is malformed, or this client may not make it.",
         {
             "invalid_request": "the subject token or the actor token is not acceptable",
             "unauthorized_client": "this application may not exchange tokens",
             "unsupported_grant_type": "this grant type is not supported",
-            "invalid_target": "the resource is not known",
+            "invalid_target": "the resource is unknown",
             "invalid_grant": "the code or refresh token is not acceptable",
             "invalid_scope": "a scope was requested that was not consented to",
         },
     ),
     401: UNAUTHENTICATED,
     403: (
-        "Whom the token would speak for is no member of the organization, or has not consented to tokens for any.",
+        "The subject is not a member of the organization, or has not consented to organization tokens.",
         {
             "access_denied": "the subject is not a member of this organization",
             "insufficient_scope": "this needs the scope urn:service:scope:organizations",
         },
     ),
-    415: NO_FORM,
+    415: NOT_A_FORM,
     500: FAILED,
     503: (
         "A store does not answer, or the awaited revision has not arrived. A subject token or a code may or may not be"
@@ -211,8 +144,8 @@ _OPERATION: Final[Json] = {
     "summary": "Get an access token",
     "description": (
         "Issue an access token for one grant (RFC 6749 section 3.2).\n\n"
-        "A parameter without a value counts as absent, an unknown one is ignored, a repeated one is refused, and so"
-        " is audience."
+        "A parameter without a value is treated as absent, an unknown one is ignored. Repeated parameters and"
+        " audience are refused."
     ),
     "tags": ["Tokens"],
     "security": CLIENT_SECURITY,
@@ -220,7 +153,7 @@ _OPERATION: Final[Json] = {
         {
             "name": HEADER,
             "in": "header",
-            "description": "What the answer must take into account; as writes have answered it.",
+            "description": "Revision that the answer must reflect, as returned by writes.",
             "schema": {"type": "string", "pattern": "^(management|template):(0|[1-9][0-9]{0,17})$"},
             "example": "management:97",
         }

@@ -1,7 +1,7 @@
-"""Access tokens that are presented to us: whether they are ours, for what, and whether they still count.
+"""Access tokens that are presented to this service: signature, audience, liveness.
 
-Every path that accepts one goes through here: userinfo, introspection, actor tokens, our part of ``/api``. Verifiers
-elsewhere honour a token until it expires.
+Every path that accepts one goes through here: userinfo, introspection, actor tokens, this service's part of ``/api``.
+Verifiers elsewhere accept a token until it expires.
 """
 
 import asyncio
@@ -25,16 +25,16 @@ _NOWHERE: Final = "urn:nowhere"
 
 
 class TokenRefused(Exception):  # noqa: N818 - the name is what happened
-    """An access token that is not ours, or counts no more; ``str()`` is the reason, for the log alone."""
+    """An access token that is not accepted; ``str()`` is the reason, for the log only."""
 
 
 class LiveToken(msgspec.Struct, frozen=True):
-    """An access token that counts.
+    """An access token that is accepted.
 
     Attributes:
-        token: What it says.
-        client: To whom it was issued.
-        person: Whom it speaks for; none when the client speaks for itself.
+        token: Its claims.
+        client: The application that it was issued to.
+        person: Its subject; none if that is the client itself.
     """
 
     token: AccessToken
@@ -43,7 +43,7 @@ class LiveToken(msgspec.Struct, frozen=True):
 
 
 class LiveTokens:
-    """Verifies access tokens of our own issuer, and judges them by what is known right now."""
+    """Verifies access tokens of our own issuer, and checks their liveness."""
 
     def __init__(
         self, directory: Directory, keys: SigningKeys, revocations: Revocations, *, issuer: str, urn_namespace: str
@@ -59,15 +59,15 @@ class LiveTokens:
     async def verify(
         self, access_token: str, *, audience: str | None = None, at_least: Mapping[str, int] | None = None
     ) -> LiveToken:
-        """Return a token that counts: well signed, not expired, and everything that it names is there.
+        """Return a token with a valid signature that has not expired, and whose subject, client and target are live.
 
         Args:
             access_token: As presented.
-            audience: What it must be for; none where any of our audiences will do.
-            at_least: Revisions that the records of its people must include.
+            audience: The required ``aud``; none to accept any of ours.
+            at_least: Revisions that the records of its users must include.
 
         Raises:
-            TokenRefused: It does not count.
+            TokenRefused: It is not accepted.
             OAuthError: ``temporarily_unavailable``.
         """
         token = self.read(access_token, audience=audience)
@@ -95,7 +95,7 @@ class LiveTokens:
         return LiveToken(token, client, None if speaks_for_itself else subject.person)
 
     def read(self, access_token: str, *, audience: str | None = None) -> AccessToken:
-        """Return what a token says that we have signed and that has not expired; whether it still counts is not asked.
+        """Return the claims of a token with a valid signature that has not expired; liveness is not checked.
 
         Raises:
             TokenRefused: It is not ours, or not for this audience.
@@ -109,20 +109,20 @@ class LiveTokens:
             raise TokenRefused(error.reason) from None
 
     def _checker(self, audience: str) -> tuple[Expectations, TokenChecker]:
-        """Return what remembers the good signatures of one audience."""
+        """Return the checker of one audience, which caches valid signatures."""
         if audience not in self._checkers:
             expected = Expectations(issuer=self._issuer, audience=audience)
             self._checkers[audience] = (expected, TokenChecker(expected))
         return self._checkers[audience]
 
     def _checker_for(self, access_token: str) -> tuple[Expectations, TokenChecker]:
-        """Return what checks a token against the audience that it claims itself."""
+        """Return a checker for the audience that the token itself claims."""
         unchecked = read_token(access_token, Expectations(issuer=self._issuer, audience=_NOWHERE))
         expected = Expectations(issuer=self._issuer, audience=_unverified_audience(unchecked.payload))
         return expected, TokenChecker(expected, cache_size=0)
 
     async def _subject(self, token: AccessToken, at_least: Mapping[str, int]) -> Subject:
-        """Return whom a token speaks for, as a member if it counts within an organization."""
+        """Return the subject of a token, with its membership if the token belongs to an organization."""
         organization_id = self._organization_id(token)
         if token.subject != token.client_id:
             return await self._directory.subject(token.subject, organization_id, at_least=at_least)
@@ -135,7 +135,7 @@ class LiveTokens:
         return await asyncio.gather(*(self._directory.person(user_id, at_least=at_least) for user_id in user_ids))
 
     def _organization_id(self, token: AccessToken) -> str | None:
-        """Return the organization that a token is for, or within which it is for a resource."""
+        """Return the organization of a token: its audience, or its claim ``organization_id``."""
         if token.audience.startswith(self._organization_prefix):
             return token.audience.removeprefix(self._organization_prefix)
         return token.organization_id
@@ -147,10 +147,10 @@ class LiveTokens:
 
 
 def _unverified_audience(payload: bytes) -> str:
-    """Return what a token claims to be for; nothing is believed of it yet.
+    """Return ``aud`` of a token whose signature is not verified yet.
 
     Raises:
-        TokenInvalid: It claims nothing, or several things: none of our tokens does.
+        TokenInvalid: There is none, or several: our tokens have exactly one.
     """
     try:
         audience: Any = msgspec.json.decode(payload, type=dict[str, Any]).get("aud")

@@ -1,4 +1,4 @@
-"""The one check of liveness, on every path that issues or accepts a token (lesson L1). Pure."""
+"""The liveness check of every path that issues or accepts a token. Pure."""
 
 from collections.abc import Sequence
 
@@ -12,15 +12,15 @@ from token_service.tokens.claims import is_outdated
 
 
 class KnownOfToken(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of everything that an access token names.
+    """What the directory and the revocations say of an access token.
 
     Attributes:
-        client: The application that it was issued to; none when that is gone.
-        people: The subject, unless that is the client itself, and then the actors; none for each who is gone.
-        resource_exists: Whether the resource that ``aud`` names is there; so for a token that is for none.
-        organization_id: Within which it counts; none for one that counts in no organization.
-        membership: The subject's there; none when there is none, or no such organization.
-        is_revoked: Whether it, or the authorization that it descends from, was revoked.
+        client: The application that it was issued to; none if that was deleted.
+        people: The subject, unless that is the client itself, then the actors; none for each that was deleted.
+        resource_exists: Whether the resource in ``aud`` exists; true for a token without one.
+        organization_id: Of an organization's token; otherwise none.
+        membership: The subject's in that organization; none if there is none, or no such organization.
+        is_revoked: Whether the token, or the authorization that it descends from, was revoked.
     """
 
     client: ApplicationState | None
@@ -32,15 +32,15 @@ class KnownOfToken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def why_dead(person: Person | None, *, issued_at_ms: int) -> str | None:
-    """Return why something that was issued for a user counts no more, for the log; none when it counts.
+    """Return why something that was issued for a user is no longer valid, for the log; none if it is valid.
 
     Args:
-        person: The user, from records that are fresh enough; none when there is no such user.
-        issued_at_ms: When it was issued, or when the user signed in for it, milliseconds; an access token says so in
-            whole seconds.
+        person: The user, from records that are fresh enough; none if there is no such user.
+        issued_at_ms: When it was issued, or when the user signed in for it, milliseconds; an access token has whole
+            seconds.
     """
     if person is None:
-        return "the user is gone"
+        return "the user was deleted"
     if person.user.is_suspended:
         return "the user is suspended"
     if is_outdated(issued_at_ms=issued_at_ms, tokens_valid_after=person.user.tokens_valid_after):
@@ -49,31 +49,31 @@ def why_dead(person: Person | None, *, issued_at_ms: int) -> str | None:
 
 
 def why_no_member(membership: Membership | None, member_type: MemberType) -> str | None:
-    """Return why nobody speaks as a member of an organization, for the log; none when somebody does.
+    """Return why a membership is not valid, for the log; none if it is.
 
     Args:
-        membership: From records that are fresh enough; none when there is no such organization or no such member.
-        member_type: What the member must be.
+        membership: From records that are fresh enough; none if there is no such organization or no such member.
+        member_type: The required type.
     """
     if membership is None:
-        return "no such organization, or no member of it"
+        return "no such organization, or not a member of it"
     if membership.member.member_type != member_type:
         return "a member of another type"
     return None
 
 
 def why_token_dead(token: AccessToken, known: KnownOfToken) -> str | None:
-    """Return why an access token counts no more although it is well signed and has not expired, for the log.
+    """Return why an access token with a valid signature is not live, for the log.
 
     Returns:
-        The first reason; none when it counts.
+        The first reason; none if it is live.
     """
     if known.is_revoked:
         return "revoked"
     if known.client is None:
-        return "the client is gone"
+        return "the client was deleted"
     if not known.resource_exists:
-        return "the resource is gone"
+        return "the resource was deleted"
     if known.organization_id is not None:
         reason = why_no_member(known.membership, "application" if token.subject == token.client_id else "user")
         if reason is not None:

@@ -1,7 +1,7 @@
-"""What comes next for an authorization request: sign-in, consent, a code, or a refusal.
+"""The next step of an authorization request: sign-in, consent, a code, or a refusal.
 
-The same judgement every time: when the request arrives, after a sign-in, after a consent. Nothing of the way through
-the pages counts but what is stored: the session, the pending request, the consents.
+The decision is made anew when the request arrives, after a sign-in and after a consent, from what is stored only: the
+session, the pending request, the consents.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,6 @@ from stead.event_types import OrganizationState
 from token_service.authorizations import Authorization, Authorizations, Code, Codes, Consented
 from token_service.directory import Directory, Person
 from token_service.presented_tokens.liveness import why_dead
-from token_service.sign_in.asked import asked_for, organizations_resource
 from token_service.sign_in.pending import Pending
 from token_service.sign_in.redirect_uris import is_registered
 from token_service.sign_in.request import (
@@ -27,6 +26,7 @@ from token_service.sign_in.request import (
     Refusal,
     judge,
 )
+from token_service.sign_in.requested_access import organizations_resource, requested_access
 from token_service.sign_in.sessions import Session, Sessions
 from token_service.tokens.id_token_hints import Hint, IdTokenHints
 from token_service.tokens.scopes import organizations_scope
@@ -37,11 +37,11 @@ _MS: Final = 1000
 
 
 class Descriptions(msgspec.Struct, frozen=True):
-    """What an administrator says of what is asked for.
+    """Descriptions of what is requested, written by administrators.
 
     Attributes:
-        resources: The name of each resource, by its indicator.
-        scopes: Of the scopes of resources, by indicator and name.
+        resources: Names of resources, by indicator.
+        scopes: Of resources' scopes, by indicator and name.
         permissions: Of organization permissions, by name.
     """
 
@@ -51,10 +51,10 @@ class Descriptions(msgspec.Struct, frozen=True):
 
 
 class SignedIn(msgspec.Struct, frozen=True):
-    """Somebody live at this browser.
+    """A live user at this browser.
 
     Attributes:
-        revision: Management's, as of a sign-in a moment ago: who was let in is not refused for what is over.
+        revision: Of management, as of a sign-in in this request: later checks must not use older records.
     """
 
     session: Session
@@ -63,15 +63,15 @@ class SignedIn(msgspec.Struct, frozen=True):
 
 
 class NeedsSignIn(msgspec.Struct, frozen=True):
-    """The person must sign in."""
+    """The user must sign in."""
 
 
 class NeedsConsent(msgspec.Struct, frozen=True):
-    """The person must be asked.
+    """The user must consent.
 
     Attributes:
-        wanted: Everything that is asked for.
-        known: What the person has agreed to before.
+        wanted: Everything that is requested.
+        known: What the user has consented to before.
     """
 
     who: SignedIn
@@ -80,16 +80,16 @@ class NeedsConsent(msgspec.Struct, frozen=True):
 
 
 class Granted(msgspec.Struct, frozen=True):
-    """There is nothing left to ask: this code goes to the client."""
+    """Nothing is missing: the code goes to the client."""
 
     code: str
 
 
-Next = NeedsSignIn | NeedsConsent | Granted
+NextStep = NeedsSignIn | NeedsConsent | Granted
 
 
 class SignInFlow:
-    """Judges authorization requests."""
+    """Decides authorization requests, and ends sessions."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class SignInFlow:
         self._clock = clock
 
     async def application(self, client_id: str | None) -> ApplicationState | None:
-        """Return an application that exists; one that is not known is looked up once more after catching up.
+        """Return an application, or none; an unknown one is looked up again after catching up.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -119,26 +119,22 @@ class SignInFlow:
         if client_id is None:
             return None
         self._directory.require_current()
-        application = self._directory.small.application(client_id)
-        if application is None:
-            await self._directory.catch_up()
-            application = self._directory.small.application(client_id)
-        return application
+        return await self._directory.application(client_id)
 
     async def as_of_now(self, application: ApplicationState) -> ApplicationState:
-        """Return an application after catching up: what it seems to lack may have been registered a moment ago.
+        """Return an application after catching up: a URI may have been registered a moment ago.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
         await self._directory.catch_up()
-        return self._directory.small.application(application.id) or application
+        return self._directory.in_memory.application(application.id) or application
 
     async def client_of(self, parameters: Parameters) -> tuple[ApplicationState, str]:
-        """Return client and redirect URI of a request: errors may go there.
+        """Return client and redirect URI of a request, both valid: errors may be sent there.
 
         Raises:
-            BadRequest: One of them is not known to be good: the person is told, nothing is sent anywhere.
+            BadRequest: One of them is not valid: the user is told, nothing is sent anywhere.
             OAuthError: ``temporarily_unavailable``.
 
         Source:
@@ -148,7 +144,7 @@ class SignInFlow:
             raise BadRequest("client_id or redirect_uri is repeated")
         application = await self.application(parameters.get("client_id"))
         if application is None or application.type == "MachineToMachine":
-            raise BadRequest("the application is not known here, or nobody signs in to it")
+            raise BadRequest("the application is unknown, or has no sign-in")
         redirect_uri = parameters.get("redirect_uri")
         if redirect_uri is None:
             raise BadRequest("redirect_uri is missing")
@@ -156,13 +152,13 @@ class SignInFlow:
         if not is_registered(redirect_uri, application.redirect_uris, is_native=is_native):
             application = await self.as_of_now(application)
             if not is_registered(redirect_uri, application.redirect_uris, is_native=is_native):
-                raise BadRequest("redirect_uri is not one that the application has registered")
+                raise BadRequest("redirect_uri is not registered for the application")
         return application, redirect_uri
 
     async def judge(
         self, parameters: Parameters, application: ApplicationState, redirect_uri: str
     ) -> AuthorizationRequest:
-        """Return the request, everything in it in order.
+        """Return the validated request.
 
         Raises:
             Refusal: The first thing that is wrong.
@@ -171,18 +167,20 @@ class SignInFlow:
         hint = self._hints.read(parameters.get("id_token_hint"))
         request = judge(parameters, client_id=application.id, redirect_uri=redirect_uri, hint=hint)
         for indicator in request.resources:
-            if indicator != organizations_resource(self._urn_namespace) and not await self._exists(indicator):
-                raise Refusal("invalid_target", "a resource is not known")
-        if not request.scopes <= _names(self.wanted(request)):  # what is not known would not be asked for
+            if indicator == organizations_resource(self._urn_namespace):
+                continue
+            if await self._directory.find_resource(indicator) is None:
+                raise Refusal("invalid_target", "a resource is unknown")
+        if not request.scopes <= self.wanted(request).everything():  # an unknown scope would be dropped: catch up first
             await self._directory.catch_up("management", "template")
         return request
 
     async def signed_in(self, session_cookie: str | None, *, revision: int = 0) -> SignedIn | None:
-        """Return who is signed in at this browser; none when nobody is, or not any more.
+        """Return who is signed in at this browser, if anyone.
 
         Args:
-            session_cookie: What the browser has kept of its session.
-            revision: Management's, that the judgement must include.
+            session_cookie: As sent by the browser.
+            revision: Of management, that the user's records must include.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -196,25 +194,25 @@ class SignInFlow:
             return None
         return SignedIn(session, person, revision)
 
-    async def begin(self, request: AuthorizationRequest, who: SignedIn | None) -> Next:
-        """Say what comes next for a request that has just arrived.
+    async def begin(self, request: AuthorizationRequest, who: SignedIn | None) -> NextStep:
+        """Return the next step of a request that has just arrived.
 
         Raises:
-            Refusal: ``login_required`` or ``consent_required``: nobody may be asked (``prompt=none``).
+            Refusal: ``login_required`` or ``consent_required``: no page may be shown (``prompt=none``).
             OAuthError: ``temporarily_unavailable``.
             StoreUnavailable: Redis does not answer.
         """
-        step: Next = NeedsSignIn()
-        if who and request.means(who.person.user.id) and not self._must_sign_in_again(who, request):
+        step: NextStep = NeedsSignIn()
+        if who and request.accepts(who.person.user.id) and not self._must_sign_in_again(who, request):
             step = await self._after_sign_in(request, who)
         if "none" in request.prompts and isinstance(step, NeedsSignIn):
-            raise Refusal("login_required", "nobody is signed in, or somebody else, or too long ago")
+            raise Refusal("login_required", "no sign-in at this browser satisfies the request")
         if "none" in request.prompts and isinstance(step, NeedsConsent):
-            raise Refusal("consent_required", "the person has not agreed to this yet")
+            raise Refusal("consent_required", "the user has not consented to this yet")
         return step
 
-    async def resume(self, pending: Pending, who: SignedIn | None) -> Next:
-        """Say what comes next for a request on its way.
+    async def resume(self, pending: Pending, who: SignedIn | None) -> NextStep:
+        """Return the next step of a pending request.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -223,13 +221,13 @@ class SignInFlow:
         who = acceptable(who, pending)
         return NeedsSignIn() if who is None else await self._after_sign_in(pending.request, who)
 
-    async def agree(self, pending: Pending, who: SignedIn, *, organizations: frozenset[str] | None) -> Next:
-        """Take note that the person agrees to what is asked for, and give the code.
+    async def agree(self, pending: Pending, who: SignedIn, *, organizations: frozenset[str] | None) -> NextStep:
+        """Record the user's consent, and issue the code.
 
         Args:
             pending: The request.
-            who: The person.
-            organizations: Those that were picked, instead of earlier ones; none where the page did not ask.
+            who: The user.
+            organizations: Those that were picked; they replace earlier ones. None if the page did not ask.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -240,13 +238,13 @@ class SignInFlow:
         whose = (who.person.user.id, pending.request.client_id)
         async with self._authorizations.agreement(*whose, alone=organizations is not None) as agreement:
             await agreement.begin(authorization)
-        return await self._give_code(pending.request, who, authorization)
+        return await self._issue_code(pending.request, who, authorization)
 
     async def sign_out(self, session: Session) -> None:
-        """End a session, and with it what applications got in it.
+        """End a session and its authorizations.
 
-        That comes before the session, so that a request that failed can be sent again; and after it once more, for
-        what was begun between the two (no code is given for what is begun later).
+        The authorizations end first, so that a failed request can be repeated; and once more after the session, for
+        those that began in between (later ones get no code).
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -258,7 +256,7 @@ class SignInFlow:
         _log.info("session.ended", user_id=session.user_id)
 
     async def sign_out_client(self, hint: Hint) -> None:
-        """End what a client got in the session that its ID token names; the session itself may go on.
+        """End a client's authorizations in the session that its ID token names; the session itself goes on.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -267,38 +265,38 @@ class SignInFlow:
             await self._authorizations.end_of_session(hint.session_id, application_id=hint.client_id)
 
     def wanted(self, request: AuthorizationRequest) -> Consented:
-        """Return what a request asks for, by what exists now."""
-        small = self._directory.small
+        """Return what a request asks for, as far as it exists now."""
+        in_memory = self._directory.in_memory
         existing = {}
         for indicator in request.resources:
-            resource = small.resource(indicator)
+            resource = in_memory.resource(indicator)
             if resource is not None:
-                existing[indicator] = small.existing_scopes(resource, request.scopes)
-        return asked_for(
+                existing[indicator] = in_memory.existing_scopes(resource, request.scopes)
+        return requested_access(
             request.scopes,
             request.resources,
             urn_namespace=self._urn_namespace,
             existing_scopes=existing,
-            existing_permissions=small.existing_permissions(request.scopes),
+            existing_permissions=in_memory.existing_permissions(request.scopes),
         )
 
     def descriptions(self, wanted: Consented) -> Descriptions:
-        """Return what an administrator says of what is asked for."""
-        small = self._directory.small
+        """Return the descriptions of what is requested."""
+        in_memory = self._directory.in_memory
         resources: dict[str, str] = {}
         scopes: dict[tuple[str, str], str | None] = {}
         for indicator, names in wanted.resource_scopes.items():
-            resource = small.resource(indicator)
+            resource = in_memory.resource(indicator)
             if resource is not None:
                 resources[indicator] = resource.name
-                scopes |= {(indicator, name): small.scope_description(resource, name) for name in names}
-        permissions = {name: small.permission_description(name) for name in wanted.organization_permissions}
+                scopes |= {(indicator, name): in_memory.scope_description(resource, name) for name in names}
+        permissions = {name: in_memory.permission_description(name) for name in wanted.organization_permissions}
         return Descriptions(resources, scopes, permissions)
 
     async def pickable(
         self, request: AuthorizationRequest, who: SignedIn, application: ApplicationState
     ) -> Sequence[OrganizationState] | None:
-        """Return the organizations that a person may pick for an application, by name; none where they are not asked.
+        """Return the organizations that a user may pick for an application, by name; none if the page offers none.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -313,10 +311,10 @@ class SignInFlow:
     def _must_sign_in_again(self, who: SignedIn, request: AuthorizationRequest) -> bool:
         return "login" in request.prompts or _is_too_old(who.session, request.max_age_s, self._clock())
 
-    async def _after_sign_in(self, request: AuthorizationRequest, who: SignedIn) -> Next:
+    async def _after_sign_in(self, request: AuthorizationRequest, who: SignedIn) -> NextStep:
         application = await self.application(request.client_id)
         if application is None:
-            raise Refusal("unauthorized_client", "the application is gone")
+            raise Refusal("unauthorized_client", "the application was deleted")
         wanted = self.wanted(request)
         async with self._authorizations.agreement(who.person.user.id, request.client_id) as agreement:
             known = agreement.known
@@ -324,13 +322,15 @@ class SignInFlow:
                 return NeedsConsent(who, wanted, known)
             picked = known.organizations if application.is_third_party else None
             authorization = _authorization(request, who, msgspec.structs.replace(wanted, organizations=picked))
-            await agreement.begin(authorization)  # with the consent to an application of ours: it needs no page
-        return await self._give_code(request, who, authorization)
+            await agreement.begin(
+                authorization
+            )  # records the consent to a first-party application, which needs no page
+        return await self._issue_code(request, who, authorization)
 
-    async def _give_code(self, request: AuthorizationRequest, who: SignedIn, authorization: Authorization) -> Next:
-        """Give the code of an authorization that was begun, unless the person has signed out meanwhile.
+    async def _issue_code(self, request: AuthorizationRequest, who: SignedIn, authorization: Authorization) -> NextStep:
+        """Issue the code of an authorization that has begun, unless the user has signed out meanwhile.
 
-        What was begun before the session ended is ended with it; what was begun later finds no session here.
+        An authorization that began before the session ended has ended with it; a later one finds no session here.
         """
         if not await self._sessions.is_alive(who.session):
             return NeedsSignIn()
@@ -343,16 +343,11 @@ class SignInFlow:
         )
         return Granted(await self._codes.issue(code))
 
-    async def _exists(self, indicator: str) -> bool:
-        if self._directory.small.resource(indicator) is None:
-            await self._directory.catch_up()
-        return self._directory.small.resource(indicator) is not None
-
 
 def acceptable(who: SignedIn | None, pending: Pending) -> SignedIn | None:
-    """Return who is signed in, if a request on its way means them and their sign-in is as late as it demands."""
+    """Return who is signed in, if a pending request accepts this user and the time of their sign-in."""
     request = pending.request
-    if who is None or not request.means(who.person.user.id):
+    if who is None or not request.accepts(who.person.user.id):
         return None
     demands = "login" in request.prompts or request.max_age_s is not None
     return None if demands and who.session.signed_in_at < pending.created_at else who
@@ -367,11 +362,6 @@ def _authorization(request: AuthorizationRequest, who: SignedIn, consented: Cons
         auth_time=who.session.signed_in_at,
         consented=consented,
     )
-
-
-def _names(consented: Consented) -> frozenset[str]:
-    """Return all scope tokens in it."""
-    return consented.scopes.union(consented.organization_permissions, *consented.resource_scopes.values())
 
 
 def _is_too_old(session: Session, max_age_s: int | None, now: int) -> bool:

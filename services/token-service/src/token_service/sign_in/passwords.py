@@ -1,4 +1,4 @@
-"""Asks management-service whether a password is right: the one question that crosses the bus and waits."""
+"""Asks management-service to check a password: the only request over the bus that awaits a reply."""
 
 from typing import Final
 
@@ -17,21 +17,21 @@ _decode: Final = msgspec.json.Decoder(PasswordAnswer).decode
 
 
 class PasswordsUnavailable(Exception):  # noqa: N818 - the name is what happened
-    """Nobody answers, or nobody has the time: try again later."""
+    """No reply, or management-service is busy: try again later."""
 
 
 class PasswordCheck:
-    """Asks over the bus."""
+    """Checks passwords over the bus."""
 
     def __init__(self, bus: Bus, *, tenant_id: str) -> None:
         self._bus = bus
         self._subject = password_check_subject(tenant_id)
 
     async def check(self, identifier: str, password: str) -> PasswordAnswer:
-        """Return whose name and password these are; an answer without a user when they are nobody's.
+        """Return the user with this name and password; an answer without a user if there is none.
 
         Raises:
-            PasswordsUnavailable: The question was not answered.
+            PasswordsUnavailable: There was no answer.
         """
         if not self._bus.is_connected:
             raise PasswordsUnavailable

@@ -1,4 +1,4 @@
-"""Authorization requests on their way through the pages, in Redis; each belongs to the browser that brought it."""
+"""Pending authorization requests, in Redis; each belongs to the browser that sent it."""
 
 import hashlib
 import hmac
@@ -14,11 +14,11 @@ PENDING_TTL_S: Final = 3600
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True, tag="pending-authorization.v1"):
-    """One request, between two pages.
+    """A request between two pages.
 
     Attributes:
-        browser: Hash of the secret of the browser that brought it: a link to somebody else's request opens nothing.
-        csrf_token: Stands in every form of its pages.
+        browser: Hash of the secret of the browser that sent it: in another browser a link to it opens nothing.
+        csrf_token: Part of every form of its pages.
         created_at: Milliseconds; a sign-in after it satisfies ``prompt=login``.
     """
 
@@ -33,14 +33,14 @@ _decode: Final = msgspec.json.Decoder(Pending).decode
 
 
 class PendingAuthorizations:
-    """The requests of one tenant."""
+    """The pending requests of one tenant."""
 
     def __init__(self, commands: RedisCommands, *, tenant_id: str) -> None:
         self._commands = commands
         self._tenant_id = tenant_id
 
     async def keep(self, request: AuthorizationRequest, *, browser_secret: str, now: int) -> str:
-        """Keep a request; return its id, which goes into the pages' addresses.
+        """Store a request; return its id, which is part of the pages' addresses.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -51,7 +51,7 @@ class PendingAuthorizations:
         return pending_id
 
     async def find(self, pending_id: str | None, *, browser_secret: str | None) -> Pending | None:
-        """Return a request of this browser; none when there is none, or not any more.
+        """Return a request of this browser; none if it is unknown or expired.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -65,7 +65,7 @@ class PendingAuthorizations:
         return pending if hmac.compare_digest(pending.browser, _hash(browser_secret)) else None
 
     async def take(self, pending_id: str) -> bool:
-        """End a request; return whether it was there: of two answers to one page, one gives a code.
+        """Delete a request; return whether it existed: of two answers to one page only one gets a code.
 
         Raises:
             StoreUnavailable: Redis does not answer.

@@ -1,4 +1,4 @@
-"""Whether a redirect URI is one that the client has registered. Pure."""
+"""Matching redirect URIs, and building redirects to them. Pure."""
 
 import re
 from collections.abc import Collection
@@ -9,9 +9,9 @@ _LOOPBACK: Final = re.compile(r"(http://(?:127\.0\.0\.1|\[::1\])):([0-9]{1,5})(/
 
 
 def is_registered(redirect_uri: str, registered: Collection[str], *, is_native: bool) -> bool:
-    """Return whether the URI is registered: exactly, character by character (RFC 9700 section 2.1).
+    """Return whether the URI is registered, compared character by character (RFC 9700 section 2.1).
 
-    A native application's loopback address may have another port each time.
+    A native application may use any port of a registered loopback address.
 
     Source:
         RFC 8252 section 7.3 (any port at the time of the request for loopback IP redirect URIs).
@@ -23,7 +23,7 @@ def is_registered(redirect_uri: str, registered: Collection[str], *, is_native: 
 
 
 def _without_port(uri: str) -> tuple[str, str] | None:
-    """Return host and path of a loopback address; none for any other, and for a port that is none."""
+    """Return host and path of a loopback address; none for other addresses, and for an invalid port."""
     match = _LOOPBACK.fullmatch(uri)
     if match is None:
         plain = re.fullmatch(r"(http://(?:127\.0\.0\.1|\[::1\]))(/.*)?", uri, re.DOTALL)
@@ -32,7 +32,7 @@ def _without_port(uri: str) -> tuple[str, str] | None:
 
 
 def with_parameters(redirect_uri: str, parameters: dict[str, str]) -> str:
-    """Return the URI with parameters added to its query; what is there already stays (RFC 6749 section 4.1.2)."""
+    """Return the URI with parameters appended to its query (RFC 6749 section 4.1.2)."""
     if not parameters:
         return redirect_uri
     separator = "&" if urlsplit(redirect_uri).query else "" if redirect_uri.endswith("?") else "?"
@@ -40,9 +40,9 @@ def with_parameters(redirect_uri: str, parameters: dict[str, str]) -> str:
 
 
 def form_action_source(redirect_uri: str) -> str:
-    """Return what ``form-action`` of a content security policy must allow for a redirect to this URI.
+    """Return the ``form-action`` source of a content security policy that allows a redirect to this URI.
 
-    The policy has no words for an IPv6 address, nor for a private-use scheme's host: there it is the scheme.
+    The policy cannot express IPv6 addresses and hosts of private-use schemes: there the source is the scheme.
     """
     parts = urlsplit(redirect_uri)
     if parts.scheme not in {"http", "https"} or "[" in parts.netloc:

@@ -1,7 +1,7 @@
-"""The authorization request: its parameters, judged one by one. Pure.
+"""The authorization request: parsing and validation. Pure.
 
-Two steps, because an error may go to the redirect URI only once client and redirect URI are known to be good: before
-that it is shown to the person (RFC 6749 section 4.1.2.1).
+Two steps, because errors go to the redirect URI only after client and redirect URI were validated; before that they are
+shown to the user (RFC 6749 section 4.1.2.1).
 """
 
 import re
@@ -23,8 +23,8 @@ _PROMPTS: Final[frozenset[str]] = frozenset(get_args(Prompt))
 _CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")  # RFC 7636 section 4.2: base64url of a SHA-256
 
 
-class BadRequest(Exception):  # noqa: N818 - the name is what the person reads
-    """A request whose client or redirect URI is not known to be good: nothing is sent anywhere.
+class BadRequest(Exception):  # noqa: N818 - the name is what happened
+    """A request that is answered with a page for the user: client or redirect URI may be wrong.
 
     Attributes:
         reason: For the developer of the client.
@@ -35,8 +35,8 @@ class BadRequest(Exception):  # noqa: N818 - the name is what the person reads
         self.reason = reason
 
 
-class Refusal(Exception):  # noqa: N818 - it is no failure
-    """An error that the client reads at its redirect URI.
+class Refusal(Exception):  # noqa: N818 - the name is what happened
+    """An error that is sent to the client's redirect URI.
 
     Attributes:
         error: Of RFC 6749 section 4.1.2.1, OpenID Connect Core section 3.1.2.6 or RFC 8707 section 2.
@@ -50,13 +50,13 @@ class Refusal(Exception):  # noqa: N818 - it is no failure
 
 
 class Parameters(msgspec.Struct, frozen=True):
-    """The parameters of a request; empty ones are not there.
+    """The parameters of a request; empty ones are left out.
 
     Attributes:
         values: By name.
         resources: The values of ``resource`` in their order.
-        organizations: The values of ``organization`` in their order: the boxes of the consent page.
-        repeated: Names that came more than once, these two not counted.
+        organizations: The values of ``organization`` in their order: the checkboxes of the consent page.
+        repeated: Names that occur more than once, besides these two.
     """
 
     values: Mapping[str, str]
@@ -65,20 +65,20 @@ class Parameters(msgspec.Struct, frozen=True):
     repeated: frozenset[str] = frozenset()
 
     def get(self, name: str) -> str | None:
-        """Return a parameter's value, or none when it was not sent or sent empty."""
+        """Return a parameter's value; none if it was not sent, or sent empty."""
         return self.values.get(name)
 
 
 class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that lacks nothing but a person.
+    """A validated request.
 
     Attributes:
-        scopes: Everything that is asked for, whatever it belongs to.
+        scopes: All scope tokens, of OpenID Connect, resources and organizations.
         resources: Indicators.
         code_challenge: Of PKCE, method S256.
-        max_age_s: How long ago the person may have signed in, seconds.
-        login_hint: What to write into the field for the name.
-        hinted_user_id: Who alone may be answered for; none for anybody.
+        max_age_s: The greatest accepted age of the sign-in, seconds.
+        login_hint: Prefills the sign-in page.
+        hinted_user_id: The only user that is accepted; none to accept any.
     """
 
     client_id: str
@@ -93,8 +93,8 @@ class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True):
     login_hint: str | None = None
     hinted_user_id: str | None = None
 
-    def means(self, user_id: str) -> bool:
-        """Return whether somebody may be answered for (OpenID Connect Core 1.0 section 3.1.2.2)."""
+    def accepts(self, user_id: str) -> bool:
+        """Return whether this user may sign in for the request (OpenID Connect Core 1.0 section 3.1.2.2)."""
         return self.hinted_user_id in {None, user_id}
 
 
@@ -102,7 +102,7 @@ def parse_parameters(encoded: bytes) -> Parameters:
     """Parse a query string or form.
 
     Raises:
-        BadRequest: Too large, no UTF-8, a NUL character.
+        BadRequest: Too large, not UTF-8, or with a NUL character.
     """
     pairs = [pair for pair in encoded.split(b"&") if pair]
     if len(encoded) > MAX_BYTES or len(pairs) > _MAX_PARAMETERS:
@@ -135,20 +135,20 @@ def _decode(text: bytes) -> str:
 
 
 def state_of(parameters: Parameters) -> str | None:
-    """Return the state to send back; one that came twice is nobody's."""
+    """Return the state to send back; none if it is repeated."""
     return None if "state" in parameters.repeated else parameters.get("state")
 
 
 def judge(
     parameters: Parameters, *, client_id: str, redirect_uri: str, hint: Hint | None = None
 ) -> AuthorizationRequest:
-    """Return the request of a client and redirect URI that are known to be good.
+    """Return the validated request.
 
     Args:
         parameters: As sent.
-        client_id: Whose.
-        redirect_uri: Where the answer goes.
-        hint: What ``id_token_hint`` says; none without one, and for one that was not issued here.
+        client_id: Validated.
+        redirect_uri: Validated.
+        hint: From ``id_token_hint``; none without one, and for one that was not issued here.
 
     Raises:
         Refusal: The first thing that is wrong.
@@ -168,7 +168,7 @@ def judge(
     if len(parameters.get("state") or "") > _MAX_STATE_CHARACTERS:
         raise Refusal("invalid_request", f"state is longer than {_MAX_STATE_CHARACTERS} characters")
     if parameters.get("id_token_hint") is not None and (hint is None or hint.client_id != client_id):
-        raise Refusal("invalid_request", "id_token_hint is no ID token that this client got here")
+        raise Refusal("invalid_request", "id_token_hint is not an ID token that was issued to this client")
     return AuthorizationRequest(
         client_id=client_id,
         redirect_uri=redirect_uri,
@@ -201,7 +201,7 @@ def _prompts(prompt: str | None) -> frozenset[str]:
     if not prompts <= _PROMPTS:
         raise Refusal("invalid_request", "prompt may be none, login and consent")
     if "none" in prompts and len(prompts) > 1:
-        raise Refusal("invalid_request", "prompt none goes with no other")
+        raise Refusal("invalid_request", "prompt none cannot be combined with others")
     return prompts
 
 

@@ -1,30 +1,28 @@
 """``/oidc/auth`` (RFC 6749 section 4.1.1, OpenID Connect Core 1.0 section 3.1.2) and the pages that it leads to.
 
-The request is judged as far as it can be without the person; then the flow says what is missing, and a page asks for
-it. Errors go to the client's redirect URI only once client and redirect URI are known to be good; before that a
-page shows them to the person.
+The flow decides the next step, and a page asks for what is missing. Errors go to the client's redirect URI only after
+client and redirect URI were validated; before that a page shows them.
 """
 
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
-from litestar import Request, Response, get, post
+from litestar import Response, get, post
 from litestar.datastructures import Cookie
 from litestar.handlers import HTTPRouteHandler
-from litestar.types import ExceptionHandlersMap
 
 from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_secret
 from identity_common.oauth import OAuthError
 from identity_common.stores.redis import StoreUnavailable
-from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
-from token_service.sign_in.flow import Granted, NeedsConsent, NeedsSignIn, Next, SignedIn, SignInFlow, acceptable
+from token_service.sign_in.flow import Granted, NeedsConsent, NeedsSignIn, NextStep, SignedIn, SignInFlow, acceptable
 from token_service.sign_in.pages.browser import Browser, is_from_page, redirect
 from token_service.sign_in.pages.consent import consent_page
 from token_service.sign_in.pages.cookies import BROWSER, SESSION, Cookies
+from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest, Expired
 from token_service.sign_in.pages.views import STYLE, STYLE_PATH, page
-from token_service.sign_in.passwords import PasswordCheck, PasswordsUnavailable
+from token_service.sign_in.password_sign_in import PasswordSignIn, SignInRefused
 from token_service.sign_in.pending import Pending, PendingAuthorizations
 from token_service.sign_in.redirect_uris import form_action_source, with_parameters
 from token_service.sign_in.request import (
@@ -35,10 +33,7 @@ from token_service.sign_in.request import (
     parse_parameters,
     state_of,
 )
-from token_service.sign_in.sessions import SESSION_TTL_S, Sessions
-from token_service.sign_in.throttle import PasswordThrottle
-
-_log = get_logger(__name__)
+from token_service.sign_in.sessions import SESSION_TTL_S
 
 PATH: Final = "/oidc/auth"
 _SIGN_IN: Final = "/sign-in"
@@ -46,31 +41,26 @@ _CANCEL: Final = "/sign-in/cancel"
 _CONSENT: Final = "/consent"
 _STYLE_MAX_AGE_S: Final = 86_400
 
-AnyRequest = Request[Any, Any, Any]
 Answer = Response[str] | Response[None]
-
-
-class Expired(Exception):  # noqa: N818 - the name is what happened
-    """The page belongs to no request any more, or to one of another browser."""
 
 
 class AuthorizationPages:
     """Answers the authorization endpoint and its pages.
 
     Args:
-        flow: Says what comes next.
-        base_url: Of everything that is linked.
-        issuer: Comes back with every answer (RFC 9207).
-        trusted_proxies: How many proxies in front add to ``X-Forwarded-For``.
+        flow: Decides the next step.
+        pending: Stores requests between pages.
+        passwords: Signs people in.
+        base_url: Of links.
+        issuer: Sent with every answer (RFC 9207).
+        trusted_proxies: How many proxies in front append to ``X-Forwarded-For``.
     """
 
     def __init__(
         self,
         flow: SignInFlow,
-        sessions: Sessions,
         pending: PendingAuthorizations,
-        passwords: PasswordCheck,
-        throttle: PasswordThrottle,
+        passwords: PasswordSignIn,
         *,
         base_url: str,
         issuer: str,
@@ -78,10 +68,8 @@ class AuthorizationPages:
         clock: Clock = now_ms,
     ) -> None:
         self._flow = flow
-        self._sessions = sessions
         self._pending = pending
         self._passwords = passwords
-        self._throttle = throttle
         self._base_url = base_url
         self._issuer = issuer
         self._trusted_proxies = trusted_proxies
@@ -134,7 +122,7 @@ class AuthorizationPages:
         return [authorize, authorize_by_form, show_sign_in, sign_in, cancel, show_consent, consent, style]
 
     async def _authorize(self, browser: Browser, parameters: Parameters) -> Answer:
-        """Take a request in: judge it, see who is there, and go on or keep it for the pages."""
+        """Validate a new request, and take its first step."""
         application, redirect_uri = await self._flow.client_of(parameters)
         state = state_of(parameters)
         try:
@@ -145,10 +133,10 @@ class AuthorizationPages:
             return self._refuse(redirect_uri, state, refusal.error, refusal.description)
         except (OAuthError, StoreUnavailable):
             return self._refuse(redirect_uri, state, "temporarily_unavailable", "try again in a moment")
-        return await self._go_on(browser, request, step)
+        return await self._continue(browser, request, step)
 
-    async def _go_on(self, browser: Browser, request: AuthorizationRequest, step: Next) -> Answer:
-        """Give the code, or keep the request for the pages, bound to this browser, and go to the first of them."""
+    async def _continue(self, browser: Browser, request: AuthorizationRequest, step: NextStep) -> Answer:
+        """Send the code, or store the request for this browser and redirect to the first page."""
         if isinstance(step, Granted):
             return self._grant(request, step)
         secret = browser.secret or new_secret()
@@ -157,7 +145,7 @@ class AuthorizationPages:
         return redirect(self._address(step, pending_id), cookies=cookies)
 
     async def _show(self, browser: Browser, pending_id: str | None) -> Answer:
-        """Show the page that is due for a request on its way, whichever was asked for."""
+        """Show the page that a pending request needs, whichever was opened."""
         pending = await self._find(browser, pending_id)
         application = await self._application(pending)
         who = await self._flow.signed_in(browser.session_cookie)
@@ -169,51 +157,26 @@ class AuthorizationPages:
         return await self._finish(pending_id or "", pending, step)
 
     async def _sign_in(self, browser: Browser, form: Parameters) -> Answer:
-        """Check the password; a right one begins a session, or goes on with it under a new secret."""
+        """Sign in with a password, and take the next step."""
         pending_id, pending = await self._posted(browser, form)
         application = await self._application(pending)
-        identifier = (form.get("identifier") or "").strip()  # keyboards put a space behind what they complete
-        password = form.get("password") or ""
-        if not identifier or not password:
-            return self._sign_in_page(pending_id, pending, application, identifier, "Enter your name and password.")
-        wait_s = await self._throttle.count(identifier, browser.address)
-        if wait_s:
-            problem = f"Too many attempts. Try again in {_minutes(wait_s)}."
-            return self._sign_in_page(
-                pending_id, pending, application, identifier, problem, status=429, headers={"Retry-After": str(wait_s)}
-            )
+        identifier = (form.get("identifier") or "").strip()  # keyboards add a space when they complete a word
         try:
-            known = await self._passwords.check(identifier, password)
-        except PasswordsUnavailable:
-            await self._throttle.forgive_one(identifier, browser.address)
-            problem = "Signing in is not possible right now. Try again in a moment."
-            return self._sign_in_page(
-                pending_id, pending, application, identifier, problem, status=503, headers={"Retry-After": "1"}
+            session_cookie, who = await self._passwords.sign_in(
+                identifier,
+                form.get("password") or "",
+                address=browser.address,
+                session_cookie=browser.session_cookie,
+                client_id=application.id,
             )
-        if known.user_id is None:
-            _log.info("sign-in.refused", reason="unknown user or wrong password", client_id=application.id)
-            problem = "The name or the password is not right."
-            return self._sign_in_page(pending_id, pending, application, identifier, problem)
-        await self._throttle.forgive(identifier, browser.address)
-        earlier = await self._sessions.find(browser.session_cookie)
-        session_cookie, session = await self._sessions.sign_in(
-            known.user_id, tokens_valid_after=known.tokens_valid_after, earlier=earlier
-        )
-        who = await self._flow.signed_in(session_cookie, revision=known.revision)
-        if who is None:  # the right password of somebody who may not sign in
-            await self._flow.sign_out(session)
-            problem = "This account cannot sign in at the moment. Ask your administrator."
-            return self._sign_in_page(pending_id, pending, application, identifier, problem)
-        if earlier is not None and earlier.id != session.id:  # somebody else was here
-            await self._flow.sign_out(earlier)
-        _log.info("sign-in.succeeded", user_id=known.user_id, client_id=application.id)
+        except SignInRefused as refused:
+            return self._sign_in_page(pending_id, pending, application, identifier, refused)
         cookies = [self._cookies.set(SESSION, session_cookie, max_age_s=SESSION_TTL_S)]
-        if not pending.request.means(known.user_id):
+        request = pending.request
+        if not request.accepts(who.person.user.id):
             await self._take(pending_id)
-            description = "somebody else than id_token_hint says has signed in"
-            return self._refuse(
-                pending.request.redirect_uri, pending.request.state, "login_required", description, cookies=cookies
-            )
+            description = "the user who signed in is not the one of id_token_hint"
+            return self._refuse(request.redirect_uri, request.state, "login_required", description, cookies=cookies)
         step = await self._flow.resume(pending, who)
         if isinstance(step, Granted):
             return await self._finish(pending_id, pending, step, cookies=cookies)
@@ -225,7 +188,7 @@ class AuthorizationPages:
         return self._deny(pending.request)
 
     async def _consent(self, browser: Browser, form: Parameters) -> Answer:
-        """Take the person's decision; only an explicit one counts."""
+        """Take the user's decision, which must be explicit."""
         pending_id, pending = await self._posted(browser, form)
         decision = form.get("decision")
         if decision == "deny":
@@ -239,12 +202,14 @@ class AuthorizationPages:
         application = await self._application(pending)
         picked = await self._picked(pending.request, who, application, form)
         await self._take(pending_id)
-        return await self._go_on(browser, pending.request, await self._flow.agree(pending, who, organizations=picked))
+        return await self._continue(
+            browser, pending.request, await self._flow.agree(pending, who, organizations=picked)
+        )
 
     async def _picked(
         self, request: AuthorizationRequest, who: SignedIn, application: ApplicationState, form: Parameters
     ) -> frozenset[str] | None:
-        """Return the organizations that were picked, of those that the page showed; none where it showed none."""
+        """Return the organizations that were picked among those on the page; none if it had none to pick."""
         shown = await self._flow.pickable(request, who, application)
         return None if shown is None else frozenset(form.organizations) & {each.id for each in shown}
 
@@ -265,7 +230,7 @@ class AuthorizationPages:
         return pending
 
     async def _posted(self, browser: Browser, form: Parameters) -> tuple[str, Pending]:
-        """Return the request that a form belongs to, of this browser and sent by our page."""
+        """Return the pending request of a form that this browser sent from our page."""
         pending_id = form.get("request") or ""
         pending = await self._find(browser, pending_id)
         if form.repeated or not is_from_page(form, pending.csrf_token):
@@ -275,7 +240,7 @@ class AuthorizationPages:
     async def _application(self, pending: Pending) -> ApplicationState:
         application = await self._flow.application(pending.request.client_id)
         if application is None:
-            raise BadRequest("the application is gone")
+            raise BadRequest("the application was deleted")
         return application
 
     def _sign_in_page(
@@ -284,23 +249,21 @@ class AuthorizationPages:
         pending: Pending,
         application: ApplicationState,
         identifier: str,
-        problem: str = "",
-        *,
-        status: int = 200,
-        headers: dict[str, str] | None = None,
+        refused: SignInRefused | None = None,
     ) -> Answer:
+        retry_after_s = refused.retry_after_s if refused else None
         return page(
             "sign_in.html",
-            status=status,
+            status=refused.status if refused else 200,
             form_action=form_action_source(pending.request.redirect_uri),
-            headers=headers,
+            headers={"Retry-After": str(retry_after_s)} if retry_after_s is not None else None,
             application=application.name,
             action=_SIGN_IN,
             cancel_action=_CANCEL,
             request_id=pending_id,
             csrf_token=pending.csrf_token,
             identifier=identifier,
-            problem=problem,
+            problem=refused.problem if refused else "",
         )
 
     async def _consent_page(
@@ -323,7 +286,7 @@ class AuthorizationPages:
         return redirect(with_parameters(request.redirect_uri, parameters), cookies=cookies or [])
 
     def _deny(self, request: AuthorizationRequest) -> Answer:
-        return self._refuse(request.redirect_uri, request.state, "access_denied", "the person refused")
+        return self._refuse(request.redirect_uri, request.state, "access_denied", "the user denied the request")
 
     def _refuse(
         self,
@@ -337,7 +300,7 @@ class AuthorizationPages:
         parameters = {"error": error, "error_description": description} | _state(state) | {"iss": self._issuer}
         return redirect(with_parameters(redirect_uri, parameters), cookies=cookies or [])
 
-    def _address(self, step: Next, pending_id: str) -> str:
+    def _address(self, step: NextStep, pending_id: str) -> str:
         path = _SIGN_IN if isinstance(step, NeedsSignIn) else _CONSENT
         return f"{self._base_url}{path}?{urlencode({'request': pending_id})}"
 
@@ -347,41 +310,3 @@ class AuthorizationPages:
 
 def _state(state: str | None) -> dict[str, str]:
     return {} if state is None else {"state": state}
-
-
-def _minutes(seconds: int) -> str:
-    minutes = -(-seconds // 60)
-    return "a minute" if minutes == 1 else f"{minutes} minutes"
-
-
-def _show_bad_request(_: AnyRequest, error: BadRequest) -> Response[str]:
-    text = "The application sent a request that cannot be answered. This is a mistake in the application, not yours."
-    return page("message.html", status=400, title="This did not work", text=text, detail=f"For its developer: {error}.")
-
-
-def _show_expired(_: AnyRequest, __: Expired) -> Response[str]:
-    text = "This page has expired or was opened in another browser. Go back to the application and start again."
-    return page("message.html", status=400, title="Start again", text=text, detail="")
-
-
-def _show_unavailable(_: AnyRequest, error: Exception) -> Response[str]:
-    _log.warning("page.unavailable", error=type(error).__name__)
-    text = "Signing in is not possible right now. Try again in a moment."
-    headers = {"Retry-After": "1"}
-    return page("message.html", status=503, headers=headers, title="Just a moment", text=text, detail="")
-
-
-def _show_failure(_: AnyRequest, error: Exception) -> Response[str]:
-    _log.error("page.failed", error=type(error).__name__, exc_info=error)
-    text = "Something went wrong on our side. Try again; if it happens again, tell your administrator."
-    return page("message.html", status=500, title="This did not work", text=text, detail="")
-
-
-PROBLEMS: Final[ExceptionHandlersMap] = {
-    BadRequest: _show_bad_request,
-    Expired: _show_expired,
-    OAuthError: _show_unavailable,
-    StoreUnavailable: _show_unavailable,
-    Exception: _show_failure,
-}
-"""What a person sees when something cannot be answered."""

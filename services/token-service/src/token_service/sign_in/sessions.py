@@ -1,4 +1,4 @@
-"""Who is signed in at which browser: in Redis, under an id; a random secret that only the browser has opens it."""
+"""Sign-in sessions, in Redis under their id; a random secret that only the browser holds authenticates it."""
 
 import hashlib
 import hmac
@@ -14,13 +14,13 @@ SESSION_TTL_S: Final = 14 * 86_400
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, tag="session.v2"):
-    """One person at one browser, from their sign-in until they sign out; signing in again in between goes on with it.
+    """One user at one browser until they sign out; signing in again continues the session.
 
     Attributes:
-        id: Stands in ID tokens (``sid``) and with what applications get in the session; it opens nothing.
+        id: Part of ID tokens (``sid``) and authorizations; not a secret.
         user_id: Who signed in.
-        signed_in_at: Milliseconds, the last time: ``auth_time``.
-        secret_sha256: Hash of the secret that does.
+        signed_in_at: The last sign-in, milliseconds; becomes ``auth_time``.
+        secret_sha256: Hash of the browser's secret.
     """
 
     id: str
@@ -44,14 +44,14 @@ class Sessions:
     async def sign_in(
         self, user_id: str, *, tokens_valid_after: int, earlier: Session | None = None
     ) -> tuple[str, Session]:
-        """Begin a session, or go on with one of the same person; return what the browser keeps, and the session.
+        """Begin a session, or continue one of the same user; return the cookie and the session.
 
-        Every sign-in has a new secret: one that somebody knew before is worth nothing (session fixation).
+        Every sign-in makes a new secret, against session fixation.
 
         Args:
             user_id: Who has just signed in.
-            tokens_valid_after: Milliseconds, by the clock of another machine: the sign-in was after it.
-            earlier: Of this browser. It must not have ended meanwhile, or a new one begins.
+            tokens_valid_after: The user's, milliseconds, by another machine's clock; the sign-in is not before it.
+            earlier: The browser's session. If it has ended meanwhile, a new one begins.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -71,7 +71,7 @@ class Sessions:
         return f"{session.id}.{secret}", session
 
     async def find(self, cookie: str | None) -> Session | None:
-        """Return the session that a browser has kept; none when there is none, or not any more.
+        """Return the session of a cookie; none if it is unknown, expired or ended.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -86,7 +86,7 @@ class Sessions:
         return session if hmac.compare_digest(session.secret_sha256, _sha256(secret)) else None
 
     async def is_alive(self, session: Session) -> bool:
-        """Return whether a session that was found has not ended meanwhile.
+        """Return whether a session has not ended meanwhile.
 
         Raises:
             StoreUnavailable: Redis does not answer.

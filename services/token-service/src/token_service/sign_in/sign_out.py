@@ -1,9 +1,9 @@
-"""``/oidc/session/end``: signing out, asked for by an application (OpenID Connect RP-Initiated Logout 1.0)."""
+"""``/oidc/session/end``: signing out at the request of an application (OpenID Connect RP-Initiated Logout 1.0)."""
 
 import hashlib
-from typing import Any, Final
+from typing import Final
 
-from litestar import Request, Response, get, post
+from litestar import Response, get, post
 from litestar.handlers import HTTPRouteHandler
 
 from identity_common.identifiers import new_secret
@@ -11,27 +11,25 @@ from identity_common.wire.events import ApplicationState
 from token_service.sign_in.flow import SignInFlow
 from token_service.sign_in.pages.browser import Browser, is_from_page, redirect
 from token_service.sign_in.pages.cookies import BROWSER, SESSION, Cookies
+from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest
 from token_service.sign_in.pages.views import page
 from token_service.sign_in.redirect_uris import form_action_source, with_parameters
 from token_service.sign_in.request import BadRequest, Parameters, parse_parameters
-from token_service.sign_in.routes import PROBLEMS
 from token_service.sign_in.sessions import Sessions
 from token_service.tokens.id_token_hints import IdTokenHints
 
 PATH: Final = "/oidc/session/end"
 _FORM_VALUES: Final = ("client_id", "post_logout_redirect_uri", "state")
 
-AnyRequest = Request[Any, Any, Any]
 Answer = Response[str] | Response[None]
 
 
 class EndSession:
     """Answers the endpoint.
 
-    With an ID token of the person who is signed in the session ends at once; without one the person is asked, because
-    anybody can send a browser here. What the application got in the session that its ID token names ends in any case,
-    also where the browser has forgotten that session, or somebody else is signed in. Nobody is sent on to an address
-    that the application has not registered.
+    With an ID token of the signed-in user the session ends at once. Without one the user is asked, because any site can
+    send a browser here. The application's authorizations in the session that its ID token names end in any case, even
+    if the browser has lost that session or another user is signed in. Redirects go to registered URIs only.
     """
 
     def __init__(
@@ -70,7 +68,7 @@ class EndSession:
         hint = self._hints.read(parameters.get("id_token_hint"))
         client_id = parameters.get("client_id") or (hint.client_id if hint else None)
         if hint is not None and client_id != hint.client_id:
-            raise BadRequest("id_token_hint is not of this client_id")
+            raise BadRequest("id_token_hint was not issued to this client_id")
         application = await self._flow.application(client_id)
         target = await self._target(parameters, application)
         if hint is not None:
@@ -86,14 +84,14 @@ class EndSession:
         return self._signed_out(target, parameters.get("state"))
 
     async def _target(self, parameters: Parameters, application: ApplicationState | None) -> str | None:
-        """Return where to go afterwards; none where no registered address was named (section 3)."""
+        """Return where to redirect afterwards, if anywhere (section 3)."""
         target = parameters.get("post_logout_redirect_uri")
         if target is None:
             return None
         if application is not None and target not in application.post_logout_redirect_uris:
             application = await self._flow.as_of_now(application)
         if application is None or target not in application.post_logout_redirect_uris:
-            raise BadRequest("post_logout_redirect_uri is not one that the application has registered")
+            raise BadRequest("post_logout_redirect_uri is not registered for the application")
         return target
 
     def _ask(
@@ -126,5 +124,5 @@ class EndSession:
 
 
 def _csrf_token(browser_secret: str) -> str:
-    """Return what the form of this browser says; the secret itself stays in its cookie."""
+    """Return the token of this browser's form; the secret itself stays in its cookie."""
     return hashlib.sha256(f"sign-out {browser_secret}".encode()).hexdigest()

@@ -1,7 +1,7 @@
-"""How often somebody may try a password: counted atomically in Redis, per account and per address.
+"""Throttles password attempts, counted atomically in Redis, per account and per address.
 
-An attempt is counted before the password is checked, so that a thousand at once are a thousand. One that was right is
-taken back. Nobody is locked out for good: the count ends with its window.
+An attempt is counted before the password is checked, so that concurrent attempts all count, and taken back if the
+password was right. Counters expire with their window, so no account stays locked.
 """
 
 import hashlib
@@ -10,8 +10,8 @@ from typing import Final
 from identity_common.search import identity_key, phone_key
 from identity_common.stores.redis import RedisCommands
 
-# KEYS: the counters. ARGV: the window in seconds, then the limit of each. Answers 0 when the attempt is counted, else
-# after how many seconds another one makes sense.
+# KEYS: the counters. ARGV: the window in seconds, then the limit of each. Returns 0 if the attempt is counted, else how
+# many seconds to wait.
 _TRY: Final = """
 local wait = 0
 for i, key in ipairs(KEYS) do
@@ -25,7 +25,7 @@ for _, key in ipairs(KEYS) do
 end
 return 0
 """
-# A right password: the account starts anew, the address gets its attempt back.
+# After a right password: reset the account, take one attempt of the address back.
 _FORGIVE: Final = """
 redis.call('DEL', KEYS[1])
 if tonumber(redis.call('GET', KEYS[2]) or '0') > 0 then redis.call('DECR', KEYS[2]) end
@@ -43,7 +43,7 @@ class PasswordThrottle:
     """Counts attempts.
 
     Args:
-        window_s: How long an attempt counts.
+        window_s: Length of a window.
         per_account: Attempts for one name in a window.
         per_address: Attempts from one address in a window; many people may share one.
     """
@@ -58,7 +58,7 @@ class PasswordThrottle:
         self._per_address = per_address
 
     async def count(self, identifier: str, address: str) -> int:
-        """Count an attempt; return 0, or after how many seconds another one makes sense, and then count nothing.
+        """Count an attempt and return 0; or, at the limit, count nothing and return how many seconds to wait.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -67,7 +67,7 @@ class PasswordThrottle:
         return int(await self._commands.execute("EVAL", _TRY, 2, *self._keys(identifier, address), *limits))
 
     async def forgive(self, identifier: str, address: str) -> None:
-        """Take an attempt back: the password was right.
+        """Take an attempt back after a right password, and reset the account.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -75,7 +75,7 @@ class PasswordThrottle:
         await self._commands.execute("EVAL", _FORGIVE, 2, *self._keys(identifier, address))
 
     async def forgive_one(self, identifier: str, address: str) -> None:
-        """Take an attempt back that nobody has judged.
+        """Take an attempt back whose password was not checked.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -83,7 +83,7 @@ class PasswordThrottle:
         await self._commands.execute("EVAL", _FORGIVE_ONE, 2, *self._keys(identifier, address))
 
     def _keys(self, identifier: str, address: str) -> tuple[str, str]:
-        spelled_one_way = identity_key(phone_key(identifier))  # as whoever checks the password reads it
+        spelled_one_way = identity_key(phone_key(identifier))  # as the password check normalizes it
         account = hashlib.sha256(spelled_one_way.encode()).hexdigest()
         source = hashlib.sha256(address.encode()).hexdigest()
         prefix = f"identity:{self._tenant_id}:password-attempts"

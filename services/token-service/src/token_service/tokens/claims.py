@@ -30,10 +30,10 @@ class AccessTokenClaims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
         iat: Seconds since the epoch.
         exp: Seconds since the epoch.
         jti: ``<authorization id>.<random>`` in tokens that descend from an authorization.
-        scope: Scope tokens with spaces between them; may be empty.
-        organization_id: The organization within which a token for a resource counts.
-        gty: The grant, in tokens that were got by exchange.
-        act: The actor, when an actor token was presented.
+        scope: Space-separated scope tokens; may be empty.
+        organization_id: The organization to which a token for a resource is restricted.
+        gty: The grant type, in tokens issued by exchange.
+        act: The actor, if an actor token was presented.
     """
 
     iss: str
@@ -52,8 +52,8 @@ class AccessTokenClaims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 def issued_at_s(*, now: int, tokens_valid_after: int) -> int:
     """Return ``iat``: now in whole seconds, but not before the subject's tokensValidAfter.
 
-    ``iat`` has whole seconds, tokensValidAfter milliseconds. A token made in the second of a password change would
-    otherwise look older than the change; rounding up there lets the check below stay exact and strict.
+    ``iat`` has whole seconds, tokensValidAfter milliseconds: a token issued in the second of a password change would
+    look older than the change. Rounding up here keeps ``is_outdated`` exact.
 
     Args:
         now: Milliseconds.
@@ -68,7 +68,7 @@ def is_outdated(*, issued_at_ms: int, tokens_valid_after: int) -> bool:
 
 
 def organization_audience(urn_namespace: str, organization_id: str) -> str:
-    """Return ``aud`` of the tokens of an organization."""
+    """Return ``aud`` of an organization's tokens."""
     return f"urn:{urn_namespace}:organization:{organization_id}"
 
 
@@ -79,7 +79,7 @@ def actor_chain(subject: str, earlier: Mapping[str, Any] | None) -> Actor | None
         RFC 8693 section 4.1 (the outermost claim is the current actor, nested ones are prior actors).
 
     Returns:
-        The chain, or none when it is deeper than four actors or not well formed.
+        The chain, or none if it is deeper than four actors or malformed.
     """
     prior = actors_of(earlier)
     if prior is None or len(prior) >= MAX_ACTOR_DEPTH:

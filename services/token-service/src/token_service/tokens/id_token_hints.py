@@ -1,4 +1,4 @@
-"""ID tokens that come back as a hint of who is meant (OpenID Connect Core 1.0 section 3.1.2.1); expired is fine."""
+"""ID tokens that come back as ``id_token_hint`` (OpenID Connect Core 1.0 section 3.1.2.1), expired or not."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from token_service.tokens.keys import SigningKeys
 
 
 class Hint(msgspec.Struct, frozen=True):
-    """Of whom an ID token of ours speaks, for which client, and since which session; none in older ones."""
+    """Subject, client and session of one of our ID tokens; older ones have no session."""
 
     user_id: str
     client_id: str
@@ -23,7 +23,7 @@ class IdTokenHints:
         self._issuer = issuer
 
     def read(self, id_token: str | None) -> Hint | None:
-        """Return what an ID token hints at; none without one, and for one that is not ours."""
+        """Return the hint of an ID token; none without one, and for one that is not ours."""
         if id_token is None:
             return None
         try:

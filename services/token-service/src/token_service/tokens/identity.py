@@ -1,4 +1,4 @@
-"""What ID tokens and userinfo say of a person, by the scopes that were granted. Pure."""
+"""The claims of ID tokens and userinfo. Pure."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from identity_common.wire.events import UserState
 
 
 class PersonClaims(msgspec.Struct, frozen=True, kw_only=True):
-    """Claims about a user (OpenID Connect Core 1.0 section 5.1); what is not known, or not granted, is not there.
+    """Claims about a user (OpenID Connect Core 1.0 section 5.1); unknown and ungranted ones are left out.
 
     Attributes:
-        sub: The user's id; always there.
-        email_verified: True for addresses that an administrator has marked so.
+        sub: The user's id; always present.
+        email_verified: True if an administrator has marked the address as verified.
         created_at: Seconds since the epoch.
         updated_at: Seconds since the epoch.
         roles: Names of API roles, sorted.
@@ -39,13 +39,13 @@ class IdTokenClaims(PersonClaims, frozen=True, kw_only=True):
     """The claims of an ID token (OpenID Connect Core 1.0 section 2).
 
     Attributes:
-        aud: The client, one string.
+        aud: The client: a single string.
         iat: Seconds since the epoch.
         exp: Seconds since the epoch.
         auth_time: Seconds since the epoch.
-        nonce: Of the authorization request; not in ID tokens that a refresh brings (section 12.2).
-        sid: Of the session that the person signed in to (OpenID Connect Front-Channel Logout 1.0 section 3).
-        at_hash: Binds it to the access token that it comes with.
+        nonce: From the authorization request; absent after a refresh (section 12.2).
+        sid: Id of the sign-in session (OpenID Connect Front-Channel Logout 1.0 section 3).
+        at_hash: Binds the ID token to its access token.
     """
 
     iss: str
@@ -66,14 +66,14 @@ def person_claims(
     organizations: Sequence[str] | UnsetType = UNSET,
     organization_roles: Sequence[str] | UnsetType = UNSET,
 ) -> PersonClaims:
-    """Return what may be said of a user.
+    """Return the claims about a user.
 
     Args:
         user: The user.
-        scopes: That were granted: ``profile``, ``email``, ``phone`` and ``roles`` open claims.
+        scopes: The granted scopes: ``profile``, ``email``, ``phone`` and ``roles`` open claims.
         roles: Names of the user's API roles.
         organizations: Ids of the user's organizations, if their scope was granted.
-        organization_roles: The user's roles in them, if their scope was granted.
+        organization_roles: ``<organization id>:<role name>``, if their scope was granted.
 
     Source:
         OpenID Connect Core 1.0 section 5.4 (which scope asks for which claims).

@@ -12,7 +12,7 @@ from token_service.tokens.scopes import format_scope
 
 
 class Issuer:
-    """The one place where tokens are signed."""
+    """Signs all tokens."""
 
     def __init__(self, issuer: str, keys: SigningKeys, *, clock: Clock = now_ms) -> None:
         self._issuer = issuer
@@ -38,14 +38,14 @@ class Issuer:
         Args:
             subject: Becomes ``sub``: a user id, or the client's own id.
             audience: Becomes ``aud``: exactly one.
-            client_id: The client that asked.
-            scopes: What is granted; may be empty.
+            client_id: The requesting client.
+            scopes: The granted scopes; may be empty.
             lifetime_s: Seconds from now to ``exp``.
-            organization_id: Becomes ``organization_id``; for a token that counts within one organization.
-            grant_type: Becomes ``gty``; for tokens that were got by exchange.
+            organization_id: Becomes ``organization_id``; for a token for a resource within an organization.
+            grant_type: Becomes ``gty``; for tokens issued by exchange.
             actor: Becomes ``act``.
             tokens_valid_after: The subject's, milliseconds.
-            authorization_id: Of which the token descends; what ends the authorization then revokes the token.
+            authorization_id: The authorization that the token descends from; ending it revokes the token.
         """
         issued_at = issued_at_s(now=self._clock(), tokens_valid_after=tokens_valid_after)
         claims = AccessTokenClaims(
@@ -78,13 +78,13 @@ class Issuer:
         """Return a signed ID token (OpenID Connect Core 1.0 section 2).
 
         Args:
-            person: What it says of the subject.
-            client_id: Becomes ``aud``, one string.
+            person: Claims about the subject.
+            client_id: Becomes ``aud``.
             lifetime_s: Seconds from now to ``exp``.
-            auth_time: Milliseconds: when the subject signed in.
+            auth_time: When the subject signed in, milliseconds.
             nonce: From the authorization request.
-            session_id: That the subject signed in to; becomes ``sid``.
-            access_token: That it comes with; becomes ``at_hash``.
+            session_id: Becomes ``sid``.
+            access_token: That it is issued with; becomes ``at_hash``.
             tokens_valid_after: The subject's, milliseconds.
         """
         key = self._keys.ring.current

@@ -1,4 +1,4 @@
-"""Private keys at rest: AES-256-GCM under a key-encryption key that only this service knows."""
+"""Encryption of private keys at rest: AES-256-GCM with a key-encryption key that only this service has."""
 
 import base64
 import os
@@ -12,11 +12,11 @@ _NONCE_BYTES: Final = 12
 
 
 class KeyEncryptionError(Exception):
-    """No configured key-encryption key opens a stored private key."""
+    """No configured key-encryption key decrypts a stored private key."""
 
 
 class KeyEncryption:
-    """Encrypts with the newest key, decrypts with any; the ``kid`` is bound as associated data."""
+    """Encrypts with the newest key, decrypts with any; the ``kid`` is associated data."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         self._ciphers = [AESGCM(base64.b64decode(key)) for key in keys]
@@ -30,18 +30,18 @@ class KeyEncryption:
         """Return the private key.
 
         Raises:
-            KeyEncryptionError: When no configured key fits, or the row belongs to another ``kid``.
+            KeyEncryptionError: No configured key fits, or the row belongs to another ``kid``.
         """
         nonce, ciphertext = encrypted[:_NONCE_BYTES], encrypted[_NONCE_BYTES:]
         for cipher in self._ciphers:
             try:
                 return cipher.decrypt(nonce, ciphertext, kid.encode())
-            except (InvalidTag, ValueError):  # ValueError: the row was cut off before the nonce ends
+            except (InvalidTag, ValueError):  # ValueError: the row is shorter than a nonce
                 continue
         raise KeyEncryptionError(f"no key-encryption key opens signing key {kid}")
 
     def is_newest(self, encrypted: bytes, *, kid: str) -> bool:
-        """Return whether the newest key has encrypted this."""
+        """Return whether this was encrypted with the newest key."""
         try:
             self._ciphers[0].decrypt(encrypted[:_NONCE_BYTES], encrypted[_NONCE_BYTES:], kid.encode())
         except InvalidTag:

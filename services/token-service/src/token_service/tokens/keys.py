@@ -1,7 +1,7 @@
-"""The signing keys: stored encrypted in this service's database, held in the memory of every replica.
+"""The signing keys: stored encrypted in this service's database, cached in the memory of every replica.
 
 ``Current`` signs. ``Next`` is published before it signs, so that verifiers know it in time. ``Previous`` stays
-published until its last token has expired. While the database is away the keys in memory go on signing.
+published until its last token has expired. While the database is down the cached keys go on signing.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,7 +57,7 @@ _REENCRYPT = text(
     WHERE tenant_id = :tenant_id AND kid = :kid AND private_key = :former
     """
 )
-# Renewed at every reading: what the current key signs until the next one has expired by then.
+# Renewed on every load: by then every token has expired that the current key signs until the next load.
 _PROLONG = text(
     """
     UPDATE signing_key SET valid_until = GREATEST(valid_until, :valid_until)
@@ -71,15 +71,15 @@ _DELETE = text("DELETE FROM signing_key WHERE tenant_id = :tenant_id AND kid = :
 
 
 class SigningKeyInUseError(Exception):
-    """The key signs and cannot be deleted."""
+    """The key is Current and cannot be deleted."""
 
 
 class NextKeyTooYoungError(Exception):
-    """Not every verifier can know the next key yet: it was published less than the JWKS max-age ago."""
+    """Next was published less than the JWKS max-age ago: verifiers may not know it yet."""
 
 
 class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be known of a stored key; never its private part.
+    """A stored key without its private part.
 
     Attributes:
         created_at: Milliseconds since the epoch.
@@ -114,15 +114,15 @@ class KeyRing(msgspec.Struct, frozen=True):
 
 
 class SigningKeys:
-    """Makes the first keys, rotates them, and keeps every replica's ring like the database.
+    """Creates the first keys, rotates them, and refreshes the key ring from the database.
 
     Args:
         engine: This service's database.
-        encryption: For the private keys.
-        tenant_id: Whose keys.
-        algorithm: Of keys that are made without another being named.
-        refresh_s: How often the keys are read again.
-        longest_lifetime_s: Returns the longest lifetime that a token may be given right now, in seconds.
+        encryption: Of the private keys.
+        tenant_id: The tenant.
+        algorithm: The default for new keys.
+        refresh_s: How often the keys are loaded.
+        longest_lifetime_s: Returns the longest lifetime that a token can currently have, in seconds.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class SigningKeys:
         return self._ring is not None
 
     def require_loaded(self) -> None:
-        """Refuse what would end in a signature while there is no key to sign with, before anything is spent.
+        """Refuse a request that needs a signature before it spends anything, while there is no key.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -168,7 +168,7 @@ class SigningKeys:
 
     @property
     def ring(self) -> KeyRing:
-        """The keys as of now; only after ``is_loaded``."""
+        """The current keys; only after ``is_loaded``."""
         if self._ring is None:
             raise RuntimeError("the signing keys are not loaded yet")
         return self._ring
@@ -187,10 +187,10 @@ class SigningKeys:
             return [_stored(row) for row in await self._rows(connection)]
 
     async def rotate(self, algorithm: SigningAlgorithm | None = None) -> list[StoredKey]:
-        """Make Next the current key, the current one Previous, and a new Next; return all keys, newest first.
+        """Make Next Current, Current Previous, and create a new Next; return all keys, newest first.
 
         Args:
-            algorithm: Of the new Next; the configured one if none is named.
+            algorithm: Of the new Next; the configured one by default.
 
         Raises:
             NextKeyTooYoungError: Next was published less than the JWKS max-age ago.
@@ -204,15 +204,14 @@ class SigningKeys:
             await self._prolong(connection)
             await self._set_status(connection, kids["Current"].kid, "Previous")
             await self._set_status(connection, kids["Next"].kid, "Current")
-            await self._make(connection, "Next", algorithm or self._algorithm)
+            await self._create(connection, "Next", algorithm or self._algorithm)
         await self.load()
         return await self.stored()
 
     async def delete(self, kid: str) -> bool:
-        """Delete a key, whose tokens fail from then on; return whether there was such a key.
+        """Delete a key; return whether it existed. Its tokens are refused from then on.
 
-        In the place of Next another one of the same algorithm is made, which may sign once it has been published for
-        long enough.
+        A deleted Next is replaced by a new one of the same algorithm.
 
         Raises:
             SigningKeyInUseError: It is Current.
@@ -226,7 +225,7 @@ class SigningKeys:
                 raise SigningKeyInUseError
             await connection.execute(_DELETE, {"tenant_id": self._tenant_id, "kid": kid})
             if key.status == "Next":
-                await self._make(connection, "Next", key.algorithm)
+                await self._create(connection, "Next", key.algorithm)
         await self.load()
         return True
 
@@ -239,10 +238,10 @@ class SigningKeys:
             _log.error("signing-keys.unreadable", error=type(error).__name__)
 
     async def load(self) -> None:
-        """Read the keys; make the first ones if there are none, encrypt anew what an older key has encrypted."""
+        """Load the keys; create the first ones if there are none, re-encrypt those of an older key-encryption key."""
         async with self._engine.begin() as connection:
             if not await self._rows(connection):
-                await self._make_first(connection)
+                await self._create_first(connection)
             await self._prolong(connection)
             await connection.execute(_REMOVE_EXPIRED, {"tenant_id": self._tenant_id, "now": self._clock()})
             keys = [(row.status, await self._open(connection, row)) for row in await self._rows(connection)]
@@ -254,7 +253,7 @@ class SigningKeys:
             _log.info("signing-keys.loaded", kid=current.kid, count=len(keys))
 
     async def _open(self, connection: AsyncConnection, row: Row[Any]) -> SigningKey:
-        """Return a stored key; one that an older key-encryption key has encrypted is encrypted anew."""
+        """Return a stored key; re-encrypt it if an older key-encryption key has encrypted it."""
         private_key = self._encryption.decrypt(row.private_key, kid=row.kid)
         if not self._encryption.is_newest(row.private_key, kid=row.kid):
             values = {"private_key": self._encryption.encrypt(private_key, kid=row.kid), "former": row.private_key}
@@ -262,14 +261,14 @@ class SigningKeys:
             _log.info("signing-keys.reencrypted", kid=row.kid)
         return SigningKey(load_private_key(private_key), kid=row.kid, algorithm=row.algorithm)
 
-    async def _make_first(self, connection: AsyncConnection) -> None:
-        """Make Current and Next, once, however many replicas start at the same time."""
+    async def _create_first(self, connection: AsyncConnection) -> None:
+        """Create Current and Next, once, however many replicas start at the same time."""
         await connection.execute(_LOCK, {"tenant_id": self._tenant_id})
         if not await self._rows(connection):
-            await self._make(connection, "Current", self._algorithm)
-            await self._make(connection, "Next", self._algorithm)
+            await self._create(connection, "Current", self._algorithm)
+            await self._create(connection, "Next", self._algorithm)
 
-    async def _make(self, connection: AsyncConnection, status: KeyStatus, algorithm: SigningAlgorithm) -> None:
+    async def _create(self, connection: AsyncConnection, status: KeyStatus, algorithm: SigningAlgorithm) -> None:
         key = generate_private_key(algorithm)
         kid = thumbprint(key, algorithm)
         values = {
@@ -283,7 +282,7 @@ class SigningKeys:
         await connection.execute(_INSERT, values)
 
     async def _prolong(self, connection: AsyncConnection) -> None:
-        """Note until when the tokens of the current key may live, those of the time until the next reading included."""
+        """Record when the last token of the current key will have expired, with those until the next load."""
         signing_ms = int(self._refresh_s * 2000) + _CLOCK_MARGIN_MS
         valid_until = self._clock() + signing_ms + self._longest_lifetime_s() * 1000
         await connection.execute(_PROLONG, {"tenant_id": self._tenant_id, "valid_until": valid_until})

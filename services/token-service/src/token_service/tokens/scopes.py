@@ -31,25 +31,25 @@ def grantable_scopes(*, requested: frozenset[str], held: frozenset[str]) -> froz
 
 
 def may_be_newly_held(*, requested: frozenset[str], held: frozenset[str]) -> bool:
-    """Return whether a requested scope that is not held may have been granted a moment ago: worth a second look.
+    """Return whether a requested scope is not held, but may have been granted a moment ago: look again.
 
-    OIDC scopes are never held of a resource, and clients ask for them wherever they go.
+    OIDC scopes are left out: no resource has them, and clients request them everywhere.
     """
     return not requested - OIDC_SCOPES <= held
 
 
 def userinfo_scopes(urn_namespace: str) -> frozenset[str]:
-    """Return what a userinfo token may carry: OIDC scopes, and ours about people."""
+    """Return the scopes of a userinfo token: those of OIDC, and our own about users."""
     return USERINFO_SCOPES | person_scopes(urn_namespace)
 
 
 def person_scopes(urn_namespace: str) -> frozenset[str]:
-    """Return our own scopes that open claims about a person."""
+    """Return our own scopes that open claims about a user."""
     return frozenset({organizations_scope(urn_namespace), organization_roles_scope(urn_namespace)})
 
 
 def organizations_scope(urn_namespace: str) -> str:
-    """Return the scope that opens organization tokens, and the claim ``organizations``."""
+    """Return the scope that permits organization tokens, and opens the claim ``organizations``."""
     return f"urn:{urn_namespace}:scope:organizations"
 
 

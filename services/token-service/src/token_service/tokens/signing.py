@@ -1,7 +1,7 @@
 """One signing key in memory: its algorithm, its public half as a JWK, and a fast signature.
 
-The JOSE header is encoded once a key, and the private key stays an object: parsing PEM for every token would cost a
-hundred times the signature.
+The JOSE header is encoded once per key, and the private key is kept parsed: parsing it for every token would cost a
+hundred signatures.
 """
 
 import asyncio
@@ -96,18 +96,18 @@ class SigningKey:
         """Return the token with these claims (JWS compact serialization, RFC 7515 section 7.1).
 
         Args:
-            claims: What it says.
-            typ: Its class: ``at+jwt`` is an access token, ``JWT`` an ID token; nothing takes one for the other.
+            claims: Its payload.
+            typ: Its class: ``at+jwt`` for access tokens, ``JWT`` for ID tokens.
         """
         signing_input = self._headers[typ] + _base64url(msgspec.json.encode(claims))
-        if self.algorithm == "RS256":  # milliseconds: not on the event loop
+        if self.algorithm == "RS256":  # takes milliseconds: off the event loop
             signature = await asyncio.to_thread(self._sign, signing_input)
         else:
             signature = await self._signatures.submit(signing_input)
         return (signing_input + b"." + _base64url(signature)).decode()
 
     def half_hash(self, token: str) -> str:
-        """Return ``at_hash``: the left half of the hash that belongs to the signature's algorithm.
+        """Return ``at_hash``: the left half of the token's hash, by the hash function of the algorithm.
 
         Source:
             OpenID Connect Core 1.0 section 3.1.3.6; Ed25519 hashes with SHA-512 (RFC 8032 section 5.1).

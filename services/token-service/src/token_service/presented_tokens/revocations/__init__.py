@@ -1,8 +1,8 @@
-"""Revocations: which tokens count no more although they have not expired.
+"""Revocations: tokens that are refused before they expire.
 
 Owns the rows, which are the truth, and their copy in Redis, which every request reads. A revocation names an access
-token (its ``jti``) or an authorization, which takes every token that descends from it along. Does not own who may
-revoke what.
+token (its ``jti``) or an authorization, and then covers every token that descends from it. Does not own who may revoke
+what.
 """
 
 from token_service.presented_tokens.revocations.revocations import Revocations

@@ -1,7 +1,7 @@
-"""Revoking, and knowing what was revoked: rows before the answer, and a copy in Redis that every request reads.
+"""Revocations: rows, written before the answer, and a copy in Redis that every request reads.
 
-The copy is brought up to the rows by whoever has just revoked something, by whoever finds it lacking, and every two
-seconds by every replica, for the case that the first one died in between.
+The copy is updated after every revocation, by a reader that finds it incomplete, and every two seconds by every
+replica, in case the one that revoked died in between.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from identity_common.oauth import OAuthError, temporarily_unavailable
 from identity_common.stores.redis import RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.revocations import CopyPosition, position_key, revocation_key
-from token_service.database import database_answers
 from token_service.presented_tokens.revocations import store
 from token_service.presented_tokens.revocations.store import NumberedRevocation, Revocation
+from token_service.store_errors import database_answers, redis_unavailable
 
 _log = get_logger(__name__)
 
@@ -31,9 +31,9 @@ _FORGET_EVERY: Final = 300  # turns of the loop: ten minutes
 _AT_ONCE: Final = 1000
 _REPLICATION_MS: Final = 500
 
-# KEYS[1]: the position. KEYS[2…]: revocations. ARGV: the position that the batch continues, the one it leads to, then
-# how many milliseconds each revocation is kept. Applied only to the copy that it was made for: one that was emptied or
-# replaced meanwhile is answered as it is, and the caller goes on from there.
+# KEYS[1]: the position. KEYS[2…]: revocations. ARGV: the position that the batch continues, the new position, then the
+# TTL of each revocation in milliseconds. A no-op if the position is another one: the copy was emptied, replaced or
+# updated meanwhile, and the caller starts again from its position.
 _APPLY: Final = """
 if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
 for i = 2, #KEYS do redis.call('SET', KEYS[i], '1', 'PX', ARGV[i + 1]) end
@@ -47,10 +47,10 @@ class Revocations:
 
     Args:
         engine: This service's database.
-        redis: For batches that are followed by ``WAIT``.
-        commands: For what is read.
-        tenant_id: Whose.
-        replicas: How many replicas of Redis must have a revocation before it is answered.
+        redis: For batches with ``WAIT``.
+        commands: For reads.
+        tenant_id: The tenant.
+        replicas: How many replicas of Redis must acknowledge a revocation before the answer.
     """
 
     def __init__(
@@ -89,10 +89,10 @@ class Revocations:
         """Return whether a token, or the authorization that it descends from, was revoked.
 
         Args:
-            token_id: ``jti`` of a token whose signature is good.
+            token_id: ``jti`` of a token whose signature is valid.
 
         Raises:
-            OAuthError: ``temporarily_unavailable`` when that cannot be known right now.
+            OAuthError: ``temporarily_unavailable`` when the copy cannot be read or completed.
         """
         try:
             try:
@@ -101,14 +101,13 @@ class Revocations:
                 await self.copy()
                 return await self._reader.is_revoked(token_id)
         except StoreUnavailable as error:
-            _log.warning("store.unavailable", store="redis", error=str(error))
-            raise temporarily_unavailable("revocations cannot be read right now") from None
+            raise redis_unavailable(error, "revocations cannot be read right now") from None
 
     async def revoke(self, *revoked: Revocation) -> None:
-        """Revoke; everything that was issued is refused from the moment this returns.
+        """Revoke; from the return on every request refuses these tokens.
 
         Raises:
-            OAuthError: ``temporarily_unavailable``; it may have been revoked, or not: ask again.
+            OAuthError: ``temporarily_unavailable``: they may or may not be revoked; try again.
         """
         with database_answers():
             async with self._engine.begin() as connection:
@@ -141,10 +140,10 @@ class Revocations:
             raise temporarily_unavailable("revocations cannot be copied right now") from None
 
     async def _copy_some(self) -> CopyPosition | None:
-        """Copy what comes next; return the copy's position when it is whole, else None.
+        """Copy the next batch; return the copy's position if it is complete now.
 
-        The first batch into an empty copy never makes it whole: by the time it is applied, a newer copy may have been
-        completed and lost, and the copy would be just as empty. The head is read again before it counts as whole.
+        The first batch into an empty copy never completes it: by the time it is applied, a newer copy may have been
+        completed and lost, and the copy would be just as empty. The head is read again before the copy is complete.
         """
         stored: bytes | None = await self._commands.execute("GET", position_key(self._tenant_id))
         held = CopyPosition.parse(stored)
@@ -152,7 +151,7 @@ class Revocations:
             async with self._engine.begin() as connection:
                 head = await store.find_head(connection, self._tenant_id)
                 known, after = max(held.number, self._reader.highest), held.number
-                if head < known:  # restored from a backup: what was counted since is unknown to the copy's position
+                if head < known:  # restored from a backup: the copy is ahead of the rows
                     head, after = await store.raise_head(connection, self._tenant_id, to=known + 1), 0
                 elif held == CopyPosition(head, is_whole=True):
                     return held
@@ -164,7 +163,7 @@ class Revocations:
         return reached if await self._apply(stored or b"", reached, batch) and reached.is_whole else None
 
     async def _apply(self, stored: bytes, reached: CopyPosition, batch: Sequence[NumberedRevocation]) -> bool:
-        """Return whether the copy was still the one that the batch continues."""
+        """Apply a batch; return false if the copy has another position meanwhile."""
         now = self._clock()
         keys = [position_key(self._tenant_id), *(revocation_key(self._tenant_id, each.id) for each in batch)]
         kept = [max(1, each.expires_at - now) for each in batch]

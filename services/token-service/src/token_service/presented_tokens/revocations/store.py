@@ -1,7 +1,6 @@
 """Revocations in PostgreSQL, numbered in the order of their commits.
 
-The count is a row that stays locked until the transaction ends, so that whoever has copied everything up to a number
-has missed nothing below it.
+The counter's row stays locked until the transaction ends, so that a copy up to a number misses nothing below it.
 """
 
 from collections.abc import Sequence
@@ -12,15 +11,15 @@ from sqlalchemy import bindparam, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from token_service.presented_tokens.revocations.tables import revocation_counts, revocations
+from token_service.schema import revocation_counts, revocations
 
 
 class Revocation(msgspec.Struct, frozen=True):
-    """What counts no more.
+    """A revoked token or authorization.
 
     Attributes:
         id: ``jti`` of an access token, or the id of an authorization.
-        expires_at: Milliseconds; by then every token that it concerns is refused for its age alone.
+        expires_at: Milliseconds; every token that it covers has expired by then.
     """
 
     id: str
@@ -69,9 +68,9 @@ _DELETE_EXPIRED: Final = delete(revocations).where(
 
 
 async def insert_revocations(connection: AsyncConnection, tenant_id: str, revoked: Sequence[Revocation]) -> None:
-    """Store revocations; one that is there already keeps the later expiry.
+    """Store revocations; one that exists already keeps the later expiry.
 
-    The last statements of a transaction: they hold up every other revocation of the tenant until it ends.
+    Must be the last statements of a transaction: they block every other revocation of the tenant until it ends.
     """
     ordered = sorted(revoked, key=lambda each: each.id)
     last: int = await connection.scalar(_COUNT, {"tenant": tenant_id, "count": len(ordered)})
@@ -89,7 +88,7 @@ async def find_head(connection: AsyncConnection, tenant_id: str) -> int:
 
 
 async def raise_head(connection: AsyncConnection, tenant_id: str, *, to: int) -> int:
-    """Count on from a number, if the count is not there yet; return where it is then."""
+    """Raise the counter to at least this number; return it."""
     head: int = await connection.scalar(_RAISE, {"tenant": tenant_id, "count": to})
     return head
 
@@ -97,12 +96,12 @@ async def raise_head(connection: AsyncConnection, tenant_id: str, *, to: int) ->
 async def list_revocations(
     connection: AsyncConnection, tenant_id: str, *, after: int, head: int, now: int, count: int
 ) -> list[NumberedRevocation]:
-    """Return the first so many revocations with a number above ``after`` and up to ``head`` that have not expired."""
+    """Return the first ``count`` live revocations with a number above ``after`` and up to ``head``."""
     values = {"tenant": tenant_id, "after": after, "head": head, "now": now, "count": count}
     rows = (await connection.execute(_AFTER, values)).all()
     return [NumberedRevocation(row.id, row.expires_at, row.number) for row in rows]
 
 
 async def delete_expired_revocations(connection: AsyncConnection, tenant_id: str, *, now: int) -> None:
-    """Forget what no longer matters."""
+    """Delete expired revocations."""
     await connection.execute(_DELETE_EXPIRED, {"tenant": tenant_id, "now": now})

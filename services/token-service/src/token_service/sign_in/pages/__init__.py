@@ -1,5 +1,5 @@
-"""What people see: sign-in, consent, sign-out and errors, as HTML from the server.
+"""The pages: sign-in, consent, sign-out and problems, as HTML rendered by the server.
 
-Owns how the pages look and what the browser may do with them. Does not own what happens between them
-(``token_service.sign_in``).
+Owns their look, their security headers, cookies, and the reading of a browser's request. Does not own the flow
+between them (``token_service.sign_in``).
 """

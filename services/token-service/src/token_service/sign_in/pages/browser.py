@@ -1,4 +1,4 @@
-"""One request of a browser to a page: its cookies, its form, where it comes from; and redirects back to it."""
+"""One request of a browser: cookies, form, address; and redirects."""
 
 import hmac
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ SEE_OTHER: Final = 303
 
 
 class Browser:
-    """What a request says of the browser that it comes from.
+    """The browser of a request.
 
     Args:
-        request: The request; the framework's own parsers of cookies and forms are not used: they keep what they read,
-            and judge how large a body is when they have read it.
+        request: The request. The framework's parsers of cookies and forms are not used: they cache what they read, and
+            check the size of a body after reading it.
         cookies: Of this address.
-        trusted_proxies: How many proxies in front of this service add to ``X-Forwarded-For``; 0 to ignore the header.
+        trusted_proxies: How many proxies in front append to ``X-Forwarded-For``; 0 to ignore the header.
     """
 
     def __init__(self, request: "Request", cookies: Cookies, *, trusted_proxies: int) -> None:  # type: ignore[type-arg]
@@ -42,7 +42,7 @@ class Browser:
         """Return the form that was sent.
 
         Raises:
-            BadRequest: It is no form, or cannot be read.
+            BadRequest: The body is not a form, or cannot be read.
         """
         content_type = self._request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if content_type != "application/x-www-form-urlencoded":
@@ -54,18 +54,18 @@ class Browser:
 
 
 def is_from_page(form: Parameters, csrf_token: str) -> bool:
-    """Return whether a form was sent by the page that it belongs to."""
+    """Return whether a form was sent by our page."""
     return hmac.compare_digest((form.get("csrf_token") or "").encode(), csrf_token.encode())
 
 
 def redirect(location: str, *, cookies: Sequence[Cookie] = ()) -> Response[str]:
-    """Send the browser on, with GET (RFC 9700 section 4.12: 303, so that no form is sent on)."""
+    """Redirect the browser with 303 (RFC 9700 section 4.12), so that it does not repeat a form."""
     headers = {"Location": location, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
     return Response("", status_code=SEE_OTHER, media_type=MediaType.TEXT, headers=headers, cookies=list(cookies))
 
 
 def _address(scope: Scope, trusted_proxies: int) -> str:
-    """Return the address of whoever sent the request, as far as it can be known (advisory 40: X-Forwarded-For)."""
+    """Return the client's address; earlier entries of ``X-Forwarded-For`` are the client's own claims."""
     client = scope.get("client")
     address = client[0] if client else ""
     if trusted_proxies:

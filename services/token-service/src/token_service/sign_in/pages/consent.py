@@ -1,4 +1,4 @@
-"""The consent page: what an application asks for, in words."""
+"""The consent page: what an application requests, in words."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -22,7 +22,7 @@ _ABOUT_PEOPLE: Final = {
     ":scope:organizations": "See the organizations that you belong to, and act in them",
     ":scope:organization_roles": "See your roles in your organizations",
 }
-"""What a scope of OpenID Connect or of ours lets an application do, in this order; ours by how their URN ends."""
+"""What each scope about the user lets an application do, in order of display; our own by the end of their URN."""
 _ORDER: Final = list(_ABOUT_PEOPLE.values())
 
 
@@ -40,14 +40,14 @@ def consent_page(
     """Return the page.
 
     Args:
-        step: What is asked for, and what was agreed to before.
-        descriptions: In words.
-        application: Who asks.
-        organizations: Those that the person may pick; none where there is nothing to pick.
+        step: What is requested, and what was consented to before.
+        descriptions: Of what is requested.
+        application: The client.
+        organizations: Those that the user may pick; none if there is nothing to pick.
         form_action: Where the answer may redirect to.
-        action: Where the form goes.
-        request_id: Of the request on its way.
-        csrf_token: Of its pages.
+        action: Path that the form is posted to.
+        request_id: Of the pending request.
+        csrf_token: Of the pending request.
     """
     picked = step.known.organizations or frozenset()
     choices = [Choice(each.id, each.name, each.id in picked) for each in organizations or ()]
@@ -82,18 +82,18 @@ def _groups(wanted: Consented, known: Consented, descriptions: Descriptions) -> 
         for name in sorted(wanted.organization_permissions)
     ]
     groups.append(Group("In your organizations", permissions))
-    if is_first_time:  # then everything is new, and saying so says nothing
+    if is_first_time:  # everything is new: no need to say so
         groups = [Group(group.title, [Item(item.text, item.name) for item in group.items]) for group in groups]
     return [group for group in groups if group.items]
 
 
 def _permission(name: str, description: str | None, *, is_new: bool) -> Item:
-    """Return a permission in the administrator's words, its name beside them; by its name where there are none."""
+    """Return a permission by its description, with its name; by its name alone without a description."""
     return Item(description, name, is_new) if description else Item(name, is_new=is_new)
 
 
 def _words(scope: str) -> str:
-    """Return a scope of OpenID Connect or of ours in words."""
+    """Return a scope about the user in words."""
     for ending, words in _ABOUT_PEOPLE.items():
         if scope == ending or (ending.startswith(":") and scope.endswith(ending)):
             return words

@@ -1,8 +1,8 @@
-"""The two cookies: who is signed in, and which browser this is.
+"""The two cookies: the session, and the browser's secret.
 
-Read by hand: the framework's parser keeps what it has read in a cache, and the standard library's gives up at the first
-cookie of somebody else that it does not like. On https both have the prefix ``__Host-`` and ``Secure``; on http, which
-is for development, browsers would not send such cookies back.
+Parsed by hand: the framework's parser caches what it has read, and the standard library's stops at the first malformed
+cookie, which may be another site's. On https both have the prefix ``__Host-`` and ``Secure``; on http, which is for
+development, browsers would not send such cookies back.
 """
 
 from collections.abc import Iterable
@@ -28,13 +28,13 @@ class Cookies:
         self._secure = secure
 
     def read(self, headers: Iterable[tuple[bytes, bytes]], name: str) -> str | None:
-        """Return a cookie's value; none when it is not there.
+        """Return a cookie's value, if there is exactly one.
 
-        Whatever other cookies look like, they cost nothing. One that came twice with different values is nobody's: a
-        neighbouring host can add a second one, and nothing tells which is ours. With ``__Host-`` no browser lets it.
+        Malformed cookies of other sites are ignored. If a cookie occurs with two values, a neighbouring host may have
+        added one and nothing tells which is ours; ``__Host-`` prevents that.
 
         Source:
-            RFC 6265 section 5.4 (how a browser writes the header, and that the order says nothing).
+            RFC 6265 section 5.4 (the syntax of the header; the order has no meaning).
         """
         wanted = (self._prefix + name).encode()
         values = {
@@ -47,7 +47,7 @@ class Cookies:
         return values.pop().decode("latin-1") if len(values) == 1 else None
 
     def set(self, name: str, value: str, *, max_age_s: int | None = None) -> Cookie:
-        """Return the cookie that stores a value; without an age until the browser is closed."""
+        """Return the cookie that stores a value; without an age it lasts until the browser is closed."""
         return Cookie(
             key=self._prefix + name,
             value=value,

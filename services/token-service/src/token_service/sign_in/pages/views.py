@@ -1,4 +1,4 @@
-"""Rendering: a template, and the headers that say what the browser may do with the page."""
+"""Rendering of pages: a template, and security headers."""
 
 import hashlib
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ _STYLESHEET: Final = f"{STYLE_PATH}?{hashlib.sha256(STYLE).hexdigest()[:12]}"
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One line of what is asked for.
+    """One requested permission.
 
     Attributes:
         text: In words.
-        name: Of the permission, where the words are not its name.
-        is_new: Whether it is more than was agreed to before.
+        name: Of the permission, if the text is not its name.
+        is_new: Whether it was not consented to before.
     """
 
     text: str
@@ -37,7 +37,7 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """What is asked for of one kind."""
+    """Requested permissions of one kind."""
 
     title: str
     items: Sequence[Item]
@@ -59,10 +59,10 @@ def page(
     Args:
         template: Its name.
         status: HTTP status.
-        form_action: Where, besides here, the answer to the page's form may redirect to: Chromium holds redirects
-            after a post against ``form-action`` too.
-        headers: More of them.
-        values: What the template says.
+        form_action: Where else the answer to the page's form may redirect to: Chromium applies ``form-action`` to
+            redirects after a post too.
+        headers: Additional ones.
+        values: For the template.
     """
     html = _ENVIRONMENT.get_template(template).render(stylesheet=_STYLESHEET, **values)
     return Response(
@@ -71,7 +71,7 @@ def page(
 
 
 def page_headers(form_action: str = "") -> dict[str, str]:
-    """Return what protects a page: no scripts, no frames, nothing from elsewhere, no trace in caches and referrers."""
+    """Return the headers that protect a page: no scripts, frames or foreign content; not cached, no referrer."""
     policy = (
         "default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'; "
         f"form-action 'self' {form_action}".rstrip()

@@ -1,6 +1,6 @@
-"""What the endpoints that answer in the words of OAuth share: reading a form, and sending an answer or a refusal.
+"""The raw ASGI routes of clients: reading a form, and sending an answer or an OAuth error.
 
-They are raw ASGI routes (docs/decisions/0006): a framework's handler would cost as much again as the whole request.
+Raw (docs/decisions/0006), because a handler of the framework would double the cost of a request.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ from identity_common.telemetry.logs import get_logger
 from token_service.endpoints.cors import CLIENT_ID
 from token_service.grants import TokenRequest
 from token_service.grants.client_authentication import read_credentials
-from token_service.grants.form import MAX_BYTES, TokenForm, parse_form, require_form_content_type
+from token_service.grants.form import MAX_BYTES, FormParameters, parse_form, require_form_content_type
 from token_service.openapi.responses import OAuthErrorBody
 
 _log = get_logger(__name__)
@@ -42,13 +42,13 @@ def error_body(error: OAuthError) -> bytes:
 async def answer_client(
     scope: Scope, receive: Receive, send: Send, answer: Callable[[TokenRequest], Awaitable[Any]]
 ) -> None:
-    """Answer a form that a client has posted; whatever goes wrong, the client reads OAuth's words.
+    """Answer a client's form; every failure becomes an OAuth error.
 
     Args:
         scope: The request.
         receive: Its body.
-        send: The answer.
-        answer: Returns what is to be encoded; none for an answer without a body.
+        send: Its answer.
+        answer: Returns the body to be encoded; none for an answer without one.
     """
     try:
         answered = await answer(await _read(scope, receive))
@@ -61,27 +61,27 @@ async def answer_client(
 
 
 def unexpected(error: Exception, scope: Scope) -> OAuthError:
-    """Return the refusal for what nobody has thought of; it is logged, and said nothing of."""
+    """Log an unexpected error; return the refusal, which says nothing about it."""
     _log.error("request.failed", route=scope["path"], error=type(error).__name__, exc_info=error)
     return OAuthError("server_error", "the server failed", status=500)
 
 
 async def _read(scope: Scope, receive: Receive) -> TokenRequest:
-    """Return the parsed request; the order of the refusals is the contract's."""
+    """Return the parsed request; the order of refusals is part of the contract."""
     if scope["method"] != "POST":  # type: ignore[typeddict-item]
         raise OAuthError("invalid_request", "this endpoint takes POST", status=405)
-    form = await read_form(scope, receive)
+    parameters = await read_form(scope, receive)
     revisions = header_values(scope, _REVISION_HEADER)
     try:
         awaited = parse_revisions(revisions) if revisions else {}
     except MalformedRevisionError:
-        raise invalid_request("Identity-Revision is not of the form management:97") from None
-    credentials = read_credentials(header_values(scope, b"authorization"), form)
+        raise invalid_request("Identity-Revision is malformed; expected, for example, management:97") from None
+    credentials = read_credentials(header_values(scope, b"authorization"), parameters)
     scope["state"][CLIENT_ID] = credentials.client_id
-    return TokenRequest(form=form, credentials=credentials, awaited=awaited)
+    return TokenRequest(parameters=parameters, credentials=credentials, awaited=awaited)
 
 
-async def read_form(scope: Scope, receive: Receive) -> TokenForm:
+async def read_form(scope: Scope, receive: Receive) -> FormParameters:
     """Return the form in the body.
 
     Raises:
@@ -104,12 +104,12 @@ async def _refuse(error: OAuthError, send: Send) -> None:
 
 
 def retry_after(error: OAuthError) -> Headers:
-    """Return the header that says when another try makes sense, if one does."""
+    """Return ``Retry-After``, if the error has one."""
     return [] if error.retry_after_s is None else [(b"retry-after", str(error.retry_after_s).encode())]
 
 
 async def send_answer(send: Send, status: int, headers: Headers, body: bytes) -> None:
-    """Send an answer whole."""
+    """Send a whole answer."""
     headers = [*headers, (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -8,11 +8,11 @@ from token_service.tokens.scopes import organizations_scope, person_scopes
 
 
 def organizations_resource(urn_namespace: str) -> str:
-    """Return the reserved resource that SDKs append; it implies the scope and is never a target."""
+    """Return the reserved resource that SDKs append; it implies the organizations scope and is never a target."""
     return f"urn:{urn_namespace}:resource:organizations"
 
 
-def asked_for(
+def requested_access(
     scopes: frozenset[str],
     resources: Iterable[str],
     *,
@@ -20,7 +20,7 @@ def asked_for(
     existing_scopes: Mapping[str, frozenset[str]],
     existing_permissions: frozenset[str],
 ) -> Consented:
-    """Return what a request asks for: everything that exists by the names it gives, held or not; the rest is dropped.
+    """Return everything that a request names and that exists, held or not; unknown names are dropped.
 
     Args:
         scopes: Of the request.

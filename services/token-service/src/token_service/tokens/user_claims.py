@@ -1,4 +1,4 @@
-"""What may be said of a person: gathered from the directory, by the scopes that were granted."""
+"""The claims about a user, read from the directory according to the granted scopes."""
 
 from collections.abc import Sequence
 
@@ -9,15 +9,15 @@ from token_service.tokens.identity import PersonClaims, person_claims
 from token_service.tokens.scopes import organization_roles_scope, organizations_scope
 
 
-class People:
-    """Knows what ID tokens and userinfo say of a person."""
+class UserClaims:
+    """Reads the claims of ID tokens and userinfo."""
 
     def __init__(self, directory: Directory, *, urn_namespace: str) -> None:
         self._directory = directory
         self._organizations_scope = organizations_scope(urn_namespace)
         self._organization_roles_scope = organization_roles_scope(urn_namespace)
 
-    def tells_of_organizations(self, scopes: frozenset[str]) -> bool:
+    def opens_organizations(self, scopes: frozenset[str]) -> bool:
         """Return whether one of these scopes opens claims about organizations."""
         return not scopes.isdisjoint({self._organizations_scope, self._organization_roles_scope})
 
@@ -27,27 +27,27 @@ class People:
         """Return the claims that these scopes open.
 
         Args:
-            person: Of whom.
-            scopes: That were granted.
-            picked: The organizations that the person has opened to the client; none for all of them.
+            person: The user.
+            scopes: The granted scopes.
+            picked: The organizations that the user has opened to the client; none for all of them.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
         memberships: Sequence[Membership] = ()
-        if self.tells_of_organizations(scopes):
+        if self.opens_organizations(scopes):
             memberships = await self._directory.memberships_of(person.user.id)
         shown = [each for each in memberships if picked is None or each.organization.id in picked]
-        small = self._directory.small
+        in_memory = self._directory.in_memory
         return person_claims(
             person.user,
             scopes,
-            roles=small.role_names(person.role_ids),
+            roles=in_memory.role_names(person.role_ids),
             organizations=[each.organization.id for each in shown] if self._organizations_scope in scopes else UNSET,
             organization_roles=[
                 f"{each.organization.id}:{name}"
                 for each in shown
-                for name in small.organization_role_names(each.member.role_ids)
+                for name in in_memory.organization_role_names(each.member.role_ids)
             ]
             if self._organization_roles_scope in scopes
             else UNSET,

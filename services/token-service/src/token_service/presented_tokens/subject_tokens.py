@@ -1,8 +1,7 @@
-"""Consuming subject tokens: each is taken at most once, whatever happens.
+"""Takes subject tokens: each at most once.
 
-Reading a token *is* taking it (``GETDEL``); there is no "get". The take is never retried: a retry whose first answer
-was lost would look like a second use (lessons L11, D-L1). What is known of the subject is read in the same moment, by
-the same script: it saves the request a round trip to Redis.
+Reading a token *is* taking it (``GETDEL``). The take is never retried: if the first answer was lost, a retry would look
+like a second use. The same script reads the directory's records of the subject, which saves a round trip to Redis.
 """
 
 from collections.abc import Sequence
@@ -13,20 +12,21 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from identity_common.clock import Clock, now_ms
-from identity_common.oauth import temporarily_unavailable
 from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
-from token_service.directory import Reading, Records
+from token_service.directory import Snapshot
+from token_service.directory.keys import DirectoryKeys
+from token_service.store_errors import redis_unavailable
 
 _log = get_logger(__name__)
 
 _REPLICATION_MS: Final = 500
 _decode = msgspec.json.Decoder(SubjectTokenRecord).decode
 
-# KEYS: the subject token, then those of the reading. ARGV: its prefixes. Answers the record, whom it was found to be
-# about, and what was read of them. The first user_id in a record is its own: the integrator's context comes last. Sent
-# whole every time (EVAL): to find out that a script must be loaded would be a second attempt.
+# KEYS: the subject token, then the keys of RecordKeys. ARGV: its prefixes. Returns the record, the user id found in it,
+# and the snapshot. The first user_id in a record is its own (SubjectTokenRecord). EVAL, not EVALSHA: a missing script
+# would need a second attempt.
 _TAKE: Final = """
 local record = redis.call('GETDEL', KEYS[1])
 if not record then return false end
@@ -38,26 +38,26 @@ return {record, user_id, redis.call('MGET', unpack(keys))}
 
 
 class TakenSubjectToken(msgspec.Struct, frozen=True):
-    """A subject token that is spent now.
+    """A subject token that has just been spent.
 
     Attributes:
-        record: What it stood for.
-        subject: The directory's records of its user, as they were when it was taken; none if they are still to be read.
+        record: As management-service wrote it.
+        snapshot: The directory's records of its user, as of the take; empty if they are still to be read.
     """
 
     record: SubjectTokenRecord
-    subject: Records
+    snapshot: Snapshot
 
 
 class SubjectTokens:
     """Takes subject tokens out of Redis.
 
     Args:
-        redis: For takes that are followed by ``WAIT``.
-        commands: For takes that are not.
-        tenant_id: The tenant whose tokens these are.
-        replicas: How many replicas must have the take before it counts. ``WAIT`` speaks for the writes of its own
-            connection and blocks what is behind it, so each such take has a connection to itself.
+        redis: For takes with ``WAIT``.
+        commands: For takes without it.
+        tenant_id: The tenant.
+        replicas: How many replicas must acknowledge a take. ``WAIT`` covers the writes of its own connection and blocks
+            the commands behind it, so each such take uses a connection of its own.
     """
 
     def __init__(
@@ -66,28 +66,29 @@ class SubjectTokens:
         self._redis = redis
         self._commands = commands
         self._tenant_id = tenant_id
+        self._keys = DirectoryKeys(tenant_id)
         self._replicas = replicas
         self._clock = clock
 
-    async def consume(self, subject_token: str, reading: Reading) -> TakenSubjectToken | None:
-        """Take the token; return what it stands for, or none when it is unknown, expired or spent.
+    async def take(self, subject_token: str, organization_id: str | None = None) -> TakenSubjectToken | None:
+        """Take a token, and read its subject; return none if it is unknown, expired or spent.
 
         Args:
             subject_token: As presented.
-            reading: What is to be read of the subject.
+            organization_id: The organization whose member the subject must be, if any.
 
         Raises:
             OAuthError: ``temporarily_unavailable`` when Redis does not answer: the token may or may not be spent.
         """
         if not subject_token.startswith(PREFIX):
             return None
-        keys = (subject_token_key(self._tenant_id, subject_token), *reading.keys)
-        take: list[Argument] = ["EVAL", _TAKE, len(keys), *keys, *reading.prefixes]
+        of_subject = self._keys.of_subject(organization_id)
+        keys = (subject_token_key(self._tenant_id, subject_token), *of_subject.keys)
+        take: list[Argument] = ["EVAL", _TAKE, len(keys), *keys, *of_subject.prefixes]
         try:
             taken = await (self._take_and_wait(take) if self._replicas else self._commands.execute(*take))
         except StoreUnavailable as error:
-            _log.warning("store.unavailable", store="redis", error=str(error))
-            raise temporarily_unavailable("subject tokens cannot be read right now") from None
+            raise redis_unavailable(error, "subject tokens cannot be read right now") from None
         if taken is None:
             _log.info("subject-token.refused", reason="unknown or spent")
             return None

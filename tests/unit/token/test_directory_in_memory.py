@@ -1,4 +1,4 @@
-"""The small half: lookups are those of the fold of all events, whatever came, changed, went and came again."""
+"""The directory in memory: lookups are those of the fold of all events, whatever came, changed, went and came again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from identity_common.wire.events import (
     watermark_subject,
 )
 from stead.event_types import CloudEvent, OrganizationPermissionState, OrganizationRoleState
-from token_service.directory import SmallHalf
+from token_service.directory import InMemoryDirectory
 
 IDS = st.sampled_from(["a", "b", "c"])
 NAMES = st.sampled_from(["read", "write"])
@@ -104,13 +104,13 @@ def unique(state: State) -> tuple[str, ...]:
     return (state.resource_id, state.name) if isinstance(state, ScopeState) else ()
 
 
-def filled(messages: Sequence[StreamMessage]) -> SmallHalf:
-    half = SmallHalf(Bus("nats://127.0.0.1:9", service="token"), tenant_id="default")
+def filled(messages: Sequence[StreamMessage]) -> InMemoryDirectory:
+    half = InMemoryDirectory(Bus("nats://127.0.0.1:9", service="token"), tenant_id="default")
     half._take(Batch(list(messages), caught_up=True))
     return half
 
 
-def answers(half: SmallHalf) -> list[object]:
+def answers(half: InMemoryDirectory) -> list[object]:
     """Return everything that can be asked of it."""
     resources = [half.resource(indicator) for indicator in ("x", "y")]
     return [
@@ -228,26 +228,20 @@ def test_permissions_are_held_through_live_organization_roles_only(states: list[
 def test_it_is_loaded_when_the_snapshot_is_read_to_its_end_with_managements_watermark() -> None:
     watermark = message(watermark_subject("management", "default"), 2, Watermark(7))
     application = message(event_subject("management", "default", "application", "a"), 1, ApplicationState(id="a"))
-    half = SmallHalf(Bus("nats://127.0.0.1:9", service="token"), tenant_id="default")
+    half = InMemoryDirectory(Bus("nats://127.0.0.1:9", service="token"), tenant_id="default")
     seen = []
     for batch in (Batch([], caught_up=True), Batch([application], caught_up=False), Batch([watermark], caught_up=True)):
         half._take(batch)
         seen.append((half.is_loaded, half.freshness.seen("management")))
 
     assert seen == [(False, -1), (False, -1), (True, 7)]
-    assert half.counts() == {
-        "application": 1,
-        "resource": 0,
-        "scope": 0,
-        "role": 0,
-        "organization-permission": 0,
-        "organization-role": 0,
-    }
+    assert half.application("a") == ApplicationState(id="a")
+    assert answers(half) == answers(filled([application]))
 
 
 def test_a_watermark_counts_when_nothing_is_behind_it_any_more() -> None:
     """L7: of an aggregate that has changed again the stream has the newer state only, behind the watermark."""
-    half = SmallHalf(Bus("nats://127.0.0.1:9", service="token"), tenant_id="default")
+    half = InMemoryDirectory(Bus("nats://127.0.0.1:9", service="token"), tenant_id="default")
     watermark = message(watermark_subject("template", "default"), 1, Watermark(7))
     role = OrganizationRoleState(id="r", deleted=True)
     seen = []

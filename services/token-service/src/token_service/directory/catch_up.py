@@ -1,4 +1,4 @@
-"""Catching up before something is refused that is not known: it may have been made a moment ago."""
+"""Catching up with the bus before an unknown id is refused: it may have been created a moment ago."""
 
 import asyncio
 import time
@@ -17,34 +17,36 @@ from token_service.directory.freshness import Freshness
 _MAX_WAITING: Final = 2_000
 
 
-class SecondLook:
-    """Waits for what is in the stream of one source right now.
+class CatchUp:
+    """Waits for the current head of one source's stream.
 
     Args:
-        bus: Asked for the head of the stream.
+        bus: Knows the head of the stream.
         source: Whose changes.
-        halves: Which must have seen them.
-        tenant_id: Whose directory it is.
-        wait_s: How long a request waits at most.
+        parts: Those that must have seen them.
+        tenant_id: The tenant.
+        wait_s: The longest that a request waits.
     """
 
-    def __init__(self, bus: Bus, source: Source, halves: Sequence[Freshness], *, tenant_id: str, wait_s: float) -> None:
+    def __init__(self, bus: Bus, source: Source, parts: Sequence[Freshness], *, tenant_id: str, wait_s: float) -> None:
         self._bus = bus
         self._source: Source = source
-        self._halves = halves
+        self._parts = parts
         self._tenant_id = tenant_id
         self._wait_s = wait_s
-        self._looks = SharedRun(self._look, name=f"second-look-{source}")
+        self._looks = SharedRun(self._look, name=f"catch-up-{source}")
         self._waiting = 0
 
     async def catch_up(self) -> None:
-        """Wait until the halves have seen everything that was in the stream when this was called, or for ``wait_s``.
+        """Wait until the parts have seen the head of the stream as of this call, or for ``wait_s``.
+
+        Callers that arrive during a run share the next one: the current one may have read the head too early.
 
         Raises:
             OAuthError: ``temporarily_unavailable`` when too many requests are waiting already.
         """
         if not self._bus.is_connected:
-            return  # there is no head to catch up with; what is known is all there is
+            return  # the head cannot be read: answer from what is known
         if self._waiting >= _MAX_WAITING:
             raise temporarily_unavailable("too many requests are waiting for the directory")
         self._waiting += 1
@@ -60,5 +62,5 @@ class SecondLook:
                 head = await published_revision(self._bus.jetstream(), self._source, self._tenant_id)
         except (NatsError, OSError, TimeoutError):
             return
-        for half in self._halves:
-            await half.reach({self._source: head}, deadline=deadline)
+        for part in self._parts:
+            await part.reach({self._source: head}, deadline=deadline)

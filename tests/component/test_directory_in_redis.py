@@ -1,4 +1,4 @@
-"""The large half, in a real Redis: whatever projectors do at once, the records are the fold of the stream."""
+"""The directory in Redis, in a real Redis: whatever projectors do at once, the records are the fold of the stream."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.events import UserState, Watermark, event_subject, watermark_subject
 from stead.event_types import CloudEvent, MemberState, OrganizationState
 from tests.support.tenant_keys import read_keys, replace_keys
-from token_service.directory import LargeHalf
-from token_service.directory.projection import ProjectionState, decode_state, record_key, state_key
+from token_service.directory import InRedisDirectory
+from token_service.directory.keys import DirectoryKeys, record_key, state_key
+from token_service.directory.projection import ProjectionState, decode_state
 
 pytestmark = pytest.mark.servers
 
@@ -147,7 +148,7 @@ class Replicas:
         self.redis: Redis = connect_redis(addresses.token_redis_url)
         commands = RedisCommands(self.redis)
         self.halves = [
-            LargeHalf(bus, commands, tenant_id=self.tenant_id, max_age_s=900)
+            InRedisDirectory(bus, commands, tenant_id=self.tenant_id, max_age_s=900)
             for bus in [Bus("nats://127.0.0.1:9", service="token") for _ in range(count)]
         ]
         self.administrator: Redis = Redis.from_url(addresses.admin_redis_url)
@@ -393,7 +394,7 @@ async def refusal(replicas: Replicas, **question: Any) -> tuple[str, str]:
 
 
 async def test_nobody_is_judged_by_records_that_are_not_complete(replicas: Replicas) -> None:
-    """The design: an incomplete large half answers temporarily_unavailable, never "no such user"."""
+    """The design: an incomplete directory in Redis answers temporarily_unavailable, never "no such user"."""
     assert await refusal(replicas) == ("temporarily_unavailable", "the directory is being loaded")
     stream = Stream(replicas.tenant_id, random.Random(5), length=10)
     await replicas.apply(0, "one", 0, stream.batch(0, 5))
@@ -438,7 +439,9 @@ async def test_records_at_hand_are_read_again_if_they_are_too_old(replicas: Repl
     stream.tell_of_member("org0", "user0", "role")
     await replicas.apply(0, "one", 0, Batch(stream.messages, caught_up=True))
     half = replicas.halves[0]
-    at_hand = [await replicas.redis.get(key) for key in half.reading("org0").keys_of("user0")]
+    at_hand = [
+        await replicas.redis.get(key) for key in DirectoryKeys(replicas.tenant_id).of_subject("org0").keys_of("user0")
+    ]
     position = len(stream.messages)
     stream.tell_of_member("org0", "user0", deleted=True)
     projected = await replicas.apply(0, "one", position, stream.batch(position, 10))
@@ -450,7 +453,7 @@ async def test_records_at_hand_are_read_again_if_they_are_too_old(replicas: Repl
             "org0",
             at_least=at_least,
             deadline=NO_DEADLINE,
-            records=at_hand,  # type: ignore[arg-type]
+            snapshot=at_hand,  # type: ignore[arg-type]
         )
         return subject.membership is not None
 

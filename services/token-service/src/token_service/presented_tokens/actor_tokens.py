@@ -1,4 +1,4 @@
-"""The actor token of an exchange: whose it must be, and what it makes of the ``act`` claim."""
+"""The actor token of an exchange: whose it must be, and the ``act`` claim that it gives."""
 
 from collections.abc import Mapping
 from typing import Final, NoReturn
@@ -12,23 +12,23 @@ from token_service.tokens.claims import Actor, actor_chain
 _log = get_logger(__name__)
 
 NOT_ACCEPTABLE: Final = "the subject token or the actor token is not acceptable"
-"""One description for both tokens and every reason (RFC 8693 section 2.2.2): nothing can be told apart."""
+"""One description for both tokens and every reason (RFC 8693 section 2.2.2), so that it gives nothing away."""
 
 
 def not_acceptable() -> OAuthError:
-    """The one refusal of a subject token or an actor token."""
+    """The refusal of a subject token or an actor token."""
     return OAuthError("invalid_request", NOT_ACCEPTABLE)
 
 
 class ActorTokens:
-    """Verifies actor tokens: userinfo tokens of ours, with ``openid``, of a live user of a first-party application.
+    """Verifies actor tokens: our userinfo tokens with ``openid``, of a live user, issued to a first-party application.
 
     Args:
         directory: Knows the applications.
-        live_tokens: Verifies and judges them.
-        userinfo_audience: What they must be for.
-        by_exchange: Whether a token may be one that was itself got by exchange: then who impersonates somebody could go
-            on to act in that person's name.
+        live_tokens: Verifies the tokens.
+        userinfo_audience: Their ``aud``.
+        by_exchange: Whether a token that was issued by exchange is accepted: an impersonator could then act as the
+            impersonated user.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class ActorTokens:
         self._by_exchange = by_exchange
 
     async def verify(self, actor_token: str, *, at_least: Mapping[str, int]) -> Actor:
-        """Return the ``act`` claim that the actor token stands for.
+        """Return the ``act`` claim of an actor token.
 
         Args:
             actor_token: As presented.
-            at_least: Revisions that the actor's record must include, as far as they have arrived already.
+            at_least: Revisions that the actor's record must include.
 
         Raises:
             OAuthError: ``invalid_request`` with one description for every reason; ``temporarily_unavailable``.
@@ -57,10 +57,10 @@ class ActorTokens:
         if "openid" not in token.scopes:
             _refuse("actor token lacks openid")
         if token.grant_type is not None and not self._by_exchange:
-            _refuse("actor token was itself got by exchange")
+            _refuse("actor token was issued by exchange")
         if live.person is None:
-            _refuse("actor token is a client's own")
-        application = self._directory.small.application(token.client_id)
+            _refuse("actor token has no user")
+        application = self._directory.in_memory.application(token.client_id)
         if application is None or application.is_third_party:
             _refuse("actor token of a third-party application")
         actor = actor_chain(token.subject, token.actor)

@@ -1,0 +1,74 @@
+"""The layout of the directory in Redis: which key holds what. Pure.
+
+A record's key is its event's subject, written with colons. No other module composes such a key.
+"""
+
+from typing import Final
+
+import msgspec
+
+from identity_common.wire.events import event_subject
+
+_LAYOUT: Final = 3
+"""Version of what is projected and how; another number makes the projection read the stream from its beginning."""
+
+
+class RecordKeys(msgspec.Struct, frozen=True):
+    """The keys of a snapshot, for a script that learns in Redis only which user it is about.
+
+    Attributes:
+        keys: The projection's state, and records that do not depend on the user.
+        prefixes: Of the other keys, in their order; the id of the user or application follows.
+    """
+
+    keys: tuple[str, ...]
+    prefixes: tuple[str, ...]
+
+    def keys_of(self, holder_id: str) -> list[str]:
+        """Return all keys, in the order of the snapshot."""
+        return [*self.keys, *(prefix + holder_id for prefix in self.prefixes)]
+
+
+class DirectoryKeys:
+    """The keys of one tenant.
+
+    Attributes:
+        state: Key of the projection's state.
+        user: Prefix of a user's key.
+        organization: Prefix of an organization's key.
+        member: Prefix of a member's key; ``<organization>:<member>`` follows.
+    """
+
+    def __init__(self, tenant_id: str) -> None:
+        self.state = state_key(tenant_id)
+        self.user = record_key(event_subject("management", tenant_id, "user", ""))
+        self.organization = record_key(event_subject("template", tenant_id, "organization", ""))
+        self.member = record_key(event_subject("template", tenant_id, "member", ""))
+        assignment = record_key(event_subject("management", tenant_id, "assignment", "user", ""))
+        self._of_user = RecordKeys((self.state,), (self.user, assignment))
+
+    def of_subject(self, organization_id: str | None = None) -> RecordKeys:
+        """Return the keys of a user: state, user, roles; state, organization, user, roles, member with one named."""
+        if organization_id is None:
+            return self._of_user
+        of_member = self.of_member(organization_id)
+        return RecordKeys(of_member.keys, self._of_user.prefixes + of_member.prefixes)
+
+    def of_member(self, organization_id: str) -> RecordKeys:
+        """Return the keys of a member of an organization: state, organization, member."""
+        return RecordKeys((self.state, self.organization + organization_id), (f"{self.member}{organization_id}:",))
+
+
+def state_key(tenant_id: str) -> str:
+    """Return the key of the projection's state."""
+    return f"identity:{tenant_id}:directory:{_LAYOUT}"
+
+
+def organizations_key(tenant_id: str, member_id: str) -> str:
+    """Return the key of the set of a member's organizations, which is kept with the member records."""
+    return f"identity:{tenant_id}:organizations-of:{member_id}"
+
+
+def record_key(subject: str) -> str:
+    """Return the key of an aggregate's record, ``identity:default:user:<id>``, by the subject of its events."""
+    return "identity:" + subject.partition(".")[2].replace(".", ":")

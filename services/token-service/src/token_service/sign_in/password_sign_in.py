@@ -1,0 +1,89 @@
+"""Signing in with a password: throttle, check, session."""
+
+from identity_common.telemetry.logs import get_logger
+from token_service.sign_in.flow import SignedIn, SignInFlow
+from token_service.sign_in.passwords import PasswordCheck, PasswordsUnavailable
+from token_service.sign_in.sessions import Sessions
+from token_service.sign_in.throttle import PasswordThrottle
+
+_log = get_logger(__name__)
+
+
+class SignInRefused(Exception):  # noqa: N818 - the name is what happened
+    """No session was begun.
+
+    Attributes:
+        problem: For the person.
+        status: Of HTTP.
+        retry_after_s: Seconds until another attempt makes sense, if known.
+    """
+
+    def __init__(self, problem: str, *, status: int = 200, retry_after_s: int | None = None) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+class PasswordSignIn:
+    """Signs people in at a browser."""
+
+    def __init__(
+        self, flow: SignInFlow, sessions: Sessions, passwords: PasswordCheck, throttle: PasswordThrottle
+    ) -> None:
+        self._flow = flow
+        self._sessions = sessions
+        self._passwords = passwords
+        self._throttle = throttle
+
+    async def sign_in(
+        self, identifier: str, password: str, *, address: str, session_cookie: str | None, client_id: str
+    ) -> tuple[str, SignedIn]:
+        """Begin a session, or continue the browser's own under a new secret; return its cookie and who signed in.
+
+        Args:
+            identifier: User name, e-mail address or phone number.
+            password: As typed.
+            address: Of the browser.
+            session_cookie: That the browser sent.
+            client_id: Of the application to continue to, for the log.
+
+        Raises:
+            SignInRefused: Wrong password, too many attempts, a user who may not sign in, or no check is possible.
+            OAuthError: ``temporarily_unavailable``.
+            StoreUnavailable: Redis does not answer.
+        """
+        if not identifier or not password:
+            raise SignInRefused("Enter your name and password.")
+        wait_s = await self._throttle.count(identifier, address)
+        if wait_s:
+            raise SignInRefused(
+                f"Too many attempts. Try again in {_minutes(wait_s)}.", status=429, retry_after_s=wait_s
+            )
+        try:
+            known = await self._passwords.check(identifier, password)
+        except PasswordsUnavailable:
+            await self._throttle.forgive_one(identifier, address)
+            problem = "Signing in is not possible right now. Try again in a moment."
+            raise SignInRefused(problem, status=503, retry_after_s=1) from None
+        if known.user_id is None:
+            _log.info("sign-in.refused", reason="unknown user or wrong password", client_id=client_id)
+            raise SignInRefused("The name or the password is not right.")
+        await self._throttle.forgive(identifier, address)
+        earlier = await self._sessions.find(session_cookie)
+        new_cookie, session = await self._sessions.sign_in(
+            known.user_id, tokens_valid_after=known.tokens_valid_after, earlier=earlier
+        )
+        who = await self._flow.signed_in(new_cookie, revision=known.revision)
+        if who is None:  # the right password of a user who may not sign in
+            await self._flow.sign_out(session)
+            raise SignInRefused("This account cannot sign in at the moment. Ask your administrator.")
+        if earlier is not None and earlier.id != session.id:  # another user was signed in at this browser
+            await self._flow.sign_out(earlier)
+        _log.info("sign-in.succeeded", user_id=known.user_id, client_id=client_id)
+        return new_cookie, who
+
+
+def _minutes(seconds: int) -> str:
+    minutes = -(-seconds // 60)
+    return "a minute" if minutes == 1 else f"{minutes} minutes"

@@ -1,0 +1,42 @@
+"""A store that is away, in the words of OAuth."""
+
+import contextlib
+from collections.abc import Generator
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from identity_common.http.api_errors import is_store_down
+from identity_common.oauth import OAuthError, temporarily_unavailable
+from identity_common.stores.redis import StoreUnavailable
+from identity_common.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+
+@contextlib.contextmanager
+def database_answers() -> Generator[None, None, None]:
+    """Turn a lost or refused connection in the body into ``temporarily_unavailable``.
+
+    The transaction in the body may or may not be committed then.
+
+    Raises:
+        OAuthError: ``temporarily_unavailable``.
+    """
+    try:
+        yield
+    except (SQLAlchemyError, OSError) as error:
+        if not is_store_down(error):
+            raise
+        _log.warning("store.unavailable", store="postgresql", error=type(error).__name__)
+        raise temporarily_unavailable("the database does not answer right now") from None
+
+
+def redis_unavailable(error: StoreUnavailable, description: str) -> OAuthError:
+    """Log that Redis is away; return ``temporarily_unavailable``.
+
+    Args:
+        error: What Redis answered, or why it did not.
+        description: For the developer of the client.
+    """
+    _log.warning("store.unavailable", store="redis", error=str(error))
+    return temporarily_unavailable(description)

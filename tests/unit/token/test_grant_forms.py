@@ -1,0 +1,109 @@
+"""The form of each grant: what the struct demands is what requests are refused for."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+import pytest
+from msgspec import UNSET
+
+from identity_common.oauth import OAuthError
+from token_service.grants.authorization_code import AuthorizationCodeForm
+from token_service.grants.client_credentials import ClientCredentialsForm
+from token_service.grants.form import FormType, parse_form
+from token_service.grants.refresh_token import RefreshTokenForm
+from token_service.grants.token_exchange import TokenExchangeForm
+
+TOKEN_TYPE = "urn:ietf:params:oauth:token-type:access_token"
+EXCHANGE = {
+    "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+    "subject_token": "sub_x",
+    "subject_token_type": TOKEN_TYPE,
+}
+CODE = {
+    "grant_type": "authorization_code",
+    "code": "cod_x",
+    "redirect_uri": "https://app.example.com/callback",
+    "code_verifier": "v" * 43,
+}
+REFRESH = {"grant_type": "refresh_token", "refresh_token": "ref_x"}
+
+
+def form(form_type: type[FormType], parameters: dict[str, str | None], *resources: str) -> FormType:
+    pairs = [(name, value) for name, value in parameters.items() if value is not None]
+    return parse_form(urlencode([*pairs, *(("resource", each) for each in resources)]).encode()).as_form(form_type)
+
+
+def refusal(form_type: type[FormType], parameters: dict[str, str | None]) -> tuple[str, str, int]:
+    with pytest.raises(OAuthError) as refused:
+        form(form_type, parameters)
+    return refused.value.error, refused.value.description, refused.value.status
+
+
+def test_a_form_has_what_was_sent_and_nothing_of_what_it_does_not_know() -> None:
+    parameters = {**EXCHANGE, "scope": "a b", "audience": "x", "unknown": "y"}
+
+    assert form(TokenExchangeForm, parameters, "https://a.example", "https://b.example") == TokenExchangeForm(
+        subject_token="sub_x", subject_token_type=TOKEN_TYPE, scope="a b", resource="https://a.example"
+    )
+
+
+def test_an_empty_parameter_is_unset() -> None:
+    empty = form(ClientCredentialsForm, {"grant_type": "client_credentials", "scope": "", "organization_id": ""}, "")
+
+    assert (empty.scope, empty.organization_id, empty.resource) == (UNSET, UNSET, UNSET)
+
+
+@pytest.mark.parametrize(
+    ("form_type", "complete", "name"),
+    [
+        (TokenExchangeForm, EXCHANGE, "subject_token"),
+        (TokenExchangeForm, EXCHANGE, "subject_token_type"),
+        (AuthorizationCodeForm, CODE, "code"),
+        (AuthorizationCodeForm, CODE, "redirect_uri"),
+        (AuthorizationCodeForm, CODE, "code_verifier"),
+        (RefreshTokenForm, REFRESH, "refresh_token"),
+    ],
+)
+@pytest.mark.parametrize("value", [None, ""])
+def test_a_missing_parameter_is_named(
+    form_type: type[FormType], complete: dict[str, str | None], name: str, value: str | None
+) -> None:
+    assert refusal(form_type, {**complete, name: value}) == ("invalid_request", f"{name} is required", 400)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("subject_token_type", "access_token"),
+        ("actor_token_type", "urn:ietf:params:oauth:token-type:jwt"),
+        ("requested_token_type", "urn:ietf:params:oauth:token-type:id_token"),
+        ("actor_token_type", "Object missing required field `code`"),
+        ("actor_token_type", "x' - at `$.code_verifier`"),
+        ("actor_token_type", "x' - at `$.code_verifier`\n"),
+    ],
+)
+def test_an_unsupported_value_is_refused_without_being_repeated(name: str, value: str) -> None:
+    assert refusal(TokenExchangeForm, {**EXCHANGE, name: value}) == (
+        "invalid_request",
+        f"this {name} is not supported",
+        400,
+    )
+
+
+@pytest.mark.parametrize("verifier", ["v" * 42, "v" * 129, "v" * 43 + "\n", "v" * 42 + "=", "\n" + "v" * 43])
+def test_a_malformed_verifier_is_refused(verifier: str) -> None:
+    """RFC 7636 section 4.1: 43 to 128 unreserved characters, and nothing after them."""
+    assert refusal(AuthorizationCodeForm, {**CODE, "code_verifier": verifier}) == (
+        "invalid_request",
+        "code_verifier does not match RFC 7636 section 4.1",
+        400,
+    )
+
+
+@pytest.mark.parametrize(
+    ("form_type", "complete"),
+    [(TokenExchangeForm, EXCHANGE), (AuthorizationCodeForm, CODE), (RefreshTokenForm, REFRESH)],
+)
+def test_a_form_shows_none_of_its_values(form_type: type[FormType], complete: dict[str, str | None]) -> None:
+    assert repr(form(form_type, complete)) == str(form(form_type, complete)) == f"{form_type.__name__}(…)"
