@@ -34,7 +34,6 @@ from template_service.document.routes import OrganizationTemplateController
 from template_service.document.service import OrganizationTemplate
 from template_service.fan_out.worker import FanOut
 from template_service.known.freshness import Directory
-from template_service.known.tables import known_applications, known_users
 from template_service.management_events import Projection
 from template_service.member_permissions.access import Readers
 from template_service.member_permissions.routes import list_application_scopes, list_user_scopes
@@ -52,19 +51,17 @@ from template_service.members.routes import (
 from template_service.members.service import Members
 from template_service.organizations.routes import OrganizationController
 from template_service.organizations.service import Organizations
-from template_service.organizations.tables import organizations
 from template_service.permissions.routes import OrganizationPermissionController
 from template_service.permissions.service import OrganizationPermissions
-from template_service.permissions.tables import permissions
+from template_service.republication import WholeState
 from template_service.roles.routes import (
     OrganizationRoleController,
     OrganizationRolePermissionController,
     OrganizationRoleScopeController,
 )
 from template_service.roles.service import OrganizationRoles
-from template_service.roles.tables import roles
+from template_service.schema import known_applications, known_users, organizations, permissions, roles
 from template_service.settings import Settings
-from template_service.whole_state import WholeState
 
 VERSIONS: Final = Path(__file__).parent / "migrations"
 

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from stead.event_types import GrantedPermission
 from template_service.document.rules import Grants, Reach, Role, Template
 from template_service.role_contents.store import Content
-from template_service.template_lock import hold_template
+from template_service.role_contents.template_lock import hold_template
 
 _TENANT: Final = bindparam("tenant", type_=Text)
 

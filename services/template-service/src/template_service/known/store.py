@@ -10,7 +10,7 @@ from sqlalchemy.types import TypeEngine
 
 from identity_common.search import search_key
 from identity_common.wire.events import ApplicationState, ResourceState, ScopeState, UserState
-from template_service.known.tables import known_applications, known_resources, known_scopes, known_users
+from template_service.schema import known_applications, known_resources, known_scopes, known_users
 
 Kind = Literal["user", "application", "resource", "scope"]
 

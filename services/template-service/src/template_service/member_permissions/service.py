@@ -23,7 +23,7 @@ from template_service.member_permissions.cache import Glances
 from template_service.member_permissions.store import Glance, MemberKey, Question
 from template_service.member_permissions.waiting import Waiters
 from template_service.members.service import require_membership
-from template_service.permissions.store import OrganizationPermission
+from template_service.role_contents.store import OrganizationPermission
 
 MAX_WAIT_S: Final = 20
 _LISTS_TOGETHER: Final = 50

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from identity_common.http.api_errors import store_unavailable
 from identity_common.stores.lookups import Lookups
 from stead.event_types import MemberType
-from template_service.permissions.store import OrganizationPermission
+from template_service.role_contents.store import OrganizationPermission
 
 MemberKey = tuple[str, str]
 """An organization and one of its members, by their ids."""

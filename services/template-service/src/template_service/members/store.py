@@ -35,12 +35,9 @@ from identity_common.search import search_term
 from identity_common.stores.database import fetch_page
 from identity_common.wire.events import ApplicationState, UserState
 from stead.event_types import MemberType, OrganizationRoleType
-from template_service.known.tables import known_applications, known_users
-from template_service.members.tables import member_roles, members
 from template_service.organizations.store import Organization
-from template_service.organizations.tables import organizations
 from template_service.roles.store import Named, OrganizationRole
-from template_service.roles.tables import roles
+from template_service.schema import known_applications, known_users, member_roles, members, organizations, roles
 
 
 class Member(NamedTuple):

@@ -21,9 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.http.pagination import Page
 from identity_common.stores.database import fetch_page
-from template_service.known.tables import known_users
-from template_service.members.tables import members
-from template_service.organizations.tables import organizations
+from template_service.schema import known_users, members, organizations
 
 MAX_FEATURED: Final = 3
 

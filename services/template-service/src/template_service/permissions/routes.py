@@ -8,7 +8,7 @@ from identity_common.fields import Answer
 from identity_common.http.listing import WHOLE, Listing
 from template_service.permissions.rules import OrganizationPermissionCreation, OrganizationPermissionUpdate
 from template_service.permissions.service import OrganizationPermissions
-from template_service.permissions.store import OrganizationPermission
+from template_service.role_contents.store import OrganizationPermission
 
 
 class OrganizationPermissionAnswer(Answer):

@@ -13,10 +13,10 @@ from identity_common.stores.database import refusals, retry_on_conflict
 from stead.event_types import OrganizationPermissionState
 from template_service.fan_out.requests import request_role_fan_outs
 from template_service.permissions import rules, store
-from template_service.permissions.store import OrganizationPermission
 from template_service.role_contents import store as contents
 from template_service.role_contents.events import record_roles, touch_roles
-from template_service.template_lock import adding_to_template
+from template_service.role_contents.store import OrganizationPermission
+from template_service.role_contents.template_lock import adding_to_template
 
 _REFUSALS = {"permissions_name_unique": lambda: duplicate(message="An organization permission of this name exists.")}
 

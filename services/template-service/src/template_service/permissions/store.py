@@ -8,33 +8,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.http.pagination import Page
 from identity_common.stores.database import fetch_page
-from template_service.permissions.tables import permissions
-
-
-class OrganizationPermission(msgspec.Struct, frozen=True, kw_only=True):
-    """An organization permission as stored.
-
-    Attributes:
-        version: Grows with every change.
-    """
-
-    tenant_id: str
-    id: str
-    name: str
-    description: str | None = None
-    version: int = 1
-
-
-COLUMNS: Final = tuple(permissions.c[name] for name in OrganizationPermission.__struct_fields__)
-SEARCHED: Final = (permissions.c.name, permissions.c.description)
+from template_service.role_contents.store import PERMISSION_COLUMNS, SEARCHED_OF_PERMISSION, OrganizationPermission
+from template_service.schema import permissions
 
 _BY_ID: Final = (permissions.c.tenant_id == bindparam("tenant"), permissions.c.id == bindparam("permission"))
-_FIND: Final = select(*COLUMNS).where(*_BY_ID)
+_FIND: Final = select(*PERMISSION_COLUMNS).where(*_BY_ID)
 _LOCK: Final = _FIND.with_for_update()
 _UPDATE: Final = update(permissions).where(*_BY_ID)
 _DELETE: Final = delete(permissions).where(*_BY_ID)
 _LIST: Final = (
-    select(*COLUMNS)
+    select(*PERMISSION_COLUMNS)
     .where(permissions.c.tenant_id == bindparam("tenant"))
     .order_by(permissions.c.name, permissions.c.id)
 )
@@ -79,5 +62,5 @@ async def list_permissions(
     connection: AsyncConnection, tenant_id: str, page: Page
 ) -> tuple[list[OrganizationPermission], int]:
     """Return a page of the permissions, by name, and how many there are."""
-    rows, total = await fetch_page(connection, _LIST, {"tenant": tenant_id}, page, searched=SEARCHED)
+    rows, total = await fetch_page(connection, _LIST, {"tenant": tenant_id}, page, searched=SEARCHED_OF_PERMISSION)
     return [OrganizationPermission(**row) for row in rows], total

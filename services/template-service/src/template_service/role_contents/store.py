@@ -25,13 +25,23 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.http.pagination import Page
 from identity_common.stores.database import fetch_page
-from template_service.known.tables import known_resources, known_scopes
-from template_service.permissions import store as permission_store
-from template_service.permissions.store import OrganizationPermission
-from template_service.permissions.tables import permissions
-from template_service.roles.tables import role_permissions, role_scopes, roles
+from template_service.schema import known_resources, known_scopes, permissions, role_permissions, role_scopes, roles
 
 Content = Literal["permission", "scope"]
+
+
+class OrganizationPermission(msgspec.Struct, frozen=True, kw_only=True):
+    """An organization permission as stored.
+
+    Attributes:
+        version: Grows with every change.
+    """
+
+    tenant_id: str
+    id: str
+    name: str
+    description: str | None = None
+    version: int = 1
 
 
 class GrantedScope(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +66,9 @@ _KINDS: Final[dict[Content, _Kind]] = {
     "permission": _Kind(permissions, role_permissions, role_permissions.c.permission_id),
     "scope": _Kind(known_scopes, role_scopes, role_scopes.c.scope_id),
 }
+PERMISSION_COLUMNS: Final = tuple(permissions.c[name] for name in OrganizationPermission.__struct_fields__)
+SEARCHED_OF_PERMISSION: Final = (permissions.c.name, permissions.c.description)
+
 _TENANT: Final = bindparam("tenant", type_=Text)
 _ROLE: Final = bindparam("role", type_=Text)
 _IDS: Final = bindparam("ids", type_=ARRAY(Text))
@@ -77,7 +90,7 @@ _LOCK_SCOPES: Final = (
     .with_for_update(read=True, key_share=True, of=known_scopes)
 )
 _LIST_PERMISSIONS: Final = (
-    select(*permission_store.COLUMNS)
+    select(*PERMISSION_COLUMNS)
     .join(
         role_permissions,
         (role_permissions.c.tenant_id == permissions.c.tenant_id)
@@ -156,7 +169,7 @@ async def list_permissions_of(
 ) -> tuple[list[OrganizationPermission], int]:
     """Return a page of the organization permissions that a role grants, by name, and how many there are."""
     values = {"tenant": tenant_id, "role": role_id}
-    rows, total = await fetch_page(connection, _LIST_PERMISSIONS, values, page, searched=permission_store.SEARCHED)
+    rows, total = await fetch_page(connection, _LIST_PERMISSIONS, values, page, searched=SEARCHED_OF_PERMISSION)
     return [OrganizationPermission(**row) for row in rows], total
 
 

@@ -15,13 +15,12 @@ from identity_common.stores.database import refusals, retry_on_conflict
 from stead.event_types import OrganizationRoleState
 from template_service.fan_out.requests import request_role_fan_out
 from template_service.known.freshness import Directory
-from template_service.permissions.store import OrganizationPermission
 from template_service.role_contents import store as contents
 from template_service.role_contents.events import record_roles, touch_roles
-from template_service.role_contents.store import Content, GrantedScope
+from template_service.role_contents.store import Content, GrantedScope, OrganizationPermission
+from template_service.role_contents.template_lock import adding_to_template
 from template_service.roles import rules, store
 from template_service.roles.store import OrganizationRole, OrganizationRoleWithContents
-from template_service.template_lock import adding_to_template
 
 _REFUSALS = {"roles_name_unique": lambda: duplicate(message="An organization role of this name exists.")}
 

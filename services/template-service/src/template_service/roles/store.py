@@ -10,11 +10,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from identity_common.http.pagination import Page
 from identity_common.stores.database import fetch_page
 from stead.event_types import OrganizationRoleType
-from template_service.known.tables import known_resources, known_scopes
-from template_service.members.tables import member_roles
-from template_service.organizations.tables import organizations
-from template_service.permissions.tables import permissions
-from template_service.roles.tables import role_permissions, role_scopes, roles
+from template_service.schema import (
+    known_resources,
+    known_scopes,
+    member_roles,
+    organizations,
+    permissions,
+    role_permissions,
+    role_scopes,
+    roles,
+)
 
 
 class OrganizationRole(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,12 +15,8 @@ from identity_common.outbox.changes import Transaction
 from identity_common.outbox.republication import BATCH, Step
 from stead.event_types import MemberState, OrganizationPermissionState, OrganizationState
 from template_service.fan_out.events import permissions_state, unchanged
-from template_service.member_permissions.tables import published_permissions
-from template_service.members.tables import members
-from template_service.organizations.tables import organizations
-from template_service.permissions.tables import permissions
 from template_service.role_contents.events import record_roles
-from template_service.roles.tables import roles
+from template_service.schema import members, organizations, permissions, published_permissions, roles
 
 _TENANT: Final = bindparam("tenant", type_=Text)
 _ROLES_OF: Final = text(
