@@ -40,14 +40,7 @@ from template_service.member_permissions.routes import list_application_scopes, 
 from template_service.member_permissions.service import MemberPermissions
 from template_service.member_permissions.unchanged import UnchangedPolls
 from template_service.member_permissions.waiting import ChangeListener, Waiters
-from template_service.members.routes import (
-    ApplicationOrganizationController,
-    OrganizationApplicationController,
-    OrganizationApplicationRoleController,
-    OrganizationUserController,
-    OrganizationUserRoleController,
-    UserOrganizationController,
-)
+from template_service.members import routes as members
 from template_service.members.service import Members
 from template_service.organizations.routes import OrganizationController
 from template_service.organizations.service import Organizations
@@ -79,12 +72,7 @@ _CONTROLLERS: Final[tuple[ControllerRouterHandler, ...]] = (
     OrganizationRoleScopeController,
     OrganizationTemplateController,
     OrganizationController,
-    OrganizationUserController,
-    OrganizationUserRoleController,
-    OrganizationApplicationController,
-    OrganizationApplicationRoleController,
-    UserOrganizationController,
-    ApplicationOrganizationController,
+    *members.CONTROLLERS,
 )
 
 _OF_ANY_PAGE: Final = re.compile("/api/organizations/[^/]+/users/[^/]+/scopes/?")

@@ -287,7 +287,7 @@ def _shown_by(handler: HTTPRouteHandler, method: str) -> Shown:
         method=method,
         operation_id=str(handler.operation_id),
         summary=handler.summary or "",
-        description=(handler.fn.__doc__ or "").strip(),
+        description=handler.description or (handler.fn.__doc__ or "").strip(),
         tags=tuple(handler.resolve_tags()),
         status=handler.status_code,
         body=more.body if data is None else data.annotation,

@@ -21,26 +21,26 @@ MAX_ASSIGNMENTS: Final = 250_000
 class MemberUsers(Body):
     """Users that belong to an organization."""
 
-    user_ids: Ids
+    ids: Ids = msgspec.field(name="userIds")
 
 
 class MemberApplications(Body):
     """Machine-to-machine applications that belong to an organization."""
 
-    application_ids: Ids
+    ids: Ids = msgspec.field(name="applicationIds")
 
 
 class UserAssignments(Body):
     """Members and the organization roles that each of them shall hold too."""
 
-    user_ids: Ids
+    ids: Ids = msgspec.field(name="userIds")
     organization_role_ids: Ids
 
 
 class ApplicationAssignments(Body):
     """Members and the organization roles that each of them shall hold too."""
 
-    application_ids: Ids
+    ids: Ids = msgspec.field(name="applicationIds")
     organization_role_ids: Ids
 
 
