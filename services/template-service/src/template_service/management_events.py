@@ -54,7 +54,7 @@ _MEMBERS: Final = frozenset({"user", "application"})
 _DELETIONS: Final = 20
 
 
-class Projection:
+class ManagementEvents:
     """Keeps our tables as management-service's events say.
 
     Attributes:
