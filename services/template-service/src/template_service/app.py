@@ -1,4 +1,4 @@
-"""Builds the service out of its settings; the only module that sees them."""
+"""Builds the service from its settings, which no other module sees."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -99,7 +99,7 @@ class _Connections:
 
     def __init__(self, settings: Settings) -> None:
         self.engine = _engine(settings)
-        # The same pool for reading: a statement is its own transaction, and costs no BEGIN and ROLLBACK.
+        # The same pool without transactions: a read costs no BEGIN and ROLLBACK.
         self.reader = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self.lookups = Lookups(settings.database_url, service="template-service")
         self.redis = connect_redis(settings.redis_url)
@@ -234,17 +234,17 @@ def _registry(background: _Background) -> CollectorRegistry:
 
 
 def migrate(settings: Settings) -> None:
-    """Bring the database to the newest revision. Blocks, with an event loop of its own.
+    """Migrate the database to the latest revision. Blocks, with an event loop of its own.
 
     Raises:
-        OSError: When the database does not answer.
-        asyncpg.PostgresError: When it refuses.
+        OSError: The database does not answer.
+        asyncpg.PostgresError: The database refuses.
     """
     migrations.migrate(settings.database_url, VERSIONS)
 
 
 def republish(settings: Settings) -> None:
-    """Ask the service's active relay to send the whole state to the bus again. Blocks, with a loop of its own."""
+    """Ask the service's active relay to publish the whole state again. Blocks, with an event loop of its own."""
     asyncio.run(_republish(settings))
 
 

@@ -1,8 +1,8 @@
-"""Every aggregate that this service owns, batch by batch, for sending the whole state again.
+"""Republication: records every aggregate of this service again, batch by batch.
 
-Each step locks the rows that it reads against change, in the order of their ids: what is recorded here is the state as
-of the revision that it gets. Members whose organization is gone, and roles of members that are gone, are sent as they
-are; they count for nothing, and are cleared away by the fan-out.
+Each step locks the rows that it reads, in the order of their ids: an event carries the state as of its revision.
+Members of a deleted organization and assignments of a deleted role are recorded as they are; readers ignore them, and
+the fan-out deletes them.
 """
 
 from collections.abc import Sequence
@@ -29,10 +29,10 @@ _ROLES_OF: Final = text(
 
 
 class WholeState:
-    """Records everything that a tenant has here.
+    """Records every aggregate of a tenant.
 
     Attributes:
-        steps: One for each table of aggregates.
+        steps: One for each kind of aggregate.
     """
 
     def __init__(self, tenant_id: str) -> None:
@@ -84,7 +84,7 @@ class WholeState:
         return _last(rows)
 
     async def _record_published_permissions(self, transaction: Transaction, after: str) -> str | None:
-        """Record what was last published of everybody, also of whoever is no member any more: a version is kept."""
+        """Record what was last published, former members included: their versions continue when they return."""
         rows = await _lock_members(transaction.connection, published_permissions, self._tenant_id, after)
         for row in rows:
             key = (row.organization_id, row.member_id)
@@ -94,7 +94,7 @@ class WholeState:
 
 
 async def _lock_batch(connection: AsyncConnection, table: Table, tenant_id: str, after: str) -> Sequence[Row[Any]]:
-    """Return the next rows behind an id, locked against change until the transaction ends."""
+    """Return the next rows after an id, locked against change until the transaction ends."""
     statement = (
         select(table)
         .where(table.c.tenant_id == _TENANT, table.c.id > bindparam("after"))
@@ -106,7 +106,7 @@ async def _lock_batch(connection: AsyncConnection, table: Table, tenant_id: str,
 
 
 async def _lock_members(connection: AsyncConnection, table: Table, tenant_id: str, after: str) -> Sequence[Row[Any]]:
-    """Return the next rows behind a member, locked against change until the transaction ends."""
+    """Return the next rows after a member, locked against change until the transaction ends."""
     key = (table.c.organization_id, table.c.member_id)
     statement = (
         select(table)

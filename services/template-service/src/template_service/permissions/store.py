@@ -31,7 +31,7 @@ async def insert_permission(connection: AsyncConnection, permission: Organizatio
 async def find_permission(
     connection: AsyncConnection, tenant_id: str, permission_id: str
 ) -> OrganizationPermission | None:
-    """Return a permission; none if there is no such permission."""
+    """Return a permission, or none."""
     values = {"tenant": tenant_id, "permission": permission_id}
     row = (await connection.execute(_FIND, values)).mappings().one_or_none()
     return None if row is None else OrganizationPermission(**row)
@@ -40,27 +40,27 @@ async def find_permission(
 async def lock_permission(
     connection: AsyncConnection, tenant_id: str, permission_id: str
 ) -> OrganizationPermission | None:
-    """Return a permission that nobody else changes, or lets a role grant, until the transaction ends; or none."""
+    """Return a permission, locked against changes and new grants until the transaction ends; or none."""
     values = {"tenant": tenant_id, "permission": permission_id}
     row = (await connection.execute(_LOCK, values)).mappings().one_or_none()
     return None if row is None else OrganizationPermission(**row)
 
 
 async def update_permission(connection: AsyncConnection, permission: OrganizationPermission) -> None:
-    """Store what a permission has become."""
+    """Store a changed permission."""
     values = msgspec.structs.asdict(permission)
     by_id = {"tenant": values.pop("tenant_id"), "permission": values.pop("id")}
     await connection.execute(_UPDATE.values(values), by_id)
 
 
 async def delete_permission(connection: AsyncConnection, tenant_id: str, permission_id: str) -> None:
-    """Delete a permission; no role grants it any more."""
+    """Delete a permission, and the grants of it."""
     await connection.execute(_DELETE, {"tenant": tenant_id, "permission": permission_id})
 
 
 async def list_permissions(
     connection: AsyncConnection, tenant_id: str, page: Page
 ) -> tuple[list[OrganizationPermission], int]:
-    """Return a page of the permissions, by name, and how many there are."""
+    """Return a page of the permissions, by name, and their total."""
     rows, total = await fetch_page(connection, _LIST, {"tenant": tenant_id}, page, searched=SEARCHED_OF_PERMISSION)
     return [OrganizationPermission(**row) for row in rows], total
