@@ -4,7 +4,7 @@ A framework's handler would cost as much again as the whole request (docs/decisi
 around a handler: the method, the answer, and that whatever goes wrong is rendered as everywhere else.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -15,8 +15,10 @@ from litestar.types import Receive, Scope, Send
 from identity_common.http.api_errors import ApiError, method_not_allowed, refusal_of
 from identity_common.http.openapi import Shown, shown
 
-_JSON: Final = {"Content-Type": "application/json"}
+_JSON: Final = (b"content-type", b"application/json")
 _encode: Final = msgspec.json.Encoder().encode
+
+Headers = Sequence[tuple[bytes, bytes]]
 
 
 class RawAnswer(NamedTuple):
@@ -24,12 +26,12 @@ class RawAnswer(NamedTuple):
 
     Attributes:
         status: Of HTTP.
-        headers: Besides those of every answer.
+        headers: As ASGI sends them, besides those of every answer.
         content: The body before it is encoded as JSON; unused by a 304, which has no body.
     """
 
     status: int
-    headers: Mapping[str, str]
+    headers: Headers
     content: Any = None
 
 
@@ -51,9 +53,10 @@ def posted(
         headers: Of its success, besides those of every answer.
         operation: As the OpenAPI document describes it; its status is that of a success.
     """
+    of_success = _raw(headers)
 
     async def handle(scope: Scope, receive: Receive) -> RawAnswer:
-        return RawAnswer(operation.status, headers, await answer(scope, receive))
+        return RawAnswer(operation.status, of_success, await answer(scope, receive))
 
     return _route(path, handle, methods=("POST",), operation=operation)
 
@@ -73,35 +76,35 @@ def read(path: str, handle: Handle, *, operation: Shown) -> ASGIRouteHandler:
 def _route(path: str, handle: Handle, *, methods: tuple[str, ...], operation: Shown) -> ASGIRouteHandler:
     wrong_method = method_not_allowed(["OPTIONS", *methods])
 
-    async def answer(scope: Scope, receive: Receive) -> RawAnswer:
-        try:
-            return await handle(scope, receive)
-        except Exception as error:  # noqa: BLE001 - the edge
-            return _refused(refusal_of(error))
-
     @asgi(path, copy_scope=False, opt=shown(operation))
     async def route(scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         method: str = scope["method"]  # type: ignore[typeddict-item]
         if method == "OPTIONS":
-            await _send(send, 204, wrong_method.headers, b"")
+            await _send(send, 204, _raw(wrong_method.headers))
             return
-        status, headers, content = await answer(scope, receive) if method in methods else _refused(wrong_method)
-        if status == 304:
-            await _send(send, status, headers, b"")
-        else:
-            await _send(send, status, {**_JSON, **headers}, _encode(content), with_body=method != "HEAD")
+        try:
+            answer = await handle(scope, receive) if method in methods else _refused(wrong_method)
+        except Exception as error:  # noqa: BLE001 - the edge
+            answer = _refused(refusal_of(error))
+        if answer.status == 304:
+            await _send(send, 304, answer.headers)
+            return
+        body = _encode(answer.content)
+        headers = [_JSON, *answer.headers, (b"content-length", str(len(body)).encode())]
+        await _send(send, answer.status, headers, b"" if method == "HEAD" else body)
 
     return route
 
 
 def _refused(refusal: ApiError) -> RawAnswer:
-    return RawAnswer(refusal.status, refusal.headers, refusal.body)
+    return RawAnswer(refusal.status, _raw(refusal.headers), refusal.body)
 
 
-async def _send(send: Send, status: int, headers: Mapping[str, str], body: bytes, *, with_body: bool = True) -> None:
-    encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-    if body:
-        encoded.append((b"content-length", str(len(body)).encode()))
-    await send({"type": "http.response.start", "status": status, "headers": encoded})
-    await send({"type": "http.response.body", "body": body if with_body else b"", "more_body": False})
+def _raw(headers: Mapping[str, str]) -> Headers:
+    return [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+
+
+async def _send(send: Send, status: int, headers: Headers, body: bytes = b"") -> None:
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})

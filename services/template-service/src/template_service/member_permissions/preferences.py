@@ -22,7 +22,7 @@ def preferred_wait(values: Sequence[str]) -> int | None:
         RFC 7240 sections 2 (syntax, repetition) and 4.3 (``wait``).
     """
     line = ",".join(values)
-    if len(line) > _MAX_CHARACTERS:
+    if not 0 < len(line) <= _MAX_CHARACTERS:
         return None
     for preference in _PREFERENCE.findall(line):
         name = _NAME.match(preference)

@@ -16,7 +16,6 @@ from identity_common.http.api_errors import ApiError, Issue, invalid_input
 from identity_common.http.cors import ANY_PAGE, Headers
 from identity_common.http.openapi import Documented, RequestHeader, Shown
 from identity_common.http.raw_routes import RawAnswer, read
-from identity_common.http.request_headers import header_values
 from identity_common.revisions import HEADER as REVISION_HEADER
 from identity_common.revisions import MalformedRevisionError, format_revisions, parse_revisions
 from stead.event_types import MemberType
@@ -29,6 +28,8 @@ from template_service.permissions.routes import OrganizationPermissionAnswer, or
 _PATH: Final = "/api/organizations/{{organization_id:str}}/{kind}s/{{{kind}_id:str}}/scopes"
 _KINDS: Final[tuple[tuple[MemberType, str], ...]] = (("user", "a user"), ("application", "an application"))
 _READABLE_BY_ANY_PAGE: Final = re.compile("/api/organizations/[^/]+/users/[^/]+/scopes/?")
+_IF_NONE_MATCH: Final = b"if-none-match"
+_PREFER: Final = b"prefer"
 _REVISION: Final = REVISION_HEADER.lower().encode()
 
 
@@ -75,13 +76,13 @@ def _scopes_route(permissions: MemberPermissions, kind: MemberType, noun: str) -
         path = scope["path_params"]
         request = _parse(scope, Member(path["organization_id"], kind, path[f"{kind}_id"]))
         answer = await permissions.read(request, disconnected)
-        headers = {
-            "ETag": answer.etag,
-            "Vary": "Prefer",
-            REVISION_HEADER: format_revisions({"template": answer.revision}),
-        }
+        headers = [
+            (b"etag", answer.etag.encode()),
+            (b"vary", b"Prefer"),
+            (_REVISION, format_revisions({"template": answer.revision}).encode()),
+        ]
         if answer.waited_s is not None:
-            headers["Preference-Applied"] = f"wait={answer.waited_s}"
+            headers.append((b"preference-applied", b"wait=%d" % answer.waited_s))
         if answer.permissions is None:
             return RawAnswer(304, headers)
         return RawAnswer(200, headers, [organization_permission_answer(each) for each in answer.permissions])
@@ -90,11 +91,15 @@ def _scopes_route(permissions: MemberPermissions, kind: MemberType, noun: str) -
 
 
 def _parse(scope: Scope, member: Member) -> ReadRequest:
+    headers: dict[bytes, list[bytes]] = {_IF_NONE_MATCH: [], _PREFER: [], _REVISION: []}
+    for name, value in scope["headers"]:
+        if name in headers:
+            headers[name].append(value)
     malformed: ApiError | None = None
     awaited: dict[str, int] = {}
     try:
         require_storable_path(scope)
-        awaited = parse_revisions(header_values(scope, _REVISION))
+        awaited = parse_revisions(_text(headers[_REVISION]))
     except MalformedRevisionError:
         message = "must be of the form management:97 or management:97, template:184"
         malformed = invalid_input(Issue(path=REVISION_HEADER, message=message))
@@ -103,8 +108,12 @@ def _parse(scope: Scope, member: Member) -> ReadRequest:
     return ReadRequest(
         scope=scope,
         member=member,
-        condition=", ".join(header_values(scope, b"if-none-match")).encode("latin-1"),
-        wait_s=preferred_wait(header_values(scope, b"prefer")) or 0,
+        condition=b", ".join(headers[_IF_NONE_MATCH]),
+        wait_s=preferred_wait(_text(headers[_PREFER])) or 0,
         awaited=awaited,
         malformed=malformed,
     )
+
+
+def _text(values: Sequence[bytes]) -> list[str]:
+    return [value.decode("latin-1") for value in values]
