@@ -159,6 +159,8 @@ async def test_the_document_is_true_to_the_routes_of_the_app(management: Managem
 
 def _of_raw(route: ASGIRoute) -> list[str]:
     """A raw route takes any method and refuses it itself: the protocol tests say which it takes."""
+    if route.path.startswith("/api/organizations/"):
+        return ["GET"]
     return ["GET", "POST"] if route.path == "/oidc/me" else ["POST"]
 
 

@@ -4,8 +4,6 @@ import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from identity_common.outbox import tables as outbox
-from template_service.member_permissions import tables as _published  # noqa: F401 - registers its tables
-from template_service.members import tables as _members  # noqa: F401 - registers its tables
 from template_service.schema import metadata
 from tests.support.databases import differences
 from tests.support.template_api import Template

@@ -334,36 +334,36 @@ async def test_an_unchanged_poll_asks_where_the_database_stands_and_no_more(
     for each in tokens:
         await asked_by_a_poll(each)
 
-    assert await asked_by_a_poll() == ["mark"]
+    assert await asked_by_a_poll() == ["version"]
     with fetches(monkeypatch) as sent:
         assert (await member.read()).status_code == 200
-    assert sent == ["mark", "list"]
+    assert sent == ["version", "list"]
     with fetches(monkeypatch) as sent:
         answers = await asyncio.gather(*(member.read(If_None_Match="*") for _ in range(50)))
     assert {answer.status_code for answer in answers} == {304}
-    assert set(sent) == {"mark"}
+    assert set(sent) == {"version"}
     assert len(sent) < 25, "polls of one turn of the event loop are one statement"
 
     await template.permission()  # something has moved
     await at_rest(template)
-    assert await asked_by_a_poll() == ["mark", "glance"]
-    assert await asked_by_a_poll() == ["mark"]
-    assert await asked_by_a_poll(colleague) == ["glance"], "it is known by now that something has moved"
+    assert await asked_by_a_poll() == ["version", "state"]
+    assert await asked_by_a_poll() == ["version"]
+    assert await asked_by_a_poll(colleague) == ["state"], "it is known by now that something has moved"
 
 
 @of_both_kinds
-async def test_an_unchanged_poll_is_answered_the_same_with_and_without_the_router(
+async def test_an_unchanged_poll_is_answered_the_same_with_and_without_a_preference(
     template: Template, kind: Kind
 ) -> None:
-    """What says more than a plain poll goes through the router: a preference for no wait, say."""
+    """A preference for no wait changes nothing."""
     member = await ReadingMember.new(template, kind)
     etag = (await member.read()).headers["ETag"]
     answers = [await member.read(If_None_Match=etag), await member.read(If_None_Match=etag, Prefer="wait=0")]
     varying = {"x-request-id": "any", "identity-revision": "any"}  # whoever is told of the member counts up meanwhile
     assert all(answer.headers.keys() >= varying.keys() for answer in answers)
-    plain, routed = ({**answer.headers, **varying} for answer in answers)
+    plain, preferring = ({**answer.headers, **varying} for answer in answers)
     assert [answer.status_code for answer in answers] == [304, 304]
-    assert plain == routed
+    assert plain == preferring
     counted = await template.client.get("/metrics")
     name = "user_id" if kind is USERS else "application_id"
     route = f"/api/organizations/{{organization_id}}/{kind.path}/{{{name}}}/scopes"

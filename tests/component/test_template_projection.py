@@ -27,7 +27,7 @@ from identity_common.wire.events import (
 )
 from stead.event_types import CloudEvent
 from template_service.known.store import Position
-from template_service.management_events import Projection, _parts
+from template_service.management_events import ManagementEvents, _parts
 from tests.support.databases import statements
 from tests.support.management_api import unique
 from tests.support.template_api import Template
@@ -39,7 +39,7 @@ class Replica:
     def __init__(self, engine: AsyncEngine, tenant_id: str) -> None:
         changes = Changes(engine, source="template", tenant_id=tenant_id, published=Progress(), may_return=("member",))
         self.tenant_id = tenant_id
-        self.projection = Projection(
+        self.projection = ManagementEvents(
             Bus("nats://127.0.0.1:9", service="template"), engine, changes, tenant_id=tenant_id
         )
         self.changes = changes

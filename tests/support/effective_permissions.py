@@ -9,8 +9,8 @@ import asyncpg
 import httpx
 import pytest
 
-from template_service.member_permissions.cache import Glances
-from template_service.member_permissions.store import Glance, Question
+from template_service.member_permissions.cache import PermissionCache
+from template_service.member_permissions.store import PermissionState, StateKey
 from tests.support.organizations import USERS, Kind, Organization, member_of_kind
 from tests.support.patience import PATIENCE_S
 from tests.support.template_api import Template
@@ -85,18 +85,18 @@ class ReadingMember:
 def fetches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Collect what is asked meanwhile of what members may do; workers in the background fetch other things.
 
-    It is a ``mark``, where the database stands, a ``glance`` or a ``list``.
+    Each is a ``version`` of the database, a ``state`` or a ``list``.
     """
     sent: list[str] = []
     fetch = asyncpg.Connection.fetch
 
     async def remembering(self: Any, query: str, *args: Any, **kwargs: Any) -> Any:
         if "string_agg" in query:
-            sent.append("glance")
+            sent.append("state")
         elif "member_roles AS held" in query:
             sent.append("list")
         elif "directory_position AS known" in query:
-            sent.append("mark")
+            sent.append("version")
         return await fetch(self, query, *args, **kwargs)
 
     with monkeypatch.context() as patched:
@@ -105,17 +105,17 @@ def fetches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 @contextmanager
-def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Question]]:
+def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[StateKey]]:
     """Collect how often somebody looks meanwhile whether anything is another than the caller knows."""
-    asked: list[Question] = []
-    ask = Glances.ask
+    asked: list[StateKey] = []
+    get = PermissionCache.get
 
-    async def remembering(self: Glances, question: Question) -> Glance:
-        asked.append(question)
-        return await ask(self, question)
+    async def remembering(self: PermissionCache, key: StateKey) -> PermissionState:
+        asked.append(key)
+        return await get(self, key)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Glances, "ask", remembering)
+        patched.setattr(PermissionCache, "get", remembering)
         yield asked
 
 

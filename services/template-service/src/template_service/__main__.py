@@ -11,8 +11,8 @@ sys.exit(
         "template_service",
         settings=Settings,
         commands={
-            "migrate": ("bring the database to the newest revision", migrate),
-            "republish": ("send the whole state to the bus again, through the running service", republish),
+            "migrate": ("migrate the database to the latest revision", migrate),
+            "republish": ("publish the whole state to the bus again, through the running service", republish),
         },
     )
 )

@@ -1,14 +1,13 @@
-"""Builds the service out of its settings; the only module that sees them."""
+"""Builds the service from its settings, which no other module sees."""
 
 import asyncio
-import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 from litestar import Litestar, Router
-from litestar.types import ControllerRouterHandler, HTTPScope
+from litestar.types import ControllerRouterHandler
 from prometheus_client import CollectorRegistry, Gauge
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -16,7 +15,7 @@ from identity_common.access.management_api import ManagementAccess, UnrevokedTok
 from identity_common.access.revocations import RevocationReader
 from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
-from identity_common.http.cors import ANY_PAGE, Cors, Headers
+from identity_common.http.cors import Cors
 from identity_common.http.health import Readiness
 from identity_common.http.openapi import CHANGES_DIRECTORY
 from identity_common.outbox.changes import Changes
@@ -35,37 +34,27 @@ from template_service.document.routes import OrganizationTemplateController
 from template_service.document.service import OrganizationTemplate
 from template_service.fan_out.worker import FanOut
 from template_service.known.freshness import Directory
-from template_service.known.tables import known_applications, known_users
-from template_service.management_events import Projection
-from template_service.member_permissions.access import Readers
-from template_service.member_permissions.routes import list_application_scopes, list_user_scopes
+from template_service.management_events import ManagementEvents
+from template_service.member_permissions.access import ReadAccess
+from template_service.member_permissions.cache import PermissionCache
+from template_service.member_permissions.routes import readable_by_any_page, scopes_routes
 from template_service.member_permissions.service import MemberPermissions
-from template_service.member_permissions.unchanged import UnchangedPolls
 from template_service.member_permissions.waiting import ChangeListener, Waiters
-from template_service.members.routes import (
-    ApplicationOrganizationController,
-    OrganizationApplicationController,
-    OrganizationApplicationRoleController,
-    OrganizationUserController,
-    OrganizationUserRoleController,
-    UserOrganizationController,
-)
+from template_service.members import routes as members
 from template_service.members.service import Members
 from template_service.organizations.routes import OrganizationController
 from template_service.organizations.service import Organizations
-from template_service.organizations.tables import organizations
 from template_service.permissions.routes import OrganizationPermissionController
 from template_service.permissions.service import OrganizationPermissions
-from template_service.permissions.tables import permissions
+from template_service.republication import WholeState
 from template_service.roles.routes import (
     OrganizationRoleController,
     OrganizationRolePermissionController,
     OrganizationRoleScopeController,
 )
 from template_service.roles.service import OrganizationRoles
-from template_service.roles.tables import roles
+from template_service.schema import known_applications, known_users, organizations, permissions, roles
 from template_service.settings import Settings
-from template_service.whole_state import WholeState
 
 VERSIONS: Final = Path(__file__).parent / "migrations"
 
@@ -83,84 +72,164 @@ _CONTROLLERS: Final[tuple[ControllerRouterHandler, ...]] = (
     OrganizationRoleScopeController,
     OrganizationTemplateController,
     OrganizationController,
-    OrganizationUserController,
-    OrganizationUserRoleController,
-    OrganizationApplicationController,
-    OrganizationApplicationRoleController,
-    UserOrganizationController,
-    ApplicationOrganizationController,
+    *members.CONTROLLERS,
 )
-
-_OF_ANY_PAGE: Final = re.compile("/api/organizations/[^/]+/users/[^/]+/scopes/?")
 
 
 def create_app(settings: Settings) -> Litestar:
     """Return the ASGI app; its lifespan starts and stops everything that runs beside the requests."""
-    tenant_id = settings.tenant_id
-    engine = _engine(settings)
-    # The same pool for reading: a statement is its own transaction, and costs no BEGIN and ROLLBACK.
-    reader = engine.execution_options(isolation_level="AUTOCOMMIT")
-    lookups = Lookups(settings.database_url, service="template-service")
-    published = Progress()
-    changes = _changes(settings, engine, published)
-    bus = Bus(settings.nats_url, service="template")
-    projection = Projection(bus, engine, changes, tenant_id=tenant_id)
-    directory = Directory(
-        bus,
-        projection.seen,
-        tenant_id=tenant_id,
-        revision_wait_s=settings.revision_wait_s,
-        catch_up_wait_s=settings.catch_up_wait_s,
+    connections = _Connections(settings)
+    background = _Background(settings, connections)
+    tokens = _unrevoked_tokens(settings, connections)
+    return create_service_app(
+        title="Organization template",
+        route_handlers=[
+            *scopes_routes(_member_permissions(settings, connections, background, tokens)),
+            Router("/api", guards=[require_management], opt=CHANGES_DIRECTORY, route_handlers=_CONTROLLERS),
+        ],
+        provide=_provided(settings, connections, background, tokens),
+        readiness=Readiness(background.startup, lambda: background.management_events.is_complete),
+        registry=_registry(background),
+        lifespan=background.lifespan,
+        cors=lambda app: Cors(app, readable_by_any_page, methods=b"GET"),
     )
-    republication = Republication(changes, tenant_id=tenant_id, steps=WholeState(tenant_id).steps)
-    relay = Relay(
-        bus, settings.database_url, republication, source="template", tenant_id=tenant_id, published=published
-    )
-    fan_out = FanOut(changes, settings.database_url, tenant_id=tenant_id, published=published)
 
-    waiters = Waiters()
-    listener = ChangeListener(bus, waiters, tenant_id=tenant_id)
 
-    async def prepare() -> None:
-        await changes.prepare()
-        relay.start()
-        projection.start()
-        fan_out.start()
+class _Connections:
+    """What the service is connected to; nothing connects before the lifespan starts."""
 
-    verifier = AsyncAccessTokenVerifier(
-        issuer=settings.issuer, audience=settings.management_api_resource, jwks_url=settings.jwks_address
-    )
-    redis = connect_redis(settings.redis_url)
-    tokens = UnrevokedTokens(verifier, RevocationReader(RedisCommands(redis), tenant_id=tenant_id))
-    readers = Readers(tokens, management_api=settings.management_api_resource, urn_namespace=settings.urn_namespace)
-    member_permissions = MemberPermissions(
-        lookups,
-        directory,
-        published,
-        waiters,
-        tenant_id=tenant_id,
-        revision_wait_s=settings.revision_wait_s,
-    )
-    startup = Startup(engine, versions=VERSIONS, then=prepare)
+    def __init__(self, settings: Settings) -> None:
+        self.engine = _engine(settings)
+        # The same pool without transactions: a read costs no BEGIN and ROLLBACK.
+        self.reader = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self.lookups = Lookups(settings.database_url, service="template-service")
+        self.redis = connect_redis(settings.redis_url)
+        self.bus = Bus(settings.nats_url, service="template")
+
+    async def close(self) -> None:
+        await self.bus.stop()
+        await self.redis.aclose()
+        self.lookups.stop()
+        await self.engine.dispose()
+
+
+class _Background:
+    """What runs beside the requests."""
+
+    def __init__(self, settings: Settings, connections: _Connections) -> None:
+        tenant_id, bus, engine = settings.tenant_id, connections.bus, connections.engine
+        self._connections = connections
+        self.published = Progress()
+        self.changes = _changes(settings, engine, self.published)
+        self.management_events = ManagementEvents(bus, engine, self.changes, tenant_id=tenant_id)
+        self.directory = Directory(
+            bus,
+            self.management_events.seen,
+            tenant_id=tenant_id,
+            revision_wait_s=settings.revision_wait_s,
+            catch_up_wait_s=settings.catch_up_wait_s,
+        )
+        republication = Republication(self.changes, tenant_id=tenant_id, steps=WholeState(tenant_id).steps)
+        self._relay = Relay(
+            bus,
+            settings.database_url,
+            republication,
+            source="template",
+            tenant_id=tenant_id,
+            published=self.published,
+        )
+        self._fan_out = FanOut(self.changes, settings.database_url, tenant_id=tenant_id, published=self.published)
+        self.waiters = Waiters()
+        self._listener = ChangeListener(bus, self.waiters, tenant_id=tenant_id)
+        self.startup = Startup(engine, versions=VERSIONS, then=self._start_workers)
+
+    async def _start_workers(self) -> None:
+        """Start what needs the migrated database."""
+        await self.changes.prepare()
+        self._relay.start()
+        self.management_events.start()
+        self._fan_out.start()
 
     @asynccontextmanager
-    async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:
-        startup.start()
-        bus.start()
-        listener.start()
+    async def lifespan(self, _: Litestar) -> AsyncGenerator[None, None]:
+        self.startup.start()
+        self._connections.bus.start()
+        self._listener.start()
         try:
             yield
         finally:
-            await listener.stop()
-            await startup.stop()
-            await fan_out.stop()
-            await projection.stop()
-            await relay.stop()
-            await bus.stop()
-            await redis.aclose()
-            lookups.stop()
-            await engine.dispose()
+            await self._listener.stop()
+            await self.startup.stop()
+            await self._fan_out.stop()
+            await self.management_events.stop()
+            await self._relay.stop()
+            await self._connections.close()
 
+
+def _unrevoked_tokens(settings: Settings, connections: _Connections) -> UnrevokedTokens:
+    verifier = AsyncAccessTokenVerifier(
+        issuer=settings.issuer, audience=settings.management_api_resource, jwks_url=settings.jwks_address
+    )
+    revocations = RevocationReader(RedisCommands(connections.redis), tenant_id=settings.tenant_id)
+    return UnrevokedTokens(verifier, revocations)
+
+
+def _member_permissions(
+    settings: Settings, connections: _Connections, background: _Background, tokens: UnrevokedTokens
+) -> MemberPermissions:
+    access = ReadAccess(
+        tokens,
+        PermissionCache(connections.lookups, tenant_id=settings.tenant_id),
+        background.directory,
+        management_api=settings.management_api_resource,
+        urn_namespace=settings.urn_namespace,
+    )
+    return MemberPermissions(
+        connections.lookups,
+        access,
+        background.directory,
+        background.published,
+        background.waiters,
+        tenant_id=settings.tenant_id,
+        revision_wait_s=settings.revision_wait_s,
+    )
+
+
+def _provided(
+    settings: Settings, connections: _Connections, background: _Background, tokens: UnrevokedTokens
+) -> Mapping[str, object]:
+    """Return what handlers and guards take by name."""
+    tenant_id, urn_namespace, management_api = (
+        settings.tenant_id,
+        settings.urn_namespace,
+        settings.management_api_resource,
+    )
+    reader, lookups = connections.reader, connections.lookups
+    changes, directory = background.changes, background.directory
+    return {
+        "base_url": settings.base_url,
+        "tenant_id": tenant_id,
+        "management_access": ManagementAccess(
+            tokens.verify, LiveCallers(lookups, directory, tenant_id=tenant_id).is_live
+        ),
+        "directory": directory,
+        "parents": Parents(lookups, _PARENTS, tenant_id=tenant_id),
+        "permissions": OrganizationPermissions(reader, changes, tenant_id=tenant_id, urn_namespace=urn_namespace),
+        "roles": OrganizationRoles(reader, changes, directory, tenant_id=tenant_id, management_api=management_api),
+        "template": OrganizationTemplate(
+            reader,
+            changes,
+            directory,
+            tenant_id=tenant_id,
+            urn_namespace=urn_namespace,
+            management_api=management_api,
+        ),
+        "organizations": Organizations(reader, changes, tenant_id=tenant_id),
+        "members": Members(reader, lookups, changes, directory, tenant_id=tenant_id),
+    }
+
+
+def _registry(background: _Background) -> CollectorRegistry:
     registry = CollectorRegistry()
     waiting = Gauge(
         "waiting_requests",
@@ -168,69 +237,22 @@ def create_app(settings: Settings) -> Litestar:
         namespace=NAMESPACE,
         registry=registry,
     )
-    waiting.set_function(lambda: float(len(waiters)))
-    return create_service_app(
-        title="Organization template",
-        route_handlers=[
-            Router("/api", route_handlers=[list_user_scopes, list_application_scopes]),
-            Router("/api", guards=[require_management], opt=CHANGES_DIRECTORY, route_handlers=_CONTROLLERS),
-        ],
-        provide={
-            "base_url": settings.base_url,
-            "management_access": ManagementAccess(
-                tokens.verify, LiveCallers(lookups, directory, tenant_id=tenant_id).is_live
-            ),
-            "directory": directory,
-            "parents": Parents(lookups, _PARENTS, tenant_id=tenant_id),
-            "tenant_id": tenant_id,
-            "permissions": OrganizationPermissions(
-                reader, changes, tenant_id=tenant_id, urn_namespace=settings.urn_namespace
-            ),
-            "roles": OrganizationRoles(
-                reader,
-                changes,
-                directory,
-                tenant_id=tenant_id,
-                management_api=settings.management_api_resource,
-            ),
-            "template": OrganizationTemplate(
-                reader,
-                changes,
-                directory,
-                tenant_id=tenant_id,
-                urn_namespace=settings.urn_namespace,
-                management_api=settings.management_api_resource,
-            ),
-            "organizations": Organizations(reader, changes, tenant_id=tenant_id),
-            "members": Members(reader, lookups, changes, directory, tenant_id=tenant_id),
-            "readers": readers,
-            "member_permissions": member_permissions,
-        },
-        readiness=Readiness(startup, lambda: projection.is_complete),
-        registry=registry,
-        lifespan=lifespan,
-        before_the_router=lambda app: UnchangedPolls(app, readers, member_permissions),
-        cors=lambda whole: Cors(whole, _permission, methods=b"GET"),
-    )
-
-
-def _permission(request: HTTPScope, _: bytes | None) -> Headers | None:
-    """Every page may read what a user may do, with the user's own token: it is an endpoint of programs in browsers."""
-    return ANY_PAGE if _OF_ANY_PAGE.fullmatch(request["path"]) else None
+    waiting.set_function(lambda: float(len(background.waiters)))
+    return registry
 
 
 def migrate(settings: Settings) -> None:
-    """Bring the database to the newest revision. Blocks, with an event loop of its own.
+    """Migrate the database to the latest revision. Blocks, with an event loop of its own.
 
     Raises:
-        OSError: When the database does not answer.
-        asyncpg.PostgresError: When it refuses.
+        OSError: The database does not answer.
+        asyncpg.PostgresError: The database refuses.
     """
     migrations.migrate(settings.database_url, VERSIONS)
 
 
 def republish(settings: Settings) -> None:
-    """Ask the service's active relay to send the whole state to the bus again. Blocks, with a loop of its own."""
+    """Ask the service's active relay to publish the whole state again. Blocks, with an event loop of its own."""
     asyncio.run(_republish(settings))
 
 
@@ -249,5 +271,5 @@ def _engine(settings: Settings) -> AsyncEngine:
 
 
 def _changes(settings: Settings, engine: AsyncEngine, published: Progress) -> Changes:
-    # Whoever was removed from an organization may be added again.
+    # A member that was removed from an organization may be added again.
     return Changes(engine, source="template", tenant_id=settings.tenant_id, published=published, may_return=("member",))

@@ -1,4 +1,4 @@
-"""The ASGI app for a server process; here, and only here, the settings are read from the environment."""
+"""The ASGI app for a server process; the only module that reads the settings from the environment."""
 
 import os
 

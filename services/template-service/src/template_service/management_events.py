@@ -1,7 +1,8 @@
-"""Follows management-service's events into our tables, batch by batch, each in one transaction with its position.
+"""Applies management-service's events to our tables, batch by batch, each in one transaction with its position.
 
-Every replica follows. A batch is applied only where it continues what is stored: whoever comes second finds the
-position moved on and has nothing left to do. A stream that was lost and made again is read from its beginning.
+Every replica reads the stream. A batch is applied only if it continues from the stored position: for the second replica
+it is a no-op. A stream that was lost and recreated is read from its beginning. A deleted user or application is removed
+from every organization, a deleted scope from every role, in the same transaction.
 """
 
 import contextlib
@@ -53,12 +54,12 @@ _MEMBERS: Final = frozenset({"user", "application"})
 _DELETIONS: Final = 20
 
 
-class Projection:
-    """Keeps our tables as management-service's events say.
+class ManagementEvents:
+    """Keeps the projection of management-service up to date.
 
     Attributes:
-        seen: Management's watermark, as far as this replica knows that the tables have come.
-        is_complete: Whether the first load has reached the end of the stream once.
+        seen: Management's watermark in our tables, as far as this replica knows.
+        is_complete: Whether the first load has reached the end of the stream.
     """
 
     def __init__(self, bus: Bus, engine: AsyncEngine, changes: Changes, *, tenant_id: str) -> None:
@@ -84,7 +85,7 @@ class Projection:
         )
 
     def start(self) -> None:
-        """Begin to follow, in the background."""
+        """Start following in the background."""
         self._loop.start()
 
     async def stop(self) -> None:
@@ -92,7 +93,7 @@ class Projection:
         await self._loop.stop()
 
     async def _follow(self) -> None:
-        """Read on from the position that is stored, until something breaks or the stored position is another one."""
+        """Read on from the stored position, until an error, or until another replica has moved it elsewhere."""
         await self._bus.connected()
         stream = await self._reader.identity()
         async with self._engine.connect() as connection:
@@ -102,7 +103,7 @@ class Projection:
         async with contextlib.aclosing(self._reader.read_after(sequence)) as batches:
             async for batch in batches:
                 if not is_same:
-                    # The stream may have been made again before the consumer was: then this is not what we believe.
+                    # The stream may have been recreated before the consumer was created.
                     is_same = await self._reader.identity() == stream
                     if not is_same:
                         return
@@ -116,9 +117,9 @@ class Projection:
                     self._take(position)
 
     async def _apply(self, stream: str, read_from: int, part: "_Part") -> Position:
-        """Apply what of a part of a batch is new, in one transaction; return the position then.
+        """Apply the new messages of a part of a batch, in one transaction; return the position afterwards.
 
-        A position that is not ``stream``'s, or lies before ``read_from``, was left alone: read on from that one.
+        A stored position of another stream, or before ``read_from``, is not moved: the caller continues from it.
         """
         async with self._changes.transaction(await_publication=False) as transaction:
             stored = await store.lock_position(transaction.connection, self._tenant_id)
@@ -131,7 +132,7 @@ class Projection:
             new = [message for message in part.messages if message.sequence > stored.sequence]
             read = max(stored.read_revision, await self._apply_messages(transaction, new))
             sequence = new[-1].sequence if new else stored.sequence
-            # Where another replica is ahead, it knows whether something is left behind what it has stored.
+            # A replica that is ahead knows whether its own position is the end of the stream.
             is_all = part.caught_up and sequence == (part.messages[-1].sequence if part.messages else read_from)
             position = Position(
                 stream=stream,
@@ -157,7 +158,7 @@ class Projection:
         for message in messages:
             if isinstance(message.state, Watermark):
                 watermark = max(watermark, message.state.revision)
-            else:  # the stream is in order: the last one counts
+            else:  # the stream is ordered: the last state wins
                 known[message.kind][message.state.id] = Known(message.state, message.revision)
         if known:
             await self._apply_states(transaction, known)
@@ -188,13 +189,13 @@ class Projection:
             await self._revoke(transaction, gone_scopes)
 
     async def _rename(self, transaction: Transaction, scope_ids: list[str]) -> None:
-        """Have everybody looked at who holds scopes that are called otherwise now, or whose resource is."""
+        """Schedule recomputation for every holder of scopes that were renamed, or whose resource was."""
         if scope_ids:
             _, roles = await lock_with_roles(transaction.connection, self._tenant_id, "scope", scope_ids)
             await request_role_fan_outs(transaction, self._tenant_id, roles, "permission-changed")
 
     async def _revoke(self, transaction: Transaction, scope_ids: list[str]) -> None:
-        """Delete scopes, and with them what roles grant of them."""
+        """Delete scopes, and the grants of them."""
         _, roles = await lock_with_roles(transaction.connection, self._tenant_id, "scope", scope_ids)
         await store.forget(transaction.connection, self._tenant_id, "scope", scope_ids)
         if roles:
@@ -204,7 +205,7 @@ class Projection:
 
 
 class _Message(NamedTuple):
-    """A message, and what it says."""
+    """A decoded message."""
 
     sequence: int
     kind: str
@@ -213,14 +214,14 @@ class _Message(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """As much of a batch as one transaction takes."""
+    """A part of a batch that is applied in one transaction."""
 
     messages: list[_Message]
     caught_up: bool
 
 
 def _parts(batch: Batch) -> Iterator[_Part]:
-    """Yield a batch in parts: somebody who is deleted may be a member of very many organizations."""
+    """Yield a batch in parts: a deleted user may be a member of very many organizations."""
     messages: list[_Message] = []
     deletions = 0
     for message in map(_decoded, batch.messages):
@@ -238,9 +239,6 @@ def _decoded(message: StreamMessage) -> _Message:
 
 
 def _split(known: Iterable[Known]) -> tuple[list[Known], list[str]]:
-    """Return those that exist, and the ids of those that do not any more."""
-    all_of_them = list(known)
-    return (
-        [each for each in all_of_them if not each.state.deleted],
-        [each.state.id for each in all_of_them if each.state.deleted],
-    )
+    """Return the states that exist, and the ids of deleted ones."""
+    states = list(known)
+    return [each for each in states if not each.state.deleted], [each.state.id for each in states if each.state.deleted]

@@ -1,5 +1,224 @@
-"""The tables of template-service."""
+"""All tables of template-service: its SQL joins them across resources.
 
-from sqlalchemy import MetaData
+Does not own the tables of the outbox (``identity_common.outbox``), nor how any of them is read and written: each
+resource's ``store.py`` does.
+"""
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKeyConstraint,
+    Identity,
+    Index,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from identity_common.stores.tables import Key, reference, tenant_id
 
 metadata = MetaData()
+
+
+# The template: organization permissions, organization roles, and what the roles grant.
+
+permissions = Table(
+    "permissions",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("name", Key, nullable=False),
+    Column("description", Text),
+    # Incremented by every change of the row: part of the ETag of a member's permissions.
+    Column("version", BigInteger, nullable=False),
+    UniqueConstraint("tenant_id", "name", name="permissions_name_unique"),
+)
+
+roles = Table(
+    "roles",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("name", Key, nullable=False),
+    Column("description", Text),
+    Column("type", Text, nullable=False),
+    # Incremented by every change of the row or of what the role grants: part of the ETag of a member's permissions.
+    Column("version", BigInteger, nullable=False),
+    UniqueConstraint("tenant_id", "name", name="roles_name_unique"),
+)
+
+role_permissions = Table(
+    "role_permissions",
+    metadata,
+    tenant_id(),
+    Column("role_id", Key, primary_key=True),
+    Column("permission_id", Key, primary_key=True),
+    reference("role_permissions", "role_id", "roles"),
+    reference("role_permissions", "permission_id", "permissions"),
+    Index("role_permissions_by_permission", "tenant_id", "permission_id", "role_id"),
+)
+
+role_scopes = Table(
+    "role_scopes",
+    metadata,
+    tenant_id(),
+    Column("role_id", Key, primary_key=True),
+    Column("scope_id", Key, primary_key=True),
+    reference("role_scopes", "role_id", "roles"),
+    reference("role_scopes", "scope_id", "known_scopes"),
+    Index("role_scopes_by_scope", "tenant_id", "scope_id", "role_id"),
+)
+
+
+# Organizations, their members and the roles of these.
+
+organizations = Table(
+    "organizations",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("name", Key, nullable=False),
+    Column("description", Text),
+    Column("custom_data", Text, nullable=False),
+    Column("is_mfa_required", Boolean, nullable=False),
+    # JSON objects, stored and returned as they are.
+    Column("color", Text, nullable=False),
+    Column("branding", Text, nullable=False),
+    Column("custom_css", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Index("organizations_by_name", "tenant_id", "name", "id"),
+)
+
+# Neither members nor member_roles has a foreign key to organizations or roles: deleting one of those must not take
+# longer the more members it has. Rows left behind are ignored by every read and deleted later by the fan-out.
+members = Table(
+    "members",
+    metadata,
+    tenant_id(),
+    Column("organization_id", Key, primary_key=True),
+    Column("member_id", Key, primary_key=True),
+    Column("member_type", Text, nullable=False),
+    Column("joined_at", BigInteger, nullable=False),
+    Index("members_by_member", "tenant_id", "member_id", "organization_id"),
+)
+
+member_roles = Table(
+    "member_roles",
+    metadata,
+    tenant_id(),
+    Column("organization_id", Key, primary_key=True),
+    Column("member_id", Key, primary_key=True),
+    Column("role_id", Key, primary_key=True),
+    ForeignKeyConstraint(
+        ["tenant_id", "organization_id", "member_id"],
+        ["members.tenant_id", "members.organization_id", "members.member_id"],
+        name="member_roles_member_fkey",
+        ondelete="CASCADE",
+    ),
+    Index("member_roles_by_role", "tenant_id", "role_id", "organization_id", "member_id"),
+)
+
+
+# The fan-out: what was last published of each member, and the requests to compare it with what holds now.
+
+# A row outlives its member: its version continues when the member comes back.
+published_permissions = Table(
+    "published_permissions",
+    metadata,
+    tenant_id(),
+    Column("organization_id", Key, primary_key=True),
+    Column("member_id", Key, primary_key=True),
+    Column("member_type", Text, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("permissions", Text, nullable=False),
+)
+
+fan_outs = Table(
+    "fan_outs",
+    metadata,
+    tenant_id(),
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("cause", Text, nullable=False),
+    Column("role_id", Key),
+    Column("organization_id", Key),
+    Column("member_ids", ARRAY(Text)),
+    # The last member that was processed.
+    Column("after_organization_id", Key, nullable=False, server_default=""),
+    Column("after_member_id", Key, nullable=False, server_default=""),
+)
+
+
+# The projection of management-service's events, and its position in the stream.
+
+
+def _revision() -> Column[int]:
+    """Return the column for the revision of the event that a row comes from; older events do not change the row."""
+    return Column("revision", BigInteger, nullable=False, server_default="0")
+
+
+known_users = Table(
+    "known_users",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("name", Key),
+    Column("is_suspended", Boolean, nullable=False),
+    Column("tokens_valid_after", BigInteger, nullable=False),
+    # Case-folded text to search in: id, names, addresses, numbers.
+    Column("search_key", Key, nullable=False),
+    # A UserState as JSON.
+    Column("state", Text, nullable=False),
+    _revision(),
+)
+
+known_applications = Table(
+    "known_applications",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("name", Key, nullable=False),
+    Column("type", Text, nullable=False),
+    # An ApplicationState as JSON, without its secrets.
+    Column("state", Text, nullable=False),
+    _revision(),
+)
+
+known_resources = Table(
+    "known_resources",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("name", Key, nullable=False),
+    Column("indicator", Key, nullable=False),
+    _revision(),
+)
+
+# A scope may arrive before its resource and outlive it; it grants nothing without its resource.
+known_scopes = Table(
+    "known_scopes",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("resource_id", Key, nullable=False),
+    Column("name", Key, nullable=False),
+    _revision(),
+    Index("known_scopes_by_resource", "tenant_id", "resource_id", "id"),
+)
+
+directory_position = Table(
+    "directory_position",
+    metadata,
+    tenant_id(),
+    # Identifies the incarnation of the stream: positions of another one mean nothing.
+    Column("stream", Text, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    # Management's watermark: everything up to this revision is in the tables; -1 before the first.
+    Column("revision", BigInteger, nullable=False),
+    Column("complete", Boolean, nullable=False),
+    # The highest watermark read. It becomes the revision once the end of the stream is reached: the stream keeps one
+    # message per aggregate, so the newer state of one may come after the watermark that covers its older state.
+    Column("read_revision", BigInteger, nullable=False, server_default="-1"),
+)

@@ -7,13 +7,13 @@ from identity_common.settings import ServiceSettings
 
 
 class Settings(ServiceSettings, frozen=True, kw_only=True):
-    """What template-service needs to know.
+    """The settings of template-service.
 
     Attributes:
-        redis_url: ``redis://user:password@host:port/0``; says which access tokens were revoked.
-        database_connections: To PostgreSQL, at most, besides four for look-ups and a few in the background.
-        revision_wait_s: How long a request waits for a revision of management-service that it names.
-        catch_up_wait_s: How long a request that names something unknown waits for what is in the stream.
+        redis_url: ``redis://user:password@host:port/0``; holds the revocations of access tokens.
+        database_connections: Size of the PostgreSQL pool, besides four connections for look-ups and a few for workers.
+        revision_wait_s: How long a request waits for the revision of management-service that it names.
+        catch_up_wait_s: How long a request that names an unknown id waits for the end of the stream.
     """
 
     redis_url: str
@@ -23,7 +23,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
 
     @classmethod
     def problems(cls, values: Mapping[str, Any]) -> list[str]:
-        """Add what only this service can judge."""
+        """Add the checks of this service."""
         found = super().problems(values) + cls.wrong_scheme(values, "redis_url", "redis://", "rediss://")
         found += cls.too_small(values, revision_wait_s=0, catch_up_wait_s=0)
         if values.get("database_connections", 1) < 1:

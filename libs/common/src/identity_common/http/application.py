@@ -1,6 +1,7 @@
 """The app of a service: everything besides its own routes."""
 
 import gc
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
@@ -24,6 +25,7 @@ from identity_common.http.options import Options
 from identity_common.telemetry.metrics import HttpMetrics, metrics
 from identity_common.telemetry.observation import Observation
 
+_PARAMETER: Final = re.compile(r"\{(\w+):str\}")
 _ALLOCATIONS_BETWEEN_COLLECTIONS: Final = 10_000
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
@@ -46,7 +48,6 @@ def create_service_app(
     readiness: Readiness,
     registry: CollectorRegistry,
     lifespan: Lifespan,
-    before_the_router: Callable[[ASGIApp], ASGIApp] = lambda app: app,
     cors: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> Litestar:
     """Return the app with health, metrics, request ids, strict bodies, one error body and OpenAPI at ``/schema``.
@@ -58,7 +59,6 @@ def create_service_app(
         readiness: Returns whether the service has started.
         registry: Registry of the service's metrics.
         lifespan: Starts and stops the service's background work and stores.
-        before_the_router: Puts a layer before it that answers some requests whole, by itself.
         cors: Adds the CORS layer.
     """
     everything = {**provide, "readiness": readiness, "metrics_registry": registry}
@@ -74,7 +74,7 @@ def create_service_app(
         debug=False,
     )
     # Layers around the app instead of middleware, which the router's own 404 and 405 would bypass.
-    routed = before_the_router(Options(Head(ConditionalGet(app.asgi_handler))))
+    routed = Options(Head(ConditionalGet(app.asgi_handler)))
     everywhere = cors(_past_the_router(routed, route_handlers))
     app.asgi_handler = EncodedSlashes(Observation(everywhere, HttpMetrics(registry)))
     return app
@@ -85,19 +85,30 @@ def _past_the_router(app: ASGIApp, route_handlers: Sequence[ControllerRouterHand
 
     Such a route is a hot path and answers everything itself; guards and exception handlers do not apply to it.
     """
-    raw: dict[str, ASGIApp] = {
-        path: handler.fn
-        for handler in route_handlers
-        if isinstance(handler, ASGIRouteHandler)
-        for path in handler.paths
-    }
+    raw: dict[str, ASGIApp] = {}
+    parametrised: list[tuple[re.Pattern[str], str, ASGIApp]] = []
+    handlers = [handler for handler in route_handlers if isinstance(handler, ASGIRouteHandler)]
+    for handler in handlers:
+        for path in handler.paths:
+            if "{" in path:
+                # The router takes repeated slashes for one, and ignores those at the end.
+                pattern = re.compile(_PARAMETER.sub(r"(?P<\1>[^/]+)", "/" + path[1:].replace("/", "/+") + "/*"))
+                parametrised.append((pattern, _PARAMETER.sub(r"{\1}", path), handler.fn))
+            else:
+                raw[path] = handler.fn
 
     def routed(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        route = raw.get(scope["path"])
-        if route is None:
-            return app(scope, receive, send)
-        scope["path_template"] = scope["path"]
-        return route(scope, receive, send)
+        path = scope["path"]
+        route = raw.get(path)
+        if route is not None:
+            scope["path_template"] = path
+            return route(scope, receive, send)
+        for pattern, template, route in parametrised:
+            if match := pattern.fullmatch(path):
+                scope["path_template"] = template
+                scope["path_params"] = match.groupdict()
+                return route(scope, receive, send)
+        return app(scope, receive, send)
 
     return routed
 

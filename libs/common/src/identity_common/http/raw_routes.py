@@ -4,8 +4,8 @@ A framework's handler would cost as much again as the whole request (docs/decisi
 around a handler: the method, the answer, and that whatever goes wrong is rendered as everywhere else.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from litestar import asgi
@@ -15,9 +15,27 @@ from litestar.types import Receive, Scope, Send
 from identity_common.http.api_errors import ApiError, method_not_allowed, refusal_of
 from identity_common.http.openapi import Operation, operation_opt
 
-_WRONG_METHOD: Final = method_not_allowed(["OPTIONS", "POST"])
-_JSON: Final = {"Content-Type": "application/json"}
+_JSON: Final = (b"content-type", b"application/json")
 _encode: Final = msgspec.json.Encoder().encode
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class RawAnswer(NamedTuple):
+    """The answer to one request.
+
+    Attributes:
+        status: Of HTTP.
+        headers: As ASGI sends them, besides those of every answer.
+        content: The body before it is encoded as JSON; unused by a 304, which has no body.
+    """
+
+    status: int
+    headers: Headers
+    content: Any = None
+
+
+Handle = Callable[[Scope, Receive], Awaitable[RawAnswer]]
 
 
 def posted(
@@ -30,39 +48,63 @@ def posted(
     """Return a route that takes ``POST``.
 
     Args:
-        path: The whole of it; it is found without the router.
+        path: Its whole path; the route is found without the router.
         answer: Returns what is to be encoded, or raises what the API refuses with.
         headers: Of its success, besides those of every answer.
         operation: As the OpenAPI document describes it; its status is that of a success.
     """
+    of_success = _raw(headers)
+
+    async def handle(scope: Scope, receive: Receive) -> RawAnswer:
+        return RawAnswer(operation.status, of_success, await answer(scope, receive))
+
+    return _route(path, handle, methods=("POST",), operation=operation)
+
+
+def read(path: str, handle: Handle, *, operation: Operation) -> ASGIRouteHandler:
+    """Return a route that takes ``GET`` and ``HEAD``.
+
+    Args:
+        path: Its whole path, in the router's syntax; the route is found without the router. The values of its
+            parameters are in ``scope["path_params"]``.
+        handle: Returns the answer with its entity tag, 304 included, or raises what the API refuses with.
+        operation: As the OpenAPI document describes it.
+    """
+    return _route(path, handle, methods=("GET", "HEAD"), operation=operation)
+
+
+def _route(path: str, handle: Handle, *, methods: tuple[str, ...], operation: Operation) -> ASGIRouteHandler:
+    wrong_method = method_not_allowed(["OPTIONS", *methods])
 
     @asgi(path, copy_scope=False, opt=operation_opt(operation))
     async def route(scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         method: str = scope["method"]  # type: ignore[typeddict-item]
         if method == "OPTIONS":
-            await _send(send, 204, _WRONG_METHOD.headers, b"")
-            return
-        if method != "POST":
-            await _refuse(send, _WRONG_METHOD)
+            await _send(send, 204, _raw(wrong_method.headers))
             return
         try:
-            answered = await answer(scope, receive)
+            answer = await handle(scope, receive) if method in methods else _refused(wrong_method)
         except Exception as error:  # noqa: BLE001 - the edge
-            await _refuse(send, refusal_of(error))
-        else:
-            await _send(send, operation.status, {**_JSON, **headers}, _encode(answered))
+            answer = _refused(refusal_of(error))
+        if answer.status == 304:
+            await _send(send, 304, answer.headers)
+            return
+        body = _encode(answer.content)
+        headers = [_JSON, *answer.headers, (b"content-length", str(len(body)).encode())]
+        await _send(send, answer.status, headers, b"" if method == "HEAD" else body)
 
     return route
 
 
-async def _refuse(send: Send, refusal: ApiError) -> None:
-    await _send(send, refusal.status, {**_JSON, **refusal.headers}, _encode(refusal.body))
+def _refused(refusal: ApiError) -> RawAnswer:
+    return RawAnswer(refusal.status, _raw(refusal.headers), refusal.body)
 
 
-async def _send(send: Send, status: int, headers: Mapping[str, str], body: bytes) -> None:
-    encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-    if body:
-        encoded.append((b"content-length", str(len(body)).encode()))
-    await send({"type": "http.response.start", "status": status, "headers": encoded})
+def _raw(headers: Mapping[str, str]) -> Headers:
+    return [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+
+
+async def _send(send: Send, status: int, headers: Headers, body: bytes = b"") -> None:
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -1,5 +1,5 @@
 """The template as a file: all organization permissions and roles as one JSON document, read, compared and applied.
 
-Owns the document, what is different from it, and how many members that reaches. Does not own the permissions and roles
-themselves, what the bus is told of them, nor who is looked at afterwards.
+Owns the document, its difference from the stored template, and how many members that affects. Does not own the single
+permissions and roles, their events, nor the fan-out.
 """

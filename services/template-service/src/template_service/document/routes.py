@@ -12,7 +12,7 @@ from identity_common.http.pagination import read_flag, require_known
 from template_service.document.rules import TemplateDocument, TemplateReport
 from template_service.document.service import OrganizationTemplate
 
-_DRY_RUN: Final = Flag("dry-run", "Change nothing, and say what would change.")
+_DRY_RUN: Final = Flag("dry-run", "Report what would change, and change nothing.")
 _EXAMPLE: Final[dict[str, Any]] = {
     "permissions": [
         {"name": "invite:member", "description": "May invite members"},
@@ -89,7 +89,7 @@ class OrganizationTemplateController(Controller):
         opt=documented(example=_EXAMPLE),
     )
     async def get_template(self, template: NamedDependency[OrganizationTemplate]) -> TemplateDocument:
-        """Get all organization permissions and roles, by name, with what the roles grant."""
+        """Get all organization permissions and roles, by name, with what each role grants."""
         return await template.get()
 
     @put(
@@ -101,14 +101,14 @@ class OrganizationTemplateController(Controller):
     async def replace_template(
         self, request: JsonRequest, data: JSONBody[TemplateDocument], template: NamedDependency[OrganizationTemplate]
     ) -> Response[TemplateReport]:
-        """Create, change and delete permissions and roles until the template is as the document says.
+        """Create, change and delete permissions and roles until the template equals the document.
 
-        All of it is done, or nothing. Names identify: under another name a permission or role is another one, and what
-        the document does not name is deleted. The answer says what that changes, and how many members in how many
-        organizations gain or lose each permission. Other parameters of the query than dry-run are refused.
+        All of it is done, or nothing. Names identify: a renamed permission or role is another one, and what the
+        document does not name is deleted. The answer reports the changes, and how many members in how many
+        organizations gain or lose each permission. Query parameters other than dry-run are refused.
         """
         query_string: bytes = request.scope["query_string"]
-        require_known(query_string, _DRY_RUN.name)  # of whoever writes dryRun nothing shall be deleted
+        require_known(query_string, _DRY_RUN.name)  # a misspelt dryRun must not delete anything
         dry_run = read_flag(query_string, _DRY_RUN.name)
         report, headers = await template.put(data, dry_run=dry_run)
         return Response(report, headers=headers)

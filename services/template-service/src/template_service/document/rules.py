@@ -1,4 +1,4 @@
-"""What a template document says, what is wrong with one, and what is different between two templates. No I/O."""
+"""The template document, what can be wrong with one, and the difference between two templates. No I/O."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -16,10 +16,10 @@ from template_service.permissions.rules import PermissionDescription
 Indicator = Annotated[str, msgspec.Meta(max_length=4096)]
 
 MAX_ISSUES: Final = 100
-"""Of one refusal: a file that is wrong throughout is not read back to its author."""
+"""The most issues that one refusal reports."""
 
 MAX_GRANTS: Final = 250_000
-"""Of all roles of a document, which is one transaction: a fraction of the time that a statement has."""
+"""Grants of all roles of a document, which is one transaction; it takes a fraction of the statement timeout."""
 
 
 class TemplatePermission(Body):
@@ -62,7 +62,7 @@ class TemplateDocument(Body):
 
 
 class Role(msgspec.Struct, frozen=True):
-    """An organization role, of which the name is known elsewhere.
+    """An organization role without its name.
 
     Attributes:
         grants: Organization permissions, and scopes of API resources.
@@ -74,39 +74,39 @@ class Role(msgspec.Struct, frozen=True):
 
 
 class Template(msgspec.Struct, frozen=True):
-    """What a document stands for: the description of each permission, and each role, by name."""
+    """The content of a document: the description of each permission, and each role, by name."""
 
     permissions: Mapping[str, str | None]
     roles: Mapping[str, Role]
 
 
 class DescriptionChange(Answer):
-    """Another description."""
+    """A changed description."""
 
     before: str | None
     after: str | None
 
 
 class TypeChange(Answer):
-    """Another type of a role."""
+    """A changed type of a role."""
 
     before: OrganizationRoleType
     after: OrganizationRoleType
 
 
 class PermissionChange(Answer):
-    """What is different about an organization permission."""
+    """The difference of an organization permission."""
 
     name: str
     description: DescriptionChange
 
 
 class RoleChange(Answer):
-    """What is different about an organization role; what stays as it is is absent.
+    """The difference of an organization role; unchanged members are absent.
 
     Attributes:
-        added: What it grants from now on, sorted.
-        removed: What it does not grant any more, sorted.
+        added: What it newly grants, sorted.
+        removed: What it no longer grants, sorted.
     """
 
     name: str
@@ -117,7 +117,7 @@ class RoleChange(Answer):
 
 
 class PermissionChanges(Answer):
-    """What is different about the organization permissions, each by name."""
+    """The differences of the organization permissions, by name."""
 
     created: tuple[str, ...]
     updated: tuple[PermissionChange, ...]
@@ -125,7 +125,7 @@ class PermissionChanges(Answer):
 
 
 class RoleChanges(Answer):
-    """What is different about the organization roles, each by name."""
+    """The differences of the organization roles, by name."""
 
     created: tuple[str, ...]
     updated: tuple[RoleChange, ...]
@@ -133,19 +133,19 @@ class RoleChanges(Answer):
 
 
 class Reach(Answer):
-    """How many members, and in how many organizations these are."""
+    """A number of members, and of the organizations that they are in."""
 
     members: int
     organizations: int
 
 
 class MemberEffect(Answer, kw_only=True):
-    """Whom a change reaches, for one permission.
+    """The members that gain or lose one permission.
 
     Attributes:
         resource: Indicator of the API resource that the permission belongs to; absent for an organization permission.
         gaining: Members that did not hold it.
-        losing: Members that do not hold it any more, by any of their roles.
+        losing: Members that no longer hold it by any of their roles.
     """
 
     name: str
@@ -158,7 +158,7 @@ class TemplateReport(Answer):
     """What a document changes, or would change.
 
     Attributes:
-        members: Only the permissions that some member gains or loses, by name and then resource.
+        members: The permissions that at least one member gains or loses, by name and then resource.
     """
 
     permissions: PermissionChanges
@@ -167,7 +167,7 @@ class TemplateReport(Answer):
 
 
 class Grant(NamedTuple):
-    """Whether a role grants something, now and then."""
+    """Whether a role grants something, before and after the change."""
 
     role: str
     before: bool
@@ -178,7 +178,7 @@ Grants = tuple[Grant, ...]
 
 
 def repetitions(document: TemplateDocument) -> list[Issue]:
-    """Return where a document says something twice: names identify."""
+    """Return where a document repeats something: names identify."""
     names = [permission.name for permission in document.permissions]
     found = [Issue(f"permissions[{index}].name", "repeated") for index in _repeated(names)]
     names = [role.name for role in document.roles]
@@ -191,16 +191,16 @@ def repetitions(document: TemplateDocument) -> list[Issue]:
 
 
 def unacceptable_names(document: TemplateDocument, *, urn_namespace: str) -> list[Issue]:
-    """Return where a document gives a permission a name that none can have."""
+    """Return where a document gives a permission an invalid name."""
     return [
-        Issue(f"permissions[{index}].name", "no name for a permission")
+        Issue(f"permissions[{index}].name", "not a valid name of a permission")
         for index, permission in enumerate(document.permissions)
         if not is_scope_name(permission.name, urn_namespace=urn_namespace)
     ]
 
 
 def too_large_roles(document: TemplateDocument) -> list[Issue]:
-    """Return which roles of a document grant more than a role can."""
+    """Return which roles of a document grant more than a role may."""
     return [
         Issue(f"roles[{index}]", "grants too much")
         for index, role in enumerate(document.roles)
@@ -209,7 +209,7 @@ def too_large_roles(document: TemplateDocument) -> list[Issue]:
 
 
 def is_too_large(document: TemplateDocument) -> bool:
-    """Whether the roles of a document grant more than one transaction can change."""
+    """Whether the roles of a document grant more than one transaction may change."""
     return sum(len(role.permissions) + len(role.scopes) for role in document.roles) > MAX_GRANTS
 
 
@@ -225,7 +225,7 @@ def undefined_permissions(document: TemplateDocument) -> list[Issue]:
 
 
 def unknown_scopes(document: TemplateDocument, known: Collection[GrantedPermission]) -> list[Issue]:
-    """Return where a role grants a scope that is not known."""
+    """Return where a role grants an unknown scope."""
     return [
         Issue(f"roles[{at}].scopes[{index}]", "there is no such scope")
         for at, role in enumerate(document.roles)
@@ -245,16 +245,16 @@ def scopes_of_resource(document: TemplateDocument, indicator: str) -> list[Issue
 
 
 def types_of(document: TemplateDocument, names: Collection[str]) -> list[Issue]:
-    """Return where a document says of which type these roles are."""
+    """Return where a document gives the types of these roles."""
     return [
-        Issue(f"roles[{at}].type", "somebody has the role")
+        Issue(f"roles[{at}].type", "a member holds the role")
         for at, role in enumerate(document.roles)
         if role.name in names
     ]
 
 
 def template_of(document: TemplateDocument) -> Template:
-    """Return what a document without repetitions stands for."""
+    """Return the template of a document without repetitions."""
     return Template(
         permissions={permission.name: permission.description for permission in document.permissions},
         roles={
@@ -274,7 +274,7 @@ def template_of(document: TemplateDocument) -> Template:
 
 
 def document_of(template: Template) -> TemplateDocument:
-    """Return the document that stands for a template: by name everywhere, scopes by resource and then name."""
+    """Return the document of a template, sorted by name, scopes by resource and then name."""
     return TemplateDocument(
         permissions=tuple(
             TemplatePermission(name=name, description=description)
@@ -296,7 +296,7 @@ def _entry(name: str, role: Role) -> TemplateRole:
 
 
 def permission_changes(before: Template, after: Template) -> PermissionChanges:
-    """Return what is different about the permissions."""
+    """Return the differences of the permissions."""
     old, new = before.permissions, after.permissions
     return PermissionChanges(
         created=tuple(sorted(new.keys() - old.keys())),
@@ -310,7 +310,7 @@ def permission_changes(before: Template, after: Template) -> PermissionChanges:
 
 
 def role_changes(before: Template, after: Template) -> RoleChanges:
-    """Return what is different about the roles."""
+    """Return the differences of the roles."""
     old, new = before.roles, after.roles
     return RoleChanges(
         created=tuple(sorted(new.keys() - old.keys())),
@@ -335,10 +335,10 @@ def _role_change(name: str, before: Role, after: Role) -> RoleChange:
 
 
 def changed_grants(before: Template, after: Template) -> dict[Grants, list[GrantedPermission]]:
-    """Return what has to be counted: by which roles a permission is granted, now and then, and of which that is so.
+    """Return the permissions whose members must be counted, grouped by the roles that grant them, before and after.
 
-    Only roles that somebody may have, and only permissions that one of these comes to grant or ceases to. Permissions
-    that the same roles grant have the same members: a role with a hundred of them is counted once.
+    It includes only existing roles, since a new one has no members, and only permissions whose grants by these change.
+    Permissions of one group have the same members: a role that grants a hundred of them is counted once.
     """
     now = {name: after.roles[name].grants if name in after.roles else frozenset() for name in before.roles}
     changed = {permission for name, role in before.roles.items() for permission in role.grants ^ now[name]}
@@ -353,10 +353,10 @@ def changed_grants(before: Template, after: Template) -> dict[Grants, list[Grant
 
 
 def member_effects(counted: Iterable[tuple[Collection[GrantedPermission], Reach, Reach]]) -> tuple[MemberEffect, ...]:
-    """Return whom a change reaches, permission by permission.
+    """Return the members that a change affects, permission by permission.
 
     Args:
-        counted: Permissions with who gains and who loses each of them.
+        counted: Permissions with the members that gain and that lose each of them.
     """
     effects = (
         MemberEffect(
@@ -372,7 +372,7 @@ def member_effects(counted: Iterable[tuple[Collection[GrantedPermission], Reach,
 
 
 def _repeated(values: Iterable[object]) -> Iterator[int]:
-    """Yield the indices of the values that came before."""
+    """Yield the indices of repeated values."""
     seen: set[object] = set()
     for index, value in enumerate(values):
         if value in seen:

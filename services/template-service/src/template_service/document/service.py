@@ -1,4 +1,4 @@
-"""Reading the whole template as a document, and making it what a document says."""
+"""Reading the whole template as a document, and replacing it by one."""
 
 from collections.abc import Collection
 from typing import Final, NamedTuple
@@ -38,11 +38,11 @@ _CONTENTS: Final[tuple[Content, ...]] = ("permission", "scope")
 
 
 class _Plan(NamedTuple):
-    """What is to be done.
+    """The changes to make.
 
     Attributes:
-        after: What the template shall be.
-        content_ids: Of everything that roles grant now or then, but the permissions that are still to be created.
+        after: The template afterwards.
+        content_ids: Of everything that roles grant before or after, except for permissions yet to be created.
     """
 
     before: StoredTemplate
@@ -55,12 +55,12 @@ class OrganizationTemplate:
     """The template as one document.
 
     Args:
-        reader: Each of its statements is a transaction of its own.
-        changes: Opens the transactions that change something.
-        directory: Is caught up with before a scope is refused as unknown.
-        tenant_id: Whose template.
-        urn_namespace: No permission may have a name that begins with it.
-        management_api: Indicator of the Management API, whose scopes no organization role grants.
+        reader: For reads without a transaction.
+        changes: Opens the transactions of changes.
+        directory: Catches up before a scope is refused as unknown.
+        tenant_id: The tenant.
+        urn_namespace: Reserved: no name may begin with it.
+        management_api: Indicator of the Management API, whose scopes no organization role can grant.
     """
 
     def __init__(
@@ -81,23 +81,23 @@ class OrganizationTemplate:
         self._management_api = management_api
 
     async def get(self) -> TemplateDocument:
-        """Return the template as it is at one moment."""
+        """Return the template, from one snapshot."""
         async with self._reader.connect() as connection:
             return rules.document_of((await store.read_template(connection, self._tenant_id)).template)
 
     async def put(self, document: TemplateDocument, *, dry_run: bool) -> tuple[TemplateReport, dict[str, str]]:
-        """Make the template what a document says, all of it or nothing; return what that changes.
+        """Replace the template by a document, all of it or nothing; return what that changes.
 
-        Names identify: what has another name is another permission or role, and what is not in the document is deleted.
+        Names identify: a renamed permission or role is another one, and what is not in the document is deleted.
 
         Args:
             document: The whole template.
-            dry_run: Do everything but the changes themselves: what would be refused is refused.
+            dry_run: Change nothing; what would be refused is refused.
 
         Raises:
-            ApiError: 413 for too much; 400 for something that is said twice; 422 for a name that is not acceptable, a
-                role that grants too much, something undefined or unknown or a scope of the Management API, another
-                type of a role that somebody has.
+            ApiError: 413 for too many grants; 400 for repetitions; 422 for an invalid name, a role that grants too
+                much, something undefined or unknown, a scope of the Management API, or another type of a role that a
+                member holds.
         """
         self._require_sound(document)
         return await self._directory.second_look(lambda: self._put(document, dry_run=dry_run))
@@ -112,7 +112,7 @@ class OrganizationTemplate:
         return plan.report, transaction.revision_header
 
     def _require_sound(self, document: TemplateDocument) -> None:
-        """Refuse what is wrong with a document whatever is stored."""
+        """Refuse a document that is wrong by itself, whatever is stored."""
         if rules.is_too_large(document):
             raise body_too_large(f"The roles grant more than {rules.MAX_GRANTS} permissions together.")
         if repeated := rules.repetitions(document):
@@ -125,7 +125,7 @@ class OrganizationTemplate:
         _refuse_at(rules.scopes_of_resource(document, self._management_api), refusal)
 
     async def _plan(self, connection: AsyncConnection, document: TemplateDocument) -> _Plan:
-        """Compare a document with the locked template, and count whom the difference reaches."""
+        """Compare a document with the locked template, and count the members that the difference affects."""
         after = rules.template_of(document)
         scopes = {each for role in after.roles.values() for each in role.grants if each.resource is not None}
         scope_ids = await store.lock_scopes(connection, self._tenant_id, scopes)
@@ -147,15 +147,15 @@ class OrganizationTemplate:
     async def _require_unassigned(
         self, connection: AsyncConnection, document: TemplateDocument, retyped: dict[str, str]
     ) -> None:
-        """Refuse another type of a role that somebody has, or is being given."""
+        """Refuse another type of a role that a member holds, or is being given."""
         if retyped:
             await store.lock_roles_alone(connection, self._tenant_id, retyped)
             names = {retyped[role_id] for role_id in await store.assigned(connection, self._tenant_id, retyped)}
-            refusal = wrong_kind("The type of a role that somebody has cannot be changed.")
+            refusal = wrong_kind("The type of a role cannot be changed while a member holds it.")
             _refuse_at(rules.types_of(document, names), refusal)
 
     async def _apply(self, transaction: Transaction, plan: _Plan) -> None:
-        """Change what is different; permissions first, so that roles can grant them."""
+        """Apply the differences; permissions first, so that roles can grant them."""
         permission_ids = await self._apply_permissions(transaction, plan)
         await self._apply_roles(transaction, plan, {**plan.content_ids, **permission_ids})
 
@@ -184,7 +184,7 @@ class OrganizationTemplate:
     async def _apply_roles(
         self, transaction: Transaction, plan: _Plan, content_ids: dict[GrantedPermission, str]
     ) -> None:
-        """Create, change and delete roles, and have everybody looked at whose roles grant something else."""
+        """Create, change and delete roles; schedule recomputation for the holders of changed ones."""
         connection, changes, tenant_id = transaction.connection, plan.report.roles, self._tenant_id
         created = {name: new_id() for name in changes.created}
         updated = {plan.before.role_ids[each.name]: each for each in changes.updated}
@@ -223,7 +223,7 @@ class OrganizationTemplate:
 
 
 def _cause(change: RoleChange, gone: Collection[GrantedPermission]) -> PermissionCause:
-    """Return why a role grants something else: by itself, or only because permissions are gone."""
+    """Return why the grants of a role change: by themselves, or only because permissions are deleted."""
     if not change.added and all(permission in gone for permission in change.removed):
         return "permission-deleted"
     return "role-changed"
@@ -234,13 +234,13 @@ def _pairs(
     granted: Collection[tuple[str, GrantedPermission]],
     content_ids: dict[GrantedPermission, str],
 ) -> list[tuple[str, str]]:
-    """Return the ids of roles and what they grant, sorted, of one kind."""
+    """Return sorted pairs of ids, of a role and what it grants, for one kind of content."""
     is_permission = content == "permission"
     return sorted((role_id, content_ids[each]) for role_id, each in granted if (each.resource is None) is is_permission)
 
 
 def _refuse_at(found: list[Issue], refusal: ApiError) -> None:
-    """Raise a refusal that says where in the document it is met, if it is."""
+    """Raise a refusal with the issues found in the document, if there are any."""
     if found:
         body = refusal.body
         raise ApiError(refusal.status, body.code, body.message, data=IssueData(found[: rules.MAX_ISSUES]))

@@ -1,6 +1,6 @@
-"""The whole template in PostgreSQL. Whatever is read, counted or written is one statement, however much it is.
+"""The whole template in PostgreSQL. Every read, count and write is one statement, however many rows it has.
 
-Locks are taken in the order of everybody: the template, roles, permissions, scopes; each of these by id.
+Locks are taken in the order of all code: the template, roles, permissions, scopes, each by id.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from stead.event_types import GrantedPermission
 from template_service.document.rules import Grants, Reach, Role, Template
 from template_service.role_contents.store import Content
-from template_service.template_lock import hold_template
+from template_service.role_contents.template_lock import hold_template
 
 _TENANT: Final = bindparam("tenant", type_=Text)
 
@@ -21,8 +21,8 @@ def _texts(*names: str) -> list[BindParameter[Any]]:
     return [bindparam(name, type_=ARRAY(Text)) for name in names]
 
 
-# A plan that was made for a small document must not be kept: for a large one it would take minutes. But what checks the
-# foreign keys, grant by grant, must keep its own: it would take longer to plan than to check.
+# A plan that was made for a small document must not be kept: for a large one it would take minutes. But the checks of
+# foreign keys, grant by grant, must keep theirs: planning would take longer than checking.
 _PLAN_ANEW: Final = text("SELECT set_config('plan_cache_mode', 'force_custom_plan', true)")
 _KEEP_PLANS: Final = text("SELECT set_config('plan_cache_mode', 'auto', true)")
 _LOCK_ROLES: Final = text(
@@ -72,7 +72,7 @@ _LOCK_ALONE: Final = text(
     ) AS locked
     """
 ).bindparams(_TENANT, *_texts("ids"))
-# Assignments within an organization that is gone count for nothing, here and below; an assignment has its member.
+# Assignments in a deleted organization are ignored, here and below; an assignment always has its member.
 _ASSIGNED: Final = text(
     """
     SELECT asked.role_id FROM unnest(:ids) AS asked (role_id) WHERE EXISTS (
@@ -180,7 +180,7 @@ class StoredTemplate(NamedTuple):
 
 
 async def lock_template(connection: AsyncConnection, tenant_id: str) -> None:
-    """Wait until nobody else changes anything of the template; nobody does until the transaction ends."""
+    """Lock the whole template against changes until the transaction ends."""
     await connection.execute(_PLAN_ANEW)
     await hold_template(connection, tenant_id)
     await connection.execute(_LOCK_ROLES, {"tenant": tenant_id})
@@ -188,7 +188,7 @@ async def lock_template(connection: AsyncConnection, tenant_id: str) -> None:
 
 
 async def read_template(connection: AsyncConnection, tenant_id: str) -> StoredTemplate:
-    """Return the whole template, as it is at one moment."""
+    """Return the whole template, from one snapshot."""
     permissions: dict[str, str | None] = {}
     roles: dict[str, Role] = {}
     stored = StoredTemplate(Template(permissions, roles), {}, {})
@@ -210,7 +210,7 @@ async def read_template(connection: AsyncConnection, tenant_id: str) -> StoredTe
 async def lock_scopes(
     connection: AsyncConnection, tenant_id: str, scopes: Collection[GrantedPermission]
 ) -> dict[GrantedPermission, str]:
-    """Return the ids of those of these scopes that are known; they stay for the transaction."""
+    """Return the ids of the known ones of these scopes; they stay for the transaction."""
     values = {
         "tenant": tenant_id,
         "resources": [scope.resource for scope in scopes],
@@ -221,19 +221,19 @@ async def lock_scopes(
 
 
 async def lock_roles_alone(connection: AsyncConnection, tenant_id: str, role_ids: Collection[str]) -> None:
-    """Wait for whoever is being given one of these roles; nobody is given one until the transaction ends."""
+    """Lock these roles against changes and new assignments until the transaction ends."""
     await connection.execute(_LOCK_ALONE, {"tenant": tenant_id, "ids": list(role_ids)})
 
 
 async def assigned(connection: AsyncConnection, tenant_id: str, role_ids: Collection[str]) -> set[str]:
-    """Return which of these roles somebody has."""
+    """Return which of these roles members hold."""
     return set(await connection.scalars(_ASSIGNED, {"tenant": tenant_id, "ids": list(role_ids)}))
 
 
 async def count_members(
     connection: AsyncConnection, tenant_id: str, role_ids: Mapping[str, str], grants: Iterable[Grants]
 ) -> dict[int, tuple[Reach, Reach]]:
-    """Return how many members gain and lose what is granted so, by the position in ``grants``, where any does."""
+    """Return how many members gain and lose each group of grants, by its position; groups without any are left out."""
     rows = [
         (ordinal, role_ids[grant.role], grant.before, grant.after)
         for ordinal, of_permission in enumerate(grants)
@@ -253,13 +253,13 @@ async def count_members(
 
 
 async def delete_permissions(connection: AsyncConnection, tenant_id: str, ids: Collection[str]) -> None:
-    """Delete permissions; no role grants them any more."""
+    """Delete permissions, and the grants of them."""
     if ids:
         await connection.execute(_DELETE_PERMISSIONS, {"tenant": tenant_id, "ids": list(ids)})
 
 
 async def delete_roles(connection: AsyncConnection, tenant_id: str, ids: Collection[str]) -> None:
-    """Delete roles, which the caller has locked alone, with what they grant; their assignments count for nothing."""
+    """Delete roles with their grants, locked by ``lock_roles_alone``; their assignments stay, ignored."""
     if ids:
         await connection.execute(_DELETE_ROLES, {"tenant": tenant_id, "ids": list(ids)})
 
@@ -277,7 +277,7 @@ async def insert_permissions(
 async def describe_permissions(
     connection: AsyncConnection, tenant_id: str, permissions: Collection[tuple[str, str | None]]
 ) -> None:
-    """Store other descriptions of permissions, by id; their versions grow."""
+    """Store changed descriptions of permissions, by id; increment their versions."""
     if permissions:
         ids, descriptions = (list(column) for column in zip(*permissions, strict=True))
         await connection.execute(_DESCRIBE_PERMISSIONS, {"tenant": tenant_id, "ids": ids, "descriptions": descriptions})
@@ -296,7 +296,7 @@ async def insert_roles(
 async def change_roles(
     connection: AsyncConnection, tenant_id: str, roles: Collection[tuple[str, str | None, str]]
 ) -> None:
-    """Store descriptions and types of roles, by id; versions are the caller's business."""
+    """Store descriptions and types of roles, by id; the caller increments their versions."""
     if roles:
         ids, descriptions, types = (list(column) for column in zip(*roles, strict=True))
         values = {"tenant": tenant_id, "ids": ids, "descriptions": descriptions, "types": types}
@@ -306,7 +306,7 @@ async def change_roles(
 async def grant(
     connection: AsyncConnection, tenant_id: str, content: Content, pairs: Collection[tuple[str, str]]
 ) -> None:
-    """Let roles grant what they did not: ids of both."""
+    """Add grants: pairs of the ids of a role and its content."""
     if pairs:
         await connection.execute(_KEEP_PLANS)
         await _change_grants(connection, _GRANT[content], tenant_id, pairs)
@@ -316,7 +316,7 @@ async def grant(
 async def revoke(
     connection: AsyncConnection, tenant_id: str, content: Content, pairs: Collection[tuple[str, str]]
 ) -> None:
-    """Let roles no longer grant something: ids of both."""
+    """Remove grants: pairs of the ids of a role and its content."""
     await _change_grants(connection, _REVOKE[content], tenant_id, pairs)
 
 

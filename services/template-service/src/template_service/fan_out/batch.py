@@ -1,8 +1,8 @@
-"""One batch of a fan-out: what some members hold now, compared with what was last published of them.
+"""One batch of a fan-out: compares what some members hold with what was last published of them.
 
-Everything happens in one transaction that holds the tenant's fan-out lock, so that batches follow each other. What
-members and roles are is read in one statement, that is, at one moment: whatever was committed before it is seen, and
-whatever is committed later has a row of ``fan_outs`` of its own.
+A batch is one transaction that holds the tenant's fan-out lock, so that batches do not overlap. Members and roles are
+read by one statement, from one snapshot: it includes everything committed before, and later commits have their own rows
+in ``fan_outs``.
 """
 
 import itertools
@@ -32,15 +32,15 @@ _KEYS: Final = (bindparam("organizations", type_=ARRAY(Text)), bindparam("member
 _AFTER: Final = (bindparam("after_organization", type_=Text), bindparam("after_member", type_=Text))
 _LAST: Final = (bindparam("last_organization", type_=Text), bindparam("last_member", type_=Text))
 
-# Whoever was the active worker may still have a transaction under way: not beside another one. And no plan is kept that
-# was made when the tables were small.
+# A former active worker may still have an open transaction; the lock waits for it. And a plan from when the tables were
+# small must not be kept.
 _BEGIN: Final = text(
     """
     SELECT pg_advisory_xact_lock(hashtext('identity-fan-out-batch'), hashtext(:tenant)),
         set_config('plan_cache_mode', 'force_custom_plan', true)
     """
 ).bindparams(_TENANT)
-# The first row beyond the batch says whether what stands before it is all.
+# One row more than the batch tells whether anything is left.
 _NAMED: Final = text(
     """
     SELECT id, cause, organization_id, member_id COLLATE "C" AS member_id
@@ -49,8 +49,8 @@ _NAMED: Final = text(
     ORDER BY id, member_id COLLATE "C" LIMIT :limit
     """
 ).bindparams(_TENANT)
-# Of several requests for the same members, none begun, one is enough: it sees what all of them were made for. One
-# statement, one moment: the request that a deletion has made is not dropped while what it deletes is still seen.
+# One of several requests for the same members is enough if none has begun: it sees the changes behind all of them. One
+# statement is one snapshot: the request of a deletion is not dropped while the deleted row is still visible.
 _REACHING_MANY: Final = text(
     """
     WITH asked AS (
@@ -85,8 +85,8 @@ _MEMBERS: Final = text(
     ORDER BY organization_id, member_id LIMIT :limit
     """
 ).bindparams(_TENANT, bindparam("of", type_=Text), *_AFTER)
-# From here on LIMIT and OFFSET in a subquery have each row looked up by its key. Left to choose, the planner would read
-# whole tables for each batch; or, by statistics from before the tables grew, pair every row with every other.
+# From here on, LIMIT or OFFSET in a subquery make the planner look up each row by its key. Otherwise it would scan
+# whole tables for each batch or, with statistics from before the tables grew, pair every row with every other.
 _LOCK_MEMBERS: Final = text(
     """
     SELECT FROM unnest(:organizations, :members) AS asked (organization_id, member_id)
@@ -126,8 +126,8 @@ _REMOVE: Final = text(
     RETURNING organization_id, member_id, member_type
     """
 ).bindparams(_TENANT, bindparam("of", type_=Text), _AFTER[1], _LAST[1])
-# The members, what their roles grant, and what was last published, each text once however many members have it; in one
-# statement, that is, at one moment.
+# The members, what their roles grant, and what was last published, each text once however many members share it; one
+# statement, and so one snapshot.
 _HELD: Final = text(
     """
     WITH looked_at AS MATERIALIZED (
@@ -220,32 +220,32 @@ _DONE: Final = text("DELETE FROM fan_outs WHERE tenant_id = :tenant AND id = ANY
 
 
 class MemberKey(NamedTuple):
-    """Which member."""
+    """Identifies a member."""
 
     organization_id: str
     member_id: str
 
 
 Causes = dict[MemberKey, PermissionCause]
-"""Whom to look at, and why; of several reasons the one that was asked for first."""
+"""The members of a batch with the cause of each; the first of several causes."""
 
 
 class BatchTooLargeError(Exception):
-    """What would be recorded at once is too much for one transaction: take fewer members."""
+    """The events of a batch are too large for one transaction; it must have fewer members."""
 
 
 async def look_at_batch(transaction: Transaction, tenant_id: str, *, limit: int = BATCH) -> None:
-    """Look at the next members that are named one by one, and at the next of the oldest request that reaches many.
+    """Process the next members that requests name, and the next ones of the oldest request for a role or organization.
 
-    Both in one transaction, so that a request of the one kind does not wait until all of the other kind are done.
+    Both kinds share a transaction, so that neither waits until the other is done.
 
     Args:
         transaction: To be rolled back when this raises.
-        tenant_id: Whose members.
-        limit: How many of each kind, at most.
+        tenant_id: The tenant.
+        limit: The most members of each kind.
 
     Raises:
-        BatchTooLargeError: Their events are too large together.
+        BatchTooLargeError: The events are too large for one transaction.
     """
     await transaction.connection.execute(_BEGIN, {"tenant": tenant_id})
     causes: Causes = {}
@@ -256,7 +256,7 @@ async def look_at_batch(transaction: Transaction, tenant_id: str, *, limit: int 
 
 
 async def _take_named(connection: AsyncConnection, tenant_id: str, causes: Causes, limit: int) -> None:
-    """Take members that are named one by one."""
+    """Take members that requests name."""
     rows = (await connection.execute(_NAMED, {"tenant": tenant_id, "limit": limit + 1})).all()
     taken, behind = rows[:limit], rows[limit:]
     for row in taken:
@@ -268,7 +268,7 @@ async def _take_named(connection: AsyncConnection, tenant_id: str, causes: Cause
 
 
 async def _take_reached(transaction: Transaction, tenant_id: str, causes: Causes, limit: int) -> None:
-    """Take the next members of the oldest request that reaches many; clear away what is gone with its role."""
+    """Take the next members of the oldest request for a role or organization; if that is deleted, delete its rows."""
     connection = transaction.connection
     request = (await connection.execute(_REACHING_MANY, {"tenant": tenant_id})).one_or_none()
     if request is None:
@@ -294,7 +294,7 @@ async def _take_reached(transaction: Transaction, tenant_id: str, causes: Causes
 
 
 async def _remove(transaction: Transaction, part: Mapping[str, str], keys: Collection[MemberKey]) -> None:
-    """Delete a part of the members of an organization that is gone."""
+    """Delete a part of the members of a deleted organization."""
     await transaction.connection.execute(_LOCK_MEMBERS, {"tenant": part["tenant"], **_columns(keys)})
     for organization_id, member_id, member_type in await transaction.connection.execute(_REMOVE, part):
         state = MemberState(organization_id=organization_id, member_id=member_id, member_type=member_type, deleted=True)
@@ -302,7 +302,7 @@ async def _remove(transaction: Transaction, part: Mapping[str, str], keys: Colle
 
 
 async def _unassign(transaction: Transaction, part: Mapping[str, str], keys: Collection[MemberKey]) -> None:
-    """Delete a part of the assignments of a role that is gone."""
+    """Delete a part of the assignments of a deleted role."""
     connection, values = transaction.connection, {"tenant": part["tenant"], **_columns(keys)}
     await connection.execute(_LOCK_MEMBERS, values)
     await connection.execute(_UNASSIGN, part)
@@ -314,7 +314,7 @@ async def _unassign(transaction: Transaction, part: Mapping[str, str], keys: Col
 
 
 async def _publish_differences(transaction: Transaction, tenant_id: str, causes: Causes) -> None:
-    """Record an event for every member that does not hold what was last published of it, and count its version up."""
+    """Record an event for every member whose permissions differ from the published ones; increment its version."""
     rows = (await transaction.connection.execute(_HELD, {"tenant": tenant_id, **_columns(causes)})).all()
     comparison = _Comparison(rows)
     found: list[tuple[MemberKey, str, int, str]] = []
@@ -337,7 +337,7 @@ async def _publish_differences(transaction: Transaction, tenant_id: str, causes:
 
 
 async def _store(connection: AsyncConnection, tenant_id: str, found: Sequence[tuple[MemberKey, str, int, str]]) -> None:
-    """Store what is published of each member: member, type, version, permissions."""
+    """Store what is published of each member: key, type, version, permissions."""
     texts = {text: place for place, text in enumerate({text for _, _, _, text in found}, start=1)}
     values = {
         "tenant": tenant_id,
@@ -351,7 +351,7 @@ async def _store(connection: AsyncConnection, tenant_id: str, found: Sequence[tu
 
 
 class _Comparison:
-    """What members hold through their roles against what was published; each combination is worked out once."""
+    """Compares what members hold through their roles with what was published; each combination once."""
 
     def __init__(self, rows: Iterable[Sequence[Any]]) -> None:
         self._granted: dict[str, list[GrantedPermission]] = {}
@@ -361,20 +361,20 @@ class _Comparison:
                 self._granted[role_id] = list(map(GrantedPermission, names, resources))
             elif kind == "published":
                 self._published[digest] = permissions
-        self._known: dict[tuple[bytes | None, tuple[str, ...]], Difference | None] = {}
+        self._differences: dict[tuple[bytes | None, tuple[str, ...]], Difference | None] = {}
 
     def difference(self, digest: bytes | None, role_ids: tuple[str, ...]) -> Difference | None:
-        """Return what has changed of somebody with these roles; none if nothing has.
+        """Return what has changed for a member with these roles; none if nothing has.
 
         Args:
             digest: Of what was published; none if nothing ever was.
-            role_ids: Those that are held now.
+            role_ids: The roles that it holds now.
         """
-        asked = (digest, role_ids)
-        if asked not in self._known:
+        key = (digest, role_ids)
+        if key not in self._differences:
             permissions = itertools.chain.from_iterable(self._granted.get(role_id, ()) for role_id in role_ids)
-            self._known[asked] = difference(self._published[digest], encode_permissions(permissions))
-        return self._known[asked]
+            self._differences[key] = difference(self._published[digest], encode_permissions(permissions))
+        return self._differences[key]
 
 
 async def _move(connection: AsyncConnection, tenant_id: str, request_id: int, after: MemberKey) -> None:

@@ -1,4 +1,4 @@
-"""What the bus is told of a member's permissions: pure functions over what is held and what was last published."""
+"""The events of members' permissions: pure functions of what a member holds and what was last published."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -14,20 +14,20 @@ from stead.event_types import (
 )
 
 NOTHING: Final = "[]"
-"""The permissions of whoever holds none, as they are stored."""
+"""No permissions, as stored."""
 
-# A message stays under 512 KiB; beside the lists it holds ids and a version.
+# A message stays under 512 KiB; besides the lists it carries ids and a version.
 _LISTS_BYTES: Final = 496 * 1024
 
 _decode = msgspec.json.Decoder(tuple[GrantedPermission, ...]).decode
 
 
 class Difference(NamedTuple):
-    """What has changed of a set of permissions; each list is sorted.
+    """The difference between two sets of permissions; each list is sorted.
 
     Attributes:
-        text: What is held now, as it is stored.
-        fits: Whether the three lists have room in one message.
+        text: The present set, as stored.
+        fits: Whether the three lists fit into one message.
     """
 
     added: tuple[GrantedPermission, ...]
@@ -38,12 +38,12 @@ class Difference(NamedTuple):
 
 
 def encode_permissions(permissions: Iterable[GrantedPermission]) -> str:
-    """Return a set of permissions as it is stored: equal sets are equal texts."""
+    """Return a set of permissions as stored: equal sets have equal texts."""
     return msgspec.json.encode(sorted(set(permissions), key=permission_order)).decode()
 
 
 def difference(before: str, now: str) -> Difference | None:
-    """Return what has changed between two sets as they are stored; none if nothing has."""
+    """Return the difference between two stored sets; none if they are equal."""
     if before == now:
         return None
     old, new = _decode(before), _decode(now)
@@ -53,7 +53,7 @@ def difference(before: str, now: str) -> Difference | None:
 
 
 def unchanged(text: str) -> Difference:
-    """Return that a set as it is stored has not changed, for saying again what is held."""
+    """Return an empty difference for a stored set, to publish it again."""
     permissions = _decode(text)
     return Difference((), (), permissions, text, _fit(permissions))
 
@@ -70,7 +70,7 @@ def permissions_state(
     cause: PermissionCause,
     change: Difference,
 ) -> MemberPermissionsState:
-    """Return what is said of a member; lists that do not fit into a message are left out, and that is said."""
+    """Return the event data of a member; lists that do not fit are left out, and ``incomplete`` is set."""
     return MemberPermissionsState(
         organization_id=organization_id,
         member_id=member_id,

@@ -1,7 +1,7 @@
-"""Asking for a fan-out: within the transaction of a change, take note of whose permissions it may have touched.
+"""Requests for a fan-out: the transaction of a change notes which members' permissions it may have touched.
 
-A change answers at once, however many members it reaches. Whom it reaches is looked at behind the request
-(``fan_out.worker``), which compares what holds then with what was last published.
+A change is answered at once, however many members it reaches. The worker (``fan_out.worker``) later compares the
+permissions of each with what was last published.
 """
 
 from collections.abc import Collection, Sequence
@@ -13,7 +13,7 @@ from identity_common.outbox.changes import Transaction
 from stead.event_types import PermissionCause
 
 FAN_OUT_CHANNEL: Final = "fan_out"
-"""PostgreSQL notifies whoever listens here when there is something to do."""
+"""The PostgreSQL channel that wakes the worker."""
 
 _REQUEST_ROLES: Final = text(
     """
@@ -54,14 +54,14 @@ _REQUEST: Final = text(
 
 
 async def request_role_fan_out(transaction: Transaction, tenant_id: str, role_id: str, cause: PermissionCause) -> None:
-    """Have everybody looked at who holds a role; of a role that is gone the assignments are cleared away too."""
+    """Schedule recomputation for every holder of a role; the assignments of a deleted role are deleted with it."""
     await _request(transaction, tenant_id, cause, role_id=role_id)
 
 
 async def request_role_fan_outs(
     transaction: Transaction, tenant_id: str, role_ids: Collection[str], cause: PermissionCause
 ) -> None:
-    """The same for several roles: a row each, one statement."""
+    """Do the same for several roles, by one statement."""
     if role_ids:
         values = {"tenant_id": tenant_id, "cause": cause, "role_ids": sorted(role_ids), "channel": FAN_OUT_CHANNEL}
         await transaction.connection.execute(_REQUEST_ROLES, values)
@@ -70,7 +70,7 @@ async def request_role_fan_outs(
 async def request_organization_fan_out(
     transaction: Transaction, tenant_id: str, organization_id: str, cause: PermissionCause
 ) -> None:
-    """Have every member of an organization looked at; of one that is gone the members are cleared away too."""
+    """Schedule recomputation for every member of an organization; those of a deleted one are deleted with it."""
     await _request(transaction, tenant_id, cause, organization_id=organization_id)
 
 
@@ -81,7 +81,7 @@ async def request_member_fan_out(
     member_ids: Collection[str],
     cause: PermissionCause,
 ) -> None:
-    """Have these members looked at, those who have just been removed included."""
+    """Schedule recomputation for these members, just removed ones included."""
     if member_ids:
         await _request(transaction, tenant_id, cause, organization_id=organization_id, member_ids=sorted(member_ids))
 
@@ -89,7 +89,7 @@ async def request_member_fan_out(
 async def request_members_fan_out(
     transaction: Transaction, tenant_id: str, members: Sequence[tuple[str, str]], cause: PermissionCause
 ) -> None:
-    """The same for members of several organizations, each given as organization and member: one statement."""
+    """Do the same for members of several organizations, given as organization and member, by one statement."""
     if members:
         values = {
             "tenant_id": tenant_id,

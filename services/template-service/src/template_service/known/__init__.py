@@ -1,5 +1,5 @@
-"""What management-service told us: users, machine-to-machine applications, resources and their scopes.
+"""What is known from management-service's events: users, machine-to-machine applications, resources and their scopes.
 
-A projection of its events in our own database, written by one replica at a time; nothing here is asked of another
-service. Whoever is deleted there disappears from members and roles here, in the transaction that takes the event.
+Owns the projection in our own database, and how fresh it is for a request; no request calls another service. Does not
+own reading and applying the events (``template_service.management_events``).
 """

@@ -1,4 +1,4 @@
-"""What is known of management-service's side, and what "fresh enough" means for a request."""
+"""How far management-service's events have been applied, and waiting until that is fresh enough for a request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,13 +18,13 @@ _UNKNOWN: Final = "entity.relation_foreign_key_not_found"
 
 
 def not_arrived() -> ApiError:
-    """503: a revision that a caller has seen is not here yet."""
+    """503: a revision that the caller awaits has not arrived."""
     message = "The awaited revision has not arrived yet. Try again later."
     return ApiError(503, "temporarily_unavailable", message, headers={"Retry-After": str(RETRY_AFTER_S)})
 
 
 class Directory:
-    """How far we have seen management-service, and waiting until it is far enough."""
+    """How far the projection of management-service has come, and waiting for it."""
 
     def __init__(
         self, bus: Bus, seen: Progress, *, tenant_id: str, revision_wait_s: float, catch_up_wait_s: float
@@ -37,14 +37,14 @@ class Directory:
         self._looks = SharedRun(self._look, name="catch-up")
 
     def has_seen(self, awaited: Mapping[str, int]) -> bool:
-        """Return whether management's revision that a caller has seen has arrived here."""
+        """Whether management's awaited revision has arrived."""
         return self._seen.value >= awaited.get("management", -1)
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
-        """Wait until management's revision that a caller has seen has arrived here.
+        """Wait until management's awaited revision has arrived.
 
         Raises:
-            ApiError: 503 when it does not come in time.
+            ApiError: 503 when it does not arrive in time.
         """
         try:
             arrived = await self._seen.reach(awaited.get("management", -1), timeout_s=self._revision_wait_s)
@@ -56,14 +56,14 @@ class Directory:
     async def catch_up(self) -> None:
         """Wait until everything has arrived that was in the stream when this was called, or 500 ms."""
         if not self._bus.is_connected:
-            return  # there is no head to catch up with; what is known is all there is
+            return  # without a bus there is nothing to catch up with
         await asyncio.wait((self._looks.next(),), timeout=self._catch_up_wait_s)
 
     async def second_look(self, use_case: Callable[[], Awaitable[T]]) -> T:
-        """Run a use case; where it names something unknown, catch up and run it once more.
+        """Run a use case; if it refuses an unknown id, catch up and run it once more.
 
         Raises:
-            ApiError: What the use case refuses.
+            ApiError: The refusal of the use case.
         """
         try:
             return await use_case()

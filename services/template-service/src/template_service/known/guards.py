@@ -1,4 +1,4 @@
-"""Routes below a user or an application: it must be known, after a second look."""
+"""The guard of routes below a user or an application: 404 unless it is known."""
 
 from litestar.handlers import BaseRouteHandler
 from litestar.types import Guard
@@ -10,9 +10,9 @@ from template_service.known.freshness import Directory
 
 
 def known_parent_exists(kind: str) -> Guard:
-    """Return the guard of routes below ``/{<kind>_id}/`` of something that management-service owns.
+    """Return the guard of routes below ``/{<kind>_id}/``, of a kind that management-service owns.
 
-    It may have been created a moment ago: what is unknown is looked up once more after catching up.
+    An unknown id may have been created a moment ago: it is looked up once more after catching up.
     """
 
     async def guard(connection: Connection, _: BaseRouteHandler) -> None:

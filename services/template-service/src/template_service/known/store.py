@@ -1,4 +1,4 @@
-"""Applying management-service's events to our tables."""
+"""The projection of management-service in PostgreSQL: its position, and the states of its aggregates."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Final, Literal
@@ -10,20 +10,20 @@ from sqlalchemy.types import TypeEngine
 
 from identity_common.search import search_key
 from identity_common.wire.events import ApplicationState, ResourceState, ScopeState, UserState
-from template_service.known.tables import known_applications, known_resources, known_scopes, known_users
+from template_service.schema import known_applications, known_resources, known_scopes, known_users
 
 Kind = Literal["user", "application", "resource", "scope"]
 
 
 class Position(msgspec.Struct, frozen=True):
-    """How far the tables have come.
+    """The position of the projection.
 
     Attributes:
-        stream: Which incarnation of the stream was read.
-        sequence: The last position that was applied.
+        stream: Identifies the incarnation of the stream.
+        sequence: The last message that was applied.
         revision: Management's watermark; -1 before the first.
         complete: Whether the first load has reached the end of the stream.
-        read_revision: The watermark as far as it was read; it counts once nothing is left behind it.
+        read_revision: The highest watermark read; it becomes ``revision`` at the end of the stream.
     """
 
     stream: str = ""
@@ -34,10 +34,10 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What management-service says of one aggregate.
+    """The state of one aggregate.
 
     Attributes:
-        revision: Of the event; what is known already is replaced by nothing older.
+        revision: Of the event; an older one does not replace a newer state.
     """
 
     state: Any
@@ -143,23 +143,23 @@ _FORGET: Final = {
 
 
 async def read_position(connection: AsyncConnection, tenant_id: str) -> Position:
-    """Return how far the tables have come."""
+    """Return the position of the projection."""
     row = (await connection.execute(_READ_POSITION, {"tenant": tenant_id})).one_or_none()
     return Position() if row is None else Position(*row)
 
 
 async def lock_position(connection: AsyncConnection, tenant_id: str) -> Position:
-    """Return how far the tables have come; nobody else moves it until the transaction ends."""
+    """Return the position of the projection, locked until the transaction ends."""
     return Position(*(await connection.execute(_LOCK_POSITION, {"tenant": tenant_id})).one())
 
 
 async def store_position(connection: AsyncConnection, tenant_id: str, position: Position) -> None:
-    """Store how far the tables have come."""
+    """Store the position of the projection."""
     await connection.execute(_STORE_POSITION, {"tenant": tenant_id, **msgspec.structs.asdict(position)})
 
 
 async def put_users(connection: AsyncConnection, tenant_id: str, given: Sequence[Known]) -> None:
-    """Store users as they are now."""
+    """Store the states of users."""
     users: list[UserState] = [each.state for each in given]
     values = {
         "tenant": tenant_id,
@@ -177,7 +177,7 @@ async def put_users(connection: AsyncConnection, tenant_id: str, given: Sequence
 
 
 async def put_applications(connection: AsyncConnection, tenant_id: str, given: Sequence[Known]) -> None:
-    """Store applications as they are now, without their secrets."""
+    """Store the states of applications, without their secrets."""
     applications: list[ApplicationState] = [each.state for each in given]
     values = {
         "tenant": tenant_id,
@@ -191,7 +191,7 @@ async def put_applications(connection: AsyncConnection, tenant_id: str, given: S
 
 
 async def put_resources(connection: AsyncConnection, tenant_id: str, given: Sequence[Known]) -> list[str]:
-    """Store resources as they are now; return the ids of those that are new, or called by another indicator."""
+    """Store the states of resources; return the ids of those that are new or have another indicator."""
     resources: list[ResourceState] = [each.state for each in given]
     values = {
         "tenant": tenant_id,
@@ -204,7 +204,7 @@ async def put_resources(connection: AsyncConnection, tenant_id: str, given: Sequ
 
 
 async def put_scopes(connection: AsyncConnection, tenant_id: str, given: Sequence[Known]) -> list[str]:
-    """Store scopes as they are now; return the ids of those whose name changed."""
+    """Store the states of scopes; return the ids of those whose name changed."""
     scopes: list[ScopeState] = [each.state for each in given]
     values = {
         "tenant": tenant_id,
@@ -222,7 +222,7 @@ async def scopes_of(connection: AsyncConnection, tenant_id: str, resource_ids: C
 
 
 async def forget(connection: AsyncConnection, tenant_id: str, what: Kind, ids: Collection[str]) -> None:
-    """Delete what does not exist any more."""
+    """Delete aggregates that no longer exist."""
     await connection.execute(_FORGET[what], {"tenant": tenant_id, "ids": list(ids)})
 
 

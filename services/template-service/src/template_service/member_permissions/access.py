@@ -1,26 +1,33 @@
-"""Who may read what a member may do: the member itself, by an organization token, and callers of the Management API."""
+"""Who may read what a member may do: the member itself, by an organization token, and callers of the Management API.
+
+Owns the one check of such a request, from its token to the liveness of its caller. Does not own how a token is verified
+and which are revoked (``identity_common.access``).
+"""
 
 from base64 import urlsafe_b64decode
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
-from litestar.handlers import BaseRouteHandler
 from litestar.types import Scope
 
 from identity_common.access.management_api import (
     SCOPE_ALL,
-    Connection,
     SignedToken,
     UnrevokedTokens,
     forbidden,
     require_scope,
-    require_storable_path,
+    unauthorized,
     verified,
 )
+from identity_common.actors import actors_of
+from identity_common.http.api_errors import ApiError, missing_by_id
+from identity_common.http.conditional import is_known
 from stead import AccessToken, TokenInvalid
-
-T = TypeVar("T")
+from template_service.known.freshness import Directory
+from template_service.member_permissions.cache import PermissionCache
+from template_service.member_permissions.store import Member, PermissionState, StateKey
+from template_service.members.service import require_membership
 
 _ALL: Final = frozenset({SCOPE_ALL})
 
@@ -32,69 +39,131 @@ class _Payload(msgspec.Struct):
 _payload = msgspec.json.Decoder(_Payload)
 
 
-class Readers:
-    """Judges the access token of a request for what one member may do. Does not own whether the caller is live.
+class ReadRequest(NamedTuple):
+    """A request for what a member may do, parsed and not authenticated.
 
-    Args:
-        tokens: Verifies them.
-        management_api: Audience of tokens for the Management API.
-        urn_namespace: An organization token's audience is ``urn:{urn_namespace}:organization:{id}``, and nothing else:
-            a token for a resource within the organization is none (lesson L4).
+    Attributes:
+        scope: Of ASGI.
+        member: The member of its path.
+        condition: ``If-None-Match``; empty without one.
+        wait_s: How long the caller is willing to wait for a change; 0 for not at all.
+        awaited: Revisions that the answer must include, by source.
+        malformed: What is wrong with the request; only an authenticated caller is told.
     """
 
-    def __init__(self, tokens: UnrevokedTokens, *, management_api: str, urn_namespace: str) -> None:
+    scope: Scope
+    member: Member
+    condition: bytes = b""
+    wait_s: int = 0
+    awaited: Mapping[str, int] = {}
+    malformed: ApiError | None = None
+
+
+class AuthorizedState(NamedTuple):
+    """What holds for a member, as a caller may know it that is authenticated and live; only ``authorize`` makes one.
+
+    Attributes:
+        token_id: Of the caller's access token.
+        etag: Weak: it identifies what decides about the permissions, not the body.
+        revision: Of template-service, which the state includes.
+    """
+
+    token_id: str
+    etag: str
+    revision: int
+    organization_exists: bool
+    is_member: bool
+
+    def require_member(self) -> None:
+        """Refuse a member that does not exist.
+
+        Raises:
+            ApiError: 404 without the organization, 422 without the membership.
+        """
+        if not self.organization_exists:
+            raise missing_by_id()
+        if not self.is_member:
+            raise require_membership()
+
+    def is_known(self, condition: bytes) -> bool:
+        """Whether ``If-None-Match`` names this state."""
+        return bool(condition) and is_known(self.etag.encode(), condition)
+
+
+class ReadAccess:
+    """Authenticates requests for what one member may do.
+
+    Args:
+        tokens: Verifies access tokens, and knows which were revoked.
+        cache: Says whether a caller is live, and what holds for the member.
+        directory: Catches up with management-service before an unknown caller is refused.
+        management_api: The audience of tokens for the Management API.
+        urn_namespace: An organization token's audience is ``urn:{urn_namespace}:organization:{id}``. A token for a
+            resource is not an organization token, even one with the claim ``organization_id``.
+    """
+
+    def __init__(
+        self,
+        tokens: UnrevokedTokens,
+        cache: PermissionCache,
+        directory: Directory,
+        *,
+        management_api: str,
+        urn_namespace: str,
+    ) -> None:
         self._tokens = tokens
+        self._cache = cache
+        self._directory = directory
         self._management_api = management_api
         self._organization = f"urn:{urn_namespace}:organization:"
 
-    async def authenticate(self, scope: Scope, organization_id: str, member_id: str) -> AccessToken:
-        """Return the access token of somebody who may read.
+    async def authorize(self, request: ReadRequest) -> AuthorizedState:
+        """Authenticate the caller of a request, as of now, and return what holds for the member.
 
-        An organization token that comes from an exchange, and has an actor, reads what its subject may do: no more than
-        it says itself. A Management API token with an actor opens nothing.
-
-        Raises:
-            ApiError: 401; 403 for another good token of ours; 503 when the issuer's keys, or the revocations, cannot be
-                read.
-        """
-        token = await verified(scope, _as_it_says(self._tokens.verify))
-        self._require_reader(token, organization_id, member_id)
-        require_storable_path(scope)
-        return token
-
-    async def recognize(self, scope: Scope, organization_id: str, member_id: str) -> SignedToken:
-        """Do the same, but for asking whether the token was revoked: ``require_unrevoked`` is to follow."""
-        token = await verified(scope, _as_it_says(self._tokens.signed))
-        self._require_reader(token.claims, organization_id, member_id)
-        return token
-
-    async def require_unrevoked(self, token: SignedToken) -> None:
-        """Refuse a token that was revoked.
+        The state is read while the revocation of the token is checked. An organization token from a token exchange,
+        which has an actor, reads what its subject may do; a Management API token with an actor is refused.
 
         Raises:
-            ApiError: 401, or 503 when that cannot be known.
+            ApiError: 401; 403 for another valid token of ours; 400 for a malformed request; 503 when the issuer's keys,
+                the revocations or the database cannot be read.
         """
-        await self._tokens.require_unrevoked(token)
+        signed = await verified(request.scope, self._verify)
+        token = signed.claims
+        try:
+            self._require_reader(token, request.member)
+            if request.malformed is not None:
+                raise request.malformed
+            keys = _keys(request.member, token)
+        except ApiError:
+            await self._tokens.require_unrevoked(signed)  # a revoked token is refused as such, whatever else is wrong
+            raise
+        reading = [self._cache.get(key) for key in keys]
+        await self._tokens.require_unrevoked(signed)
+        states = [await each for each in reading]
+        if not _is_live(states):
+            await self._directory.catch_up()
+            states = [await each for each in [self._cache.get(key) for key in keys]]
+            if not _is_live(states):
+                raise unauthorized()
+        state = states[0]
+        etag = f'W/"{state.digest[:32]}"'
+        return AuthorizedState(token.id, etag, state.version.revision, state.organization_exists, state.is_member)
 
-    def _require_reader(self, token: AccessToken, organization_id: str, member_id: str) -> None:
+    async def _verify(self, access_token: str) -> SignedToken:
+        """Verify a token for the audience that it claims; ``_require_reader`` decides what that audience opens."""
+        return await self._tokens.signed(access_token, audience=_claimed_audience(access_token))
+
+    def _require_reader(self, token: AccessToken, member: Member) -> None:
         if token.audience == self._management_api:
             require_scope(token, one_of=_ALL)
-        elif token.audience != self._organization + organization_id or token.subject != member_id:
+        elif token.audience != self._organization + member.organization_id or token.subject != member.member_id:
             raise forbidden()
 
 
-def _as_it_says(verify: Callable[..., Awaitable[T]]) -> Callable[[str], Awaitable[T]]:
-    """Return what verifies a token for whatever audience it says: form, signature, time and claims count all the same.
-
-    What it may be used for is for the caller to say, by the audience of what is returned.
-    """
-    return lambda token: verify(token, audience=_said_audience(token))
-
-
-def _said_audience(token: str) -> str:
-    """Return what a token that nobody has judged yet says that it is for."""
+def _claimed_audience(access_token: str) -> str:
+    """Return the audience that an unverified token claims."""
     try:
-        payload = token.split(".")[1]
+        payload = access_token.split(".")[1]
         audience = _payload.decode(urlsafe_b64decode(payload + "==")).aud
     except (IndexError, ValueError, RecursionError):
         raise TokenInvalid("malformed") from None
@@ -103,18 +172,19 @@ def _said_audience(token: str) -> str:
     return audience
 
 
-async def require_reader(connection: Connection, _: BaseRouteHandler) -> None:
-    """Guard: somebody whose token lets read what the member of the path may do; whether it is live is asked later."""
-    connection.scope["auth"] = await authenticated_reader(connection)
-
-
-async def authenticated_reader(connection: Connection) -> AccessToken:
-    """Return the access token of a request for what the member of its path may do.
+def _keys(member: Member, token: AccessToken) -> list[StateKey]:
+    """Return a key for the subject of a token, and one for each actor.
 
     Raises:
-        ApiError: 401, 403, 503.
+        ApiError: 401 when the ``act`` claim is malformed.
     """
-    readers: Readers = connection.app.state.readers
-    path = connection.path_params
-    member_id = path["user_id"] if "user_id" in path else path["application_id"]
-    return await readers.authenticate(connection.scope, path["organization_id"], member_id)
+    actors = actors_of(token.actor)
+    if actors is None:
+        raise unauthorized()
+    issued_at_ms = int(token.issued_at) * 1000
+    return [StateKey(token.client_id, user_id, issued_at_ms, *member) for user_id in (token.subject, *actors)]
+
+
+def _is_live(states: Sequence[PermissionState]) -> bool:
+    """Whether the subject and every actor of the token are live; the states differ in nothing else."""
+    return all(state.is_live for state in states)

@@ -1,8 +1,8 @@
-"""Glances: what decides about a member's permissions, asked for many requests at once, and not again while it holds.
+"""A cache of what decides about a member's permissions, valid as long as the database does not change.
 
-While our database stands where it stood, what was found there still holds: one row tells, for all the polls of a turn
-of the event loop. What was found at another mark than the latest that was read is looked up at once: a busy tenant pays
-for that row in vain once after a change, and not once a poll.
+One row tells whether it has changed, for all the polls of a tick of the event loop. A state that was read at another
+version of the database than the latest one read is looked up without asking for the version first: after a change, a
+busy tenant pays once, and not once a poll, for a version that is of no use.
 """
 
 import time
@@ -14,69 +14,68 @@ from identity_common.http.api_errors import ApiError
 from identity_common.stores.coalescing import Coalescer
 from identity_common.stores.lookups import Lookups
 from template_service.member_permissions import store
-from template_service.member_permissions.store import Glance, Mark, Question
+from template_service.member_permissions.store import DatabaseVersion, PermissionState, StateKey
 
-MOST_REMEMBERED: Final = 10_000
-# After a failover to an older copy the same mark may come to mean something else: a look-up that fails empties the
-# memory, and who asked nothing meanwhile believes it no longer than this.
-BELIEVED_S: Final = 300.0
-# A thousand requests that are woken together take neither all connections to the database nor one of them for long.
-_TOGETHER: Final = 250
+MAX_ENTRIES: Final = 10_000
+# After a failover to an older copy of the database, the same version may come to mean another state. A failed look-up
+# clears the cache; this bounds how long a replica that was idle during the failover trusts its entries.
+TTL_S: Final = 300.0
+# Bounds a statement, so that a thousand requests woken at once do not keep a connection for long.
+_MAX_KEYS: Final = 250
 
 
-class Glances:
-    """Asks the database, or remembers."""
+class PermissionCache:
+    """Reads permission states through a cache."""
 
     def __init__(self, lookups: Lookups, *, tenant_id: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._lookups = lookups
         self._tenant_id = tenant_id
         self._clock = clock
-        self._coalescer = Coalescer(self._answer_all, max_concurrent=1, max_batch=_TOGETHER)
-        self._remembered: OrderedDict[Question, tuple[Glance, float]] = OrderedDict()  # with the time of asking
-        self._latest: Mark | None = None
+        self._coalescer = Coalescer(self._get_all, max_concurrent=1, max_batch=_MAX_KEYS)
+        self._entries: OrderedDict[StateKey, tuple[PermissionState, float]] = OrderedDict()  # with the time of reading
+        self._latest: DatabaseVersion | None = None
 
-    def ask(self, question: Question) -> Awaitable[Glance]:
-        """Return what holds now; it is on its way from now on.
+    def get(self, key: StateKey) -> Awaitable[PermissionState]:
+        """Start reading the state as of now; return it as a future.
 
         Raises:
             ApiError: 503 when the database does not answer.
         """
-        return self._coalescer.submit(question)
+        return self._coalescer.submit(key)
 
-    async def _answer_all(self, asked: Sequence[Question]) -> Sequence[Glance]:
+    async def _get_all(self, keys: Sequence[StateKey]) -> Sequence[PermissionState]:
         try:
-            holding = await self._that_still_hold(asked)
-            found = await self._look_up([question for question in dict.fromkeys(asked) if question not in holding])
+            valid = await self._valid_entries(keys)
+            states = {**valid, **await self._look_up([key for key in dict.fromkeys(keys) if key not in valid])}
         except ApiError:
-            self._remembered.clear()
+            self._entries.clear()
             raise
-        answers = {**holding, **found}
-        return [answers[question] for question in asked]
+        return [states[key] for key in keys]
 
-    async def _that_still_hold(self, asked: Sequence[Question]) -> Mapping[Question, Glance]:
-        """Return what is remembered and still holds."""
-        latest, not_before = self._latest, self._clock() - BELIEVED_S
-        remembered = {}
-        for question in asked:
-            glance, asked_at = self._remembered.get(question, (None, 0.0))
-            if glance is not None and glance.mark == latest and asked_at >= not_before:
-                remembered[question] = glance
-                self._remembered.move_to_end(question)
-        if not remembered:
+    async def _valid_entries(self, keys: Sequence[StateKey]) -> Mapping[StateKey, PermissionState]:
+        """Return the cached states of these keys, if the database has not changed since they were read."""
+        latest, not_before = self._latest, self._clock() - TTL_S
+        cached = {}
+        for key in keys:
+            state, read_at = self._entries.get(key, (None, 0.0))
+            if state is not None and state.version == latest and read_at >= not_before:
+                cached[key] = state
+                self._entries.move_to_end(key)
+        if not cached:
             return {}
-        self._latest = await store.mark(self._lookups, self._tenant_id)
-        return remembered if self._latest == latest else {}
+        self._latest = await store.database_version(self._lookups, self._tenant_id)
+        return cached if self._latest == latest else {}
 
-    async def _look_up(self, questions: Sequence[Question]) -> Mapping[Question, Glance]:
-        """Return what the database says, and remember it."""
-        if not questions:
+    async def _look_up(self, keys: Sequence[StateKey]) -> Mapping[StateKey, PermissionState]:
+        """Read the states of these keys and cache them."""
+        if not keys:
             return {}
-        asked_at = self._clock()
-        found = dict(zip(questions, await store.glance(self._lookups, self._tenant_id, questions), strict=True))
-        for question, glance in found.items():
-            self._latest = glance.mark
-            self._remembered[question] = glance, asked_at
-            self._remembered.move_to_end(question)
-        while len(self._remembered) > MOST_REMEMBERED:
-            self._remembered.popitem(last=False)
-        return found
+        read_at = self._clock()
+        states = await store.permission_states(self._lookups, self._tenant_id, keys)
+        for key, state in zip(keys, states, strict=True):
+            self._latest = state.version
+            self._entries[key] = state, read_at
+            self._entries.move_to_end(key)
+        while len(self._entries) > MAX_ENTRIES:
+            self._entries.popitem(last=False)
+        return dict(zip(keys, states, strict=True))

@@ -1,4 +1,4 @@
-"""``Prefer``: what a client would like of an answer, and may not get (RFC 7240)."""
+"""The ``Prefer`` header (RFC 7240)."""
 
 import re
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ _SECONDS: Final = re.compile(r'[ \t]*=[ \t]*(?:([0-9]{1,9})|"([0-9]{1,9})")[ \t]
 
 
 def preferred_wait(values: Sequence[str]) -> int | None:
-    """Return for how many seconds a client would wait for its answer; none if it does not say.
+    """Return how many seconds a client is willing to wait for its answer; none without the preference.
 
-    Of several ``wait`` the first counts; what is not understood is ignored, as it must be.
+    The first of several ``wait`` applies; a malformed preference is ignored.
 
     Args:
         values: The lines of the header.
@@ -22,7 +22,7 @@ def preferred_wait(values: Sequence[str]) -> int | None:
         RFC 7240 sections 2 (syntax, repetition) and 4.3 (``wait``).
     """
     line = ",".join(values)
-    if len(line) > _MAX_CHARACTERS:
+    if not 0 < len(line) <= _MAX_CHARACTERS:
         return None
     for preference in _PREFERENCE.findall(line):
         name = _NAME.match(preference)

@@ -1,103 +1,119 @@
-"""``/api/organizations/{id}/users/{userId}/scopes``, and its twin for applications."""
+"""``/api/organizations/{id}/users/{userId}/scopes`` and its twin for applications: 200, 304, or a wait for a change.
 
-from typing import Any, Final
+Raw ASGI routes: polls for permissions are the most frequent requests of this service, and an unchanged one costs less
+than a framework's handler would add to it.
+"""
 
-from litestar import MediaType, Request, Response, get
-from litestar.di import NamedDependency
-from litestar.params import FromPath
+import re
+from collections.abc import Sequence
+from typing import Final
 
-from identity_common.http.api_errors import Issue, invalid_input
-from identity_common.http.openapi import RequestHeader, documented
+from litestar.handlers import ASGIRouteHandler
+from litestar.types import HTTPScope, Receive, Scope
+
+from identity_common.access.management_api import require_storable_path
+from identity_common.http.api_errors import ApiError, Issue, invalid_input
+from identity_common.http.cors import ANY_PAGE, Headers
+from identity_common.http.openapi import Documented, Operation, RequestHeader
+from identity_common.http.raw_routes import RawAnswer, read
 from identity_common.revisions import HEADER as REVISION_HEADER
 from identity_common.revisions import MalformedRevisionError, format_revisions, parse_revisions
-from template_service.member_permissions.access import authenticated_reader, require_reader
+from stead.event_types import MemberType
+from template_service.member_permissions.access import ReadRequest
 from template_service.member_permissions.preferences import preferred_wait
-from template_service.member_permissions.service import MAX_WAIT_S, Caller, Member, MemberPermissions, Wish
+from template_service.member_permissions.service import MAX_WAIT_S, MemberPermissions
+from template_service.member_permissions.store import Member
 from template_service.permissions.routes import OrganizationPermissionAnswer, organization_permission_answer
 
-_DOCUMENTED: Final = documented(
-    refuses=(422,),
-    headers=("Vary", "Preference-Applied", REVISION_HEADER),
-    request_headers=(
-        RequestHeader(
-            "Prefer",
-            f"wait, in seconds, {MAX_WAIT_S} at most: with If-None-Match, hold the answer until it is another one or "
-            "the time is over (RFC 7240).",
-            "wait=20",
+_PATH: Final = "/api/organizations/{{organization_id:str}}/{kind}s/{{{kind}_id:str}}/scopes"
+_KINDS: Final[tuple[tuple[MemberType, str], ...]] = (("user", "a user"), ("application", "an application"))
+_READABLE_BY_ANY_PAGE: Final = re.compile("/api/organizations/[^/]+/users/[^/]+/scopes/?")
+_IF_NONE_MATCH: Final = b"if-none-match"
+_PREFER: Final = b"prefer"
+_REVISION: Final = REVISION_HEADER.lower().encode()
+
+
+def scopes_routes(permissions: MemberPermissions) -> Sequence[ASGIRouteHandler]:
+    """Return the routes that answer what a user, and an application, may do in an organization."""
+    return [_scopes_route(permissions, kind, noun) for kind, noun in _KINDS]
+
+
+def readable_by_any_page(request: HTTPScope, _: bytes | None) -> Headers | None:
+    """Let every page read what a user may do, with the user's own token: programs in browsers do."""
+    return ANY_PAGE if _READABLE_BY_ANY_PAGE.fullmatch(request["path"]) else None
+
+
+def _scopes_route(permissions: MemberPermissions, kind: MemberType, noun: str) -> ASGIRouteHandler:
+    operation = Operation(
+        method="GET",
+        operation_id=f"ListOrganization{kind.capitalize()}Scopes",
+        summary=f"List the permissions of {noun} in an organization",
+        description=f"List the organization permissions that {noun} holds in an organization, by name: the union over "
+        f"its roles.\n\nOpen to the {kind} itself, with an organization token, and to callers of the Management API.",
+        tags=("Organizations",),
+        status=200,
+        answer=list[OrganizationPermissionAnswer],
+        more=Documented(
+            refuses=(422,),
+            headers=("Vary", "Preference-Applied", REVISION_HEADER),
+            request_headers=(
+                RequestHeader(
+                    "Prefer",
+                    f"wait, in seconds, at most {MAX_WAIT_S}: with If-None-Match, hold the answer until it changes or "
+                    "the time is up (RFC 7240).",
+                    "wait=20",
+                ),
+                RequestHeader(REVISION_HEADER, "Answer from a state that includes these revisions.", "template:184"),
+            ),
         ),
-        RequestHeader(REVISION_HEADER, "Answer from a state that includes these revisions.", "template:184"),
-    ),
-)
+    )
 
-Answer = Response[list[OrganizationPermissionAnswer]]
+    async def handle(scope: Scope, receive: Receive) -> RawAnswer:
+        async def disconnected() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                continue
 
+        path = scope["path_params"]
+        request = _parse(scope, Member(path["organization_id"], kind, path[f"{kind}_id"]))
+        answer = await permissions.read(request, disconnected)
+        headers = [
+            (b"etag", answer.etag.encode()),
+            (b"vary", b"Prefer"),
+            (_REVISION, format_revisions({"template": answer.revision}).encode()),
+        ]
+        if answer.waited_s is not None:
+            headers.append((b"preference-applied", b"wait=%d" % answer.waited_s))
+        if answer.permissions is None:
+            return RawAnswer(304, headers)
+        return RawAnswer(200, headers, [organization_permission_answer(each) for each in answer.permissions])
 
-@get(
-    "/organizations/{organization_id:str}/users/{user_id:str}/scopes",
-    operation_id="ListOrganizationUserScopes",
-    summary="List the permissions of a user in an organization",
-    tags=["Organizations"],
-    guards=[require_reader],
-    opt=_DOCUMENTED,
-)
-async def list_user_scopes(
-    request: Request[Any, Any, Any],
-    organization_id: FromPath[str],
-    user_id: FromPath[str],
-    member_permissions: NamedDependency[MemberPermissions],
-) -> Answer:
-    """List the organization permissions that a user holds in an organization: the union over its roles, by name.
-
-    For the user itself, by an organization token, and for callers of the Management API.
-    """
-    return await _answer(request, Member(organization_id, "user", user_id), member_permissions)
+    return read(_PATH.format(kind=kind), handle, operation=operation)
 
 
-@get(
-    "/organizations/{organization_id:str}/applications/{application_id:str}/scopes",
-    operation_id="ListOrganizationApplicationScopes",
-    summary="List the permissions of an application in an organization",
-    tags=["Organizations"],
-    guards=[require_reader],
-    opt=_DOCUMENTED,
-)
-async def list_application_scopes(
-    request: Request[Any, Any, Any],
-    organization_id: FromPath[str],
-    application_id: FromPath[str],
-    member_permissions: NamedDependency[MemberPermissions],
-) -> Answer:
-    """List the organization permissions that an application holds in an organization: the union over its roles.
-
-    For the application itself, by an organization token, and for callers of the Management API.
-    """
-    return await _answer(request, Member(organization_id, "application", application_id), member_permissions)
-
-
-async def _answer(request: Request[Any, Any, Any], member: Member, permissions: MemberPermissions) -> Answer:
-    async def gone() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            continue
-
-    caller = Caller(request.auth, lambda: authenticated_reader(request), gone)
-    answer = await permissions.read(member, caller, _wish(request))
-    revision = format_revisions({"template": answer.revision})
-    headers = {"ETag": answer.etag, "Vary": "Prefer", REVISION_HEADER: revision}
-    if answer.waited_s is not None:
-        headers["Preference-Applied"] = f"wait={answer.waited_s}"
-    if answer.permissions is None:
-        return Response(None, status_code=304, headers=headers, media_type=MediaType.TEXT)  # type: ignore[arg-type]
-    return Response([organization_permission_answer(each) for each in answer.permissions], headers=headers)
-
-
-def _wish(request: Request[Any, Any, Any]) -> Wish:
+def _parse(scope: Scope, member: Member) -> ReadRequest:
+    headers: dict[bytes, list[bytes]] = {_IF_NONE_MATCH: [], _PREFER: [], _REVISION: []}
+    for name, value in scope["headers"]:
+        if name in headers:
+            headers[name].append(value)
+    malformed: ApiError | None = None
+    awaited: dict[str, int] = {}
     try:
-        awaited = parse_revisions(request.headers.getall(REVISION_HEADER, []))
+        require_storable_path(scope)
+        awaited = parse_revisions(_text(headers[_REVISION]))
     except MalformedRevisionError:
         message = "must be of the form management:97 or management:97, template:184"
-        raise invalid_input(Issue(path=REVISION_HEADER, message=message)) from None
-    return Wish(
-        condition=", ".join(request.headers.getall("If-None-Match", [])).encode("latin-1"),
-        wait_s=preferred_wait(request.headers.getall("Prefer", [])) or 0,
+        malformed = invalid_input(Issue(path=REVISION_HEADER, message=message))
+    except ApiError as refusal:
+        malformed = refusal
+    return ReadRequest(
+        scope=scope,
+        member=member,
+        condition=b", ".join(headers[_IF_NONE_MATCH]),
+        wait_s=preferred_wait(_text(headers[_PREFER])) or 0,
         awaited=awaited,
+        malformed=malformed,
     )
+
+
+def _text(values: Sequence[bytes]) -> list[str]:
+    return [value.decode("latin-1") for value in values]

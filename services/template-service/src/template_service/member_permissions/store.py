@@ -1,4 +1,4 @@
-"""What a member may do, in PostgreSQL: its entity tag by itself, and the permissions."""
+"""What a member may do, in PostgreSQL: the state that its entity tag is made of, and the list of permissions."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -7,34 +7,48 @@ from identity_common.access.liveness import live_caller
 from identity_common.http.api_errors import store_unavailable
 from identity_common.stores.lookups import KeyLookup, Lookups
 from stead.event_types import MemberType
-from template_service.permissions.store import OrganizationPermission
+from template_service.role_contents.store import OrganizationPermission
 
 MemberKey = tuple[str, str]
-"""An organization and one of its members, by their ids."""
+"""The ids of an organization and one of its members."""
 
 
-class Question(NamedTuple):
-    """Who asks, and of which member.
+class Member(NamedTuple):
+    """A user or application in an organization; it need not be a member."""
+
+    organization_id: str
+    member_type: MemberType
+    member_id: str
+
+    @property
+    def key(self) -> MemberKey:
+        """Identifies the member."""
+        return self.organization_id, self.member_id
+
+
+class StateKey(NamedTuple):
+    """A caller and a member.
 
     Attributes:
-        issued_at_ms: When the caller's token was issued.
+        user_id: The subject or an actor of the caller's token; the client itself without a user.
+        issued_at_ms: When the token was issued.
     """
 
     client_id: str
-    subject: str
+    user_id: str
     issued_at_ms: int
     organization_id: str
     member_type: MemberType
     member_id: str
 
 
-class Mark(NamedTuple):
-    """Where our database stands: while this is the same, nothing in it has changed that decides about permissions.
+class DatabaseVersion(NamedTuple):
+    """A version of the database: as long as it is the same, nothing has changed that decides about permissions.
 
     Attributes:
-        revision: Of template-service: each of its transactions moves it.
-        stream: Which incarnation of it management-service's events were read from; none before the first.
-        sequence: How far: each batch of them moves it, in its own transaction.
+        revision: Of template-service; every transaction increments it.
+        stream: Incarnation of the stream that management-service's events were read from; none before the first.
+        sequence: Position in it; every batch of events moves it, in its own transaction.
     """
 
     revision: int
@@ -42,33 +56,26 @@ class Mark(NamedTuple):
     sequence: int | None
 
 
-class Glance(NamedTuple):
-    """What one statement says.
+class PermissionState(NamedTuple):
+    """What decides whether a caller may read, and what a member may do.
 
     Attributes:
-        is_live: Whether the caller's client is there, and its user too, not suspended and not ended since.
-        organization_exists: Whether there is such an organization.
-        is_member: Whether the member is one of it.
-        digest: Of all that decides what the member may do.
-        mark: Where the database stood when this was so.
+        is_live: Whether the caller's client and user exist, and the token of the user has not been ended.
+        digest: Of everything that decides what the member may do.
+        version: Of the database that this was read from.
     """
 
     is_live: bool
     organization_exists: bool
     is_member: bool
     digest: str
-    mark: Mark
-
-    @property
-    def revision(self) -> int:
-        """Of template-service, when this was so."""
-        return self.mark.revision
+    version: DatabaseVersion
 
 
-# For all the requests of a turn of the event loop. What is looked up by its key stands in a subquery that the planner
-# cannot turn round (OFFSET 0): whatever the statistics say, it is an index that is asked. A role's version grows with
-# what it grants, a permission's with its name and description.
-_GLANCE: Final = KeyLookup(f"""
+# One statement for all the requests of a tick of the event loop. OFFSET 0 keeps the planner from flattening a subquery:
+# whatever the statistics say, each row is found by an index. A role's version is incremented when its grants change, a
+# permission's when its name or description does.
+_STATES: Final = KeyLookup(f"""
     SELECT
         {live_caller("asked", applications="known_applications", users="known_users")} AS is_live,
         EXISTS (SELECT FROM organizations WHERE tenant_id = $1 AND id = asked.organization_id OFFSET 0)
@@ -105,7 +112,7 @@ _GLANCE: Final = KeyLookup(f"""
     WHERE source_revision.tenant_id = $1
     ORDER BY asked.position
 """)  # noqa: S608 - no values
-_MARK: Final = KeyLookup("""
+_VERSION: Final = KeyLookup("""
     SELECT source_revision.revision, known.stream, known.sequence
     FROM source_revision LEFT JOIN directory_position AS known ON known.tenant_id = $1
     WHERE source_revision.tenant_id = $1
@@ -125,48 +132,47 @@ _PERMISSIONS: Final = KeyLookup("""
 """)
 
 
-async def glance(lookups: Lookups, tenant_id: str, asked: Sequence[Question]) -> list[Glance]:
-    """Return an answer to each question, in their order; one statement for all of them.
+async def permission_states(lookups: Lookups, tenant_id: str, keys: Sequence[StateKey]) -> list[PermissionState]:
+    """Return the state for each key, in their order, by one statement.
 
     Raises:
-        ApiError: 503 when the database does not answer, or is not prepared yet.
+        ApiError: 503 when the database does not answer or is not migrated yet.
     """
-    columns = [[question[column] for question in asked] for column in range(len(Question._fields))]
-    rows = await lookups.fetch(_GLANCE, tenant_id, *columns)
+    columns = [[key[column] for key in keys] for column in range(len(StateKey._fields))]
+    rows = await lookups.fetch(_STATES, tenant_id, *columns)
     if not rows:
         raise store_unavailable()
     return [
-        Glance(is_live, organization_exists, is_member, digest, Mark(*mark))
-        for is_live, organization_exists, is_member, digest, *mark in rows
+        PermissionState(is_live, organization_exists, is_member, digest, DatabaseVersion(*version))
+        for is_live, organization_exists, is_member, digest, *version in rows
     ]
 
 
-async def mark(lookups: Lookups, tenant_id: str) -> Mark:
-    """Return where the database stands.
+async def database_version(lookups: Lookups, tenant_id: str) -> DatabaseVersion:
+    """Return the version of the database.
 
     Raises:
-        ApiError: 503 when it does not answer, or is not prepared yet.
+        ApiError: 503 when it does not answer or is not migrated yet.
     """
-    rows = await lookups.fetch(_MARK, tenant_id)
+    rows = await lookups.fetch(_VERSION, tenant_id)
     if not rows:
         raise store_unavailable()
-    return Mark(*rows[0])
+    return DatabaseVersion(*rows[0])
 
 
 async def permissions_of(
-    lookups: Lookups, tenant_id: str, asked: Sequence[MemberKey]
+    lookups: Lookups, tenant_id: str, members: Sequence[MemberKey]
 ) -> list[list[OrganizationPermission]]:
-    """Return the organization permissions that each of these members holds: the union over its roles, by name.
+    """Return the organization permissions of each member, by name: the union over its roles.
 
     Raises:
         ApiError: 503 when the database does not answer.
     """
-    different = list(dict.fromkeys(asked))
-    columns = [[member[column] for member in different] for column in range(2)]
+    distinct = list(dict.fromkeys(members))
+    columns = [[member[column] for member in distinct] for column in range(2)]
     rows = await lookups.fetch(_PERMISSIONS, tenant_id, *columns)
-    found: list[list[OrganizationPermission]] = [[] for _ in different]
+    found: dict[MemberKey, list[OrganizationPermission]] = {member: [] for member in distinct}
     for position, permission_id, name, description in rows:
         permission = OrganizationPermission(tenant_id=tenant_id, id=permission_id, name=name, description=description)
-        found[position - 1].append(permission)
-    by_member = dict(zip(different, found, strict=True))
-    return [by_member[member] for member in asked]
+        found[distinct[position - 1]].append(permission)
+    return [found[member] for member in members]

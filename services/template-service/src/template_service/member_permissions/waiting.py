@@ -1,7 +1,7 @@
-"""Requests that wait for a change: who waits for what, and who wakes them.
+"""Requests that wait for a change of a member's permissions, and the listener that wakes them.
 
-A waiter is there before the state is read that it waits to change. A change is told by the bus after its commit, so
-that whoever reads the state once woken sees it; and whoever has been missed reads it at the end of its time.
+A waiter is registered before the state is read, so that no change between the two is missed. The bus announces a change
+after its commit, so that a woken request reads it. A request whose wake-up is lost reads the state when its wait ends.
 """
 
 import asyncio
@@ -33,22 +33,22 @@ class Waiter:
         self._woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def wake(self) -> None:
-        """End the wait, or the next one."""
+        """End the present or next wait."""
         if not self._woken.done():
             self._woken.set_result(None)
 
     def rest(self) -> None:
-        """Take note that the state is about to be read: only what happens from now on is news."""
+        """Reset the waiter before the state is read: only later changes wake it."""
         if self._woken.done():
             self._woken = asyncio.get_running_loop().create_future()
 
     async def wait(self, gone: "asyncio.Future[None]", *, timeout_s: float) -> None:
-        """Return when something may have changed, the client is gone, or the time is over."""
+        """Return when the state may have changed, the client has disconnected, or the time is up."""
         await asyncio.wait((self._woken, gone), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
 
 
 class Waiters:
-    """All requests of this process that wait."""
+    """All waiting requests of this process; their number is limited."""
 
     def __init__(self) -> None:
         self.is_stopping = False
@@ -60,11 +60,11 @@ class Waiters:
         return self._of_token.total()
 
     def start(self) -> None:
-        """Begin to listen whether the server stops."""
+        """Listen for the stop of the server."""
         self._take_back = call_when_stopping(self.stop)
 
     def stop(self) -> None:
-        """End all waits; nobody waits from now on."""
+        """End all waits; no request waits from now on."""
         self.is_stopping = True
         if self._take_back is not None:
             self._take_back()
@@ -72,7 +72,7 @@ class Waiters:
 
     @contextmanager
     def place(self, member: MemberKey, token_id: str) -> Generator[Waiter | None, None, None]:
-        """Be a waiter in the body; none where there is no place left, in the process or for this token."""
+        """Register a waiter for the body; none if the limit of the process or of the token is reached."""
         if self.is_stopping or len(self) >= MAX_WAITERS or self._of_token[token_id] >= MAX_WAITERS_OF_A_TOKEN:
             yield None
             return
@@ -90,21 +90,21 @@ class Waiters:
                 del self._of_token[token_id]
 
     def wake(self, member: MemberKey) -> None:
-        """Wake those who wait for a member."""
+        """Wake the requests that wait for a member."""
         for waiter in self._of_member.get(member, ()):
             waiter.wake()
 
     def wake_all(self) -> None:
-        """Wake everybody."""
+        """Wake all requests."""
         for waiters in self._of_member.values():
             for waiter in waiters:
                 waiter.wake()
 
 
 class ChangeListener:
-    """Hears on the bus what has changed, whichever replica changed it, and wakes those who wait for it.
+    """Listens on the bus for the changes of all replicas, and wakes the requests that wait for them.
 
-    While the bus is away nobody is woken.
+    While the bus is down, no request is woken.
     """
 
     def __init__(self, bus: Bus, waiters: Waiters, *, tenant_id: str) -> None:
@@ -114,7 +114,7 @@ class ChangeListener:
         self._subscribing: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to listen, as soon as there is a connection."""
+        """Subscribe in the background, once the bus is connected."""
         self._waiters.start()
         self._subscribing = asyncio.create_task(self._subscribe(), name="change-listener")
 

@@ -1,4 +1,4 @@
-"""Removing members wherever what they are is gone."""
+"""Removing deleted users and applications from every organization."""
 
 from collections.abc import Collection
 from typing import Final
@@ -9,7 +9,7 @@ from identity_common.outbox.changes import Transaction
 from stead.event_types import MemberState
 from template_service.fan_out.requests import request_members_fan_out
 
-# Locked in the order in which everybody locks members.
+# Locked in the order in which all code locks members.
 _REMOVE: Final = text(
     """
     DELETE FROM members WHERE ctid = ANY (ARRAY(
@@ -21,7 +21,7 @@ _REMOVE: Final = text(
 
 
 async def remove_everywhere(transaction: Transaction, tenant_id: str, member_ids: Collection[str]) -> None:
-    """Remove users or applications that do not exist any more from every organization."""
+    """Remove deleted users or applications from every organization."""
     rows = await transaction.connection.execute(_REMOVE, {"tenant": tenant_id, "ids": list(member_ids)})
     removed = sorted(rows)
     for organization_id, member_id, member_type in removed:

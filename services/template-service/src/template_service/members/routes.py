@@ -1,9 +1,13 @@
-"""``/api/organizations/{id}/users`` and ``/applications``, and the organizations that somebody belongs to."""
+"""``/api/organizations/{id}/users`` and ``/applications``, and the organizations of each of these.
 
-from typing import Final
+Users and machine-to-machine applications are members in the same way: ``_Kind`` holds what differs.
+"""
 
-from litestar import Controller, Response, delete, get, post, put
-from litestar.di import NamedDependency
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from litestar import Controller, Request, Response, delete, get, post, put
+from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, JSONBody
 from msgspec import structs
 
@@ -12,6 +16,7 @@ from identity_common.http.listing import PAGED, WHOLE, Listing
 from identity_common.http.openapi import Filter, documented
 from identity_common.stores.parents import parent_exists
 from identity_common.wire.events import ApplicationType
+from stead.event_types import MemberType
 from template_service.known.guards import known_parent_exists
 from template_service.members.rules import (
     ApplicationAssignments,
@@ -62,15 +67,15 @@ class ApplicationMemberAnswer(Answer):
 
 
 class MembershipAnswer(OrganizationAnswer):
-    """An organization, and the roles that somebody holds in it."""
+    """An organization, and the roles that a member holds in it."""
 
     organization_roles: tuple[Named, ...]
 
 
 def _user_answer(member: Member, tenant_id: str) -> UserMemberAnswer:
-    members = structs.asdict(decode_user(member.state))
-    del members["deleted"], members["tokens_valid_after"]
-    return UserMemberAnswer(tenant_id=tenant_id, organization_roles=member.roles, **members)
+    user = structs.asdict(decode_user(member.state))
+    del user["deleted"], user["tokens_valid_after"]
+    return UserMemberAnswer(tenant_id=tenant_id, organization_roles=member.roles, **user)
 
 
 def _application_answer(member: Member, tenant_id: str) -> ApplicationMemberAnswer:
@@ -91,343 +96,264 @@ def _membership_answer(membership: Membership) -> MembershipAnswer:
     return MembershipAnswer(organization_roles=membership.roles, **organization)
 
 
-class OrganizationUserController(Controller):
-    """Users that belong to an organization."""
+class _Kind(NamedTuple):
+    """A kind of member.
 
-    path = "/organizations/{organization_id:str}/users"
-    tags = ("Organizations",)
-    dependencies = PAGED
-    guards = (parent_exists("organization"),)
+    Attributes:
+        member_type: Also names their path (``users``) and its parameter (``user_id``).
+        noun: With its article, for the OpenAPI document.
+        ids: The body that names members.
+        assignments: The body that names members and roles.
+        answer: Renders a member.
+        answer_type: What ``answer`` returns.
+    """
 
-    @get(
-        "/",
-        operation_id="ListOrganizationUsers",
-        summary="List the users of an organization",
-        opt=documented(filters=(_ROLE,)),
-    )
-    async def list_users(
-        self,
-        organization_id: FromPath[str],
-        listing: NamedDependency[Listing],
-        members: NamedDependency[Members],
-        tenant_id: NamedDependency[str],
-    ) -> Response[list[UserMemberAnswer]]:
-        """List the users that belong to an organization by name, with the organization roles that they hold."""
-        found, total = await members.list_members(
-            "user", organization_id, listing.page, role_id=listing.filter(_ROLE.name)
+    member_type: MemberType
+    noun: str
+    ids: type[MemberUsers | MemberApplications]
+    assignments: type[UserAssignments | ApplicationAssignments]
+    answer: Callable[[Member, str], Answer]
+    answer_type: type[Answer]
+
+    @property
+    def parameter(self) -> str:
+        """The path parameter that identifies a member."""
+        return f"{self.member_type}_id"
+
+    @property
+    def member_id(self) -> dict[str, Provide]:
+        """The dependency ``member_id``: the value of that parameter."""
+
+        def member_id(request: Request[Any, Any, Any]) -> str:
+            value: str = request.path_params[self.parameter]
+            return value
+
+        return {"member_id": Provide(member_id, sync_to_thread=False)}
+
+
+def _member_controller(kind: _Kind) -> type[Controller]:
+    """Return the controller of the members of an organization that are of one kind."""
+    one, some, name = kind.noun, f"{kind.member_type}s", kind.member_type.capitalize()
+
+    class MemberController(Controller):
+        path = f"/organizations/{{organization_id:str}}/{some}"
+        tags = ("Organizations",)
+        dependencies = PAGED
+        guards = (parent_exists("organization"),)
+
+        @get(
+            "/",
+            operation_id=f"ListOrganization{name}s",
+            summary=f"List the {some} of an organization",
+            description=f"List the {some} that belong to an organization by name, "
+            "with the organization roles that they hold.",
+            opt=documented(filters=(_ROLE,), answer=list[kind.answer_type]),  # type: ignore[name-defined]
         )
-        return listing.answer([_user_answer(member, tenant_id) for member in found], total)
+        async def list_members(
+            self,
+            organization_id: FromPath[str],
+            listing: NamedDependency[Listing],
+            members: NamedDependency[Members],
+            tenant_id: NamedDependency[str],
+        ) -> Response[list[Answer]]:
+            role_id = listing.filter(_ROLE.name)
+            found, total = await members.list_members(kind.member_type, organization_id, listing.page, role_id=role_id)
+            return listing.answer([kind.answer(member, tenant_id) for member in found], total)
 
-    @post("/", operation_id="AddOrganizationUsers", summary="Add users to an organization", media_type=NO_BODY)
-    async def add_users(
-        self, organization_id: FromPath[str], data: JSONBody[MemberUsers], members: NamedDependency[Members]
-    ) -> Response[None]:
-        """Let these users belong to an organization too."""
-        return Response(None, headers=await members.add("user", organization_id, data.user_ids))
-
-    @put("/", operation_id="ReplaceOrganizationUsers", summary="Replace the users of an organization", status_code=204)
-    async def replace_users(
-        self, organization_id: FromPath[str], data: JSONBody[MemberUsers], members: NamedDependency[Members]
-    ) -> Response[None]:
-        """Let these users and no others belong to an organization; who did already keeps the roles."""
-        return Response(None, headers=await members.replace("user", organization_id, data.user_ids))
-
-    @delete(
-        "/{user_id:str}",
-        operation_id="RemoveOrganizationUser",
-        summary="Remove a user from an organization",
-        status_code=204,
-    )
-    async def remove_user(
-        self, organization_id: FromPath[str], user_id: FromPath[str], members: NamedDependency[Members]
-    ) -> Response[None]:
-        """Let a user no longer belong to an organization; the roles that it held are gone with it."""
-        return Response(None, headers=await members.remove("user", organization_id, user_id))
-
-    @post(
-        "/roles",
-        operation_id="AssignOrganizationRolesToUsers",
-        summary="Give roles to users of an organization",
-        media_type=NO_BODY,
-    )
-    async def assign_roles(
-        self, organization_id: FromPath[str], data: JSONBody[UserAssignments], members: NamedDependency[Members]
-    ) -> Response[None]:
-        """Give each of these users each of these organization roles too."""
-        headers = await members.assign("user", organization_id, data.user_ids, data.organization_role_ids)
-        return Response(None, headers=headers)
-
-
-class OrganizationUserRoleController(Controller):
-    """Organization roles of a user that belongs to an organization."""
-
-    path = "/organizations/{organization_id:str}/users/{user_id:str}/roles"
-    tags = ("Organizations",)
-    dependencies = WHOLE
-    guards = (parent_exists("organization"),)
-
-    @get(
-        "/",
-        operation_id="ListOrganizationUserRoles",
-        summary="List the roles of a user in an organization",
-        opt=documented(refuses=(422,)),
-    )
-    async def list_roles(
-        self,
-        organization_id: FromPath[str],
-        user_id: FromPath[str],
-        listing: NamedDependency[Listing],
-        members: NamedDependency[Members],
-    ) -> Response[list[OrganizationRoleAnswer]]:
-        """List the organization roles that a user holds in an organization, by name."""
-        found, total = await members.list_roles("user", organization_id, user_id, listing.page)
-        return listing.answer([organization_role_answer(role) for role in found], total)
-
-    @post(
-        "/",
-        operation_id="AddOrganizationUserRoles",
-        summary="Give roles to a user in an organization",
-        media_type=NO_BODY,
-    )
-    async def add_roles(
-        self,
-        organization_id: FromPath[str],
-        user_id: FromPath[str],
-        data: JSONBody[MemberRoles],
-        members: NamedDependency[Members],
-    ) -> Response[None]:
-        """Give a user these organization roles too, named by id or by name."""
-        headers = await members.assign(
-            "user", organization_id, [user_id], data.organization_role_ids, data.organization_role_names
+        @post(
+            "/",
+            operation_id=f"AddOrganization{name}s",
+            summary=f"Add {some} to an organization",
+            description=f"Make these {some} members of an organization, besides those that are.",
+            media_type=NO_BODY,
         )
-        return Response(None, headers=headers)
+        async def add_members(
+            self,
+            organization_id: FromPath[str],
+            data: JSONBody[kind.ids],  # type: ignore[name-defined]
+            members: NamedDependency[Members],
+        ) -> Response[None]:
+            return Response(None, headers=await members.add(kind.member_type, organization_id, data.ids))
 
-    @put(
-        "/",
-        operation_id="ReplaceOrganizationUserRoles",
-        summary="Replace the roles of a user in an organization",
-        status_code=204,
-    )
-    async def replace_roles(
-        self,
-        organization_id: FromPath[str],
-        user_id: FromPath[str],
-        data: JSONBody[MemberRoles],
-        members: NamedDependency[Members],
-    ) -> Response[None]:
-        """Give a user these organization roles and no others, named by id or by name."""
-        headers = await members.replace_roles(
-            "user", organization_id, user_id, data.organization_role_ids, data.organization_role_names
+        @put(
+            "/",
+            operation_id=f"ReplaceOrganization{name}s",
+            summary=f"Replace the {some} of an organization",
+            description=f"Make these {some}, and no others, members of an organization; "
+            "those that were members keep their roles.",
+            status_code=204,
         )
-        return Response(None, headers=headers)
+        async def replace_members(
+            self,
+            organization_id: FromPath[str],
+            data: JSONBody[kind.ids],  # type: ignore[name-defined]
+            members: NamedDependency[Members],
+        ) -> Response[None]:
+            return Response(None, headers=await members.replace(kind.member_type, organization_id, data.ids))
 
-    @delete(
-        "/{organization_role_id:str}",
-        operation_id="RemoveOrganizationUserRole",
-        summary="Take a role from a user in an organization",
-        status_code=204,
-        opt=documented(refuses=(422,)),
-    )
-    async def remove_role(
-        self,
-        organization_id: FromPath[str],
-        user_id: FromPath[str],
-        organization_role_id: FromPath[str],
-        members: NamedDependency[Members],
-    ) -> Response[None]:
-        """Take an organization role from a user."""
-        headers = await members.remove_role("user", organization_id, user_id, organization_role_id)
-        return Response(None, headers=headers)
-
-
-class UserOrganizationController(Controller):
-    """Organizations that a user belongs to."""
-
-    path = "/users/{user_id:str}/organizations"
-    tags = ("Users",)
-    dependencies = PAGED
-    guards = (known_parent_exists("user"),)
-
-    @get("/", operation_id="ListUserOrganizations", summary="List the organizations of a user")
-    async def list_organizations(
-        self, user_id: FromPath[str], listing: NamedDependency[Listing], members: NamedDependency[Members]
-    ) -> Response[list[MembershipAnswer]]:
-        """List the organizations that a user belongs to by name, with the roles that it holds there."""
-        found, total = await members.list_memberships("user", user_id, listing.page)
-        return listing.answer([_membership_answer(membership) for membership in found], total)
-
-
-class OrganizationApplicationController(Controller):
-    """Machine-to-machine applications that belong to an organization."""
-
-    path = "/organizations/{organization_id:str}/applications"
-    tags = ("Organizations",)
-    dependencies = PAGED
-    guards = (parent_exists("organization"),)
-
-    @get(
-        "/",
-        operation_id="ListOrganizationApplications",
-        summary="List the applications of an organization",
-        opt=documented(filters=(_ROLE,)),
-    )
-    async def list_applications(
-        self,
-        organization_id: FromPath[str],
-        listing: NamedDependency[Listing],
-        members: NamedDependency[Members],
-        tenant_id: NamedDependency[str],
-    ) -> Response[list[ApplicationMemberAnswer]]:
-        """List the applications that belong to an organization by name, with the organization roles that they hold."""
-        found, total = await members.list_members(
-            "application", organization_id, listing.page, role_id=listing.filter(_ROLE.name)
+        @delete(
+            f"/{{{kind.parameter}:str}}",
+            operation_id=f"RemoveOrganization{name}",
+            summary=f"Remove {one} from an organization",
+            description=f"Remove {one} from an organization, and with it the roles that it holds there.",
+            status_code=204,
+            dependencies=kind.member_id,
         )
-        return listing.answer([_application_answer(member, tenant_id) for member in found], total)
+        async def remove_member(
+            self,
+            organization_id: FromPath[str],
+            member_id: NamedDependency[str],
+            members: NamedDependency[Members],
+        ) -> Response[None]:
+            return Response(None, headers=await members.remove(kind.member_type, organization_id, member_id))
 
-    @post(
-        "/",
-        operation_id="AddOrganizationApplications",
-        summary="Add applications to an organization",
-        media_type=NO_BODY,
-    )
-    async def add_applications(
-        self, organization_id: FromPath[str], data: JSONBody[MemberApplications], members: NamedDependency[Members]
-    ) -> Response[None]:
-        """Let these machine-to-machine applications belong to an organization too."""
-        return Response(None, headers=await members.add("application", organization_id, data.application_ids))
-
-    @put(
-        "/",
-        operation_id="ReplaceOrganizationApplications",
-        summary="Replace the applications of an organization",
-        status_code=204,
-    )
-    async def replace_applications(
-        self, organization_id: FromPath[str], data: JSONBody[MemberApplications], members: NamedDependency[Members]
-    ) -> Response[None]:
-        """Let these applications and no others belong to an organization; who did already keeps the roles."""
-        return Response(None, headers=await members.replace("application", organization_id, data.application_ids))
-
-    @delete(
-        "/{application_id:str}",
-        operation_id="RemoveOrganizationApplication",
-        summary="Remove an application from an organization",
-        status_code=204,
-    )
-    async def remove_application(
-        self, organization_id: FromPath[str], application_id: FromPath[str], members: NamedDependency[Members]
-    ) -> Response[None]:
-        """Let an application no longer belong to an organization; the roles that it held are gone with it."""
-        return Response(None, headers=await members.remove("application", organization_id, application_id))
-
-    @post(
-        "/roles",
-        operation_id="AssignOrganizationRolesToApplications",
-        summary="Give roles to applications of an organization",
-        media_type=NO_BODY,
-    )
-    async def assign_roles(
-        self, organization_id: FromPath[str], data: JSONBody[ApplicationAssignments], members: NamedDependency[Members]
-    ) -> Response[None]:
-        """Give each of these applications each of these organization roles too."""
-        headers = await members.assign("application", organization_id, data.application_ids, data.organization_role_ids)
-        return Response(None, headers=headers)
-
-
-class OrganizationApplicationRoleController(Controller):
-    """Organization roles of an application that belongs to an organization."""
-
-    path = "/organizations/{organization_id:str}/applications/{application_id:str}/roles"
-    tags = ("Organizations",)
-    dependencies = WHOLE
-    guards = (parent_exists("organization"),)
-
-    @get(
-        "/",
-        operation_id="ListOrganizationApplicationRoles",
-        summary="List the roles of an application in an organization",
-        opt=documented(refuses=(422,)),
-    )
-    async def list_roles(
-        self,
-        organization_id: FromPath[str],
-        application_id: FromPath[str],
-        listing: NamedDependency[Listing],
-        members: NamedDependency[Members],
-    ) -> Response[list[OrganizationRoleAnswer]]:
-        """List the organization roles that an application holds in an organization, by name."""
-        found, total = await members.list_roles("application", organization_id, application_id, listing.page)
-        return listing.answer([organization_role_answer(role) for role in found], total)
-
-    @post(
-        "/",
-        operation_id="AddOrganizationApplicationRoles",
-        summary="Give roles to an application in an organization",
-        media_type=NO_BODY,
-    )
-    async def add_roles(
-        self,
-        organization_id: FromPath[str],
-        application_id: FromPath[str],
-        data: JSONBody[MemberRoles],
-        members: NamedDependency[Members],
-    ) -> Response[None]:
-        """Give an application these organization roles too, named by id or by name."""
-        headers = await members.assign(
-            "application", organization_id, [application_id], data.organization_role_ids, data.organization_role_names
+        @post(
+            "/roles",
+            operation_id=f"AssignOrganizationRolesTo{name}s",
+            summary=f"Give roles to {some} of an organization",
+            description=f"Give each of these {some} each of these organization roles, besides those that it holds.",
+            media_type=NO_BODY,
         )
-        return Response(None, headers=headers)
+        async def assign_roles(
+            self,
+            organization_id: FromPath[str],
+            data: JSONBody[kind.assignments],  # type: ignore[name-defined]
+            members: NamedDependency[Members],
+        ) -> Response[None]:
+            headers = await members.assign(kind.member_type, organization_id, data.ids, data.organization_role_ids)
+            return Response(None, headers=headers)
 
-    @put(
-        "/",
-        operation_id="ReplaceOrganizationApplicationRoles",
-        summary="Replace the roles of an application in an organization",
-        status_code=204,
-    )
-    async def replace_roles(
-        self,
-        organization_id: FromPath[str],
-        application_id: FromPath[str],
-        data: JSONBody[MemberRoles],
-        members: NamedDependency[Members],
-    ) -> Response[None]:
-        """Give an application these organization roles and no others, named by id or by name."""
-        headers = await members.replace_roles(
-            "application", organization_id, application_id, data.organization_role_ids, data.organization_role_names
+    return MemberController
+
+
+def _member_role_controller(kind: _Kind) -> type[Controller]:
+    """Return the controller of the roles of one member of an organization."""
+    one, name = kind.noun, kind.member_type.capitalize()
+
+    class MemberRoleController(Controller):
+        path = f"/organizations/{{organization_id:str}}/{kind.member_type}s/{{{kind.parameter}:str}}/roles"
+        tags = ("Organizations",)
+        dependencies = WHOLE | kind.member_id
+        guards = (parent_exists("organization"),)
+
+        @get(
+            "/",
+            operation_id=f"ListOrganization{name}Roles",
+            summary=f"List the roles of {one} in an organization",
+            description=f"List the organization roles that {one} holds in an organization, by name.",
+            opt=documented(refuses=(422,)),
         )
-        return Response(None, headers=headers)
+        async def list_roles(
+            self,
+            organization_id: FromPath[str],
+            member_id: NamedDependency[str],
+            listing: NamedDependency[Listing],
+            members: NamedDependency[Members],
+        ) -> Response[list[OrganizationRoleAnswer]]:
+            found, total = await members.list_roles(kind.member_type, organization_id, member_id, listing.page)
+            return listing.answer([organization_role_answer(role) for role in found], total)
 
-    @delete(
-        "/{organization_role_id:str}",
-        operation_id="RemoveOrganizationApplicationRole",
-        summary="Take a role from an application in an organization",
-        status_code=204,
-        opt=documented(refuses=(422,)),
-    )
-    async def remove_role(
-        self,
-        organization_id: FromPath[str],
-        application_id: FromPath[str],
-        organization_role_id: FromPath[str],
-        members: NamedDependency[Members],
-    ) -> Response[None]:
-        """Take an organization role from an application."""
-        headers = await members.remove_role("application", organization_id, application_id, organization_role_id)
-        return Response(None, headers=headers)
+        @post(
+            "/",
+            operation_id=f"AddOrganization{name}Roles",
+            summary=f"Give roles to {one} in an organization",
+            description=f"Give {one} these organization roles, named by id or by name, besides those that it holds.",
+            media_type=NO_BODY,
+        )
+        async def add_roles(
+            self,
+            organization_id: FromPath[str],
+            member_id: NamedDependency[str],
+            data: JSONBody[MemberRoles],
+            members: NamedDependency[Members],
+        ) -> Response[None]:
+            headers = await members.assign(
+                kind.member_type, organization_id, [member_id], data.organization_role_ids, data.organization_role_names
+            )
+            return Response(None, headers=headers)
+
+        @put(
+            "/",
+            operation_id=f"ReplaceOrganization{name}Roles",
+            summary=f"Replace the roles of {one} in an organization",
+            description=f"Give {one} these organization roles, named by id or by name, and no others.",
+            status_code=204,
+        )
+        async def replace_roles(
+            self,
+            organization_id: FromPath[str],
+            member_id: NamedDependency[str],
+            data: JSONBody[MemberRoles],
+            members: NamedDependency[Members],
+        ) -> Response[None]:
+            headers = await members.replace_roles(
+                kind.member_type, organization_id, member_id, data.organization_role_ids, data.organization_role_names
+            )
+            return Response(None, headers=headers)
+
+        @delete(
+            "/{organization_role_id:str}",
+            operation_id=f"RemoveOrganization{name}Role",
+            summary=f"Take a role from {one} in an organization",
+            description=f"Take an organization role from {one}.",
+            status_code=204,
+            opt=documented(refuses=(422,)),
+        )
+        async def remove_role(
+            self,
+            organization_id: FromPath[str],
+            member_id: NamedDependency[str],
+            organization_role_id: FromPath[str],
+            members: NamedDependency[Members],
+        ) -> Response[None]:
+            headers = await members.remove_role(kind.member_type, organization_id, member_id, organization_role_id)
+            return Response(None, headers=headers)
+
+    return MemberRoleController
 
 
-class ApplicationOrganizationController(Controller):
-    """Organizations that an application belongs to."""
+def _membership_controller(kind: _Kind) -> type[Controller]:
+    """Return the controller of the organizations that a user or application belongs to."""
+    one, name = kind.noun, kind.member_type.capitalize()
 
-    path = "/applications/{application_id:str}/organizations"
-    tags = ("Applications",)
-    dependencies = PAGED
-    guards = (known_parent_exists("application"),)
+    class MembershipController(Controller):
+        path = f"/{kind.member_type}s/{{{kind.parameter}:str}}/organizations"
+        tags = (f"{name}s",)
+        dependencies = PAGED | kind.member_id
+        guards = (known_parent_exists(kind.member_type),)
 
-    @get("/", operation_id="ListApplicationOrganizations", summary="List the organizations of an application")
-    async def list_organizations(
-        self, application_id: FromPath[str], listing: NamedDependency[Listing], members: NamedDependency[Members]
-    ) -> Response[list[MembershipAnswer]]:
-        """List the organizations that an application belongs to by name, with the roles that it holds there."""
-        found, total = await members.list_memberships("application", application_id, listing.page)
-        return listing.answer([_membership_answer(membership) for membership in found], total)
+        @get(
+            "/",
+            operation_id=f"List{name}Organizations",
+            summary=f"List the organizations of {one}",
+            description=f"List the organizations that {one} belongs to by name, with the roles that it holds there.",
+        )
+        async def list_organizations(
+            self,
+            member_id: NamedDependency[str],
+            listing: NamedDependency[Listing],
+            members: NamedDependency[Members],
+        ) -> Response[list[MembershipAnswer]]:
+            found, total = await members.list_memberships(kind.member_type, member_id, listing.page)
+            return listing.answer([_membership_answer(membership) for membership in found], total)
+
+    return MembershipController
+
+
+_KINDS: Final = (
+    _Kind("user", "a user", MemberUsers, UserAssignments, _user_answer, UserMemberAnswer),
+    _Kind(
+        "application",
+        "an application",
+        MemberApplications,
+        ApplicationAssignments,
+        _application_answer,
+        ApplicationMemberAnswer,
+    ),
+)
+
+CONTROLLERS: Final = tuple(
+    controller(kind)
+    for kind in _KINDS
+    for controller in (_member_controller, _member_role_controller, _membership_controller)
+)

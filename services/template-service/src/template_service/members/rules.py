@@ -1,4 +1,4 @@
-"""What a request about members may say, and which roles each kind of member may hold."""
+"""The bodies of requests about members, and which roles each kind of member may hold."""
 
 from typing import Annotated, Final
 
@@ -15,37 +15,37 @@ ROLE_TYPE_OF: Final[dict[MemberType, OrganizationRoleType]] = {"user": "User", "
 """The type of the organization roles that each kind of member may hold."""
 
 MAX_ASSIGNMENTS: Final = 250_000
-"""Members times roles of one request, which is one transaction: a fraction of the time that a statement has."""
+"""Members times roles of one request, which is one transaction; it takes a fraction of the statement timeout."""
 
 
 class MemberUsers(Body):
     """Users that belong to an organization."""
 
-    user_ids: Ids
+    ids: Ids = msgspec.field(name="userIds")
 
 
 class MemberApplications(Body):
     """Machine-to-machine applications that belong to an organization."""
 
-    application_ids: Ids
+    ids: Ids = msgspec.field(name="applicationIds")
 
 
 class UserAssignments(Body):
-    """Members and the organization roles that each of them shall hold too."""
+    """Users that are members, and organization roles to give to each of them."""
 
-    user_ids: Ids
+    ids: Ids = msgspec.field(name="userIds")
     organization_role_ids: Ids
 
 
 class ApplicationAssignments(Body):
-    """Members and the organization roles that each of them shall hold too."""
+    """Applications that are members, and organization roles to give to each of them."""
 
-    application_ids: Ids
+    ids: Ids = msgspec.field(name="applicationIds")
     organization_role_ids: Ids
 
 
 class MemberRoles(Body):
-    """Organization roles of a member, by id, by name, or some of each; those that are named twice count once."""
+    """Organization roles of a member, by id, by name, or both; repetitions are ignored."""
 
     organization_role_ids: Ids = ()
     organization_role_names: tuple[RoleName, ...] = ()

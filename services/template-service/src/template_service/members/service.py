@@ -1,4 +1,4 @@
-"""Who belongs to an organization, and with which roles: one path for users and for applications."""
+"""Reading and changing the members of organizations and their roles; one path for users and applications."""
 
 from collections.abc import Collection, Sequence
 
@@ -28,15 +28,15 @@ from template_service.roles.store import OrganizationRole
 
 
 def require_membership() -> ApiError:
-    """422: whom the request is about does not belong to the organization."""
+    """422: the user or application of the request is not a member of the organization."""
     return ApiError(422, "organization.require_membership", "This is not a member of the organization.")
 
 
 class Members:
     """The members of every organization; each, with its roles, is an aggregate on the bus.
 
-    Everything is locked in one order: organization, users or applications, members, roles, each by id. Whoever deletes
-    one of them follows it too, so that no two transactions wait for each other.
+    All locks are taken in one order: organization, users or applications, members, roles, each by id. Deletions follow
+    it too, so that transactions do not deadlock.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Members:
     async def list_members(
         self, member_type: MemberType, organization_id: str, page: Page, *, role_id: str | None
     ) -> tuple[list[Member], int]:
-        """Return a page of the members of one kind, with their roles, and how many there are."""
+        """Return a page of the members of one kind, with their roles, and their total."""
         async with self._reader.connect() as connection:
             return await store.list_members(
                 connection, self._tenant_id, organization_id, member_type, page, role_id=role_id
@@ -68,17 +68,17 @@ class Members:
     async def list_memberships(
         self, member_type: MemberType, member_id: str, page: Page
     ) -> tuple[list[Membership], int]:
-        """Return a page of the organizations that somebody belongs to, with the roles there, and how many there are."""
+        """Return a page of the organizations of a user or application, with its roles there, and their total."""
         async with self._reader.connect() as connection:
             return await store.list_memberships(connection, self._tenant_id, member_type, member_id, page)
 
     async def list_roles(
         self, member_type: MemberType, organization_id: str, member_id: str, page: Page
     ) -> tuple[list[OrganizationRole], int]:
-        """Return a page of a member's roles, and how many there are.
+        """Return a page of a member's roles, and their total.
 
         Raises:
-            ApiError: 422 when it is no member.
+            ApiError: 422 when it is not a member.
         """
         values = (self._tenant_id, organization_id, member_type, member_id)
         if not await self._lookups.fetch(store.IS_MEMBER, *values):
@@ -87,7 +87,7 @@ class Members:
             return await store.list_roles(connection, self._tenant_id, organization_id, member_id, page)
 
     async def add(self, member_type: MemberType, organization_id: str, ids: Collection[str]) -> dict[str, str]:
-        """Add members, besides those that there are.
+        """Add members; existing ones stay.
 
         Raises:
             ApiError: 404; 422 for an unknown user or application, or one of the wrong kind.
@@ -105,7 +105,7 @@ class Members:
         return transaction.revision_header
 
     async def replace(self, member_type: MemberType, organization_id: str, ids: Collection[str]) -> dict[str, str]:
-        """Make these the members of their kind, and nobody else; who was one already keeps the roles.
+        """Make these, and no others, the members of their kind; existing ones keep their roles.
 
         Raises:
             ApiError: 404; 422 for an unknown user or application, or one of the wrong kind.
@@ -116,7 +116,7 @@ class Members:
     @retry_on_conflict
     async def _replace(self, member_type: MemberType, organization_id: str, wanted: Sequence[str]) -> dict[str, str]:
         async with self._changes.transaction() as transaction:
-            # Of two replacements the later one holds: it waits here until the earlier one is done.
+            # The later of two replacements wins: it waits here for the earlier one.
             await self._lock_organization(transaction, organization_id, for_all_members=True)
             await self._require_known(transaction, member_type, wanted)
             members = self._members(transaction, organization_id, member_type)
@@ -128,10 +128,10 @@ class Members:
 
     @retry_on_conflict
     async def remove(self, member_type: MemberType, organization_id: str, member_id: str) -> dict[str, str]:
-        """Remove a member, and with it the roles that it held.
+        """Remove a member and its roles.
 
         Raises:
-            ApiError: 404 when it is none.
+            ApiError: 404 when it is not a member.
         """
         async with self._changes.transaction() as transaction:
             await self._lock_organization(transaction, organization_id)
@@ -149,10 +149,10 @@ class Members:
         role_ids: Collection[str],
         role_names: Collection[str] = (),
     ) -> dict[str, str]:
-        """Give each of these members each of these roles, besides those that they hold.
+        """Give each of these members each of these roles; roles that they hold stay.
 
         Raises:
-            ApiError: 404; 413 for too many at once; 422 for somebody who is no member, for an unknown role, and for one
+            ApiError: 404; 413 for too many assignments; 422 for something that is not a member, an unknown role, or one
                 of the wrong type.
         """
         members = sorted(set(member_ids))
@@ -173,7 +173,7 @@ class Members:
         """Give a member these roles and no others.
 
         Raises:
-            ApiError: 404; 422 for somebody who is no member, for an unknown role, and for one of the wrong type.
+            ApiError: 404; 422 for something that is not a member, an unknown role, or one of the wrong type.
         """
         return await self._directory.second_look(
             lambda: self._assign(member_type, organization_id, [member_id], role_ids, role_names, replace=True)
@@ -207,7 +207,7 @@ class Members:
         """Take a role from a member.
 
         Raises:
-            ApiError: 404 when it does not hold the role; 422 when it is no member.
+            ApiError: 404 when it does not hold the role; 422 when it is not a member.
         """
         async with self._changes.transaction() as transaction:
             members = await self._lock(transaction, organization_id, member_type, [member_id])
@@ -232,7 +232,7 @@ class Members:
     async def _lock(
         self, transaction: Transaction, organization_id: str, member_type: MemberType, member_ids: Sequence[str]
     ) -> store.Members:
-        """Lock the organization, and members whose roles nobody else changes from then on."""
+        """Lock the organization, and the roles of these members against changes."""
         await self._lock_organization(transaction, organization_id)
         members = self._members(transaction, organization_id, member_type)
         if len(await members.lock(member_ids)) != len(member_ids):
@@ -261,7 +261,7 @@ class Members:
     def _record_joined(
         self, transaction: Transaction, organization_id: str, member_type: MemberType, joined: Collection[str]
     ) -> None:
-        """Record members that are new. They hold nothing yet: nobody needs to look at what they may do."""
+        """Record new members. They have no roles yet, so their permissions need no fan-out."""
         for member_id in sorted(joined):
             state = MemberState(organization_id=organization_id, member_id=member_id, member_type=member_type)
             transaction.record("member", (organization_id, member_id), "created", state)

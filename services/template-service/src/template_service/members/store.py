@@ -1,7 +1,7 @@
-"""Members and their roles, in PostgreSQL. Whatever is written is written in one statement, however much it is.
+"""Members and their roles, in PostgreSQL. Every write is one statement, however many rows it has.
 
-Members of an organization that is gone, and assignments of a role that is gone, are still in the tables for a while:
-every read joins what they point to.
+Members of a deleted organization and assignments of a deleted role stay in the tables until the fan-out: every read
+joins what they refer to.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -36,19 +36,16 @@ from identity_common.stores.database import fetch_page
 from identity_common.stores.lookups import KeyLookup
 from identity_common.wire.events import ApplicationState, UserState
 from stead.event_types import MemberType, OrganizationRoleType
-from template_service.known.tables import known_applications, known_users
-from template_service.members.tables import member_roles, members
 from template_service.organizations.store import Organization
-from template_service.organizations.tables import organizations
 from template_service.roles.store import Named, OrganizationRole
-from template_service.roles.tables import roles
+from template_service.schema import known_applications, known_users, member_roles, members, organizations, roles
 
 
 class Member(NamedTuple):
     """A member with its roles.
 
     Attributes:
-        state: What is known of the user or application, as JSON.
+        state: A UserState or ApplicationState as JSON.
         roles: By name.
     """
 
@@ -86,9 +83,9 @@ _LOCK_ORGANIZATION: Final = (
 )
 _CLAIM_ORGANIZATION: Final = _LOCK_ORGANIZATION.with_for_update(key_share=True)
 
-# What is looked up by its key stands in a subquery of its own (LATERAL, with a lock or OFFSET 0): while the statistics
-# know nothing of an organization that has just become large, the planner takes each side of a join for one row, and
-# would compare every member with every user.
+# A LATERAL subquery with a lock or OFFSET 0 is not flattened: each row is looked up by its key. While the statistics do
+# not know of an organization that has just grown, the planner expects one row on each side of a join, and would compare
+# every member with every user.
 _LOCK_KNOWN: Final[Mapping[MemberType, TextClause]] = {
     "user": text(
         """
@@ -195,13 +192,13 @@ IS_MEMBER: Final = KeyLookup("""
 async def lock_organization(
     connection: AsyncConnection, tenant_id: str, organization_id: str, *, for_all_members: bool = False
 ) -> bool:
-    """Return whether there is such an organization; it goes on to exist until the transaction ends.
+    """Lock an organization against deletion until the transaction ends; return whether it exists.
 
     Args:
         connection: Of the transaction.
-        tenant_id: Whose.
-        organization_id: Which.
-        for_all_members: Nobody else replaces all of its members meanwhile.
+        tenant_id: The tenant.
+        organization_id: The organization.
+        for_all_members: Lock it against other replacements of all its members as well.
     """
     statement = _CLAIM_ORGANIZATION if for_all_members else _LOCK_ORGANIZATION
     found = await connection.scalar(statement, {"tenant": tenant_id, "organization": organization_id})
@@ -211,7 +208,7 @@ async def lock_organization(
 async def lock_known(
     connection: AsyncConnection, tenant_id: str, member_type: MemberType, ids: Collection[str]
 ) -> dict[str, bool]:
-    """Return which of these users or applications exist, and whether they can be members; they go on to exist."""
+    """Return which of these users or applications exist, and whether each can be a member; they stay."""
     rows = await connection.execute(_LOCK_KNOWN[member_type], {"tenant": tenant_id, "ids": sorted(ids)})
     return {row.id: row.fits for row in rows}
 
@@ -219,7 +216,7 @@ async def lock_known(
 class Members:
     """The members of one organization that are of one kind, within one transaction.
 
-    Everything is locked, added and removed in the order of the ids: no two transactions wait for each other.
+    Rows are locked, added and removed in the order of the ids, so that transactions do not deadlock.
     """
 
     def __init__(
@@ -233,24 +230,24 @@ class Members:
         return set(await self._connection.scalars(_ALL, self._values))
 
     async def add(self, ids: Collection[str], *, now: int) -> list[str]:
-        """Add members; return which of them are new."""
+        """Add members; return the new ones."""
         return list(await self._connection.scalars(_ADD, {**self._values, "ids": sorted(ids), "now": now}))
 
     async def remove(self, ids: Collection[str]) -> list[str]:
-        """Remove members and the roles they hold; return who was one."""
+        """Remove members and their roles; return those that were members."""
         return list(await self._connection.scalars(_REMOVE, {**self._values, "ids": sorted(ids)}))
 
     async def lock(self, ids: Collection[str]) -> list[str]:
-        """Return which of these are members; nobody else changes their roles until the transaction ends."""
+        """Lock the roles of these members until the transaction ends; return which of them are members."""
         return list(await self._connection.scalars(_LOCK, {**self._values, "ids": sorted(ids)}))
 
     async def assign(self, ids: Collection[str], role_ids: Collection[str]) -> list[str]:
-        """Give each of these members each of these roles; return who did not have all of them."""
+        """Give each of these members each of these roles; return those that did not hold all of them."""
         values = {**self._values, "ids": sorted(ids), "roles": sorted(role_ids)}
         return list(await self._connection.scalars(_ASSIGN, values))
 
     async def assigned(self, member_id: str) -> set[str]:
-        """Return the ids of the roles that were given to a member, those of roles that are gone included."""
+        """Return the ids of the roles assigned to a member, deleted roles included."""
         return set(await self._connection.scalars(_ASSIGNED, {**self._values, "member": member_id}))
 
     async def unassign(self, member_id: str, role_ids: Collection[str]) -> None:
@@ -258,7 +255,7 @@ class Members:
         await self._connection.execute(_UNASSIGN, {**self._values, "member": member_id, "roles": sorted(role_ids)})
 
     async def role_ids(self, ids: Collection[str]) -> list[tuple[str, tuple[str, ...]]]:
-        """Return the ids of the roles of each of these members, everything sorted."""
+        """Return each of these members with the sorted ids of its roles."""
         rows = await self._connection.execute(_ROLE_IDS, {**self._values, "ids": sorted(ids)})
         return [(row.member_id, tuple(row.role_ids)) for row in rows]
 
@@ -266,7 +263,7 @@ class Members:
 async def lock_roles(
     connection: AsyncConnection, tenant_id: str, ids: Collection[str], names: Collection[str]
 ) -> LockedRoles:
-    """Return the roles with one of these ids or names; they go on to exist until the transaction ends."""
+    """Return the roles with one of these ids or names, locked against deletion until the transaction ends."""
     values = {"tenant": tenant_id, "ids": list(ids), "names": list(names)}
     rows = (await connection.execute(_LOCK_ROLES, values)).all()
     return LockedRoles(
@@ -277,14 +274,14 @@ async def lock_roles(
 
 
 def _by_key(table: Table, name: str, key: ColumnElement[str]) -> LateralFromClause:
-    """Return the row of a table with the tenant and key of the enclosing row of ``members`` or ``member_roles``."""
+    """Return a subquery for the row of a table with the key of the enclosing row of ``members`` or ``member_roles``."""
     return (
         select(table).where(table.c.tenant_id == _TENANT, table.c.id == key).offset(literal_column("0")).lateral(name)
     )
 
 
 def _roles_of_member() -> ScalarSelect[str]:
-    """Return the roles of the member of the enclosing statement as JSON, by name."""
+    """Return a subquery for the roles, as JSON and by name, of the member of the enclosing statement."""
     role = _by_key(roles, "role", member_roles.c.role_id)
     named = func.json_build_object("id", role.c.id, "name", role.c.name)
     together = func.json_agg(aggregate_order_by(named, role.c.name, role.c.id))
@@ -306,7 +303,7 @@ _KNOWN: Final[Mapping[MemberType, LateralFromClause]] = {
     "application": _by_key(known_applications, "known", members.c.member_id),
 }
 _SEARCHED: Final[Mapping[MemberType, Sequence[ColumnElement[Any]]]] = {
-    "user": (),  # by their search keys
+    "user": (),  # their search_key is searched instead
     "application": (_KNOWN["application"].c.name, _KNOWN["application"].c.id),
 }
 _ORGANIZATION_EXISTS: Final = (
@@ -371,15 +368,15 @@ async def list_members(
     *,
     role_id: str | None,
 ) -> tuple[list[Member], int]:
-    """Return a page of an organization's members by name and then id, and how many there are.
+    """Return a page of an organization's members by name and then id, and their total.
 
     Args:
-        connection: What to ask.
-        tenant_id: Whose.
-        organization_id: Which.
-        member_type: Of this kind only.
-        page: Which part.
-        role_id: Only those that hold this role; everybody if there is none.
+        connection: To the database.
+        tenant_id: The tenant.
+        organization_id: The organization.
+        member_type: The kind of members.
+        page: The part to return.
+        role_id: Only members that hold this role; none for all members.
     """
     statement = _LIST[member_type]
     values = {"tenant": tenant_id, "organization": organization_id}
@@ -396,7 +393,7 @@ async def list_members(
 async def list_roles(
     connection: AsyncConnection, tenant_id: str, organization_id: str, member_id: str, page: Page
 ) -> tuple[list[OrganizationRole], int]:
-    """Return a page of a member's roles by name, and how many there are."""
+    """Return a page of a member's roles by name, and their total."""
     values = {"tenant": tenant_id, "organization": organization_id, "member": member_id}
     searched = (_ROLE_OF_MEMBER.c.name, _ROLE_OF_MEMBER.c.description)
     rows, total = await fetch_page(connection, _LIST_ROLES, values, page, searched=searched)
@@ -406,7 +403,7 @@ async def list_roles(
 async def list_memberships(
     connection: AsyncConnection, tenant_id: str, member_type: MemberType, member_id: str, page: Page
 ) -> tuple[list[Membership], int]:
-    """Return a page of the organizations of a user or application by name and then id, and how many there are."""
+    """Return a page of the organizations of a user or application by name and then id, and their total."""
     values = {"tenant": tenant_id, "member": member_id, "type": member_type}
     searched = (_OF_MEMBER.c.id, _OF_MEMBER.c.name, _OF_MEMBER.c.description)
     rows, total = await fetch_page(connection, _LIST_ORGANIZATIONS, values, page, searched=searched)

@@ -1,4 +1,4 @@
-"""Everything that template-service owns, what it knows of management-service, and the outbox."""
+"""All tables of template-service: its own, the projection of management-service, and the outbox."""
 
 from alembic import op
 
@@ -7,7 +7,7 @@ from identity_common.outbox import tables as outbox
 revision = "0001"
 down_revision = None
 
-# Whatever is an id, a key or the name that a list is ordered by is collated "C": one order on every machine.
+# Ids, keys and names that lists are ordered by are collated "C": the same order on every machine.
 CREATE = (
     """CREATE TABLE permissions (
         tenant_id text COLLATE "C" NOT NULL,

@@ -1,4 +1,4 @@
-"""How new what is known of management-service is, and how far its watermark has been read."""
+"""Revisions of known aggregates, and the highest watermark that was read."""
 
 from alembic import op
 

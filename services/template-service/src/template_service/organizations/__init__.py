@@ -1,4 +1,4 @@
-"""Organizations: what an administrator says of them.
+"""Organizations.
 
-Does not own who belongs to them (``template_service.members``).
+Owns their names, settings and branding. Does not own their members (``template_service.members``).
 """

@@ -14,7 +14,7 @@ from template_service.organizations.rules import OrganizationCreation, Organizat
 from template_service.organizations.service import Organizations
 from template_service.organizations.store import Featured, FeaturedUser, Organization
 
-_SHOW_FEATURED: Final = Flag("showFeatured", "Say of each how many users it has, and who three of them are.")
+_SHOW_FEATURED: Final = Flag("showFeatured", "Include the number of users of each organization, and three of them.")
 
 
 class OrganizationAnswer(Answer):
@@ -33,14 +33,14 @@ class OrganizationAnswer(Answer):
 
 
 class OrganizationListAnswer(OrganizationAnswer):
-    """An organization and, if that is asked for, how many users it has and who three of them are."""
+    """An organization and, on request, the number of its users and three of them."""
 
     users_count: int | UnsetType = UNSET
     featured_users: tuple[FeaturedUser, ...] | UnsetType = UNSET
 
 
 def organization_answer(organization: Organization) -> OrganizationAnswer:
-    """Return what the API says of an organization."""
+    """Return an organization as the API represents it."""
     members = structs.asdict(organization)
     for name in ("custom_data", "color", "branding"):
         members[name] = Raw(members[name].encode())
@@ -65,7 +65,7 @@ class OrganizationController(Controller):
     async def create_organization(
         self, data: JSONBody[OrganizationCreation], organizations: NamedDependency[Organizations]
     ) -> Response[OrganizationAnswer]:
-        """Create an organization, without members."""
+        """Create an organization without members."""
         organization, headers = await organizations.create(data)
         return Response(organization_answer(organization), headers=headers)
 
@@ -78,7 +78,7 @@ class OrganizationController(Controller):
     async def list_organizations(
         self, listing: NamedDependency[Listing], organizations: NamedDependency[Organizations]
     ) -> Response[list[OrganizationListAnswer]]:
-        """List organizations by name; ``q`` finds parts of ids, names and descriptions."""
+        """List organizations by name; ``q`` searches ids, names and descriptions."""
         with_featured = listing.flag(_SHOW_FEATURED.name)
         found, total = await organizations.list_organizations(listing.page, with_featured=with_featured)
         return listing.answer([_list_answer(*each) for each in found], total)
@@ -102,7 +102,7 @@ class OrganizationController(Controller):
         data: JSONBody[OrganizationUpdate],
         organizations: NamedDependency[Organizations],
     ) -> Response[OrganizationAnswer]:
-        """Change the members that are given; null clears one, an object is replaced as a whole."""
+        """Change the given members; null clears a member, an object is replaced as a whole."""
         organization, headers = await organizations.update(organization_id, data)
         return Response(organization_answer(organization), headers=headers)
 
@@ -115,5 +115,5 @@ class OrganizationController(Controller):
     async def delete_organization(
         self, organization_id: FromPath[str], organizations: NamedDependency[Organizations]
     ) -> Response[None]:
-        """Delete an organization; nobody is a member of it any more."""
+        """Delete an organization, and with it the memberships in it."""
         return Response(None, headers=await organizations.delete(organization_id))

@@ -1,4 +1,4 @@
-"""What may be said of an organization."""
+"""The bodies that create and change an organization."""
 
 from msgspec import UNSET, UnsetType
 
@@ -9,7 +9,7 @@ class OrganizationCreation(Body):
     """A new organization, without members.
 
     Attributes:
-        color: Stored and answered, as ``branding`` and ``custom_css`` are; nothing here looks into them.
+        color: Opaque: stored and returned, as are ``branding`` and ``custom_css``.
     """
 
     name: Name
@@ -22,7 +22,7 @@ class OrganizationCreation(Body):
 
 
 class OrganizationUpdate(Body):
-    """What shall change: an absent member is kept, null clears; a free-form object is replaced as a whole."""
+    """A change of an organization: an absent member stays, null clears it, an object is replaced as a whole."""
 
     name: Name | UnsetType = UNSET
     description: Description | UnsetType | None = UNSET

@@ -21,13 +21,13 @@ from template_service.organizations.store import Featured, Organization
 _FREE_FORM = ("custom_data", "color", "branding")
 
 
-def _members(wish: rules.OrganizationCreation | rules.OrganizationUpdate) -> dict[str, Any]:
-    """Return the members that are given, as they are stored; null is the default.
+def _members(body: rules.OrganizationCreation | rules.OrganizationUpdate) -> dict[str, Any]:
+    """Return the given members as they are stored; null becomes the default.
 
     Raises:
-        ApiError: 413 for a free-form object, or a style sheet, beyond the limit of such an object.
+        ApiError: 413 for a free-form object or style sheet over its limit.
     """
-    given = {name: getattr(wish, name) for name in wish.__struct_fields__}
+    given = {name: getattr(body, name) for name in body.__struct_fields__}
     given = {name: value for name, value in given.items() if value is not UNSET}
     for name in _FREE_FORM:
         if name in given:
@@ -40,13 +40,13 @@ def _members(wish: rules.OrganizationCreation | rules.OrganizationUpdate) -> dic
 
 
 class Organizations:
-    """Organizations, each an aggregate of its own on the bus: its name; the rest stays here.
+    """Organizations; each is an aggregate on the bus, which carries its name only.
 
     Args:
-        reader: Each of its statements is a transaction of its own.
-        changes: Opens the transactions that change something.
-        tenant_id: Whose organizations these are.
-        clock: Tells when they are created.
+        reader: For reads without a transaction.
+        changes: Opens the transactions of changes.
+        tenant_id: The tenant.
+        clock: Gives the time of creation.
     """
 
     def __init__(self, reader: AsyncEngine, changes: Changes, *, tenant_id: str, clock: Clock = now_ms) -> None:
@@ -56,14 +56,14 @@ class Organizations:
         self._clock = clock
 
     @retry_on_conflict
-    async def create(self, wish: rules.OrganizationCreation) -> tuple[Organization, dict[str, str]]:
-        """Create an organization, without members.
+    async def create(self, creation: rules.OrganizationCreation) -> tuple[Organization, dict[str, str]]:
+        """Create an organization without members.
 
         Raises:
             ApiError: 413.
         """
         organization = Organization(
-            tenant_id=self._tenant_id, id=new_short_id(), created_at=self._clock(), **_members(wish)
+            tenant_id=self._tenant_id, id=new_short_id(), created_at=self._clock(), **_members(creation)
         )
         async with self._changes.transaction() as transaction:
             await store.insert_organization(transaction.connection, organization)
@@ -86,18 +86,20 @@ class Organizations:
     async def list_organizations(
         self, page: Page, *, with_featured: bool
     ) -> tuple[list[tuple[Organization, Featured | None]], int]:
-        """Return a page of the organizations, with who is in them if that is asked for, and how many there are."""
+        """Return a page of the organizations, with featured users on request, and their total."""
         async with self._reader.connect() as connection:
             return await store.list_organizations(connection, self._tenant_id, page, with_featured=with_featured)
 
     @retry_on_conflict
-    async def update(self, organization_id: str, wish: rules.OrganizationUpdate) -> tuple[Organization, dict[str, str]]:
-        """Change what is given of an organization.
+    async def update(
+        self, organization_id: str, update: rules.OrganizationUpdate
+    ) -> tuple[Organization, dict[str, str]]:
+        """Change the given members of an organization.
 
         Raises:
             ApiError: 404, 413.
         """
-        members = _members(wish)
+        members = _members(update)
         async with self._changes.transaction() as transaction:
             organization = await store.lock_organization(transaction.connection, self._tenant_id, organization_id)
             if organization is None:
@@ -111,7 +113,7 @@ class Organizations:
 
     @retry_on_conflict
     async def delete(self, organization_id: str) -> dict[str, str]:
-        """Delete an organization; from now on nobody is a member of it.
+        """Delete an organization; it has no members from now on. The fan-out deletes the memberships.
 
         Raises:
             ApiError: 404.

@@ -21,9 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.http.pagination import Page
 from identity_common.stores.database import fetch_page
-from template_service.known.tables import known_users
-from template_service.members.tables import members
-from template_service.organizations.tables import organizations
+from template_service.schema import known_users, members, organizations
 
 MAX_FEATURED: Final = 3
 
@@ -48,7 +46,7 @@ class Organization(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FeaturedUser(msgspec.Struct, frozen=True):
-    """A user who is shown as an example of an organization's members."""
+    """A user shown as an example of an organization's members."""
 
     id: str
     name: str | None
@@ -56,11 +54,11 @@ class FeaturedUser(msgspec.Struct, frozen=True):
 
 
 class Featured(msgspec.Struct, frozen=True):
-    """Who is in an organization.
+    """The users of an organization in short.
 
     Attributes:
-        users_count: How many of the members are users.
-        users: Three of them at most, those with the first ids.
+        users_count: The number of members that are users.
+        users: At most three of them, with the lowest ids.
     """
 
     users_count: int
@@ -121,28 +119,28 @@ async def insert_organization(connection: AsyncConnection, organization: Organiz
 
 
 async def find_organization(connection: AsyncConnection, tenant_id: str, organization_id: str) -> Organization | None:
-    """Return an organization; none if there is no such organization."""
+    """Return an organization, or none."""
     values = {"tenant": tenant_id, "organization": organization_id}
     row = (await connection.execute(_FIND, values)).mappings().one_or_none()
     return None if row is None else Organization(**row)
 
 
 async def lock_organization(connection: AsyncConnection, tenant_id: str, organization_id: str) -> Organization | None:
-    """Return an organization that nobody else changes until the transaction ends; none if there is none."""
+    """Return an organization, locked against changes until the transaction ends; or none."""
     values = {"tenant": tenant_id, "organization": organization_id}
     row = (await connection.execute(_LOCK, values)).mappings().one_or_none()
     return None if row is None else Organization(**row)
 
 
 async def update_organization(connection: AsyncConnection, organization: Organization) -> None:
-    """Store what an organization has become."""
+    """Store a changed organization."""
     values = msgspec.structs.asdict(organization)
     by_id = {"tenant": values.pop("tenant_id"), "organization": values.pop("id")}
     await connection.execute(_UPDATE.values(values), by_id)
 
 
 async def delete_organization(connection: AsyncConnection, tenant_id: str, organization_id: str) -> bool:
-    """Delete an organization; return whether there was one. Its members stay and count for nothing."""
+    """Delete an organization; return whether it existed. Its members stay, ignored, until the fan-out."""
     values = {"tenant": tenant_id, "organization": organization_id}
     return bool((await connection.execute(_DELETE, values)).rowcount)
 
@@ -150,13 +148,13 @@ async def delete_organization(connection: AsyncConnection, tenant_id: str, organ
 async def list_organizations(
     connection: AsyncConnection, tenant_id: str, page: Page, *, with_featured: bool
 ) -> tuple[list[tuple[Organization, Featured | None]], int]:
-    """Return a page of the organizations, by name and then id, and how many there are.
+    """Return a page of the organizations, by name and then id, and their total.
 
     Args:
-        connection: What to ask.
-        tenant_id: Whose organizations.
-        page: Which part.
-        with_featured: Say of each who is in it.
+        connection: To the database.
+        tenant_id: The tenant.
+        page: The part to return.
+        with_featured: Include the users of each in short.
     """
     searched = (organizations.c.id, organizations.c.name, organizations.c.description)
     statement = _LIST

@@ -1,1 +1,4 @@
-"""Organization permissions: named once in the template, granted by roles, carried as scopes by organization tokens."""
+"""Organization permissions: named in the template, granted by roles, carried as scopes by organization tokens.
+
+Owns creating, changing and deleting them. Does not own what grants them (``template_service.role_contents``).
+"""

@@ -8,7 +8,7 @@ from identity_common.fields import Answer
 from identity_common.http.listing import WHOLE, Listing
 from template_service.permissions.rules import OrganizationPermissionCreation, OrganizationPermissionUpdate
 from template_service.permissions.service import OrganizationPermissions
-from template_service.permissions.store import OrganizationPermission
+from template_service.role_contents.store import OrganizationPermission
 
 
 class OrganizationPermissionAnswer(Answer):
@@ -21,7 +21,7 @@ class OrganizationPermissionAnswer(Answer):
 
 
 def organization_permission_answer(permission: OrganizationPermission) -> OrganizationPermissionAnswer:
-    """Return what the API says of an organization permission."""
+    """Return an organization permission as the API represents it."""
     return OrganizationPermissionAnswer(
         tenant_id=permission.tenant_id,
         id=permission.id,
@@ -41,7 +41,7 @@ class OrganizationPermissionController(Controller):
     async def create_permission(
         self, data: JSONBody[OrganizationPermissionCreation], permissions: NamedDependency[OrganizationPermissions]
     ) -> Response[OrganizationPermissionAnswer]:
-        """Create an organization permission, which no role grants yet."""
+        """Create an organization permission; no role grants it yet."""
         permission, headers = await permissions.create(data)
         return Response(organization_permission_answer(permission), headers=headers)
 
@@ -67,7 +67,7 @@ class OrganizationPermissionController(Controller):
         data: JSONBody[OrganizationPermissionUpdate],
         permissions: NamedDependency[OrganizationPermissions],
     ) -> Response[OrganizationPermissionAnswer]:
-        """Change the members that are given; null clears the description."""
+        """Change the given members; null clears the description."""
         permission, headers = await permissions.update(permission_id, data)
         return Response(organization_permission_answer(permission), headers=headers)
 
@@ -80,5 +80,5 @@ class OrganizationPermissionController(Controller):
     async def delete_permission(
         self, permission_id: FromPath[str], permissions: NamedDependency[OrganizationPermissions]
     ) -> Response[None]:
-        """Delete an organization permission; the roles that grant it grant one permission less."""
+        """Delete an organization permission; roles no longer grant it."""
         return Response(None, headers=await permissions.delete(permission_id))

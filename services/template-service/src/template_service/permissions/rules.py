@@ -1,4 +1,4 @@
-"""What an organization permission may be called, and what is said of it."""
+"""The bodies that create and change an organization permission."""
 
 from typing import Annotated
 
@@ -19,7 +19,7 @@ class OrganizationPermissionCreation(Body):
 
 
 class OrganizationPermissionUpdate(Body):
-    """What shall change of an organization permission; null clears the description."""
+    """A change of an organization permission; null clears the description."""
 
     name: ScopeName | UnsetType = UNSET
     description: PermissionDescription | UnsetType | None = UNSET

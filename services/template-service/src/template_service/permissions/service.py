@@ -13,22 +13,22 @@ from identity_common.stores.database import refusals, retry_on_conflict
 from stead.event_types import OrganizationPermissionState
 from template_service.fan_out.requests import request_role_fan_outs
 from template_service.permissions import rules, store
-from template_service.permissions.store import OrganizationPermission
 from template_service.role_contents import store as contents
 from template_service.role_contents.events import record_roles, touch_roles
-from template_service.template_lock import adding_to_template
+from template_service.role_contents.store import OrganizationPermission
+from template_service.role_contents.template_lock import adding_to_template
 
 _REFUSALS = {"permissions_name_unique": lambda: duplicate(message="An organization permission of this name exists.")}
 
 
 class OrganizationPermissions:
-    """Organization permissions, each an aggregate of its own on the bus.
+    """Organization permissions; each is an aggregate on the bus.
 
     Args:
-        reader: Each of its statements is a transaction of its own.
-        changes: Opens the transactions that change something.
-        tenant_id: Whose permissions these are.
-        urn_namespace: No permission may have a name that begins with it.
+        reader: For reads without a transaction.
+        changes: Opens the transactions of changes.
+        tenant_id: The tenant.
+        urn_namespace: Reserved: no name may begin with it.
     """
 
     def __init__(self, reader: AsyncEngine, changes: Changes, *, tenant_id: str, urn_namespace: str) -> None:
@@ -38,15 +38,17 @@ class OrganizationPermissions:
         self._urn_namespace = urn_namespace
 
     @retry_on_conflict
-    async def create(self, wish: rules.OrganizationPermissionCreation) -> tuple[OrganizationPermission, dict[str, str]]:
-        """Create a permission, which no role grants yet.
+    async def create(
+        self, creation: rules.OrganizationPermissionCreation
+    ) -> tuple[OrganizationPermission, dict[str, str]]:
+        """Create a permission; no role grants it yet.
 
         Raises:
-            ApiError: 422 for a name that is not acceptable or in use.
+            ApiError: 422 for an invalid name or one in use.
         """
-        self._require_name(wish.name)
+        self._require_name(creation.name)
         permission = OrganizationPermission(
-            tenant_id=self._tenant_id, id=new_id(), name=wish.name, description=wish.description
+            tenant_id=self._tenant_id, id=new_id(), name=creation.name, description=creation.description
         )
         async with self._changes.transaction() as transaction:
             await adding_to_template(transaction.connection, self._tenant_id)
@@ -71,20 +73,20 @@ class OrganizationPermissions:
         return permission
 
     async def list_permissions(self, page: Page) -> tuple[list[OrganizationPermission], int]:
-        """Return a page of the permissions, and how many there are."""
+        """Return a page of the permissions, and their total."""
         async with self._reader.connect() as connection:
             return await store.list_permissions(connection, self._tenant_id, page)
 
     @retry_on_conflict
     async def update(
-        self, permission_id: str, wish: rules.OrganizationPermissionUpdate
+        self, permission_id: str, update: rules.OrganizationPermissionUpdate
     ) -> tuple[OrganizationPermission, dict[str, str]]:
-        """Change what is given of a permission; by another name, whoever holds it holds something else.
+        """Change the given members of a permission. A new name changes the permissions of every holder.
 
-        A description alone changes what members read of their permissions: the version grows, and there is an event.
+        A new description increments the version and records an event too: members read it with their permissions.
 
         Raises:
-            ApiError: 404; 422 for a name that is not acceptable or in use.
+            ApiError: 404; 422 for an invalid name or one in use.
         """
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
@@ -92,11 +94,11 @@ class OrganizationPermissions:
             if permission is None:
                 raise missing_by_id("entity.not_exists")
             changed = permission
-            if wish.name is not UNSET:
-                self._require_name(wish.name)
-                changed = msgspec.structs.replace(changed, name=wish.name)
-            if wish.description is not UNSET:
-                changed = msgspec.structs.replace(changed, description=wish.description)
+            if update.name is not UNSET:
+                self._require_name(update.name)
+                changed = msgspec.structs.replace(changed, name=update.name)
+            if update.description is not UNSET:
+                changed = msgspec.structs.replace(changed, description=update.description)
             if changed != permission:
                 changed = msgspec.structs.replace(changed, version=permission.version + 1)
                 with refusals(_REFUSALS):
@@ -112,7 +114,7 @@ class OrganizationPermissions:
 
     @retry_on_conflict
     async def delete(self, permission_id: str) -> dict[str, str]:
-        """Delete a permission; the roles that grant it grant one permission less.
+        """Delete a permission, and the grants of it.
 
         Raises:
             ApiError: 404.

@@ -8,33 +8,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.http.pagination import Page
 from identity_common.stores.database import fetch_page
-from template_service.permissions.tables import permissions
-
-
-class OrganizationPermission(msgspec.Struct, frozen=True, kw_only=True):
-    """An organization permission as stored.
-
-    Attributes:
-        version: Grows with every change.
-    """
-
-    tenant_id: str
-    id: str
-    name: str
-    description: str | None = None
-    version: int = 1
-
-
-COLUMNS: Final = tuple(permissions.c[name] for name in OrganizationPermission.__struct_fields__)
-SEARCHED: Final = (permissions.c.name, permissions.c.description)
+from template_service.role_contents.store import PERMISSION_COLUMNS, SEARCHED_OF_PERMISSION, OrganizationPermission
+from template_service.schema import permissions
 
 _BY_ID: Final = (permissions.c.tenant_id == bindparam("tenant"), permissions.c.id == bindparam("permission"))
-_FIND: Final = select(*COLUMNS).where(*_BY_ID)
+_FIND: Final = select(*PERMISSION_COLUMNS).where(*_BY_ID)
 _LOCK: Final = _FIND.with_for_update()
 _UPDATE: Final = update(permissions).where(*_BY_ID)
 _DELETE: Final = delete(permissions).where(*_BY_ID)
 _LIST: Final = (
-    select(*COLUMNS)
+    select(*PERMISSION_COLUMNS)
     .where(permissions.c.tenant_id == bindparam("tenant"))
     .order_by(permissions.c.name, permissions.c.id)
 )
@@ -48,7 +31,7 @@ async def insert_permission(connection: AsyncConnection, permission: Organizatio
 async def find_permission(
     connection: AsyncConnection, tenant_id: str, permission_id: str
 ) -> OrganizationPermission | None:
-    """Return a permission; none if there is no such permission."""
+    """Return a permission, or none."""
     values = {"tenant": tenant_id, "permission": permission_id}
     row = (await connection.execute(_FIND, values)).mappings().one_or_none()
     return None if row is None else OrganizationPermission(**row)
@@ -57,27 +40,27 @@ async def find_permission(
 async def lock_permission(
     connection: AsyncConnection, tenant_id: str, permission_id: str
 ) -> OrganizationPermission | None:
-    """Return a permission that nobody else changes, or lets a role grant, until the transaction ends; or none."""
+    """Return a permission, locked against changes and new grants until the transaction ends; or none."""
     values = {"tenant": tenant_id, "permission": permission_id}
     row = (await connection.execute(_LOCK, values)).mappings().one_or_none()
     return None if row is None else OrganizationPermission(**row)
 
 
 async def update_permission(connection: AsyncConnection, permission: OrganizationPermission) -> None:
-    """Store what a permission has become."""
+    """Store a changed permission."""
     values = msgspec.structs.asdict(permission)
     by_id = {"tenant": values.pop("tenant_id"), "permission": values.pop("id")}
     await connection.execute(_UPDATE.values(values), by_id)
 
 
 async def delete_permission(connection: AsyncConnection, tenant_id: str, permission_id: str) -> None:
-    """Delete a permission; no role grants it any more."""
+    """Delete a permission, and the grants of it."""
     await connection.execute(_DELETE, {"tenant": tenant_id, "permission": permission_id})
 
 
 async def list_permissions(
     connection: AsyncConnection, tenant_id: str, page: Page
 ) -> tuple[list[OrganizationPermission], int]:
-    """Return a page of the permissions, by name, and how many there are."""
-    rows, total = await fetch_page(connection, _LIST, {"tenant": tenant_id}, page, searched=SEARCHED)
+    """Return a page of the permissions, by name, and their total."""
+    rows, total = await fetch_page(connection, _LIST, {"tenant": tenant_id}, page, searched=SEARCHED_OF_PERMISSION)
     return [OrganizationPermission(**row) for row in rows], total

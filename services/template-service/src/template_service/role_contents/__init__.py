@@ -1,1 +1,5 @@
-"""What an organization role grants: organization permissions, and scopes of API resources."""
+"""What organization roles grant: organization permissions, and scopes of API resources.
+
+Owns the grants, the locks around them, and the event of a role. Does not own creating and deleting the permissions
+(``template_service.permissions``) and the roles (``template_service.roles``).
+"""

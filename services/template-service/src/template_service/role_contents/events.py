@@ -1,4 +1,4 @@
-"""What the bus is told of organization roles."""
+"""The events of organization roles."""
 
 from collections.abc import Collection
 from typing import Final
@@ -26,7 +26,7 @@ _TOUCH: Final = text("UPDATE roles SET version = version + 1 WHERE tenant_id = :
 async def record_roles(
     transaction: Transaction, tenant_id: str, role_ids: Collection[str], verb: str = "updated"
 ) -> list[OrganizationRoleState]:
-    """Record the roles, locked by the caller, as they are now; return what is said of them."""
+    """Record an event with the present state of each role, locked by the caller; return the states."""
     rows = await transaction.connection.execute(_CONTENTS, {"tenant": tenant_id, "ids": list(role_ids)})
     states = [
         OrganizationRoleState(
@@ -44,5 +44,5 @@ async def record_roles(
 
 
 async def touch_roles(transaction: Transaction, tenant_id: str, role_ids: Collection[str]) -> None:
-    """Count the versions of roles up: they, or what they grant, changed."""
+    """Increment the versions of roles: they, or what they grant, changed."""
     await transaction.connection.execute(_TOUCH, {"tenant": tenant_id, "ids": list(role_ids)})

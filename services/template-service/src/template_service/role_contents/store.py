@@ -1,6 +1,6 @@
 """What roles grant, in PostgreSQL: organization permissions and scopes of API resources alike.
 
-Locks are taken in one order everywhere, each in the order of the ids: roles, then what they grant.
+All code takes locks in the same order: roles, then what they grant, each by id.
 """
 
 from collections.abc import Collection
@@ -25,17 +25,27 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.http.pagination import Page
 from identity_common.stores.database import fetch_page
-from template_service.known.tables import known_resources, known_scopes
-from template_service.permissions import store as permission_store
-from template_service.permissions.store import OrganizationPermission
-from template_service.permissions.tables import permissions
-from template_service.roles.tables import role_permissions, role_scopes, roles
+from template_service.schema import known_resources, known_scopes, permissions, role_permissions, role_scopes, roles
 
 Content = Literal["permission", "scope"]
 
 
+class OrganizationPermission(msgspec.Struct, frozen=True, kw_only=True):
+    """An organization permission as stored.
+
+    Attributes:
+        version: Incremented by every change.
+    """
+
+    tenant_id: str
+    id: str
+    name: str
+    description: str | None = None
+    version: int = 1
+
+
 class GrantedScope(msgspec.Struct, frozen=True, kw_only=True):
-    """A scope of an API resource, as far as it is known here."""
+    """A scope of an API resource, as known from events."""
 
     tenant_id: str
     id: str
@@ -56,6 +66,9 @@ _KINDS: Final[dict[Content, _Kind]] = {
     "permission": _Kind(permissions, role_permissions, role_permissions.c.permission_id),
     "scope": _Kind(known_scopes, role_scopes, role_scopes.c.scope_id),
 }
+PERMISSION_COLUMNS: Final = tuple(permissions.c[name] for name in OrganizationPermission.__struct_fields__)
+SEARCHED_OF_PERMISSION: Final = (permissions.c.name, permissions.c.description)
+
 _TENANT: Final = bindparam("tenant", type_=Text)
 _ROLE: Final = bindparam("role", type_=Text)
 _IDS: Final = bindparam("ids", type_=ARRAY(Text))
@@ -77,7 +90,7 @@ _LOCK_SCOPES: Final = (
     .with_for_update(read=True, key_share=True, of=known_scopes)
 )
 _LIST_PERMISSIONS: Final = (
-    select(*permission_store.COLUMNS)
+    select(*PERMISSION_COLUMNS)
     .join(
         role_permissions,
         (role_permissions.c.tenant_id == permissions.c.tenant_id)
@@ -105,18 +118,18 @@ _LIST_SCOPES: Final = (
 
 
 async def lock_permissions(connection: AsyncConnection, tenant_id: str, ids: Collection[str]) -> set[str]:
-    """Return which of these permissions exist; they go on to exist until the transaction ends."""
+    """Return which of these permissions exist; they cannot be deleted until the transaction ends."""
     return set(await connection.scalars(_LOCK_PERMISSIONS, {"tenant": tenant_id, "ids": list(ids)}))
 
 
 async def lock_scopes(connection: AsyncConnection, tenant_id: str, ids: Collection[str]) -> dict[str, str]:
-    """Return which of these scopes are known, with the indicator of their resource; they stay for the transaction."""
+    """Return the known ones of these scopes, with the indicator of their resource; they stay for the transaction."""
     rows = await connection.execute(_LOCK_SCOPES, {"tenant": tenant_id, "ids": list(ids)})
     return {row.id: row.indicator for row in rows}
 
 
 async def add(connection: AsyncConnection, tenant_id: str, content: Content, role_id: str, ids: Collection[str]) -> int:
-    """Let a role grant these too, which the caller has locked; return how many it did not grant before."""
+    """Grant these, locked by the caller, through a role; return how many are new."""
     _, relation, content_id = _KINDS[content]
     rows = select(_TENANT, _ROLE, func.unnest(_IDS))
     statement = (
@@ -129,7 +142,7 @@ async def add(connection: AsyncConnection, tenant_id: str, content: Content, rol
 async def remove(
     connection: AsyncConnection, tenant_id: str, content: Content, role_id: str, ids: Collection[str]
 ) -> int:
-    """Let a role no longer grant these; return how many it granted."""
+    """Remove these from what a role grants; return how many there were."""
     _, relation, content_id = _KINDS[content]
     statement = delete(relation).where(
         relation.c.tenant_id == _TENANT, relation.c.role_id == _ROLE, content_id == any_(_IDS)
@@ -141,7 +154,7 @@ async def remove(
 async def remove_others(
     connection: AsyncConnection, tenant_id: str, content: Content, role_id: str, ids: Collection[str]
 ) -> int:
-    """Let a role grant nothing of this kind but these; return how many others it granted."""
+    """Remove everything else of this kind from what a role grants; return how much there was."""
     _, relation, content_id = _KINDS[content]
     kept = select(func.unnest(_IDS))
     statement = delete(relation).where(
@@ -154,16 +167,16 @@ async def remove_others(
 async def list_permissions_of(
     connection: AsyncConnection, tenant_id: str, role_id: str, page: Page
 ) -> tuple[list[OrganizationPermission], int]:
-    """Return a page of the organization permissions that a role grants, by name, and how many there are."""
+    """Return a page of the organization permissions that a role grants, by name, and their total."""
     values = {"tenant": tenant_id, "role": role_id}
-    rows, total = await fetch_page(connection, _LIST_PERMISSIONS, values, page, searched=permission_store.SEARCHED)
+    rows, total = await fetch_page(connection, _LIST_PERMISSIONS, values, page, searched=SEARCHED_OF_PERMISSION)
     return [OrganizationPermission(**row) for row in rows], total
 
 
 async def list_scopes_of(
     connection: AsyncConnection, tenant_id: str, role_id: str, page: Page
 ) -> tuple[list[GrantedScope], int]:
-    """Return a page of the scopes of API resources that a role grants, by name and then id, and how many there are."""
+    """Return a page of the scopes of API resources that a role grants, by name and then id, and their total."""
     values = {"tenant": tenant_id, "role": role_id}
     searched = (known_scopes.c.name, known_resources.c.name)
     rows, total = await fetch_page(connection, _LIST_SCOPES, values, page, searched=searched)
@@ -186,10 +199,10 @@ async def roles_granting(
 async def lock_with_roles(
     connection: AsyncConnection, tenant_id: str, content: Content, ids: Collection[str]
 ) -> tuple[list[str], list[str]]:
-    """Lock what is about to be deleted, and every role that grants any of it; return the ids of both.
+    """Lock contents that are about to be deleted, and every role that grants any of them; return the ids of both.
 
-    A role that comes to grant it after the roles have been locked, and before it is locked itself, is found by looking
-    again. It must not be locked then, out of order: whoever holds it may wait for us. All is let go and tried again.
+    Another role may be granted one of them between the two locks; reading the roles again finds it. Locking it then
+    would be out of order, and may deadlock with its holder: all locks are released and taken again.
     """
     contents = _KINDS[content].contents
     lock_roles = (

@@ -1,4 +1,5 @@
 """Organization roles, and what they grant: organization permissions, scopes of API resources, or both.
 
-Owns the roles and their contents. Does not own who holds them (``template_service.members``).
+Owns creating, changing and deleting them. Does not own the tables of grants (``template_service.role_contents``) nor
+which members hold a role (``template_service.members``).
 """

@@ -22,7 +22,7 @@ from template_service.roles.service import OrganizationRoles
 from template_service.roles.store import Named, NamedScope, OrganizationRole, OrganizationRoleWithContents
 
 NO_BODY: Final = MediaType.TEXT
-"""Of an answer without a body that is not a 204: as JSON, nothing would be written as null."""
+"""Media type of a 201 without a body: as JSON, the body would be ``null``."""
 
 
 class OrganizationRoleAnswer(Answer):
@@ -53,7 +53,7 @@ class GrantedScopeAnswer(Answer):
 
 
 def organization_role_answer(role: OrganizationRole) -> OrganizationRoleAnswer:
-    """Return what the API says of an organization role."""
+    """Return an organization role as the API represents it."""
     return OrganizationRoleAnswer(
         tenant_id=role.tenant_id, id=role.id, name=role.name, description=role.description, type=role.type
     )
@@ -93,7 +93,7 @@ class OrganizationRoleController(Controller):
     async def create_role(
         self, data: JSONBody[OrganizationRoleCreation], roles: NamedDependency[OrganizationRoles]
     ) -> Response[OrganizationRoleAnswer]:
-        """Create an organization role that grants the given permissions and scopes: all of them, or nothing is done."""
+        """Create an organization role that grants the given permissions and scopes; all of it is done, or nothing."""
         role, headers = await roles.create(data)
         return Response(organization_role_answer(role), headers=headers)
 
@@ -119,7 +119,7 @@ class OrganizationRoleController(Controller):
         data: JSONBody[OrganizationRoleUpdate],
         roles: NamedDependency[OrganizationRoles],
     ) -> Response[OrganizationRoleAnswer]:
-        """Change the members that are given; the type only of a role that nobody has."""
+        """Change the given members; the type of a role cannot change while a member holds it."""
         role, headers = await roles.update(role_id, data)
         return Response(organization_role_answer(role), headers=headers)
 
@@ -127,7 +127,7 @@ class OrganizationRoleController(Controller):
         "/{role_id:str}", operation_id="DeleteOrganizationRole", summary="Delete an organization role", status_code=204
     )
     async def delete_role(self, role_id: FromPath[str], roles: NamedDependency[OrganizationRoles]) -> Response[None]:
-        """Delete an organization role; whoever had it no longer does."""
+        """Delete an organization role; members no longer hold it."""
         return Response(None, headers=await roles.delete(role_id))
 
 
@@ -148,7 +148,7 @@ class OrganizationRolePermissionController(Controller):
     async def add_permissions(
         self, role_id: FromPath[str], data: JSONBody[OrganizationScopeIds], roles: NamedDependency[OrganizationRoles]
     ) -> Response[None]:
-        """Let an organization role grant these organization permissions too."""
+        """Add organization permissions to what an organization role grants."""
         return Response(None, headers=await roles.add("permission", role_id, data.organization_scope_ids))
 
     @get("/", operation_id="ListOrganizationRoleScopes", summary="List the permissions of an organization role")
@@ -168,7 +168,7 @@ class OrganizationRolePermissionController(Controller):
     async def replace_permissions(
         self, role_id: FromPath[str], data: JSONBody[OrganizationScopeIds], roles: NamedDependency[OrganizationRoles]
     ) -> Response[None]:
-        """Let an organization role grant these organization permissions and no others."""
+        """Make these organization permissions, and no others, what an organization role grants."""
         return Response(None, headers=await roles.replace("permission", role_id, data.organization_scope_ids))
 
     @delete(
@@ -180,7 +180,7 @@ class OrganizationRolePermissionController(Controller):
     async def remove_permission(
         self, role_id: FromPath[str], permission_id: FromPath[str], roles: NamedDependency[OrganizationRoles]
     ) -> Response[None]:
-        """Let an organization role no longer grant an organization permission."""
+        """Remove an organization permission from what an organization role grants."""
         return Response(None, headers=await roles.remove("permission", role_id, permission_id))
 
 
@@ -201,7 +201,7 @@ class OrganizationRoleScopeController(Controller):
     async def add_scopes(
         self, role_id: FromPath[str], data: JSONBody[ResourceScopeIds], roles: NamedDependency[OrganizationRoles]
     ) -> Response[None]:
-        """Let an organization role grant these scopes of API resources too; none of the Management API."""
+        """Add scopes of API resources, but not of the Management API, to what an organization role grants."""
         return Response(None, headers=await roles.add("scope", role_id, data.scope_ids))
 
     @get(
@@ -225,7 +225,7 @@ class OrganizationRoleScopeController(Controller):
     async def replace_scopes(
         self, role_id: FromPath[str], data: JSONBody[ResourceScopeIds], roles: NamedDependency[OrganizationRoles]
     ) -> Response[None]:
-        """Let an organization role grant these scopes of API resources and no others; none of the Management API."""
+        """Make these scopes of API resources, not of the Management API, and no others, what a role grants."""
         return Response(None, headers=await roles.replace("scope", role_id, data.scope_ids))
 
     @delete(
@@ -237,5 +237,5 @@ class OrganizationRoleScopeController(Controller):
     async def remove_scope(
         self, role_id: FromPath[str], scope_id: FromPath[str], roles: NamedDependency[OrganizationRoles]
     ) -> Response[None]:
-        """Let an organization role no longer grant a scope of an API resource."""
+        """Remove a scope of an API resource from what an organization role grants."""
         return Response(None, headers=await roles.remove("scope", role_id, scope_id))

@@ -1,4 +1,4 @@
-"""What an organization role may be."""
+"""The bodies that create and change an organization role."""
 
 from typing import Annotated
 
@@ -28,7 +28,7 @@ class OrganizationRoleCreation(Body):
 
 
 class OrganizationRoleUpdate(Body):
-    """What shall change of an organization role; null clears the description."""
+    """A change of an organization role; null clears the description."""
 
     name: Name | UnsetType = UNSET
     description: Description | UnsetType | None = UNSET

@@ -15,13 +15,12 @@ from identity_common.stores.database import refusals, retry_on_conflict
 from stead.event_types import OrganizationRoleState
 from template_service.fan_out.requests import request_role_fan_out
 from template_service.known.freshness import Directory
-from template_service.permissions.store import OrganizationPermission
 from template_service.role_contents import store as contents
 from template_service.role_contents.events import record_roles, touch_roles
-from template_service.role_contents.store import Content, GrantedScope
+from template_service.role_contents.store import Content, GrantedScope, OrganizationPermission
+from template_service.role_contents.template_lock import adding_to_template
 from template_service.roles import rules, store
 from template_service.roles.store import OrganizationRole, OrganizationRoleWithContents
-from template_service.template_lock import adding_to_template
 
 _REFUSALS = {"roles_name_unique": lambda: duplicate(message="An organization role of this name exists.")}
 
@@ -30,11 +29,11 @@ class OrganizationRoles:
     """Organization roles; each, with what it grants, is an aggregate on the bus.
 
     Args:
-        reader: Each of its statements is a transaction of its own.
-        changes: Opens the transactions that change something.
-        directory: Is caught up with before a scope is refused as unknown.
-        tenant_id: Whose roles these are.
-        management_api: Indicator of the Management API, whose scopes no organization role grants.
+        reader: For reads without a transaction.
+        changes: Opens the transactions of changes.
+        directory: Catches up before a scope is refused as unknown.
+        tenant_id: The tenant.
+        management_api: Indicator of the Management API, whose scopes no organization role can grant.
     """
 
     def __init__(
@@ -52,25 +51,29 @@ class OrganizationRoles:
         self._tenant_id = tenant_id
         self._management_api = management_api
 
-    async def create(self, wish: rules.OrganizationRoleCreation) -> tuple[OrganizationRole, dict[str, str]]:
-        """Create a role that grants the given permissions and scopes, all of them or nothing is done.
+    async def create(self, creation: rules.OrganizationRoleCreation) -> tuple[OrganizationRole, dict[str, str]]:
+        """Create a role that grants the given permissions and scopes; all of it is done, or nothing.
 
         Raises:
-            ApiError: 422 for a name that is in use, an unknown permission or scope, a scope of the Management API.
+            ApiError: 422 for a name in use, an unknown permission or scope, a scope of the Management API, too many.
         """
-        return await self._directory.second_look(lambda: self._create(wish))
+        return await self._directory.second_look(lambda: self._create(creation))
 
     @retry_on_conflict
-    async def _create(self, wish: rules.OrganizationRoleCreation) -> tuple[OrganizationRole, dict[str, str]]:
+    async def _create(self, creation: rules.OrganizationRoleCreation) -> tuple[OrganizationRole, dict[str, str]]:
         role = OrganizationRole(
-            tenant_id=self._tenant_id, id=new_id(), name=wish.name, description=wish.description, type=wish.type
+            tenant_id=self._tenant_id,
+            id=new_id(),
+            name=creation.name,
+            description=creation.description,
+            type=creation.type,
         )
         async with self._changes.transaction() as transaction:
             await adding_to_template(transaction.connection, self._tenant_id)
             with refusals(_REFUSALS):
                 await store.insert_role(transaction.connection, role)
-            await self._grant(transaction, "permission", role.id, wish.organization_scope_ids)
-            await self._grant(transaction, "scope", role.id, wish.resource_scope_ids)
+            await self._grant(transaction, "permission", role.id, creation.organization_scope_ids)
+            await self._grant(transaction, "scope", role.id, creation.resource_scope_ids)
             await self._record(transaction, role.id, "created")
         return role, transaction.revision_header
 
@@ -87,29 +90,31 @@ class OrganizationRoles:
         return role
 
     async def list_roles(self, page: Page) -> tuple[list[OrganizationRoleWithContents], int]:
-        """Return a page of the roles with what they grant, and how many there are."""
+        """Return a page of the roles with what they grant, and their total."""
         async with self._reader.connect() as connection:
             return await store.list_roles(connection, self._tenant_id, page)
 
     @retry_on_conflict
-    async def update(self, role_id: str, wish: rules.OrganizationRoleUpdate) -> tuple[OrganizationRole, dict[str, str]]:
-        """Change what is given of a role; what its members hold stays as it is.
+    async def update(
+        self, role_id: str, update: rules.OrganizationRoleUpdate
+    ) -> tuple[OrganizationRole, dict[str, str]]:
+        """Change the given members of a role; the permissions of its holders stay.
 
         Raises:
-            ApiError: 404; 422 for a name that is in use, another type of a role that somebody has.
+            ApiError: 404; 422 for a name in use, or another type of a role that a member holds.
         """
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
-            alone = wish.type is not UNSET
+            alone = update.type is not UNSET
             role = await store.lock_role(connection, self._tenant_id, role_id, alone=alone)
             if role is None:
                 raise missing_by_id("entity.not_exists")
-            given = {name: getattr(wish, name) for name in wish.__struct_fields__}
+            given = {name: getattr(update, name) for name in update.__struct_fields__}
             changed = msgspec.structs.replace(
                 role, **{name: value for name, value in given.items() if value is not UNSET}
             )
             if changed.type != role.type and await store.is_assigned(connection, self._tenant_id, role_id):
-                raise wrong_kind("The type of a role that somebody has cannot be changed.")
+                raise wrong_kind("The type of a role cannot be changed while a member holds it.")
             if changed != role:
                 changed = msgspec.structs.replace(changed, version=role.version + 1)
                 with refusals(_REFUSALS):
@@ -119,7 +124,7 @@ class OrganizationRoles:
 
     @retry_on_conflict
     async def delete(self, role_id: str) -> dict[str, str]:
-        """Delete a role; from now on it grants nothing to whoever has it.
+        """Delete a role; it grants nothing from now on. The fan-out deletes its assignments.
 
         Raises:
             ApiError: 404.
@@ -132,17 +137,17 @@ class OrganizationRoles:
         return transaction.revision_header
 
     async def list_permissions(self, role_id: str, page: Page) -> tuple[list[OrganizationPermission], int]:
-        """Return a page of the organization permissions that a role grants, and how many there are."""
+        """Return a page of the organization permissions that a role grants, and their total."""
         async with self._reader.connect() as connection:
             return await contents.list_permissions_of(connection, self._tenant_id, role_id, page)
 
     async def list_scopes(self, role_id: str, page: Page) -> tuple[list[GrantedScope], int]:
-        """Return a page of the scopes of API resources that a role grants, and how many there are."""
+        """Return a page of the scopes of API resources that a role grants, and their total."""
         async with self._reader.connect() as connection:
             return await contents.list_scopes_of(connection, self._tenant_id, role_id, page)
 
     async def add(self, content: Content, role_id: str, ids: Collection[str]) -> dict[str, str]:
-        """Let a role grant these permissions or scopes, besides what it grants.
+        """Add permissions or scopes to what a role grants.
 
         Raises:
             ApiError: 404; 422 for an unknown one, a scope of the Management API, too many.
@@ -158,7 +163,7 @@ class OrganizationRoles:
         return transaction.revision_header
 
     async def replace(self, content: Content, role_id: str, ids: Collection[str]) -> dict[str, str]:
-        """Let a role grant these permissions or scopes, and no others of their kind.
+        """Make these permissions or scopes, and no others of their kind, what a role grants.
 
         Raises:
             ApiError: 404; 422 for an unknown one, a scope of the Management API, too many.
@@ -176,10 +181,10 @@ class OrganizationRoles:
 
     @retry_on_conflict
     async def remove(self, content: Content, role_id: str, content_id: str) -> dict[str, str]:
-        """Let a role no longer grant a permission or scope.
+        """Remove a permission or scope from what a role grants.
 
         Raises:
-            ApiError: 404 when there is no such role, or it does not grant it.
+            ApiError: 404 without the role, or without the grant.
         """
         async with self._changes.transaction() as transaction:
             connection = transaction.connection
@@ -194,7 +199,7 @@ class OrganizationRoles:
             raise missing_by_id()
 
     async def _grant(self, transaction: Transaction, content: Content, role_id: str, ids: Collection[str]) -> bool:
-        """Let a locked role grant these; return whether it did not grant all of them before."""
+        """Add these to what a locked role grants; return whether any is new."""
         if not ids:
             return False
         if content == "permission":

@@ -10,18 +10,23 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from identity_common.http.pagination import Page
 from identity_common.stores.database import fetch_page
 from stead.event_types import OrganizationRoleType
-from template_service.known.tables import known_resources, known_scopes
-from template_service.members.tables import member_roles
-from template_service.organizations.tables import organizations
-from template_service.permissions.tables import permissions
-from template_service.roles.tables import role_permissions, role_scopes, roles
+from template_service.schema import (
+    known_resources,
+    known_scopes,
+    member_roles,
+    organizations,
+    permissions,
+    role_permissions,
+    role_scopes,
+    roles,
+)
 
 
 class OrganizationRole(msgspec.Struct, frozen=True, kw_only=True):
-    """An organization role as stored; what it grants are relations.
+    """An organization role as stored, without what it grants.
 
     Attributes:
-        version: Grows with every change, of what it grants too.
+        version: Incremented by every change, of what it grants too.
     """
 
     tenant_id: str
@@ -33,14 +38,14 @@ class OrganizationRole(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Named(msgspec.Struct, frozen=True):
-    """What a list says of something that belongs to its items."""
+    """The id and name of something related."""
 
     id: str
     name: str
 
 
 class NamedScope(msgspec.Struct, frozen=True):
-    """What a list says of a scope of an API resource."""
+    """A scope of an API resource, with the id and name of the resource."""
 
     id: str
     name: str
@@ -62,7 +67,7 @@ _LOCK: Final = _FIND.with_for_update(key_share=True)
 _LOCK_ALONE: Final = _FIND.with_for_update()
 _UPDATE: Final = update(roles).where(*_BY_ID)
 _DELETE: Final = delete(roles).where(*_BY_ID)
-# Assignments within an organization that is gone count for nothing; they are only not yet cleared away.
+# Assignments in a deleted organization are ignored; the fan-out has yet to delete them.
 _IS_ASSIGNED: Final = select(
     exists(
         select(member_roles.c.role_id)
@@ -78,7 +83,7 @@ _IS_ASSIGNED: Final = select(
 _PERMISSION: Final = func.json_build_object("id", permissions.c.id, "name", permissions.c.name)
 _RESOURCE: Final = func.json_build_object("id", known_resources.c.id, "name", known_resources.c.name)
 _SCOPE: Final = func.json_build_object("id", known_scopes.c.id, "name", known_scopes.c.name, "resource", _RESOURCE)
-# As JSON, made by the database: a role may grant thousands, and a row for each would take ten times as long.
+# Aggregated to JSON by the database: a role may grant thousands, and a row for each would take ten times as long.
 _PERMISSIONS: Final[ScalarSelect[str]] = (
     select(
         func.coalesce(
@@ -127,7 +132,7 @@ async def insert_role(connection: AsyncConnection, role: OrganizationRole) -> No
 
 
 async def find_role(connection: AsyncConnection, tenant_id: str, role_id: str) -> OrganizationRole | None:
-    """Return a role; none if there is no such role."""
+    """Return a role, or none."""
     row = (await connection.execute(_FIND, {"tenant": tenant_id, "role": role_id})).mappings().one_or_none()
     return None if row is None else OrganizationRole(**row)
 
@@ -135,13 +140,13 @@ async def find_role(connection: AsyncConnection, tenant_id: str, role_id: str) -
 async def lock_role(
     connection: AsyncConnection, tenant_id: str, role_id: str, *, alone: bool = False
 ) -> OrganizationRole | None:
-    """Return a role that nobody else changes until the transaction ends; none if there is no such role.
+    """Return a role, locked against changes until the transaction ends; or none.
 
     Args:
         connection: Of the transaction.
-        tenant_id: Whose role.
-        role_id: Which.
-        alone: Nobody is given the role meanwhile either.
+        tenant_id: The tenant.
+        role_id: The role.
+        alone: Lock it against new assignments as well.
     """
     statement = _LOCK_ALONE if alone else _LOCK
     row = (await connection.execute(statement, {"tenant": tenant_id, "role": role_id})).mappings().one_or_none()
@@ -149,26 +154,26 @@ async def lock_role(
 
 
 async def is_assigned(connection: AsyncConnection, tenant_id: str, role_id: str) -> bool:
-    """Whether anybody has the role."""
+    """Whether a member holds the role."""
     return bool(await connection.scalar(_IS_ASSIGNED, {"tenant": tenant_id, "role": role_id}))
 
 
 async def update_role(connection: AsyncConnection, role: OrganizationRole) -> None:
-    """Store what a role has become."""
+    """Store a changed role."""
     values = msgspec.structs.asdict(role)
     by_id = {"tenant": values.pop("tenant_id"), "role": values.pop("id")}
     await connection.execute(_UPDATE.values(values), by_id)
 
 
 async def delete_role(connection: AsyncConnection, tenant_id: str, role_id: str) -> bool:
-    """Delete a role with what it grants; return whether there was one. Its assignments stay and count for nothing."""
+    """Delete a role with its grants; return whether it existed. Its assignments stay, ignored, until the fan-out."""
     return bool((await connection.execute(_DELETE, {"tenant": tenant_id, "role": role_id})).rowcount)
 
 
 async def list_roles(
     connection: AsyncConnection, tenant_id: str, page: Page
 ) -> tuple[list[OrganizationRoleWithContents], int]:
-    """Return a page of the roles, by name, with what they grant, and how many there are."""
+    """Return a page of the roles, by name, with what they grant, and their total."""
     searched = (roles.c.name, roles.c.description)
     rows, total = await fetch_page(connection, _LIST, {"tenant": tenant_id}, page, searched=searched)
     found = []

@@ -1,6 +1,6 @@
-"""One lock of the whole template: while a document is compared with it and applied, nothing is added to it.
+"""A lock on the whole template: nothing is added while a document is compared with the template and applied.
 
-What is there already is locked row by row; what is not there yet has no row. It is the first lock of a transaction.
+Row locks protect existing permissions and roles; new ones have no row to lock. It is the first lock of a transaction.
 """
 
 from typing import Final
@@ -14,10 +14,10 @@ _HOLD: Final = text("SELECT pg_advisory_xact_lock(hashtext('template'), hashtext
 
 
 async def adding_to_template(connection: AsyncConnection, tenant_id: str) -> None:
-    """Wait for whoever holds the whole template; nobody holds it until the transaction ends. Others may add too."""
+    """Lock the template for adding to it, until the transaction ends; others may add concurrently."""
     await connection.execute(_ADD, {"tenant": tenant_id})
 
 
 async def hold_template(connection: AsyncConnection, tenant_id: str) -> None:
-    """Wait for whoever adds something; nobody else adds anything, or holds all, until the transaction ends."""
+    """Lock the template exclusively until the transaction ends: nothing is added to it."""
     await connection.execute(_HOLD, {"tenant": tenant_id})

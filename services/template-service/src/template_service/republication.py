@@ -1,8 +1,8 @@
-"""Every aggregate that this service owns, batch by batch, for sending the whole state again.
+"""Republication: records every aggregate of this service again, batch by batch.
 
-Each step locks the rows that it reads against change, in the order of their ids: what is recorded here is the state as
-of the revision that it gets. Members whose organization is gone, and roles of members that are gone, are sent as they
-are; they count for nothing, and are cleared away by the fan-out.
+Each step locks the rows that it reads, in the order of their ids: an event carries the state as of its revision.
+Members of a deleted organization and assignments of a deleted role are recorded as they are; readers ignore them, and
+the fan-out deletes them.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,8 @@ from identity_common.outbox.changes import Transaction
 from identity_common.outbox.republication import BATCH, Step
 from stead.event_types import MemberState, OrganizationPermissionState, OrganizationState
 from template_service.fan_out.events import permissions_state, unchanged
-from template_service.member_permissions.tables import published_permissions
-from template_service.members.tables import members
-from template_service.organizations.tables import organizations
-from template_service.permissions.tables import permissions
 from template_service.role_contents.events import record_roles
-from template_service.roles.tables import roles
+from template_service.schema import members, organizations, permissions, published_permissions, roles
 
 _TENANT: Final = bindparam("tenant", type_=Text)
 _ROLES_OF: Final = text(
@@ -33,10 +29,10 @@ _ROLES_OF: Final = text(
 
 
 class WholeState:
-    """Records everything that a tenant has here.
+    """Records every aggregate of a tenant.
 
     Attributes:
-        steps: One for each table of aggregates.
+        steps: One for each kind of aggregate.
     """
 
     def __init__(self, tenant_id: str) -> None:
@@ -88,7 +84,7 @@ class WholeState:
         return _last(rows)
 
     async def _record_published_permissions(self, transaction: Transaction, after: str) -> str | None:
-        """Record what was last published of everybody, also of whoever is no member any more: a version is kept."""
+        """Record what was last published, former members included: their versions continue when they return."""
         rows = await _lock_members(transaction.connection, published_permissions, self._tenant_id, after)
         for row in rows:
             key = (row.organization_id, row.member_id)
@@ -98,7 +94,7 @@ class WholeState:
 
 
 async def _lock_batch(connection: AsyncConnection, table: Table, tenant_id: str, after: str) -> Sequence[Row[Any]]:
-    """Return the next rows behind an id, locked against change until the transaction ends."""
+    """Return the next rows after an id, locked against change until the transaction ends."""
     statement = (
         select(table)
         .where(table.c.tenant_id == _TENANT, table.c.id > bindparam("after"))
@@ -110,7 +106,7 @@ async def _lock_batch(connection: AsyncConnection, table: Table, tenant_id: str,
 
 
 async def _lock_members(connection: AsyncConnection, table: Table, tenant_id: str, after: str) -> Sequence[Row[Any]]:
-    """Return the next rows behind a member, locked against change until the transaction ends."""
+    """Return the next rows after a member, locked against change until the transaction ends."""
     key = (table.c.organization_id, table.c.member_id)
     statement = (
         select(table)
