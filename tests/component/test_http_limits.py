@@ -6,7 +6,6 @@ A server with the options of all our servers, in front of an application that an
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import socket
 import threading
@@ -21,7 +20,7 @@ import uvloop
 
 from identity_common.http.connection import ConnectionLimits, HttpConnection
 from identity_common.http.server import SERVER_OPTIONS
-from identity_common.telemetry.logs import configure_logs
+from tests.support.captured_logs import captured_logs
 from tests.support.patience import PATIENCE_S
 
 QUICK = ConnectionLimits(head_s=0.3, body_s=0.3, body_bytes_per_s=1000, check_s=0.05, connections=8)
@@ -245,16 +244,12 @@ def test_a_refusal_never_becomes_the_answer_of_another_request(quick: int) -> No
 
 
 def test_an_aborted_pipeline_logs_no_error(usual: int) -> None:
-    log = io.StringIO()
-    configure_logs(service="tests", stream=log)
-    try:
+    with captured_logs("tests") as log:
         for _ in range(5):
             with connect(usual) as connection:
                 connection.sendall(b"GET /slow HTTP/1.1\r\n\r\nGET /slow HTTP/1.1\r\n\r\n")
                 time.sleep(0.1)
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
-        time.sleep(1.5)  # both requests are over, the second one never begun
+        time.sleep(1.5)  # the first request is over, the second one was never begun
         assert answered(usual)
-    finally:
-        configure_logs(service="tests")
     assert log.getvalue() == ""

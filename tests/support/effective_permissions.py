@@ -48,7 +48,8 @@ class ReadingMember:
         made.permission = await template.permission()
         role = await template.role(type=kind.role_type, organizationScopeIds=[made.permission["id"]])
         made.role = role["id"]
-        assert (await organization.assign([member_id], [made.role])).status_code == 201
+        assigned = await organization.assign([member_id], [made.role])
+        assert assigned.status_code == 201, assigned.text
         return made
 
     def token(self, **changed: Any) -> str:
