@@ -1,4 +1,4 @@
-"""Liveness of the callers of this service, by what it knows of management-service's applications and users.
+"""Liveness of the callers of this service, from its copy of management-service's applications and users.
 
 Does not own which tokens are accepted (``identity_common.access.management_api``).
 """
@@ -12,7 +12,7 @@ from identity_common.stores.lookups import MAX_CONCURRENT, KeyLookup, Lookups
 from stead import AccessToken
 from template_service.known.freshness import Directory
 
-# One statement for all requests of one turn of the event loop.
+# One statement for all requests of a tick of the event loop.
 SELECT_LIVE: Final = KeyLookup(f"""
     SELECT {live_caller("caller", applications="known_applications", users="known_users")} AS live
     FROM unnest($2::text[], $3::text[], $4::bigint[]) WITH ORDINALITY

@@ -1,7 +1,7 @@
-"""The worker behind the requests: tells the bus whose permissions a change has touched, batch by batch.
+"""The fan-out worker: publishes the new permissions of the members that a change affects, batch by batch.
 
-One worker a service is active, woken by the commit of whoever asks for a fan-out. A batch and how far it has come are
-one transaction: after a crash the next worker goes on where the last commit was. See docs/decisions/0008.
+One worker per service is active, woken by the commit that requests a fan-out. A batch and its progress are one
+transaction: after a crash the next worker continues from the last commit. See docs/decisions/0008.
 """
 
 from typing import Final
@@ -29,17 +29,16 @@ _WAITING: Final = "SELECT EXISTS (SELECT FROM fan_outs WHERE tenant_id = $1)"
 
 
 class FanOut:
-    """Looks at the members that changes have touched, and records what is different from what was last published.
+    """Compares what affected members hold with what was last published, and records the differences.
 
-    An advisory lock makes one worker of a service's replicas the active one.
+    An advisory lock makes the worker of one replica the active one.
 
     Args:
-        changes: What the events are recorded through.
-        database_url: For the connection that holds the lock and is notified.
-        tenant_id: Whose members.
-        published: How far the events are in the stream: the worker looks at a batch while the one before is published,
-            and goes no further ahead, so that the event of an administrator's write has two batches before it and not
-            all members of a role.
+        changes: Records the events.
+        database_url: For the connection that holds the lock and listens.
+        tenant_id: The tenant of the members.
+        published: Progress of the relay. The worker computes a batch while the previous one is published and gets no
+            further ahead, so that the event of an administrator's write queues behind two batches at most.
     """
 
     def __init__(self, changes: Changes, database_url: str, *, tenant_id: str, published: Progress) -> None:
@@ -48,7 +47,7 @@ class FanOut:
         self._published = published
         self._recorded = self._recorded_before = -1
         self._limit = BATCH
-        self._waited_in_vain_at = -2
+        self._timed_out_at = -2
         worker = ActiveWorker(self._work, database_url, lock=_LOCK, channel=FAN_OUT_CHANNEL, tenant_id=tenant_id)
         self._loop = BackgroundLoop(
             worker.run,
@@ -57,7 +56,7 @@ class FanOut:
             log=_log,
             failed="fan-out.failed",
             interrupted="fan-out.interrupted",
-            # ApiError: a batch was the victim of every deadlock
+            # ApiError: a batch lost every deadlock
             expected=(
                 OSError,
                 SQLAlchemyError,
@@ -69,11 +68,11 @@ class FanOut:
         )
 
     def start(self) -> None:
-        """Begin to work, in the background, until ``stop``."""
+        """Start working in the background."""
         self._loop.start()
 
     async def stop(self) -> None:
-        """Stop; what is not done yet stays asked for."""
+        """Stop; unfinished requests stay in the table."""
         await self._loop.stop()
 
     async def _work(self, holder: LockHolder) -> None:
@@ -81,17 +80,17 @@ class FanOut:
             await holder.turn(lambda: self._take_turn(holder.connection))
 
     async def _take_turn(self, connection: asyncpg.Connection) -> bool:
-        """Do one batch, if one was asked for; return whether it was."""
+        """Process one batch if there is a request; return whether there was."""
         if not await connection.fetchval(_WAITING, self._tenant_id):
             return False
         await self._await_publication()
-        await self._do_batch()
+        await self._process_batch()
         return True
 
-    async def _do_batch(self) -> None:
-        """Do one batch, or learn that it must be smaller; afterwards, little by little, they may be larger again."""
+    async def _process_batch(self) -> None:
+        """Process one batch; halve the batch size if it was too large, and let it grow again slowly."""
         try:
-            recorded = await self._look_at_batch()
+            recorded = await self._record_batch()
         except BatchTooLargeError:
             self._limit = max(1, self._limit // 2)
         else:
@@ -99,17 +98,17 @@ class FanOut:
             self._limit = min(BATCH, self._limit + max(1, self._limit // 8))
 
     @retry_on_conflict
-    async def _look_at_batch(self) -> int:
+    async def _record_batch(self) -> int:
         async with self._changes.transaction(await_publication=False) as transaction:
             await look_at_batch(transaction, self._tenant_id, limit=self._limit)
         return transaction.revision
 
     async def _await_publication(self) -> None:
-        """Wait until the last batch but one is in the stream; while the bus is away, once."""
-        if self._waited_in_vain_at == self._published.value:
+        """Wait until the last batch but one is in the stream; after a timeout, not again until the relay moves."""
+        if self._timed_out_at == self._published.value:
             return
         try:
             reached = await self._published.reach(self._recorded_before, timeout_s=_PUBLICATION_WAIT_S)
         except TooManyWaitersError:
             return
-        self._waited_in_vain_at = -2 if reached else self._published.value
+        self._timed_out_at = -2 if reached else self._published.value
