@@ -104,7 +104,7 @@ class SharedRun:
 async def end(*tasks: asyncio.Task[Any] | None) -> None:
     """Cancel tasks and return when they have ended; repeat a cancellation that was lost.
 
-    ``asyncio.wait_for`` of Python 3.11 swallows a cancellation that arrives in the same turn of the event loop as the
+    ``asyncio.wait_for`` of Python 3.11 swallows a cancellation that arrives in the same tick of the event loop as the
     result that it waits for. The drivers of the bus and the database use it: a loop around such a call goes on as if
     it had never been cancelled, and a caller that awaits its end hangs. Our own code uses ``asyncio.timeout``, which
     does not have this flaw.

@@ -26,7 +26,7 @@ class RevocationReader:
     async def is_revoked(self, token_id: str) -> bool:
         """Return whether a token, or the authorization that it descends from, was revoked.
 
-        One command, coalesced with others of the same turn of the event loop.
+        One command, coalesced with others of the same tick of the event loop.
 
         Args:
             token_id: ``jti`` of a token whose signature is valid.

@@ -67,7 +67,7 @@ class Publisher:
 
     A client that reconnects first sends what is left in its buffer. If that were the end of a batch whose beginning was
     lost, it would be stored before the beginning, which is published again: out of order for good. So a batch is
-    handed to the client in one turn of the event loop and must be small enough for that; the client then sends all of
+    handed to the client in one tick of the event loop and must be small enough for that; the client then sends all of
     it or nothing.
 
     Attributes:

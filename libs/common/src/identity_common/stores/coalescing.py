@@ -1,4 +1,4 @@
-"""Coalescing: items that concurrent requests submit in one turn of the event loop are processed as one batch."""
+"""Coalescing: items that concurrent requests submit in one tick of the event loop are processed as one batch."""
 
 import asyncio
 import itertools
@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 class _Batcher(ABC, Generic[Item, Result]):
-    """Collects the items of one turn of the event loop."""
+    """Collects the items of one tick of the event loop."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
@@ -44,7 +44,7 @@ def _resolve(future: "asyncio.Future[Result]", result: Result | Exception) -> No
 
 
 class Coalescer(_Batcher[Item, Result]):
-    """Processes the items of one turn of the event loop in one call.
+    """Processes the items of one tick of the event loop in one call.
 
     Under load this divides the cost of a round trip by the size of the batch; a single item costs what it costs.
 
@@ -101,7 +101,7 @@ class Coalescer(_Batcher[Item, Result]):
 
 
 class SameTurn(_Batcher[Item, Result]):
-    """Processes the items of one turn of the event loop one right after the other.
+    """Processes the items of one tick of the event loop one right after the other.
 
     For computations that run through a lot of code: the second one finds warm caches and costs half of the first.
 

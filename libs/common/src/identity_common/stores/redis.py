@@ -1,4 +1,4 @@
-"""Redis as the services use it: commands are never retried; those of one turn of the event loop share a round trip."""
+"""Redis as the services use it: commands are never retried; those of one tick of the event loop share a round trip."""
 
 import asyncio
 from collections.abc import Sequence
