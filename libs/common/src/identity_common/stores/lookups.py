@@ -28,7 +28,7 @@ MAX_CONCURRENT: Final = 2
 """Statements of one kind that run at the same time, if they are coalesced; later lookups wait for the next one."""
 _SETTINGS: Final = {"jit": "off", "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
 _CONNECTIONS: Final = 4
-_TIMEOUT_S: Final = 2.0
+_TIMEOUT_S: Final = 3.0
 _PLAN_LIFETIME_S: Final = 10.0
 """A plan made while a table was empty may use any of its indexes, and would keep it when the table is large."""
 

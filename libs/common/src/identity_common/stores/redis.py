@@ -14,6 +14,7 @@ from redis.exceptions import RedisError, ResponseError
 from identity_common.stores.coalescing import Coalescer
 
 _TIMEOUT_S: Final = 1.0
+_EXCHANGE_TIMEOUT_S: Final = 2.0  # a busy event loop may read an answer late, and must not take it for missing
 _POOL: Final = 64
 _MAX_CONCURRENT: Final = 2  # exchanges; commands submitted meanwhile travel in the next one
 Argument = str | bytes | int
@@ -60,7 +61,7 @@ class RedisCommands:
         """Return the reply to each command, an exception for a command without one."""
         replies: list[Any] = []
         try:
-            async with asyncio.timeout(_TIMEOUT_S):
+            async with asyncio.timeout(_EXCHANGE_TIMEOUT_S):
                 await self._exchange(commands, replies)
         except (RedisError, OSError, TimeoutError) as error:
             replies += [StoreUnavailable(type(error).__name__) for _ in commands[len(replies) :]]
