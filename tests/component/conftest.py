@@ -1,4 +1,4 @@
-"""One running Management API and template-service for all tests of this directory, with a tenant of their own."""
+"""One running Management API and template-service for all tests of this directory, in their own tenant."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -21,7 +21,7 @@ def issuer() -> Iterator[Issuer]:
 
 @pytest_asyncio.fixture(scope="session")
 async def management(servers: ServerAddresses, issuer: Issuer) -> AsyncIterator[Management]:
-    """The running service and what is behind it."""
+    """The running service and its database, Redis and bus."""
     async with Management(servers, issuer) as management:
         yield management
 
@@ -47,14 +47,14 @@ def template_api(template: Template) -> httpx.AsyncClient:
 
 @pytest_asyncio.fixture
 async def fan_outs(template: Template) -> AsyncIterator[RequestedFanOuts]:
-    """What is requested of the fan-out meanwhile."""
+    """The fan-outs that are requested during the test."""
     async with RequestedFanOuts(template) as fan_outs:
         yield fan_outs
 
 
 @pytest_asyncio.fixture(scope="session")
 async def tables(template: Template) -> AsyncIterator[TemplateTables]:
-    """The tables behind template-service, and what subscribers hear of them."""
+    """The tables of template-service, and its public events."""
     settings, addresses = template.settings, template.management.addresses
     async with TemplateTables(settings.database_url, addresses.subscriber_nats_url, template.tenant_id) as tables:
         yield tables

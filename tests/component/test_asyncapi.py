@@ -1,4 +1,4 @@
-"""docs/events/asyncapi.yaml describes every subject and payload: checked against the structs and against messages."""
+"""docs/events/asyncapi.yaml describes every subject and payload: checked against the structs and real messages."""
 
 import re
 from collections.abc import Sequence
@@ -48,12 +48,12 @@ STATES: dict[str, type[msgspec.Struct]] = {
 
 
 def normal(schema: Any) -> Any:
-    """Return a schema without what is said differently in the two places."""
+    """Return a schema without the differences in notation between the two sources."""
     if isinstance(schema, list):
         return [normal(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    if "anyOf" in schema:  # left out rather than null
+    if "anyOf" in schema:  # the document has no null: the member is omitted
         (schema,) = [each for each in schema["anyOf"] if each != {"type": "null"}]
     if "x-extensible-enum" in schema:
         return {"enum": schema["x-extensible-enum"]}
@@ -62,14 +62,14 @@ def normal(schema: Any) -> Any:
         found["$ref"] = found["$ref"].rpartition("/")[2]
     if "required" in found:
         found["required"] = sorted(found["required"])
-    if "properties" in schema:  # of which some are called like keywords
+    if "properties" in schema:  # some properties are named like keywords
         found["properties"] = {name: normal(each) for name, each in schema["properties"].items()}
     return found
 
 
 def test_the_schemas_are_those_of_the_structs() -> None:
     _, structs = msgspec.json.schema_components(STRUCTS)
-    structs["CloudEvent"]["required"] += ["specversion", "datacontenttype"]  # constants, and always there
+    structs["CloudEvent"]["required"] += ["specversion", "datacontenttype"]  # constants: always present
     documented = DOCUMENT["components"]["schemas"]
     assert {name: normal(documented[name]) for name in documented if name != "Headers"} == normal(structs)
 
@@ -104,7 +104,7 @@ def references(node: Any) -> list[str]:
     return [each for child in node for each in references(child)] if isinstance(node, list) else []
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_resolves() -> None:
     for reference in references(DOCUMENT):
         node = DOCUMENT
         for step in reference.removeprefix("#/").split("/"):
@@ -121,8 +121,8 @@ def test_the_examples_are_as_described() -> None:
             msgspec.convert(payload["data"], STATES[name])
 
 
-def everything_that_happens(source: TemplateSource) -> list[Record]:
-    """Every kind of event in every shape that it can have."""
+def every_event(source: TemplateSource) -> list[Record]:
+    """Return every kind of event in every possible shape."""
     read, write = GrantedPermission("read"), GrantedPermission("write", "https://api.example.com")
     role = OrganizationRoleState(
         id="r1", name="Reader", type="MachineToMachine", permission_ids=("p1",), scope_ids=("s1", "s2")
@@ -175,7 +175,7 @@ def everything_that_happens(source: TemplateSource) -> list[Record]:
 
 async def test_every_message_on_the_bus_is_as_described_and_a_cloud_event(servers: ServerAddresses) -> None:
     async with TemplateSource(servers) as source:
-        happened = everything_that_happens(source)
+        happened = every_event(source)
         revision = await source.record_all(happened)
         messages = await captured(servers.subscriber_nats_url, source.tenant_id, until=revision)
 
@@ -209,7 +209,7 @@ async def test_every_message_of_the_running_service_is_as_described(management: 
         await machines.delete()
         await template.client.delete(f"/api/organization-roles/{role['id']}")
         await template.client.delete(f"/api/organization-scopes/{permission['id']}")
-        await template.everybody_looked_at()
+        await template.fan_outs_done()
         messages = await captured(
             management.addresses.subscriber_nats_url, template.tenant_id, until=await template.revision()
         )
@@ -235,7 +235,7 @@ async def test_every_message_of_the_running_service_is_as_described(management: 
         lambda event: {name: value for name, value in event.items() if name != "tenantid"},
     ],
 )
-def test_the_check_sees_what_is_wrong(spoil: Any) -> None:
+def test_the_check_rejects_deviations(spoil: Any) -> None:
     (example,) = DOCUMENT["components"]["messages"]["member-permissions"]["examples"]
     payload = example["payload"]
     subject = f"identity.default.member-permissions.{payload['subject'].replace('/', '.')}"

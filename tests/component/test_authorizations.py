@@ -1,4 +1,4 @@
-"""Codes, authorizations and refresh tokens in real stores: what is used twice is noticed, also when it is raced."""
+"""Codes, authorizations and refresh tokens in real stores: reuse is detected, also under races."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Time:
 
 
 class Replicas:
-    """Two replicas of the stores, for a tenant of their own."""
+    """Two replicas of the stores, in their own tenant."""
 
     def __init__(self, one: Stores, other: Stores, tenant_id: str, time: Time, administrator: Redis) -> None:  # type: ignore[type-arg]
         self.one = one
@@ -62,7 +62,7 @@ class Replicas:
         return code
 
     async def redeem(self, stores: Stores, code: Code) -> tuple[bool, str | None]:
-        """Redeem a code as the grant does; return whether that was possible, and the refresh token."""
+        """Redeem a code as the grant does; return whether it succeeded, and the refresh token."""
         return await stores.refresh_tokens.redeem(
             code.authorization.id, tokens_expire_at=self.time() + 3_600_000, expires_at=LATER
         )
@@ -118,8 +118,8 @@ async def results(calls: list[Awaitable[Any]]) -> list[Any]:
     return list(await asyncio.gather(*calls))
 
 
-async def test_a_code_says_once_what_it_stands_for_and_then_that_it_was_used(replicas: Replicas) -> None:
-    """RFC 6749 section 4.1.2; L11."""
+async def test_only_the_first_use_of_a_code_is_marked_as_such(replicas: Replicas) -> None:
+    """RFC 6749 section 4.1.2."""
     code = new_code(nonce="n", session_id="s")
     secret = await replicas.one.codes.issue(code)
     uses = [await stores.codes.use(secret, application_id="app") for stores in replicas.both()]
@@ -127,15 +127,15 @@ async def test_a_code_says_once_what_it_stands_for_and_then_that_it_was_used(rep
     assert [(use.code, use.is_first_use) for use in uses if use] == [(code, True), (code, False)]
 
 
-async def test_exactly_one_of_many_uses_at_once_is_the_first(replicas: Replicas) -> None:
-    """L11: over replicas, twenty times."""
+async def test_exactly_one_of_many_concurrent_uses_is_the_first(replicas: Replicas) -> None:
+    """Raced over replicas, twenty times."""
     for _ in range(20):
         secret = await replicas.one.codes.issue(new_code())
         uses = await results([stores.codes.use(secret, application_id="app") for stores in replicas.both(8)])
         assert sorted(use.is_first_use for use in uses) == [False] * 15 + [True]
 
 
-async def test_another_client_neither_gets_nor_spends_a_code(replicas: Replicas) -> None:
+async def test_another_client_can_neither_use_nor_spend_a_code(replicas: Replicas) -> None:
     secret = await replicas.one.codes.issue(new_code())
 
     assert await replicas.one.codes.use(secret, application_id="other") is None
@@ -144,8 +144,8 @@ async def test_another_client_neither_gets_nor_spends_a_code(replicas: Replicas)
     assert use.is_first_use
 
 
-async def test_nobody_finds_a_code_or_a_client_in_the_store(replicas: Replicas) -> None:
-    """L14: neither a code nor a refresh token can be read out of what is stored; each goes by itself."""
+async def test_the_stores_hold_no_code_or_refresh_token_in_plain_text(replicas: Replicas) -> None:
+    """Neither a code nor a refresh token can be read from its store; a code expires on its own."""
     secret = await replicas.one.codes.issue(new_code())
     _, refresh_token = await replicas.family()
     (key,) = [key async for key in replicas.administrator.scan_iter(f"identity:{replicas.tenant_id}:code:*")]
@@ -164,13 +164,13 @@ async def test_nobody_finds_a_code_or_a_client_in_the_store(replicas: Replicas) 
     "text",
     ["", "cod_", "cod_x", "ref_x", "sub_x", "cod_" + "x" * 50_000, "cod_\udc80".encode(errors="replace").decode()],
 )
-async def test_what_is_no_code_is_none(replicas: Replicas, text: str) -> None:
+async def test_a_malformed_or_unknown_code_is_not_found(replicas: Replicas, text: str) -> None:
     assert await replicas.one.codes.use(text, application_id="app") is None
     assert await replicas.one.refresh_tokens.find(text, application_id="app") is None
 
 
 async def test_a_code_is_redeemed_once(replicas: Replicas) -> None:
-    """A Redis that went on from an older copy brings a used code back: the row remembers."""
+    """A Redis that failed over to an older copy brings a used code back; the row in the database remembers."""
     code = await replicas.begun()
     redemptions = await results([replicas.redeem(stores, code) for stores in replicas.both(4)])
 
@@ -178,8 +178,8 @@ async def test_a_code_is_redeemed_once(replicas: Replicas) -> None:
     assert sorted(token is not None for _, token in redemptions) == [False] * 7 + [True]
 
 
-async def test_a_second_use_ends_what_the_first_gave_whichever_comes_first(replicas: Replicas) -> None:
-    """RFC 6749 section 4.1.2, raced: after both, nothing is alive, and what was issued is revoked."""
+async def test_reuse_ends_the_authorization_whichever_use_comes_first(replicas: Replicas) -> None:
+    """RFC 6749 section 4.1.2, raced: after both, no refresh token is alive, and every issued token is revoked."""
     for _ in range(20):
         code = await replicas.begun()
         (redeemed, refresh_token), was_alive = await results(
@@ -193,8 +193,8 @@ async def test_a_second_use_ends_what_the_first_gave_whichever_comes_first(repli
             assert await replicas.other.revocations.is_revoked(f"{code.authorization.id}.x")
 
 
-async def test_whatever_ends_an_authorization_ends_its_code(replicas: Replicas) -> None:
-    """Before it was redeemed, too: withdrawal of the consent, signing out, a second use that came first."""
+async def test_the_end_of_an_authorization_ends_its_code(replicas: Replicas) -> None:
+    """Also before its redemption: by withdrawal of consent, by signing out, by reuse that is detected first."""
     ending = replicas.other.authorizations
     for end in (
         lambda _: ending.withdraw_consent("user", "app"),
@@ -204,11 +204,11 @@ async def test_whatever_ends_an_authorization_ends_its_code(replicas: Replicas) 
         code = await replicas.begun(session_id="s")
         await end(code)
         assert await replicas.redeem(replicas.one, code) == (False, None)
-        assert not await replicas.one.revocations.is_revoked(f"{code.authorization.id}.x")  # there was nothing
+        assert not await replicas.one.revocations.is_revoked(f"{code.authorization.id}.x")  # no token was issued
 
 
-async def test_a_withdrawal_waits_for_what_is_begun_and_ends_it(replicas: Replicas) -> None:
-    """Neither overlooks the other: a consent that is not there yet has no row to wait for."""
+async def test_a_withdrawal_waits_for_an_authorization_in_progress_and_ends_it(replicas: Replicas) -> None:
+    """Neither misses the other, although a consent that is not stored yet has no row to lock."""
     code = new_code()
     async with replicas.one.authorizations.agreement("user", "app") as agreement:
         await agreement.begin(code.authorization)
@@ -221,7 +221,7 @@ async def test_a_withdrawal_waits_for_what_is_begun_and_ends_it(replicas: Replic
 
 
 async def test_no_authorization_outlives_its_consent(replicas: Replicas) -> None:
-    """Raced, over replicas: whoever begins when nothing is agreed to any more agrees anew in the same transaction."""
+    """Raced over replicas: an authorization that begins after the withdrawal stores its consent in its transaction."""
     for _ in range(40):
         codes = [new_code() for _ in range(2)]
 
@@ -243,7 +243,7 @@ async def test_no_authorization_outlives_its_consent(replicas: Replicas) -> None
         assert is_consented or not any(are_alive)
 
 
-async def test_a_refresh_token_brings_back_the_whole_authorization(replicas: Replicas) -> None:
+async def test_a_refresh_token_leads_to_its_whole_authorization(replicas: Replicas) -> None:
     authorization, refresh_token = await replicas.family(session_id="s")
     found = await replicas.other.refresh_tokens.find(refresh_token, application_id="app")
 
@@ -252,7 +252,7 @@ async def test_a_refresh_token_brings_back_the_whole_authorization(replicas: Rep
     assert await replicas.one.refresh_tokens.find(refresh_token, application_id="other") is None
 
 
-async def test_an_expired_refresh_token_is_none(replicas: Replicas) -> None:
+async def test_an_expired_refresh_token_is_not_found(replicas: Replicas) -> None:
     _, first = await replicas.family()
     replicas.time.ms = LATER - 1
     assert await replicas.is_alive(first)
@@ -260,8 +260,10 @@ async def test_an_expired_refresh_token_is_none(replicas: Replicas) -> None:
     assert not await replicas.is_alive(first)
 
 
-async def test_a_rotated_token_gives_a_sibling_within_the_grace_and_ends_the_family_later(replicas: Replicas) -> None:
-    """RFC 9700 section 4.14.2: the answer may have been lost; after the grace it is a replay."""
+async def test_reuse_of_a_rotated_token_yields_a_sibling_within_the_grace_and_ends_the_family_after_it(
+    replicas: Replicas,
+) -> None:
+    """RFC 9700 section 4.14.2: the answer may have been lost; after the grace period it is a replay."""
     authorization, first = await replicas.family()
     second = await replicas.use(replicas.one, first)
     replicas.time.pass_s(9)
@@ -276,8 +278,8 @@ async def test_a_rotated_token_gives_a_sibling_within_the_grace_and_ends_the_fam
     assert await replicas.other.revocations.is_revoked(f"{authorization.id}.x")
 
 
-async def test_of_two_siblings_the_one_that_comes_later_ends_the_family(replicas: Replicas) -> None:
-    """A thief and an owner cannot go on side by side, whoever is first."""
+async def test_the_later_of_two_siblings_ends_the_family(replicas: Replicas) -> None:
+    """A thief and the owner cannot both continue, in whatever order they come."""
     _, first = await replicas.family()
     owner, thief = await replicas.use(replicas.one, first), await replicas.use(replicas.one, first)
     assert owner
@@ -291,8 +293,8 @@ async def test_of_two_siblings_the_one_that_comes_later_ends_the_family(replicas
     assert not await replicas.is_alive(third)
 
 
-async def test_a_late_sibling_inherits_the_clock_of_its_generation(replicas: Replicas) -> None:
-    """No chain of siblings outlives the grace: what a predecessor gives is as old as what it gave before."""
+async def test_a_late_sibling_inherits_the_rotation_time_of_its_generation(replicas: Replicas) -> None:
+    """No chain of siblings outlives the grace period: a late sibling is as old as the first one."""
     _, first = await replicas.family()
     second = await replicas.use(replicas.one, first)
     assert second
@@ -307,8 +309,8 @@ async def test_a_late_sibling_inherits_the_clock_of_its_generation(replicas: Rep
     assert not await replicas.is_alive(third)
 
 
-async def test_uses_at_once_never_leave_two_families(replicas: Replicas) -> None:
-    """L11, raced over replicas: all get siblings of one generation; one goes on, and any other ends it."""
+async def test_concurrent_uses_never_leave_two_live_chains(replicas: Replicas) -> None:
+    """Raced over replicas: all get siblings of one generation; one continues, and any other ends the family."""
     for _ in range(5):
         _, first = await replicas.family()
         siblings = await results([replicas.use(stores, first) for stores in replicas.both(4)])
@@ -322,8 +324,8 @@ async def test_uses_at_once_never_leave_two_families(replicas: Replicas) -> None
         assert not await replicas.is_alive(successor)
 
 
-async def test_a_use_that_was_held_up_beyond_the_grace_is_a_replay_too(replicas: Replicas) -> None:
-    """What was found before the wait for the family's lock does not count."""
+async def test_a_use_that_is_delayed_beyond_the_grace_is_a_replay(replicas: Replicas) -> None:
+    """The state read before the wait for the family's lock does not count."""
     _, first = await replicas.family()
     found = await replicas.other.refresh_tokens.find(first, application_id="app")
     assert found is not None
@@ -336,7 +338,7 @@ async def test_a_use_that_was_held_up_beyond_the_grace_is_a_replay_too(replicas:
 
 
 @pytest.mark.parametrize("rotates", [True, False])
-async def test_a_use_that_waits_while_its_authorization_ends_gives_nothing(replicas: Replicas, rotates: bool) -> None:
+async def test_a_use_that_waits_while_its_authorization_ends_yields_nothing(replicas: Replicas, rotates: bool) -> None:
     """An access token that is signed afterwards might outlive the revocation of its authorization."""
     authorization, refresh_token = await replicas.family()
     found = await replicas.other.refresh_tokens.find(refresh_token, application_id="app")
@@ -356,10 +358,10 @@ async def test_a_use_that_waits_while_its_authorization_ends_gives_nothing(repli
 
 
 @pytest.mark.parametrize("second_ttl_ms", [60_000, 7_200_000])
-async def test_the_end_of_an_authorization_is_remembered_until_no_token_of_it_counts(
+async def test_a_revoked_authorization_is_kept_until_its_last_token_expires(
     replicas: Replicas, second_ttl_ms: int
 ) -> None:
-    """Whichever token expires last, and two minutes more: it counts for one longer than it says, and clocks differ."""
+    """And for two minutes more: verifiers accept a token for one minute after its expiry, and clocks differ."""
     authorization, refresh_token = await replicas.family()
     found = await replicas.other.refresh_tokens.find(refresh_token, application_id="app")
     assert found is not None
@@ -373,7 +375,7 @@ async def test_the_end_of_an_authorization_is_remembered_until_no_token_of_it_co
     assert rows == [(authorization.id, max(replicas.time() + 3_600_000, second) + 120_000)]
 
 
-async def test_what_ends_an_authorization_ends_exactly_that(replicas: Replicas) -> None:
+async def test_the_end_of_an_authorization_leaves_the_others_alive(replicas: Replicas) -> None:
     tokens = {}
     for user, app, session in (("user", "app", "s1"), ("user", "app", "s2"), ("user", "b", "s1"), ("u2", "app", "s3")):
         code = code_for(user, app, Verifier(), consented=CONSENTED, session_id=session)
@@ -394,7 +396,7 @@ async def test_what_ends_an_authorization_ends_exactly_that(replicas: Replicas) 
     assert await alive() == [("u2", "app", "s3")]
 
 
-async def test_of_organizations_that_are_picked_at_once_one_choice_counts(replicas: Replicas) -> None:
+async def test_one_of_several_concurrent_choices_of_organizations_is_stored_whole(replicas: Replicas) -> None:
     choices = [frozenset({f"o{number}", f"p{number}"}) for number in range(8)]
 
     async def pick(stores: Stores, organizations: frozenset[str]) -> None:
@@ -406,7 +408,7 @@ async def test_of_organizations_that_are_picked_at_once_one_choice_counts(replic
     assert (await replicas.consents.find("user", "app")).organizations in choices
 
 
-async def test_consents_add_up_and_are_withdrawn_whole(replicas: Replicas) -> None:
+async def test_consents_accumulate_and_are_withdrawn_together(replicas: Replicas) -> None:
     consents = replicas.consents
     assert await consents.find("user", "app") == Consented(organizations=frozenset())
     for consented in (
@@ -431,8 +433,8 @@ async def test_consents_add_up_and_are_withdrawn_whole(replicas: Replicas) -> No
     assert (await consents.find("user", "other")).scopes == CONSENTED.scopes
 
 
-async def test_nothing_is_revoked_where_nothing_can_be_alive(replicas: Replicas) -> None:
-    """Signing out days later costs no key in Redis."""
+async def test_an_authorization_whose_tokens_have_expired_is_not_revoked(replicas: Replicas) -> None:
+    """Signing out days later adds no key to Redis."""
     authorization, refresh_token = await replicas.family()
     replicas.time.pass_s(3600 + 121)
     await replicas.one.authorizations.end(authorization.id)
@@ -441,8 +443,8 @@ async def test_nothing_is_revoked_where_nothing_can_be_alive(replicas: Replicas)
     assert not await replicas.one.revocations.is_revoked(f"{authorization.id}.x")
 
 
-async def test_what_is_over_is_forgotten_and_nothing_else(replicas: Replicas) -> None:
-    """An authorization stays as long as its code may be used or replayed, a refresh token as long as it may be used."""
+async def test_only_finished_authorizations_are_deleted(replicas: Replicas) -> None:
+    """An authorization is kept while its code can be used or replayed, a refresh token while it can be used."""
     unredeemed, redeemed = await replicas.begun(), await replicas.begun()
     await replicas.one.refresh_tokens.redeem(redeemed.authorization.id, tokens_expire_at=0, expires_at=None)
     authorization, refresh_token = await replicas.family()
@@ -467,10 +469,11 @@ async def test_what_is_over_is_forgotten_and_nothing_else(replicas: Replicas) ->
     assert await kept() == set()
 
 
-async def test_a_store_that_is_down_is_said_so() -> None:
-    """A clear 503, not a stack trace."""
-    nobody = "127.0.0.1:9"
-    async with opened(database_url=f"postgresql+asyncpg://{nobody}/x", redis_url=f"redis://{nobody}") as stores:
+async def test_a_store_that_is_down_is_a_503() -> None:
+    unreachable = "127.0.0.1:9"
+    async with opened(
+        database_url=f"postgresql+asyncpg://{unreachable}/x", redis_url=f"redis://{unreachable}"
+    ) as stores:
         for call in (
             lambda: stores.codes.use("cod_x", application_id="app"),
             lambda: stores.refresh_tokens.find("ref_x", application_id="app"),

@@ -1,4 +1,4 @@
-"""What runs beside the requests goes on after an error that nobody has expected."""
+"""Background tasks continue after an unexpected error."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ from tests.support.management_api import Management
 from tests.support.patience import PATIENCE_S, eventually_here, round_trip
 
 
-async def test_a_service_whose_preparation_failed_once_becomes_ready(management: Management) -> None:
+async def test_a_service_becomes_ready_after_a_failed_preparation(management: Management) -> None:
     engine = create_database_engine(management.settings.database_url, service="tests", pool_size=1)
     attempts: list[int] = []
 
@@ -35,8 +35,8 @@ async def test_a_service_whose_preparation_failed_once_becomes_ready(management:
     assert len(attempts) == 2
 
 
-async def test_a_replica_goes_on_listening_to_the_active_relay_after_nonsense(management: Management) -> None:
-    """Else each of its writes would wait in vain, and what was created could not be used at once."""
+async def test_a_replica_keeps_listening_to_the_active_relay_after_a_malformed_message(management: Management) -> None:
+    """Otherwise each of its writes would wait in vain, and a new aggregate could not be used at once."""
     settings, published = management.settings, Progress()
     bus = Bus(settings.nats_url, service="management")
     engine = create_database_engine(settings.database_url, service="tests", pool_size=1)
@@ -58,7 +58,7 @@ async def test_a_replica_goes_on_listening_to_the_active_relay_after_nonsense(ma
         for round_ in range(2):
             before = published.value
             async with asyncio.timeout(PATIENCE_S):
-                while published.value == before:  # until it listens, nothing is heard
+                while published.value == before:  # until it has subscribed, it receives nothing
                     await management.created("users")
                     await asyncio.sleep(0.02)
             if round_ == 0:

@@ -1,6 +1,6 @@
-"""Bad input at the token endpoint: whatever is sent, the answer is a 4xx in the words of OAuth, and it goes on.
+"""Bad input at the token endpoint: the answer is always a 4xx with an OAuth error.
 
-Per parameter of both grants, and for the request as a whole (L2, L8, L13, D-L4).
+Per parameter of both grants, and for the request as a whole.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ REQUIRED_BY_EXCHANGE = ("grant_type", "subject_token", "subject_token_type", "re
 
 
 def require_oauth_refusal(answer: httpx.Response) -> tuple[int, str]:
-    """Check that an answer is a refusal of the one form; return its status and error."""
+    """Check that an answer is an OAuth refusal; return its status and error."""
     body = answer.json()
     assert answer.status_code in ERRORS, answer.text
     assert body["error"] in ERRORS[answer.status_code]
@@ -71,7 +71,7 @@ def require_oauth_refusal(answer: httpx.Response) -> tuple[int, str]:
 
 @pytest.fixture(scope="module")
 def actor_token(world: World) -> Iterator[str]:
-    """An actor token that is still good when every test of this module has sent it."""
+    """An actor token that outlives all tests of this module."""
     actor_token = world.userinfo_token()
     yield actor_token
     assert outcome(world.exchange(world.subject_token())) == (200, None)
@@ -117,7 +117,7 @@ class TestEveryParameter:
 
     @pytest.mark.parametrize("name", EXCHANGE_PARAMETERS)
     def test_repeated(self, world: World, good: dict[str, str], name: str) -> None:
-        """L2: alike, different, empty, or spelled with percent signs."""
+        """With equal values, different ones, an empty one, or a percent-encoded name."""
         value = quote_plus(good.get(name, "x"))
         escaped = "".join(f"%{ord(letter):02x}" for letter in name)
         for first, second in (
@@ -140,7 +140,7 @@ class TestEveryParameter:
         [b"%00", b"x%00y", b"\0", b"%ff", b"\xff\xfe", b"%c0%80", b"%ed%a0%80", b"%f4%90%80%80", b"%E2%82"],
     )
     def test_nul_and_invalid_utf_8(self, world: World, good: dict[str, str], name: str, value: bytes) -> None:
-        """D-L4, L13: in every parameter, also one that nobody reads."""
+        """In every parameter, including unknown ones."""
         rest = {key: each for key, each in good.items() if key != name}
         answer = send(world, encoded(rest, name.encode() + b"=" + value))
 
@@ -150,7 +150,6 @@ class TestEveryParameter:
     @pytest.mark.parametrize("name", EXCHANGE_PARAMETERS)
     @pytest.mark.parametrize("size", [2**16, MIB])
     def test_too_large(self, world: World, good: dict[str, str], name: str, size: int) -> None:
-        """L8."""
         answer = send(world, encoded({**good, name: "x" * size}))
 
         assert require_oauth_refusal(answer) == (400, "invalid_request")
@@ -180,7 +179,7 @@ class TestEveryParameter:
         ],
     )
     def test_of_another_type_or_meaning(self, world: World, good: dict[str, str], name: str, value: str) -> None:
-        """L13: text is text; what is unknown among scopes and parameters is ignored, everything else refused."""
+        """Unknown scopes and parameters are ignored, every other bad value is refused; none is interpreted."""
         answer = send(world, encoded({**good, name: value}))
 
         if name in {"scope", "unknown"}:
@@ -254,8 +253,7 @@ class TestTheRequestAsAWhole:
         ],
         ids=lambda body: f"{body[:12]!r} of {len(body)}",
     )
-    def test_a_body_that_is_no_good_form(self, world: World, body: bytes) -> None:
-        """L8, L13."""
+    def test_a_malformed_or_oversized_form_is_refused(self, world: World, body: bytes) -> None:
         assert require_oauth_refusal(send(world, body))[0] == 400
 
     def test_a_body_in_many_pieces_is_read_as_one(self, world: World) -> None:
@@ -269,7 +267,7 @@ class TestTheRequestAsAWhole:
         ) == (200, None)
 
     def test_an_endless_body_is_refused_when_it_is_too_large(self, world: World) -> None:
-        """L8: in pieces, without a length in front of it."""
+        """Chunked, without a Content-Length."""
         pieces = (b"a=" + b"x" * 1000 for _ in range(100))
 
         answer = world.stack.http.post("/oidc/token", content=pieces, headers=FORM)
@@ -292,7 +290,6 @@ class TestTheRequestAsAWhole:
     def test_a_header_that_is_huge_or_not_ascii(
         self, world: World, name: str, value: str, expected: tuple[int, str]
     ) -> None:
-        """L8, L13."""
         headers = {**FORM, "Authorization": basic(*world.machine.basic), name: value.encode("latin-1")}
         answer = world.stack.http.post(
             "/oidc/token",
@@ -303,14 +300,14 @@ class TestTheRequestAsAWhole:
         assert require_oauth_refusal(answer) == expected
 
     @pytest.mark.parametrize("name", ["X-Request-Id", "X-Padding", "Cookie", "Accept", "Traceparent"])
-    def test_a_huge_header_that_nobody_reads_does_no_harm(self, world: World, name: str) -> None:
+    def test_a_huge_unused_header_does_no_harm(self, world: World, name: str) -> None:
         answer = world.client_credentials(headers={name: "x" * 50_000})
 
         assert outcome(answer) == (200, None)
         assert len(answer.headers["X-Request-Id"]) == 32
 
     @pytest.mark.parametrize("accept", ["text/html", "application/xml", "*/*;q=0", ""])
-    def test_the_answer_is_json_whatever_is_accepted(self, world: World, accept: str) -> None:
+    def test_the_answer_is_json_whatever_the_accept_header_says(self, world: World, accept: str) -> None:
         assert require_oauth_refusal(send(world, b"", Accept=accept)) == (400, "invalid_request")
 
 
@@ -330,7 +327,7 @@ PAIRS = st.lists(
 @given(pairs=PAIRS)
 @example(pairs=[])
 def test_no_combination_of_parameters_breaks_anything(world: World, pairs: list[tuple[str, Any]]) -> None:
-    """L2, L13: nothing but refusals in the words of OAuth comes out of parameters that make no good request."""
+    """Parameters that do not form a valid request are refused with an OAuth error."""
     body = urlencode([(name, value.encode("utf-8", "surrogatepass")) for name, value in pairs])
 
     require_oauth_refusal(send(world, body))
@@ -339,5 +336,4 @@ def test_no_combination_of_parameters_breaks_anything(world: World, pairs: list[
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(body=st.binary(max_size=300))
 def test_no_bytes_break_anything(world: World, body: bytes) -> None:
-    """L13."""
     require_oauth_refusal(send(world, body))

@@ -1,4 +1,4 @@
-"""Which pages in a browser may read what the token service answers."""
+"""Which origins may read the answers of token-service in a browser."""
 
 import httpx
 import pytest
@@ -11,7 +11,7 @@ EXPOSED = "ETag, Identity-Revision, Retry-After, WWW-Authenticate"
 @pytest.mark.parametrize(
     "path", ["/oidc/jwks", "/oidc/.well-known/openid-configuration", "/.well-known/oauth-authorization-server/oidc"]
 )
-def test_every_page_may_read_what_is_public(stack: RunningStack, path: str) -> None:
+def test_every_origin_may_read_public_documents(stack: RunningStack, path: str) -> None:
     answer = httpx.get(f"{stack.base_url}{path}", headers={"Origin": "https://anywhere.example"})
     assert answer.status_code == 200
     assert answer.headers["Access-Control-Allow-Origin"] == "*"
@@ -31,14 +31,14 @@ def test_a_preflight_of_a_registered_origin_is_answered(stack: RunningStack) -> 
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1.evil.example"])
-def test_a_preflight_of_another_origin_gets_no_permission(stack: RunningStack, origin: str) -> None:
+def test_a_preflight_of_another_origin_is_not_allowed(stack: RunningStack, origin: str) -> None:
     answer = _preflight(stack, origin)
     assert answer.status_code == 204
     assert "Access-Control-Allow-Origin" not in answer.headers
     assert answer.headers["Vary"] == "Origin"
 
 
-def test_a_page_may_read_answers_to_its_own_client_only_and_errors_too(stack: RunningStack) -> None:
+def test_an_origin_may_read_the_answers_and_errors_of_its_own_client_only(stack: RunningStack) -> None:
     spa = stack.credentials.spa.client_id
     for client_id, permitted in ((spa, True), (stack.traditional[0], False)):
         answer = stack.token_request({"grant_type": "nonsense", "client_id": client_id}, Origin=stack.base_url)
@@ -47,7 +47,7 @@ def test_a_page_may_read_answers_to_its_own_client_only_and_errors_too(stack: Ru
         assert answer.headers["Vary"] == "Origin"
 
 
-def test_origins_that_an_application_allows_may_ask_for_its_tokens(stack: RunningStack) -> None:
+def test_origins_that_an_application_allows_may_request_its_tokens(stack: RunningStack) -> None:
     application = stack.management.applications.create(
         name="With a page elsewhere",
         type="SPA",

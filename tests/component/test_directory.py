@@ -1,4 +1,4 @@
-"""The directory: what was written is seen by the very next token request, and what is lost is rebuilt by itself."""
+"""The directory: the next token request sees every write, and a lost directory is rebuilt automatically."""
 
 from __future__ import annotations
 
@@ -17,21 +17,20 @@ for _, key in ipairs(redis.call('KEYS', 'identity:default:*')) do
     if not string.find(key, ':revocation', 1, true) then redis.call('DEL', key) end
 end
 """
-"""Everything of the tenant is gone at once but the copy of the revocations, without which nobody could mint."""
+"""Deletes every key of the tenant atomically, except the revocations, which minting requires."""
 
 
 @pytest.mark.heavy
-def test_what_was_created_is_used_in_the_very_next_request(world: World) -> None:
-    """The design: what is unknown is looked up once more; no header is needed, and nothing is refused or dropped."""
+def test_a_new_entity_can_be_used_in_the_very_next_request(world: World) -> None:
+    """Unknown ids are looked up again: no header is needed, and nothing is refused or dropped."""
     assert [create_then_use(world) for _ in range(ROUNDS)] == [{}] * ROUNDS
 
 
 class TestWithTheRevisionOfTheWrite:
-    """The design: a request that carries the revision never sees what was before it."""
+    """A request that carries the revision never sees an older state."""
 
     @pytest.mark.parametrize("how", ["suspend", "delete", "set_password"])
     def test_a_subject_is_refused_in_the_next_exchange(self, world: World, how: str) -> None:
-        """L1, L7."""
         for _ in range(ROUNDS):
             user = world.user()
             subject_token = world.subject_token(user)
@@ -40,7 +39,7 @@ class TestWithTheRevisionOfTheWrite:
             assert outcome(answer) == (400, "invalid_request")
 
     def test_an_actor_is_refused_in_the_next_exchange(self, world: World) -> None:
-        """L1, L7: what was judged while the change was on its way is judged again."""
+        """A decision that was made while the change was in flight is made again."""
         for _ in range(ROUNDS):
             actor = world.user()
             actor_token = world.userinfo_token(actor)
@@ -56,7 +55,7 @@ class TestWithTheRevisionOfTheWrite:
             assert world.is_usable(subject_token)
 
     def test_a_permission_is_gone_in_the_next_token(self, world: World) -> None:
-        """L7: of people and of machines; by assignment, by role, by scope."""
+        """For users, and for applications."""
         machine = world.client("MachineToMachine", exchange=False)
         for _ in range(ROUNDS):
             user = world.user(world.keeper_role)
@@ -71,8 +70,8 @@ class TestWithTheRevisionOfTheWrite:
             headers = {"Identity_Revision": world.management.last_revision or ""}
             assert world.client_credentials(machine, headers=headers).json()["scope"] == ""
 
-    def test_a_scope_that_was_deleted_is_granted_to_nobody(self, world: World) -> None:
-        """L5: nor is one of the same name that is made afterwards."""
+    def test_a_deleted_scope_is_never_granted(self, world: World) -> None:
+        """Neither is a new scope of the same name."""
         resource = world.management.resources.create("Passing", f"https://{new_secret()}.example.com/api".lower())
         scope = world.management.resources.create_scope(resource.id, "read:it")
         role = world.management.roles.create(f"role {resource.id}", "reads", "User", [scope.id])
@@ -92,8 +91,8 @@ class TestWithTheRevisionOfTheWrite:
         seen.append(granted())
         assert seen == ["read:it", "", ""]
 
-    def test_a_resource_that_is_made_again_inherits_nothing(self, world: World) -> None:
-        """L5 (CVE-2026-55670): the same indicator is another resource; no scope and no assignment comes back."""
+    def test_a_recreated_resource_inherits_nothing(self, world: World) -> None:
+        """CVE-2026-55670: a reused indicator is a new resource; scopes and assignments do not come back."""
         indicator = f"https://{new_secret()}.example.com/api".lower()
         first = world.management.resources.create("First", indicator, 100)
         scope = world.management.resources.create_scope(first.id, "read:it")
@@ -109,7 +108,7 @@ class TestWithTheRevisionOfTheWrite:
         assert (after["scope"], after["expires_in"]) == ("", 200)
 
 
-def test_a_revision_that_has_just_been_made_is_waited_for_and_not_refused(world: World) -> None:
+def test_a_request_waits_for_a_fresh_revision_and_is_not_refused(world: World) -> None:
     for _ in range(ROUNDS):
         world.user()
         headers = {"Identity_Revision": world.management.last_revision or ""}
@@ -117,8 +116,8 @@ def test_a_revision_that_has_just_been_made_is_waited_for_and_not_refused(world:
         assert outcome(world.exchange(world.subject_token(), headers=headers)) == (200, None)
 
 
-def test_redis_emptied_gives_no_wrong_grant_and_is_rebuilt_by_itself(world: World) -> None:
-    """L7: between the loss and the rebuilding there is 503 and nothing else; what was suspended stays so."""
+def test_an_emptied_redis_causes_no_wrong_grant_and_is_rebuilt(world: World) -> None:
+    """Between the loss and the rebuild every answer is 503; a suspended user stays suspended."""
     suspended = world.user(world.keeper_role)
     world.management.users.suspend(suspended)
     deleted = world.user(world.keeper_role)
@@ -134,7 +133,7 @@ def test_redis_emptied_gives_no_wrong_grant_and_is_rebuilt_by_itself(world: Worl
     seen: list[tuple[int, str | None]] = []
 
     def is_missed() -> bool:
-        """Empty it again until somebody asks before it is rebuilt, which may take no time at all."""
+        """Empty Redis again until a request arrives before the rebuild, which may be immediate."""
         world.redis.eval(EMPTIED, 0)
         seen.append(outcome(world.exchange(lost)))
         return outcome(world.with_actor(actor_token)) == (503, "temporarily_unavailable")

@@ -1,4 +1,4 @@
-"""The directory in Redis, in a real Redis: whatever projectors do at once, the records are the fold of the stream."""
+"""The directory in a real Redis: whatever projectors do concurrently, the records are the fold of the stream."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ ORGANIZATIONS = [f"org{number}" for number in range(3)]
 MEMBERS = [f"user{number}" for number in range(4)]
 
 Known = tuple[dict[str, str], dict[tuple[str, str], tuple[str, ...]]]
-"""The names of the users who exist, and the roles of the members who exist, in organizations that exist."""
+"""The names of existing users, and the roles of existing members of existing organizations."""
 
 
 class Stream:
-    """What the bus would bring: users, organizations and members that come, change and go, a watermark behind each."""
+    """A simulated stream: users, organizations and members are created, changed and deleted, with a watermark each."""
 
     def __init__(self, tenant_id: str, chance: random.Random, length: int) -> None:
         self.tenant_id = tenant_id
@@ -47,7 +47,7 @@ class Stream:
             self.change()
 
     def change(self) -> None:
-        """Let something happen to somebody; an organization that is gone does not come again."""
+        """Append a random change; a deleted organization is never created again."""
         deleted = self._chance.random() < 0.3
         organization_id, member_id = self._chance.choice(ORGANIZATIONS), self._chance.choice(MEMBERS)
         kind = self._chance.choice(["user", "member", "member", "organization"])
@@ -91,24 +91,24 @@ class Stream:
         self.messages.append(StreamMessage(subject, len(self.messages) + 1, event))
 
     def batch(self, after: int, count: int) -> Batch:
-        """Return what a reader gets who has missed nothing so far."""
+        """Return the batch for a reader that has missed nothing so far."""
         messages = self.messages[after : after + count]
         return Batch(messages, caught_up=after + len(messages) == len(self.messages))
 
     def compacted(self, after: int, count: int, *, head: int) -> Batch:
-        """Return what a reader gets who comes late: of each subject the stream holds the last message only.
+        """Return the batch for a late reader: the stream holds only the last message of each subject.
 
         Args:
             after: The position that the reader has.
             count: How many messages at most.
-            head: How far the stream has come by then.
+            head: The last sequence in the stream by then.
         """
         last = {message.subject: message for message in self.messages[:head]}
         behind = sorted((each for each in last.values() if each.sequence > after), key=lambda each: each.sequence)
         return Batch(behind[:count], caught_up=len(behind) <= count)
 
     def last_revisions(self, up_to: Mapping[str, int]) -> dict[str, int]:
-        """Return the last revision of each aggregate that is not newer than the source's given one."""
+        """Return the last revision of each aggregate up to the given revision of its source."""
         found: dict[str, int] = {}
         for message in self.messages:
             event = message.event
@@ -118,7 +118,7 @@ class Stream:
         return found
 
     def expected(self, sequence: int) -> Known:
-        """Return who exists at a position."""
+        """Return the users and members that exist at a position."""
         users: dict[str, str] = {}
         members: dict[tuple[str, str], tuple[str, ...]] = {}
         organizations: set[str] = set()
@@ -161,7 +161,7 @@ class Replicas:
         return decode_state(stored)
 
     async def known(self) -> Known:
-        """Return whom a request finds, each asked for alone."""
+        """Return the users and members that requests find, one request each."""
         users, members = {}, {}
         for user_id in MEMBERS:
             alone = await self.halves[0].subject(user_id, at_least={}, deadline=NO_DEADLINE)
@@ -182,11 +182,11 @@ class Replicas:
         return {key: int(value.split(b" ")[0]) for key, value in records.items() if key != state_key(self.tenant_id)}
 
     async def copy(self) -> dict[str, bytes]:
-        """Return everything that is stored: what a replica of Redis holds that falls behind from now on."""
+        """Return everything that is stored: the content of a Redis replica that lags behind from now on."""
         return {key.decode(): value for key, value in (await read_keys(self.administrator, self.tenant_id)).items()}
 
     async def fall_back_to(self, copy: Mapping[str, bytes]) -> None:
-        """Let a replica of Redis that lags behind take over."""
+        """Fail over to a Redis replica that lags behind."""
         await replace_keys(self.administrator, self.tenant_id, {key.encode(): value for key, value in copy.items()})
 
     async def lose_everything(self) -> None:
@@ -204,7 +204,7 @@ async def replicas(servers: ServerAddresses) -> AsyncIterator[Replicas]:
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_projectors_that_overtake_each_other_agree_with_the_stream(replicas: Replicas, seed: int) -> None:
-    """L7: late, repeated and overlapping batches, a Redis that loses everything or falls back change no outcome."""
+    """Late, repeated and overlapping batches, data loss and failover in Redis do not change the outcome."""
     chance = random.Random(seed)
     stream = Stream(replicas.tenant_id, chance, length=40)
     positions = [0 for _ in replicas.halves]
@@ -215,9 +215,9 @@ async def test_projectors_that_overtake_each_other_agree_with_the_stream(replica
         answered = await replicas.apply(turn, "one", after, stream.batch(after, chance.randrange(0, 9)))
         assert answered.sequence >= state.sequence
         if answered.stream != "one" or answered.sequence < after:
-            positions[turn] = answered.sequence  # lost, or behind: read on from what is there
+            positions[turn] = answered.sequence  # lost or behind: continue from the stored position
         else:
-            positions[turn] = chance.choice([answered.sequence, answered.sequence, after])  # sometimes it dawdles
+            positions[turn] = chance.choice([answered.sequence, answered.sequence, after])  # sometimes it lags
         if answered.complete:
             assert await replicas.known() == stream.expected(answered.sequence)
         copies.append(await replicas.copy())
@@ -231,9 +231,9 @@ async def test_projectors_that_overtake_each_other_agree_with_the_stream(replica
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_a_watermark_counts_when_everything_it_covers_is_there(replicas: Replicas, seed: int) -> None:
-    """L7: who reads late finds only the newest state of each aggregate, which may lie behind a watermark that covers
-    an older one: no request is answered in between as if it had been seen."""
+async def test_a_watermark_takes_effect_once_everything_it_covers_is_applied(replicas: Replicas, seed: int) -> None:
+    """A late reader finds only the newest state of each aggregate, which may come after a watermark that covers an
+    older one: until it is applied, no request may be answered as if it were."""
     chance = random.Random(seed)
     stream = Stream(replicas.tenant_id, chance, length=60)
     position, head = 0, 1
@@ -250,8 +250,8 @@ async def test_a_watermark_counts_when_everything_it_covers_is_there(replicas: R
     assert await replicas.known() == stream.expected(len(stream.messages))
 
 
-async def test_a_batch_that_leaves_something_out_is_not_applied(replicas: Replicas) -> None:
-    """A gap would be a change that nobody ever sees: a suspension, say."""
+async def test_a_batch_with_a_gap_is_not_applied(replicas: Replicas) -> None:
+    """A skipped change would be lost forever: a suspension, for example."""
     stream = Stream(replicas.tenant_id, random.Random(1), length=10)
     await replicas.apply(0, "one", 0, stream.batch(0, 4))
     answered = await replicas.apply(1, "one", 8, stream.batch(8, 4))
@@ -261,10 +261,10 @@ async def test_a_batch_that_leaves_something_out_is_not_applied(replicas: Replic
 
 
 @pytest.mark.parametrize(("position", "count"), [(8, 12), (0, 2)])
-async def test_a_batch_that_does_not_continue_what_is_stored_says_nothing_of_it(
+async def test_a_batch_that_does_not_continue_the_stored_position_does_not_complete_the_directory(
     replicas: Replicas, position: int, count: int
 ) -> None:
-    """Whoever reads elsewhere in the stream, and finds nothing behind it, does not know what is stored."""
+    """A reader at another position that reaches the end of the stream cannot vouch for the stored records."""
     stream = Stream(replicas.tenant_id, random.Random(1), length=10)
     stored = await replicas.apply(0, "one", 0, stream.batch(0, 4))
     answered = await replicas.apply(1, "one", position, stream.batch(position, count)._replace(caught_up=True))
@@ -273,8 +273,8 @@ async def test_a_batch_that_does_not_continue_what_is_stored_says_nothing_of_it(
     assert [answered, await replicas.state()] == [stored] * 2
 
 
-async def test_it_is_not_complete_before_management_has_spoken(replicas: Replicas) -> None:
-    """The stream ends where nothing of users is in it yet: nobody is known to be unknown."""
+async def test_it_is_not_complete_before_the_first_event_of_management(replicas: Replicas) -> None:
+    """While the stream holds no user events, an unknown user may still exist."""
     stream = Stream(replicas.tenant_id, random.Random(9), length=0)
     stream.tell("template", OrganizationState(id="org0"))
     early = await replicas.apply(0, "one", 0, stream.batch(0, 2))
@@ -286,7 +286,7 @@ async def test_it_is_not_complete_before_management_has_spoken(replicas: Replica
 
 
 async def test_an_older_record_never_replaces_a_newer_one(replicas: Replicas) -> None:
-    """L7: also from another incarnation of the stream, where positions begin again."""
+    """Not even from another incarnation of the stream, whose positions begin again."""
     stream = Stream(replicas.tenant_id, random.Random(2), length=10)
     await replicas.apply(0, "one", 0, stream.batch(0, 20))
     before = await replicas.known()
@@ -304,8 +304,8 @@ async def test_a_batch_of_another_incarnation_from_the_middle_is_not_applied(rep
     assert (answered.stream, answered.sequence) == ("one", 6)
 
 
-async def test_it_is_complete_as_soon_as_somebody_knows_that_nothing_is_behind(replicas: Replicas) -> None:
-    """Whoever applied the last batch may have been told of more to come, which then went with a newer state."""
+async def test_it_is_complete_as_soon_as_a_replica_knows_that_it_has_caught_up(replicas: Replicas) -> None:
+    """The replica that applied the last batch may expect more messages, which a newer state then replaces."""
     stream = Stream(replicas.tenant_id, random.Random(8), length=10)
     applied = await replicas.apply(0, "one", 0, stream.batch(0, 20)._replace(caught_up=False))
     late = await replicas.apply(1, "one", 4, stream.batch(4, 16))
@@ -315,8 +315,8 @@ async def test_it_is_complete_as_soon_as_somebody_knows_that_nothing_is_behind(r
 
 
 @pytest.mark.parametrize("kind", ["user", "member", "organization"])
-async def test_a_deletion_leaves_a_tombstone_that_goes_by_itself(replicas: Replicas, kind: str) -> None:
-    """L5: a late repetition of an older state revives nobody."""
+async def test_a_deletion_leaves_a_tombstone_that_expires(replicas: Replicas, kind: str) -> None:
+    """A late repetition of an older state does not undo the deletion."""
     stream = Stream(replicas.tenant_id, random.Random(4), length=0)
     for deleted in (False, True):
         if kind != "organization":
@@ -344,7 +344,7 @@ async def test_a_deletion_leaves_a_tombstone_that_goes_by_itself(replicas: Repli
 
 
 async def test_the_end_of_an_organization_ends_every_membership_at_once(replicas: Replicas) -> None:
-    """L1: before its members are cleared away, which may take a while; those of another one stay."""
+    """Before its members are deleted, which may take a while; members of other organizations are unaffected."""
     stream = Stream(replicas.tenant_id, random.Random(9), length=0)
     stream.tell("management", UserState(id="user0", name="A"))
     for organization_id in ("org0", "org1"):
@@ -356,8 +356,8 @@ async def test_the_end_of_an_organization_ends_every_membership_at_once(replicas
     assert await replicas.known() == ({"user0": "A"}, {("org1", "user0"): ("role",)})
 
 
-async def test_a_member_of_an_organization_that_was_never_heard_of_is_none(replicas: Replicas) -> None:
-    """L5: nor is anybody whose id, put together with the organization's, reads like another's."""
+async def test_a_member_of_an_unknown_organization_is_not_found(replicas: Replicas) -> None:
+    """Neither are ids that, joined with the organization's, read like those of a member."""
     stream = Stream(replicas.tenant_id, random.Random(10), length=0)
     stream.tell("management", UserState(id="user0", name="A"))
     stream.tell_of_member("org0", "user0", "role")
@@ -382,7 +382,7 @@ async def test_a_member_of_an_organization_that_was_never_heard_of_is_none(repli
 
 
 async def refusal(replicas: Replicas, **question: Any) -> tuple[str, str]:
-    """Return how a question about people, and one about members, is refused: alike."""
+    """Return how lookups of subjects and of memberships are refused: alike."""
     refusals = set()
     for ask, about in ((replicas.halves[0].subject, ("user0",)), (replicas.halves[0].membership, ("org0", "user0"))):
         with pytest.raises(OAuthError) as refused:
@@ -393,8 +393,8 @@ async def refusal(replicas: Replicas, **question: Any) -> tuple[str, str]:
     return only
 
 
-async def test_nobody_is_judged_by_records_that_are_not_complete(replicas: Replicas) -> None:
-    """The design: an incomplete directory in Redis answers temporarily_unavailable, never "no such user"."""
+async def test_incomplete_records_are_not_used(replicas: Replicas) -> None:
+    """An incomplete directory in Redis answers temporarily_unavailable, never "no such user"."""
     assert await refusal(replicas) == ("temporarily_unavailable", "the directory is being loaded")
     stream = Stream(replicas.tenant_id, random.Random(5), length=10)
     await replicas.apply(0, "one", 0, stream.batch(0, 5))
@@ -405,8 +405,8 @@ async def test_nobody_is_judged_by_records_that_are_not_complete(replicas: Repli
     assert await refusal(replicas) == ("temporarily_unavailable", "the directory is being loaded")
 
 
-async def test_nobody_is_judged_by_records_that_are_too_old(replicas: Replicas) -> None:
-    """L7: by the revision that is asked for, and by when the bus was last heard."""
+async def test_outdated_records_are_not_used(replicas: Replicas) -> None:
+    """Judged by the awaited revision, and by the time of the last message from the bus."""
     stream = Stream(replicas.tenant_id, random.Random(6), length=10)
     await replicas.apply(0, "one", 0, stream.batch(0, 100))
     for source in ("management", "template"):
@@ -418,8 +418,8 @@ async def test_nobody_is_judged_by_records_that_are_too_old(replicas: Replicas) 
     assert await refusal(replicas) == ("temporarily_unavailable", "the directory is out of date")
 
 
-async def test_records_that_never_heard_of_organizations_do_not_vouch_for_who_is_no_member(replicas: Replicas) -> None:
-    """L7: people are judged by them as ever."""
+async def test_records_without_organizations_cannot_rule_out_a_membership(replicas: Replicas) -> None:
+    """They still answer for users."""
     stream = Stream(replicas.tenant_id, random.Random(11), length=0)
     stream.tell("management", UserState(id="user0", name="A"))
     await replicas.apply(0, "one", 0, Batch(stream.messages, caught_up=True))
@@ -431,8 +431,8 @@ async def test_records_that_never_heard_of_organizations_do_not_vouch_for_who_is
     )
 
 
-async def test_records_at_hand_are_read_again_if_they_are_too_old(replicas: Replicas) -> None:
-    """L7: what was read when the token was taken counts only as far as it goes."""
+async def test_a_snapshot_that_is_too_old_is_read_again(replicas: Replicas) -> None:
+    """Records that were read together with the token count only up to their own revision."""
     stream = Stream(replicas.tenant_id, random.Random(12), length=0)
     stream.tell("template", OrganizationState(id="org0"))
     stream.tell("management", UserState(id="user0", name="A"))
@@ -459,12 +459,12 @@ async def test_records_at_hand_are_read_again_if_they_are_too_old(replicas: Repl
 
     assert await is_member(2)
     half.projection.take(projected)
-    assert [await is_member(3), await is_member(2)] == [False, False], "not behind what this replica has seen either"
+    assert [await is_member(3), await is_member(2)] == [False, False], "nor older than what this replica has seen"
 
 
 @pytest.mark.parametrize("count", [2**8, 2**13])
 async def test_very_many_records_in_one_batch_are_all_applied(replicas: Replicas, count: int) -> None:
-    """L8: no limit of the script language is met; the last record is there like the first."""
+    """No limit of the script language truncates a batch."""
     stream = Stream(replicas.tenant_id, random.Random(7), length=0)
     for number in range(count):
         stream.tell("management", UserState(id=f"user{number}", name=f"{number}"))

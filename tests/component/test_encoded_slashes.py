@@ -1,4 +1,4 @@
-"""A slash that comes percent-encoded separates nothing: not at the edge, not in any service (RFC 3986 section 2.2)."""
+"""A percent-encoded slash is not a separator, neither at the edge nor in a service (RFC 3986 section 2.2)."""
 
 import secrets
 
@@ -31,7 +31,7 @@ SERVED = [
 
 @pytest.mark.parametrize("encoded", ["%2F", "%2f"])
 @pytest.mark.parametrize(("service", "template"), SERVED)
-async def test_it_reaches_nothing_behind_it(
+async def test_a_path_with_an_encoded_slash_matches_no_route(
     stack: RunningStack, world: World, bearer: dict[str, str], service: str, template: str, encoded: str
 ) -> None:
     path = template.format(user=world.customer, organization=world.organization)
@@ -45,8 +45,10 @@ async def test_it_reaches_nothing_behind_it(
             assert (await alone.get(each)).status_code in {401, 404, 405}, each
 
 
-def test_no_id_with_one_reaches_another_operation(stack: RunningStack, world: World, bearer: dict[str, str]) -> None:
-    """``DELETE`` of a user whose id there is not removes no role of one whose id there is."""
+def test_an_id_with_an_encoded_slash_reaches_no_other_operation(
+    stack: RunningStack, world: World, bearer: dict[str, str]
+) -> None:
+    """``DELETE`` of an unknown user must not remove a role of an existing one."""
     user = world.user(world.keeper_role)
     for path in (
         f"/api/users/{user}%2Froles%2F{world.keeper_role}",

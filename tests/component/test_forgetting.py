@@ -1,4 +1,4 @@
-"""What people have agreed to is forgotten once they, or the application, were deleted, and for no other reason."""
+"""Consents are deleted with their user or application, and for no other reason."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Remembered:
 
     async def agree(self, *holders: str) -> None:
         """Remember that each "user application" has agreed to something."""
-        at_once = asyncio.Semaphore(8)  # connections that there are
+        at_once = asyncio.Semaphore(8)  # the size of the connection pool
 
         async def agree(user_id: str, application_id: str) -> None:
             async with at_once:
@@ -44,7 +44,7 @@ class Remembered:
         await directory.wait_for(revision, directory.in_memory.freshness, directory.in_redis.freshness)
 
     async def left(self) -> list[str]:
-        """Forget what is to be forgotten, and return who is left."""
+        """Delete obsolete consents, and return the holders of the rest."""
         await self.forgetting.forget_the_deleted()
         return [" ".join(holder) for holder in await self.consents.holders()]
 
@@ -62,12 +62,12 @@ async def remembered(stack: RunningStack, servers: ServerAddresses) -> AsyncIter
         yield Remembered(following, stores)
 
 
-async def test_what_was_agreed_to_goes_with_the_user_and_with_the_application(remembered: Remembered) -> None:
-    everybody = ["ada one", "ada two", "bob one", "bob two"]
+async def test_a_consent_is_deleted_with_its_user_and_with_its_application(remembered: Remembered) -> None:
+    all_four = ["ada one", "ada two", "bob one", "bob two"]
     await remembered.tell(UserState(id="ada"), UserState(id="bob"))
     await remembered.tell(*(ApplicationState(id=name, name=name, type="SPA") for name in ("one", "two")))
-    await remembered.agree(*everybody)
-    assert await remembered.left() == everybody
+    await remembered.agree(*all_four)
+    assert await remembered.left() == all_four
 
     await remembered.tell(UserState(id="ada", deleted=True))
     assert await remembered.left() == ["bob one", "bob two"]
@@ -75,8 +75,8 @@ async def test_what_was_agreed_to_goes_with_the_user_and_with_the_application(re
     assert await remembered.left() == ["bob one"]
 
 
-async def test_what_the_directory_does_not_know_is_not_forgotten(remembered: Remembered) -> None:
-    """It may be new, and the news on its way; or lost, and to be loaded again."""
+async def test_consents_of_unknown_users_are_kept(remembered: Remembered) -> None:
+    """The user may be new and its event in flight, or the directory lost and about to be reloaded."""
     await remembered.agree("stranger nothing")
     assert await remembered.left() == ["stranger nothing"]
     await remembered.following.lose_everything()
@@ -84,7 +84,7 @@ async def test_what_the_directory_does_not_know_is_not_forgotten(remembered: Rem
 
 
 @pytest.mark.heavy
-async def test_there_may_be_more_than_are_looked_at_at_once(remembered: Remembered) -> None:
+async def test_consents_beyond_the_first_page_are_deleted_too(remembered: Remembered) -> None:
     await remembered.agree(*(f"user{number:04} app" for number in range(1005)))
     await remembered.tell(UserState(id="user0000", deleted=True), UserState(id="user1004", deleted=True))
     await remembered.forgetting.forget_the_deleted()

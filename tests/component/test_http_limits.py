@@ -1,6 +1,6 @@
-"""What one client may cost a server: request heads, slow and unfinished requests, connections, aborted pipelines.
+"""Limits on one client: request heads, slow and unfinished requests, connections, aborted pipelines.
 
-A server with the options of all our servers, in front of an application that answers with what it received.
+A server with the options of all our servers, in front of an application that echoes what it receives.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ QUICK = ConnectionLimits(head_s=0.3, body_s=0.3, body_bytes_per_s=1000, check_s=
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
-    """Answer with the size of the body and the header fields; ``/slow`` waits for a second first."""
+    """Answer with the size of the body and the header fields; ``/slow`` answers after one second."""
     if scope["type"] == "lifespan":
         while (await receive())["type"] != "lifespan.shutdown":
             await send({"type": "lifespan.startup.complete"})
@@ -51,7 +51,7 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
 
 @contextmanager
 def served(limits: ConnectionLimits) -> Iterator[int]:
-    """A server with these limits; gives its port."""
+    """Run a server with these limits; yield its port."""
     protocol = type("Limited", (HttpConnection,), {"limits": limits})
     listener = socket.create_server(("127.0.0.1", 0))
     options = {**SERVER_OPTIONS, "http": protocol}
@@ -84,7 +84,7 @@ def connect(port: int) -> socket.socket:
 
 
 def rest(connection: socket.socket) -> bytes:
-    """Return everything that the server still sends until it closes the connection."""
+    """Return everything that the server sends until it closes the connection."""
     received = b""
     with suppress(ConnectionResetError):
         while data := connection.recv(65_536):
@@ -131,7 +131,7 @@ def test_a_target_of_100_kb_is_refused(usual: int) -> None:
     assert status(exchanged(usual, b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n")) == 431
 
 
-def test_40_mb_of_one_field_are_not_read(usual: int) -> None:
+def test_a_field_of_40_mb_is_not_read(usual: int) -> None:
     with connect(usual) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nX: ")
         sent = 0
@@ -154,11 +154,11 @@ CHUNKED = b"POST / HTTP/1.1\r\nConnection: close\r\nTransfer-Encoding: chunked\r
     ],
     ids=["a trailer field of 100 kB", "250 kB of trailer fields", "a chunk extension of 100 kB"],
 )
-def test_what_frames_a_body_is_bounded(usual: int, body: bytes) -> None:
+def test_the_framing_of_a_body_is_bounded(usual: int, body: bytes) -> None:
     assert status(exchanged(usual, CHUNKED + body)) == 431
 
 
-def test_a_body_in_single_bytes_is_not_taken_for_a_head(usual: int) -> None:
+def test_a_body_in_single_bytes_does_not_count_as_a_head(usual: int) -> None:
     response = exchanged(usual, CHUNKED + b"1\r\nx\r\n" * 30_000 + b"0\r\n\r\n")
     assert json.loads(response.partition(b"\r\n\r\n")[2])["size"] == 30_000
 
@@ -184,14 +184,14 @@ def test_a_trailer_field_is_not_a_header_field(usual: int) -> None:
     ],
     ids=["nothing", "half a request line", "half a head", "half a body", "half a chunk", "half a second request"],
 )
-def test_an_unfinished_request_is_ended(quick: int, begun: bytes, expected: int) -> None:
+def test_an_unfinished_request_is_closed(quick: int, begun: bytes, expected: int) -> None:
     with connect(quick) as connection:
         connection.sendall(begun)
         received = rest(connection)
     assert status(received[received.rfind(b"HTTP/1.1") :] if received else b"") == expected
 
 
-def test_a_head_that_drips_is_ended(quick: int) -> None:
+def test_a_slow_head_is_closed(quick: int) -> None:
     with connect(quick) as connection, pytest.raises((BrokenPipeError, ConnectionResetError)):
         connection.sendall(b"GET / HTTP/1.1\r\n")
         while True:
@@ -199,7 +199,7 @@ def test_a_head_that_drips_is_ended(quick: int) -> None:
             time.sleep(0.05)
 
 
-def test_a_body_may_take_longer_while_it_keeps_its_rate(quick: int) -> None:
+def test_a_body_may_take_longer_at_a_sufficient_rate(quick: int) -> None:
     with connect(quick) as connection:
         connection.sendall(b"POST / HTTP/1.1\r\nConnection: close\r\nContent-Length: 10000\r\n\r\n")
         for _ in range(10):
@@ -209,7 +209,7 @@ def test_a_body_may_take_longer_while_it_keeps_its_rate(quick: int) -> None:
 
 
 def test_the_application_may_take_its_time(quick: int) -> None:
-    """Empty lines after a body, and the beginning of the next request, do not shorten it."""
+    """Empty lines after a body, and the start of the next request, do not cut it short."""
     for extra in (b"", b"\r\n\r\n", b"GET / HT"):
         with connect(quick) as connection:
             connection.sendall(b"POST /slow HTTP/1.1\r\nContent-Length: 0\r\n\r\n" + extra)
@@ -250,6 +250,6 @@ def test_an_aborted_pipeline_logs_no_error(usual: int) -> None:
                 connection.sendall(b"GET /slow HTTP/1.1\r\n\r\nGET /slow HTTP/1.1\r\n\r\n")
                 time.sleep(0.1)
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
-        time.sleep(1.5)  # the first request is over, the second one was never begun
+        time.sleep(1.5)  # both requests are over; the second one was never started
         assert answered(usual)
     assert log.getvalue() == ""

@@ -1,4 +1,4 @@
-"""The log of a service that runs as a process of its own."""
+"""The log of a service that runs as a separate process."""
 
 import asyncio
 import json
@@ -11,8 +11,8 @@ from tests.support.processes import Deployment
 
 
 @pytest.mark.heavy
-async def test_what_a_service_says_while_it_stops_is_written(management: Management, tmp_path: Path) -> None:
-    """A signal ends the process right after its app."""
+async def test_log_lines_written_during_shutdown_are_flushed(management: Management, tmp_path: Path) -> None:
+    """The signal ends the process right after its app has shut down."""
     process = Deployment(management.addresses, tmp_path).management
     process.start()
     try:

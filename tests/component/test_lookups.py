@@ -1,4 +1,4 @@
-"""Reads by key, on connections of their own."""
+"""Reads by key, on dedicated connections."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ REVISION = "SELECT revision FROM source_revision WHERE tenant_id = $1"
 
 @asynccontextmanager
 async def lookups_in(database_url: str, *, plan_lifetime_s: float = 60) -> AsyncIterator[Lookups]:
-    """Yield lookups with one connection."""
+    """Yield lookups on one connection."""
     lookups = Lookups(database_url, service="tests", connections=1, plan_lifetime_s=plan_lifetime_s)
     try:
         yield lookups
@@ -36,13 +36,13 @@ async def lookups_in(database_url: str, *, plan_lifetime_s: float = 60) -> Async
         lookups.stop()
 
 
-async def test_a_read_asks_an_index_however_small_the_table_is(template: Template) -> None:
+async def test_a_read_uses_an_index_however_small_the_table_is(template: Template) -> None:
     async with lookups_in(template.settings.database_url) as lookups:
         await lookups.fetch(KeyLookup("ANALYZE source_revision"))
         await lookups.fetch(KeyLookup(f"PREPARE revision_of AS {REVISION}"))
         plan = await lookups.fetch(KeyLookup("EXPLAIN EXECUTE revision_of('default')"))
     assert "Index Scan" in plan[0]["QUERY PLAN"]
-    assert "tenant_id = $1" in plan[1]["QUERY PLAN"]  # planned for every tenant, that is, once
+    assert "tenant_id = $1" in plan[1]["QUERY PLAN"]  # a generic plan: made once, for every tenant
 
 
 USERS = """
@@ -67,23 +67,25 @@ KNOWN_APPLICATIONS = """
 """
 
 
-async def test_management_asks_the_keys_who_asks_however_fast_the_tables_have_grown(servers: ServerAddresses) -> None:
+async def test_management_finds_the_caller_by_primary_key_however_fast_the_tables_grow(
+    servers: ServerAddresses,
+) -> None:
     async with new_database(servers, servers.management_database_url) as url:
         await asyncio.to_thread(migrate, url, MANAGEMENT)
         plan = await plan_of(SELECT_FACTS, "text, text[], text[], bigint[], text[]", url, grown=(USERS, APPLICATIONS))
-    assert keys_asked(plan) == ["applications_pkey", "users_pkey", "users_pkey"], plan
+    assert indexes_used(plan) == ["applications_pkey", "users_pkey", "users_pkey"], plan
 
 
-async def test_the_template_asks_the_keys_who_asks_however_fast_the_tables_have_grown(servers: ServerAddresses) -> None:
+async def test_template_finds_the_caller_by_primary_key_however_fast_the_tables_grow(servers: ServerAddresses) -> None:
     async with new_database(servers, servers.template_database_url) as url:
         await asyncio.to_thread(migrate, url, TEMPLATE)
         grown = (KNOWN_USERS, KNOWN_APPLICATIONS)
         plan = await plan_of(SELECT_LIVE, "text, text[], text[], bigint[]", url, grown=grown)
-    assert keys_asked(plan) == ["known_applications_pkey", "known_users_pkey"], plan
+    assert indexes_used(plan) == ["known_applications_pkey", "known_users_pkey"], plan
 
 
 async def plan_of(statement: str, types: str, database_url: str, *, grown: Sequence[str]) -> str:
-    """Return how PostgreSQL carries it out where it counted two rows and there are thousands."""
+    """Return the plan of PostgreSQL for tables of thousands of rows whose statistics say two."""
     database = await asyncpg.connect(database_url.replace("+asyncpg", ""))
     for insertion in grown:
         await database.execute(insertion, 1, 2)
@@ -93,19 +95,19 @@ async def plan_of(statement: str, types: str, database_url: str, *, grown: Seque
     await database.close()
     async with lookups_in(database_url) as lookups:
         arguments = ", ".join(["'default'", *["'{1}'"] * types.count("[]")])
-        await lookups.fetch(KeyLookup(f"PREPARE who_asks ({types}) AS {statement}"))
-        plan = await lookups.fetch(KeyLookup(f"EXPLAIN EXECUTE who_asks({arguments})"))
+        await lookups.fetch(KeyLookup(f"PREPARE caller_facts ({types}) AS {statement}"))
+        plan = await lookups.fetch(KeyLookup(f"EXPLAIN EXECUTE caller_facts({arguments})"))
     return "\n".join(line["QUERY PLAN"] for line in plan)
 
 
-def keys_asked(plan: str) -> list[str]:
-    """Return the indexes that are asked for one row each, in order."""
+def indexes_used(plan: str) -> list[str]:
+    """Return the indexes that are scanned for one row each, sorted."""
     asked = r"Index (?:Only )?Scan using (\w+) on .*\n *Index Cond: \(\(tenant_id = \$1\) AND \(id = caller\.\w+\)\)\n"
     return sorted(re.findall(asked, f"{plan}\n"))
 
 
-async def test_a_statement_is_planned_anew_after_a_while(template: Template) -> None:
-    """An empty table is the same to all of its indexes: planned then, it might be read by another one than its key."""
+async def test_a_statement_is_prepared_again_after_a_while(template: Template) -> None:
+    """All indexes of an empty table cost the same: a plan made then might use another one than the primary key."""
     planned_at = KeyLookup(
         "SELECT prepare_time FROM pg_prepared_statements WHERE statement LIKE 'SELECT prepare_time FROM pg_p%'"
     )
@@ -120,22 +122,22 @@ async def test_a_statement_is_planned_anew_after_a_while(template: Template) -> 
             if again != first:
                 break
         assert first < again
-        assert len(again) == 1, "the older one is forgotten"
+        assert len(again) == 1, "the older one is deallocated"
 
 
-async def test_a_connection_serves_one_read_after_the_other(template: Template) -> None:
+async def test_a_connection_is_reused(template: Template) -> None:
     async with lookups_in(template.settings.database_url) as lookups:
         assert await lookups.fetch(PID) == await lookups.fetch(PID)
 
 
-async def test_a_connection_that_the_database_has_ended_is_replaced(template: Template) -> None:
+async def test_a_connection_that_the_database_closes_is_replaced(template: Template) -> None:
     other = await asyncpg.connect(template.settings.database_url.replace("+asyncpg", ""))
     async with lookups_in(template.settings.database_url) as lookups:
-        for number in range(100):  # the end is seen before the read, in the middle of it, or behind it
+        for number in range(100):  # the close is noticed before, during or after the read
             (ended,) = await lookups.fetch(PID)
             await other.execute("SELECT pg_terminate_backend($1)", ended["pid"])
             await asyncio.sleep(number % 5 * 0.0001)
-            with contextlib.suppress(ApiError):  # who comes before the end has been seen is refused, once
+            with contextlib.suppress(ApiError):  # a read before the close is noticed fails, once
                 await lookups.fetch(PID)
             assert await lookups.fetch(PID) != [ended]
     await other.close()

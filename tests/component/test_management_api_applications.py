@@ -76,7 +76,7 @@ async def test_an_application_is_shown_as_it_was_created_and_its_event_says_the_
     }
 
 
-async def test_a_patch_reaches_into_the_nested_settings_and_null_restores_their_defaults(
+async def test_a_patch_merges_nested_settings_and_null_restores_their_defaults(
     management: Management,
 ) -> None:
     application = await management.created(
@@ -111,7 +111,9 @@ async def test_a_patch_reaches_into_the_nested_settings_and_null_restores_their_
     assert revision_of(nothing) == revision_of(cleared)
 
 
-async def test_a_third_party_application_never_exchanges_tokens_whichever_comes_first(management: Management) -> None:
+async def test_a_third_party_application_may_never_exchange_tokens_whichever_is_set_first(
+    management: Management,
+) -> None:
     exchange = {"customClientMetadata": {"allowTokenExchange": True}}
     body = {"name": "Partner", "type": "Traditional"}
     post, patch = management.client.post, management.client.patch
@@ -160,7 +162,7 @@ async def test_a_secret_is_shown_once_and_only_its_hash_is_kept(management: Mana
     assert refusal(await management.client.delete(f"{path}/a second")) == (404, "entity.not_found")
 
 
-async def test_a_secret_may_be_called_something_else(management: Management) -> None:
+async def test_a_secret_may_be_renamed(management: Management) -> None:
     application = await management.created("applications", name="Shop", type="Traditional")
     path = f"/api/applications/{application['id']}/secrets"
     secret = await management.created(f"applications/{application['id']}/secrets", name="first")
@@ -225,8 +227,8 @@ async def test_a_deleted_application_is_gone_with_its_secrets(management: Manage
     assert refusal(await management.client.delete(f"{path}/secrets/first")) == (404, with_id)
 
 
-async def test_a_secret_of_another_application_is_a_miss(management: Management) -> None:
-    """L5: the child is looked for under its parent."""
+async def test_a_secret_of_another_application_is_not_found(management: Management) -> None:
+    """The child is looked up under its parent."""
     mine = await management.created("applications", name="Mine", type="Traditional")
     other = await management.created("applications", name="Other", type="Traditional")
     await management.created(f"applications/{mine['id']}/secrets", name="first")
@@ -262,7 +264,7 @@ async def test_every_wrong_member_of_a_new_application_is_named(
     assert issues(await management_api.post("/api/applications", json=body)) == paths
 
 
-async def test_a_patch_is_judged_by_the_rules_of_the_application_s_own_type(management: Management) -> None:
+async def test_a_patch_is_validated_for_the_type_of_the_application(management: Management) -> None:
     native = await management.created("applications", name="Phone", type="Native")
     website = await management.created("applications", name="Site", type="Traditional")
     body = {"oidcClientMetadata": {"redirectUris": ["com.example:/cb"]}}
@@ -293,7 +295,7 @@ async def test_every_wrong_member_of_a_new_secret_is_named(
     assert issues(answer) == paths
 
 
-async def test_addresses_and_data_of_an_application_are_bounded(management: Management) -> None:
+async def test_the_urls_and_data_of_an_application_are_bounded(management: Management) -> None:
     uris = [f"https://a.example/{number:04}/{'x' * 1000}" for number in range(70)]
     for members in (
         {"oidcClientMetadata": {"redirectUris": uris[:35], "postLogoutRedirectUris": uris[35:]}},

@@ -1,4 +1,4 @@
-"""Who gets in: tokens of every wrong kind, callers that are gone, and the scopes."""
+"""Authentication: invalid tokens of every kind, deleted callers, and scopes."""
 
 import math
 import time
@@ -46,7 +46,7 @@ async def answers(management: Management, authorization: list[str]) -> list[tupl
     return found
 
 
-async def test_a_request_without_a_token_is_asked_for_one_and_told_nothing_more(management: Management) -> None:
+async def test_a_request_without_a_token_gets_a_bare_challenge(management: Management) -> None:
     assert await answers(management, []) == [(401, "auth.authorization_header_missing", "Bearer")] * 3
 
 
@@ -59,23 +59,23 @@ async def test_another_scheme_is_not_supported(management: Management, authoriza
 @pytest.mark.parametrize(
     "token", ["", "x", "a.b.c", "a.b.c.d", "sub_" + "x" * 43, "x" * 100_000, "eyJhbGciOiJub25lIn0.e30."]
 )
-async def test_what_is_no_access_token_is_refused(management: Management, token: str) -> None:
+async def test_a_malformed_token_is_refused(management: Management, token: str) -> None:
     assert await answers(management, [f"Bearer {token}"]) == [INVALID] * 3
 
 
-async def test_two_authorization_headers_are_refused_even_if_both_are_good(management: Management) -> None:
+async def test_two_authorization_headers_are_refused_even_if_both_are_valid(management: Management) -> None:
     token = f"Bearer {management.token()}"
     assert await answers(management, [token, token]) == [INVALID] * 3
 
 
-async def test_the_scheme_is_read_without_regard_to_case(management: Management) -> None:
+async def test_the_scheme_is_case_insensitive(management: Management) -> None:
     async with management.client_with(None) as client:
         answer = await client.get("/api/users", headers={"Authorization": f"bEARER  {management.token()}"})
     assert answer.status_code == 200
 
 
 def wrong_tokens(management: Management) -> dict[str, str]:
-    """Return one token for each thing that can be wrong with one; all of them signed."""
+    """Return one token for each possible defect."""
     now, issuer = int(time.time()), management.issuer
     claims: dict[str, Any] = {
         "iss": issuer.issuer,
@@ -110,12 +110,12 @@ def wrong_tokens(management: Management) -> dict[str, str]:
     }
 
 
-async def test_a_token_with_anything_wrong_is_refused(management: Management) -> None:
+async def test_a_token_with_any_defect_is_refused(management: Management) -> None:
     for what, token in wrong_tokens(management).items():
         assert await answers(management, [f"Bearer {token}"]) == [INVALID] * 3, what
 
 
-async def test_a_token_of_somebody_who_acts_as_somebody_else_is_refused(management: Management) -> None:
+async def test_a_token_with_an_actor_is_refused(management: Management) -> None:
     user = await management.created("users")
     token = management.token(subject=user["id"], act={"sub": "support"})
     assert await answers(management, [f"Bearer {token}"]) == [FORBIDDEN] * 3
@@ -127,7 +127,7 @@ async def test_a_token_without_the_scope_is_refused(management: Management, scop
     assert await answers(management, [f"Bearer {management.token(scope=scope)}"]) == [FORBIDDEN] * 3
 
 
-async def test_the_narrow_scope_opens_subject_tokens_alone(management: Management) -> None:
+async def test_the_narrow_scope_covers_subject_tokens_only(management: Management) -> None:
     user = await management.created("users")
     async with management.client_with(management.token(scope="other subject-tokens")) as client:
         assert (await client.post("/api/subject-tokens", json={"userId": user["id"]})).status_code == 201
@@ -135,10 +135,9 @@ async def test_the_narrow_scope_opens_subject_tokens_alone(management: Managemen
             assert refusal(await client.request(method, path)) == (403, "auth.forbidden")
 
 
-async def test_a_client_that_is_deleted_is_locked_out_with_tokens_that_have_not_expired(
+async def test_a_deleted_client_is_refused_although_its_tokens_have_not_expired(
     management: Management,
 ) -> None:
-    """L1."""
     machine = await management.machine()
     authorization = [f"Bearer {management.token(client_id=machine)}"]
     async with management.client_with(management.token(client_id=machine)) as client:
@@ -149,7 +148,7 @@ async def test_a_client_that_is_deleted_is_locked_out_with_tokens_that_have_not_
 
 
 async def test_a_user_is_locked_out_by_suspension_deletion_and_a_new_password(management: Management) -> None:
-    """L1: users with a role that holds the scope pass the same check."""
+    """Users whose role holds the scope pass the same check as applications."""
 
     async def locked_out(user_id: str, *, issued_at: float | None = None) -> bool:
         token = management.token(subject=user_id, issued_at=issued_at)
@@ -173,10 +172,10 @@ async def test_a_user_is_locked_out_by_suspension_deletion_and_a_new_password(ma
     assert await locked_out(user, issued_at=later)
 
 
-async def test_of_two_changes_within_a_second_the_second_ends_what_was_issued_in_between(
+async def test_the_second_of_two_changes_within_a_second_ends_tokens_issued_in_between(
     management: Management,
 ) -> None:
-    """L7: an access token is dated in whole seconds, never before the change that it was issued after."""
+    """``iat`` is in whole seconds, and never earlier than a change that precedes the token."""
     for _ in range(3):
         user = (await management.created("users"))["id"]
         path = f"/api/users/{user}/password"
@@ -189,16 +188,14 @@ async def test_of_two_changes_within_a_second_the_second_ends_what_was_issued_in
             assert refusal(await client.get("/api/users")) == (401, "auth.unauthorized")
 
 
-async def test_a_client_of_another_tenant_is_nobody_here(management: Management) -> None:
-    """L5."""
+async def test_a_client_of_another_tenant_is_refused(management: Management) -> None:
     other = settings_for(management.addresses, management.issuer)
     app = create_app(other)
     async with running(app), client_of(app, management.token()) as client:
         assert refusal(await client.get("/api/users")) == (401, "auth.unauthorized")
 
 
-async def test_what_one_tenant_has_is_a_miss_for_another(management: Management) -> None:
-    """L5."""
+async def test_entities_of_another_tenant_are_not_found(management: Management) -> None:
     user = await management.created("users", username=unique("u"))
     async with Management(management.addresses, management.issuer) as other:
         assert refusal(await other.client.get(f"/api/users/{user['id']}")) == (404, "entity.not_exists_with_id")
@@ -210,7 +207,7 @@ async def test_what_one_tenant_has_is_a_miss_for_another(management: Management)
         assert same_name.status_code == 200
 
 
-async def test_without_the_issuer_s_keys_nobody_is_judged(management: Management) -> None:
+async def test_without_the_issuer_s_keys_every_request_gets_a_503(management: Management) -> None:
     settings = settings_for(management.addresses, management.issuer, jwks_url="http://127.0.0.1:9/jwks")
     app = create_app(settings)
     async with running(app), client_of(app, management.token()) as client:
@@ -229,7 +226,7 @@ async def test_the_status_needs_no_token(management: Management) -> None:
 async def test_a_revoked_token_is_refused_by_every_replica_and_others_are_not(
     management: Management, stack: RunningStack
 ) -> None:
-    """L1, L7: by the token's own id and by that of its authorization; a copy that is not whole answers 503."""
+    """By the token's own id, and by that of its authorization."""
     addresses = management.addresses
     tokens = {name: management.token(jti=name) for name in ("alone", "family.one", "family.two", "other.one")}
 
@@ -251,8 +248,8 @@ async def test_a_revoked_token_is_refused_by_every_replica_and_others_are_not(
     assert await seen() == {"alone": 401, "family.one": 401, "family.two": 401, "other.one": 200}
 
 
-async def test_who_was_good_a_moment_ago_stays_good_while_redis_does_not_answer(management: Management) -> None:
-    """A failover is no outage; nobody else gets in meanwhile, nobody who was refused, and after a minute nobody."""
+async def test_a_token_that_was_just_verified_stays_valid_while_redis_does_not_answer(management: Management) -> None:
+    """A failover is not an outage: such tokens work for a minute more; unknown and revoked ones get a 503."""
     now = 0.0
     good, revoked, unknown = (management.token(jti=f"{name} {unique('t')}") for name in ("good", "revoked", "unknown"))
     async with TcpProxy(management.settings.redis_url) as redis:
@@ -282,8 +279,8 @@ async def test_who_was_good_a_moment_ago_stays_good_while_redis_does_not_answer(
         assert [await status(token) for token in (good, revoked, unknown)] == [200, 401, 200]
 
 
-async def test_while_the_copy_is_not_whole_nobody_is_let_in(management: Management) -> None:
-    """Half a copy is not "not revoked"."""
+async def test_every_request_gets_a_503_while_the_revocations_are_incomplete(management: Management) -> None:
+    """A missing entry in an incomplete copy does not mean "not revoked"."""
     key = position_key(management.tenant_id)
     whole = await management.redis.get(key)
     try:

@@ -7,7 +7,7 @@ from tests.support.management_api import Management, refusal, unique
 
 
 async def paths(management: Management) -> list[str]:
-    """Return an address for every GET that the document names."""
+    """Return a URL for every GET operation of the document."""
     user, application = await management.created("users", name=unique("u")), await management.machine()
     resource = await management.created("resources", name="n", indicator=f"https://{unique('r')}.example.com")
     role = await management.created("roles", name=unique("r"), description="", type="User")
@@ -22,7 +22,7 @@ async def paths(management: Management) -> list[str]:
     return [path.format(**ids) for path in gets if path != "/api/status"]
 
 
-async def test_every_get_has_an_entity_tag_and_answers_304_without_a_body_to_who_knows_it(
+async def test_every_get_has_an_entity_tag_and_answers_304_without_a_body_if_it_matches(
     management: Management,
 ) -> None:
     asked = await paths(management)
@@ -40,11 +40,11 @@ async def test_every_get_has_an_entity_tag_and_answers_304_without_a_body_to_who
         assert (other.status_code, other.content, other.headers["ETag"]) == (200, answer.content, etag)
 
 
-async def test_head_answers_what_get_does_without_the_body(management: Management) -> None:
-    """RFC 9110 sections 9.3.2 and 13.1.2: the same status and headers, also for who knows it, or may not ask."""
+async def test_head_answers_like_get_without_the_body(management: Management) -> None:
+    """RFC 9110 sections 9.3.2 and 13.1.2: the same status and headers, also for a match and without a token."""
     asked = [*await paths(management), "/api/users/none", "/api/nothing", "/api/users?page=0", "/health/ready"]
-    async with management.client_with(None) as nobody:
-        for client in (management.client, nobody):
+    async with management.client_with(None) as anonymous:
+        for client in (management.client, anonymous):
             for path in asked:
                 for condition in ('"x"', "*"):
                     head, get = [
@@ -56,7 +56,7 @@ async def test_head_answers_what_get_does_without_the_body(management: Managemen
                     assert dict(head.headers) | own == dict(get.headers), path
 
 
-async def test_an_entity_tag_changes_with_what_is_answered(management: Management) -> None:
+async def test_an_entity_tag_changes_with_the_answer(management: Management) -> None:
     user = await management.created("users", name=unique("u"))
     path = f"/api/users/{user['id']}"
     before = (await management.client.get(path)).headers["ETag"]
@@ -65,7 +65,7 @@ async def test_an_entity_tag_changes_with_what_is_answered(management: Managemen
     assert (after.status_code, after.json()["name"]) == (200, "other")
 
 
-async def test_a_page_that_got_a_successor_is_not_the_one_that_is_known(management: Management) -> None:
+async def test_a_page_that_gained_a_successor_does_not_match_its_old_entity_tag(management: Management) -> None:
     marker = unique("page")
     await management.created("users", name=f"{marker} a")
     params = {"q": marker, "page_size": 1}
@@ -76,12 +76,12 @@ async def test_a_page_that_got_a_successor_is_not_the_one_that_is_known(manageme
 
 
 @pytest.mark.parametrize("path", ["/api/users/none", "/api/nothing", "/api/users?page=0"])
-async def test_a_refusal_has_no_entity_tag_and_is_no_304(management_api: httpx.AsyncClient, path: str) -> None:
+async def test_a_refusal_has_no_entity_tag_and_is_never_a_304(management_api: httpx.AsyncClient, path: str) -> None:
     answer = await management_api.get(path, headers={"If-None-Match": "*"})
     assert refusal(answer)[0] in {400, 404}
     assert "ETag" not in answer.headers
 
 
-async def test_who_may_not_ask_learns_nothing_from_a_condition(management: Management) -> None:
-    async with management.client_with(None) as nobody:
-        assert (await nobody.get("/api/users", headers={"If-None-Match": "*"})).status_code == 401
+async def test_a_conditional_request_without_a_token_is_refused(management: Management) -> None:
+    async with management.client_with(None) as anonymous:
+        assert (await anonymous.get("/api/users", headers={"If-None-Match": "*"})).status_code == 401

@@ -1,4 +1,4 @@
-"""The outbox: what the stream says is what the database holds, in order, and nothing is said before its commit."""
+"""The outbox: the stream agrees with the database, in order, and holds nothing before its commit."""
 
 import asyncio
 import json
@@ -36,8 +36,8 @@ IS_WAITED_FOR = "SELECT EXISTS (SELECT FROM pg_locks WHERE pg_backend_pid() = AN
 
 
 async def everything_published(management: Management, tenant_id: str) -> dict[str, CloudEvent]:
-    """Return the last event of every aggregate of a tenant, by subject, once everything is out."""
-    await management.everything_is_out(tenant_id)
+    """Return the last event of every aggregate of a tenant, by subject, once the outbox is empty."""
+    await management.outbox_drained(tenant_id)
     bus = await nats.connect(management.settings.nats_url, inbox_prefix="_INBOX_management")
     jetstream = bus.jetstream()
     try:
@@ -51,7 +51,7 @@ async def everything_published(management: Management, tenant_id: str) -> dict[s
 
 @asynccontextmanager
 async def another(management: Management, settings: Settings) -> AsyncIterator[tuple[str, httpx.AsyncClient]]:
-    """Run the service with other settings; yield its tenant and a client with a good token."""
+    """Run the service with other settings; yield its tenant and a client with a valid token."""
     credentials = await asyncio.to_thread(bootstrap, settings)
     app = create_app(settings)
     token = management.token(client_id=credentials.client_id)
@@ -59,7 +59,7 @@ async def another(management: Management, settings: Settings) -> AsyncIterator[t
         yield settings.tenant_id, client
 
 
-async def test_the_stream_holds_what_the_database_holds(management: Management) -> None:
+async def test_the_stream_agrees_with_the_database(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
         resource = await own.created("resources", name="Shop", indicator=f"https://{unique('r')}.example.com")
         scopes = [await own.created(f"resources/{resource['id']}/scopes", name=name) for name in ("a", "b", "c")]
@@ -91,7 +91,7 @@ async def test_the_stream_holds_what_the_database_holds(management: Management) 
 
 
 @pytest.mark.heavy
-async def test_concurrent_writes_are_counted_without_a_gap_and_published_in_order(management: Management) -> None:
+async def test_concurrent_writes_are_numbered_without_a_gap_and_published_in_order(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
         before = await own.revision()
         answers = await at_once(*(own.client.post("/api/users", json={}) for _ in range(100)))
@@ -113,9 +113,9 @@ async def test_concurrent_writes_are_counted_without_a_gap_and_published_in_orde
         assert heard == counted
 
 
-async def test_what_was_refused_has_left_no_event(management: Management) -> None:
+async def test_a_refused_write_leaves_no_event(management: Management) -> None:
     taken = await management.created("users", username=unique("taken"))
-    await management.everything_is_out()
+    await management.outbox_drained()
     before = await management.revision()
     answers = await at_once(
         *(management.client.post("/api/users", json={"username": taken["username"]}) for _ in range(10))
@@ -126,8 +126,8 @@ async def test_what_was_refused_has_left_no_event(management: Management) -> Non
     assert await management.database.fetchval(query, management.tenant_id) == 0
 
 
-async def test_an_event_is_never_out_before_its_transaction(management: Management) -> None:
-    """A transaction that holds the counter holds every later one; nothing of it is seen until it commits."""
+async def test_an_event_is_never_published_before_its_commit(management: Management) -> None:
+    """A transaction that locks the counter blocks every later one; its changes stay invisible until it commits."""
     user = await management.created("users", name="before")
     lock = "SELECT revision FROM source_revision WHERE tenant_id = $1 FOR UPDATE"
     async with management.database.transaction():
@@ -146,7 +146,7 @@ async def test_an_event_is_never_out_before_its_transaction(management: Manageme
     assert msgspec.json.decode(event.data)["name"] == "after"
 
 
-async def test_without_the_bus_writes_go_on_and_are_published_afterwards(management: Management) -> None:
+async def test_without_the_bus_writes_succeed_and_are_published_later(management: Management) -> None:
     async with TcpProxy(management.addresses.management_nats_url) as bus:
         settings = settings_for(management.addresses, management.issuer, nats_url=bus.url)
         async with another(management, settings) as (own, client):
@@ -159,7 +159,7 @@ async def test_without_the_bus_writes_go_on_and_are_published_afterwards(managem
             assert {f"identity-internal.{own}.user.{user}" for user in made} <= published.keys()
 
 
-async def test_without_the_database_everything_is_refused_and_comes_back_by_itself(management: Management) -> None:
+async def test_without_the_database_every_request_is_refused_until_it_is_back(management: Management) -> None:
     async with TcpProxy(management.settings.database_url) as database:
         settings = settings_for(management.addresses, management.issuer, database_url=database.url)
         async with another(management, settings) as (_, client):
@@ -187,8 +187,7 @@ async def test_without_the_database_everything_is_refused_and_comes_back_by_itse
                 assert answer.status_code < 500, (method, path, answer.text)
 
 
-async def test_no_secret_and_no_person_stands_in_a_log_an_event_or_a_metric(management: Management) -> None:
-    """L14."""
+async def test_logs_events_and_metrics_hold_no_secrets_or_personal_data(management: Management) -> None:
     with captured_logs("management-service") as log:
         async with Management(management.addresses, management.issuer) as own:
             password, name = "swordfish-swordfish", unique("private-person")
@@ -224,8 +223,8 @@ async def test_no_secret_and_no_person_stands_in_a_log_an_event_or_a_metric(mana
     assert name not in metrics
 
 
-async def test_the_event_of_an_application_says_what_its_settings_say_about_tokens(management: Management) -> None:
-    """Token-service hears of lifetimes and rotation from nowhere else; null in a change is the default again."""
+async def test_the_event_of_an_application_carries_its_token_settings(management: Management) -> None:
+    """Token-service has no other source for lifetimes and rotation; null in a change restores the default."""
     settings = {"idTokenTtl": 60, "refreshTokenTtlInDays": 3, "rotateRefreshToken": False}
     async with Management(management.addresses, management.issuer) as own:
         application = await own.created(

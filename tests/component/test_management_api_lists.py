@@ -1,4 +1,4 @@
-"""Lists: pages, order, search, and the headers that lead on."""
+"""Lists: pages, order, search, and the pagination headers."""
 
 import re
 
@@ -9,11 +9,11 @@ from tests.support.management_api import Management, refusal, unique
 
 
 def links(answer: httpx.Response) -> dict[str, str]:
-    """Return the addresses of a ``Link`` header by relation."""
+    """Return the URLs of a ``Link`` header by relation."""
     return {relation: url for url, relation in re.findall(r'<([^>]+)>; rel="(\w+)"', answer.headers["Link"])}
 
 
-async def test_users_come_in_pages_by_name_and_id_and_the_links_lead_through_all_of_them(
+async def test_users_are_paged_by_name_and_id_and_the_links_lead_through_all_pages(
     management: Management,
 ) -> None:
     marker = unique("page")
@@ -43,7 +43,7 @@ async def test_users_come_in_pages_by_name_and_id_and_the_links_lead_through_all
     assert links(beyond)["prev"] == f"{address}&page=3&page_size=3"
 
 
-async def test_a_list_without_a_page_answers_20_or_everything_as_the_contract_marks_it(
+async def test_a_list_without_a_page_answers_20_items_or_all_as_the_contract_says(
     management: Management,
 ) -> None:
     for number in range(21):
@@ -68,13 +68,13 @@ async def test_a_list_without_a_page_answers_20_or_everything_as_the_contract_ma
     ["page=0", "page=-1", "page=x", "page=", "page_size=0", "page_size=101", "page=1&page=2", "page=1.0", "page=9e9",
      "page=99999999999999999999", "page_size=%00", "page=%FF", "page=+1"],
 )  # fmt: skip
-async def test_a_page_that_cannot_be_is_refused(management_api: httpx.AsyncClient, query: str) -> None:
+async def test_an_invalid_page_is_refused(management_api: httpx.AsyncClient, query: str) -> None:
     for path in ("users", "applications", "resources", "roles"):
         assert refusal(await management_api.get(f"/api/{path}?{query}")) == (400, "guard.invalid_pagination")
 
 
 @pytest.mark.parametrize("wanted", ["ÄRGER", "ärger", "a\u0308rger", "%ärger%", "rge"])
-async def test_a_search_finds_parts_of_every_name_without_regard_to_case(management: Management, wanted: str) -> None:
+async def test_a_search_finds_parts_of_every_name_case_insensitively(management: Management, wanted: str) -> None:
     marker = unique("s")
     users = [
         await management.created("users", name=f"Frau Ärger {marker}"),
@@ -87,7 +87,7 @@ async def test_a_search_finds_parts_of_every_name_without_regard_to_case(managem
         await management.client.delete(f"/api/users/{user['id']}")
 
 
-async def test_what_looks_like_a_pattern_is_searched_for_as_it_stands(management: Management) -> None:
+async def test_pattern_characters_are_searched_for_literally(management: Management) -> None:
     user = await management.created("users", name="100%_sure\\")
     for text, expected in (("0%_s", [user]), ("e\\", [user]), ("1_0", []), ("'; drop", [])):
         found = await management.client.get("/api/users", params={"search": text})
@@ -97,7 +97,7 @@ async def test_what_looks_like_a_pattern_is_searched_for_as_it_stands(management
 
 
 @pytest.mark.parametrize("parameter", ["q", "search"])
-async def test_every_list_is_searched_by_name_and_description_without_regard_to_case(
+async def test_every_list_is_searched_by_name_and_description_case_insensitively(
     management: Management, parameter: str
 ) -> None:
     marker = unique("ärger")

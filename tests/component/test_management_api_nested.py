@@ -1,4 +1,4 @@
-"""A child under another parent, an id of the wrong kind, another tenant's id: a miss, always, and nothing happens."""
+"""A child under another parent, an id of the wrong kind or of another tenant: always a 404, without effect."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -37,7 +37,7 @@ Ids = dict[str, str]
 
 
 async def made(management: Management) -> Ids:
-    """Make a family: parents, and a child under each."""
+    """Create a family: parents, and a child under each."""
     user, application = (await management.created("users"))["id"], await management.machine()
     resource = (await management.created("resources", name="n", indicator=f"https://{unique('r')}.example.com"))["id"]
     scope = (await management.created(f"resources/{resource}/scopes", name="read"))["id"]
@@ -89,7 +89,7 @@ async def routes(management: Management) -> list[tuple[str, str]]:
 
 
 def child_of(path: str) -> str | None:
-    """Return the parameter of a path that names a child, if there is one."""
+    """Return the path parameter that names a child, if any."""
     parameters = [part.strip("{}") for part in path.split("/") if part.startswith("{")]
     return parameters[1] if len(parameters) > 1 else None
 
@@ -100,7 +100,7 @@ async def test_the_tables_name_every_route(management: Management) -> None:
     assert with_body == BODIES.keys() | direct
 
 
-async def test_a_parent_of_the_wrong_kind_or_of_another_tenant_is_a_miss(
+async def test_a_parent_of_the_wrong_kind_or_of_another_tenant_is_not_found(
     management: Management, family: Ids, foreign_family: Ids
 ) -> None:
     before = await management.revision()
@@ -119,7 +119,7 @@ async def test_a_parent_of_the_wrong_kind_or_of_another_tenant_is_a_miss(
     assert await management.revision() == before
 
 
-async def test_a_child_under_another_parent_of_the_wrong_kind_or_of_another_tenant_is_a_miss(
+async def test_a_child_of_another_parent_of_the_wrong_kind_or_of_another_tenant_is_not_found(
     management: Management, family: Ids, other_family: Ids, foreign_family: Ids
 ) -> None:
     before = await management.revision()

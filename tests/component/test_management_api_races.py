@@ -1,4 +1,4 @@
-"""Changes that meet the deletion of what they change: done before it or a miss, never an error, never an orphan."""
+"""Changes that race the deletion of their target succeed before it or get a 404: no other error, and no orphan."""
 
 from typing import Any
 
@@ -84,7 +84,7 @@ ORPHANS = (
 
 
 @pytest.mark.parametrize("create", CREATED, ids=lambda create: create.__name__)
-async def test_changes_racing_a_deletion_are_done_before_it_or_miss(management: Management, create: Any) -> None:
+async def test_changes_racing_a_deletion_succeed_before_it_or_get_a_404(management: Management, create: Any) -> None:
     for _ in range(ROUNDS):
         path, changes = await create(management)
         kind = path.split("/")[-2]

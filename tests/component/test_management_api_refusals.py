@@ -1,4 +1,4 @@
-"""Bad input on every route that takes a body: always a 4xx in the one form, never a 5xx."""
+"""Bad input on every route that takes a body: always a 4xx in the common format, never a 5xx."""
 
 import json
 from collections.abc import AsyncIterator
@@ -39,12 +39,12 @@ GOOD = {
     "POST /api/roles/{role}/applications": {"applicationIds": []},
     "PUT /api/roles/{role}/applications": {"applicationIds": []},
 }
-"""Every route with a body, and a body that it would take."""
+"""Every route with a body, and a valid body for it."""
 
 
 @pytest_asyncio.fixture(scope="module")
 async def ids(management: Management) -> AsyncIterator[dict[str, str]]:
-    """One of everything that a route may name: none of these tests changes it."""
+    """An id for every path parameter; none of these tests changes what it names."""
     user = (await management.created("users"))["id"]
     application = await management.machine()
     resource = await management.created("resources", name="n", indicator=f"https://{user}.example.com")
@@ -73,7 +73,7 @@ def good_body(request: pytest.FixtureRequest) -> bytes:
     return json.dumps(GOOD[request.node.callspec.params["target"]]).encode()
 
 
-async def test_a_body_that_is_no_strict_json_is_refused(
+async def test_a_body_that_is_not_strict_json_is_refused(
     management: Management, target: tuple[str, str], request: pytest.FixtureRequest
 ) -> None:
     method, path = target
@@ -137,7 +137,7 @@ async def test_another_content_type_is_refused(
     assert issues(with_charset)
 
 
-async def test_another_method_is_refused_and_the_right_ones_are_named(management: Management) -> None:
+async def test_another_method_is_refused_and_the_allowed_ones_are_named(management: Management) -> None:
     for method, path, allowed in (
         ("PUT", "/api/users", {"GET", "HEAD", "POST"}),
         ("GET", "/api/subject-tokens", {"POST"}),
@@ -161,14 +161,14 @@ async def test_another_method_is_refused_and_the_right_ones_are_named(management
         ("/api/subject-tokens", "OPTIONS, POST"),
     ],
 )
-async def test_options_names_every_method_of_a_path_to_everybody(
+async def test_options_names_every_method_of_a_path_without_a_token(
     management: Management, path: str, allowed: str
 ) -> None:
-    async with management.client_with(None) as nobody:
-        answer = await nobody.options(path)
+    async with management.client_with(None) as anonymous:
+        answer = await anonymous.options(path)
         assert (answer.status_code, answer.content) == (204, b"")
         assert ", ".join(sorted(answer.headers["Allow"].replace(" ", "").split(","))) == allowed
-        assert refusal(await nobody.options("/api/nothing")) == (404, "entity.not_found")
+        assert refusal(await anonymous.options("/api/nothing")) == (404, "entity.not_found")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ async def test_an_unknown_path_is_a_404_with_a_code_and_a_request_id(management:
         assert len(answer.headers["X-Request-Id"]) == 32
 
 
-async def test_an_id_is_opaque_and_an_ill_formed_one_is_a_miss(management_api: httpx.AsyncClient) -> None:
+async def test_an_id_is_opaque_and_a_malformed_one_is_not_found(management_api: httpx.AsyncClient) -> None:
     for segment in ("%20", "..%2e", "%ff%fe", "%F0%9F%98%80", "x" * 5000, "';--", "%25", "%0a"):
         for kind in ("users", "applications", "resources", "roles"):
             answer = await management_api.get(f"/api/{kind}/{segment}")
@@ -211,7 +211,7 @@ async def test_the_document_of_the_api_names_every_route_once(management: Manage
     assert document["paths"].keys() == routes
 
 
-async def test_a_refusal_never_repeats_what_was_sent(management_api: httpx.AsyncClient) -> None:
+async def test_a_refusal_never_echoes_the_request(management_api: httpx.AsyncClient) -> None:
     for body in (
         {"name": "n", "type": "x" * 100_000},
         {"name": "n", "type": "SPA", "oidcClientMetadata": {"x" * 100_000: 1}},

@@ -28,7 +28,7 @@ async def test_a_resource_is_shown_as_it_was_created_and_its_event_says_the_same
     }
 
 
-async def test_a_resource_may_be_renamed_but_never_indicated_otherwise(management: Management) -> None:
+async def test_a_resource_may_be_renamed_but_keeps_its_indicator(management: Management) -> None:
     resource = await management.created("resources", name="Shop", indicator=indicator())
     path = f"/api/resources/{resource['id']}"
     answer = await management.client.patch(path, json={"name": "Store", "accessTokenTtl": 60})
@@ -75,8 +75,8 @@ async def test_scopes_are_listed_by_name_and_deleted_with_their_resource(managem
     assert refusal(await management.client.get(path)) == (404, "entity.not_exists_with_id")
 
 
-async def test_a_scope_under_another_resource_is_a_miss(management: Management) -> None:
-    """L5: the child is looked for under its parent."""
+async def test_a_scope_under_another_resource_is_not_found(management: Management) -> None:
+    """The child is looked up under its parent."""
     mine = await management.created("resources", name="Mine", indicator=indicator())
     other = await management.created("resources", name="Other", indicator=indicator())
     scope = await management.created(f"resources/{mine['id']}/scopes", name="read")
@@ -90,7 +90,7 @@ async def test_a_scope_under_another_resource_is_a_miss(management: Management) 
     }
 
 
-async def test_an_indicator_is_used_once(management: Management) -> None:
+async def test_an_indicator_is_unique(management: Management) -> None:
     resource = await management.created("resources", name="Shop", indicator=indicator())
     body = {"name": "Shop again", "indicator": resource["indicator"]}
     in_use = (422, "resource.resource_identifier_in_use")
@@ -102,7 +102,7 @@ async def test_an_indicator_is_used_once(management: Management) -> None:
     assert sorted(answer.status_code for answer in answers) == [201] + [422] * 19
 
 
-async def test_the_management_api_cannot_be_changed_by_anybody(management: Management) -> None:
+async def test_the_management_api_cannot_be_changed(management: Management) -> None:
     listed = (await management.client.get("/api/resources")).json()
     own = next(resource for resource in listed if resource["indicator"] == AUDIENCE)
     path = f"/api/resources/{own['id']}"
@@ -123,7 +123,7 @@ async def test_the_management_api_cannot_be_changed_by_anybody(management: Manag
     ["", "two words", 'quo"te', "back\\slash", "ümlaut", "x" * 129, "openid", "profile", "offline_access", "roles",
      "urn:service:scope:x", "tab\t"],
 )  # fmt: skip
-async def test_a_scope_that_cannot_be_called_this_is_refused(management: Management, name: str) -> None:
+async def test_an_invalid_scope_name_is_refused(management: Management, name: str) -> None:
     resource = await management.created("resources", name="Shop", indicator=indicator())
     answer = await management.client.post(f"/api/resources/{resource['id']}/scopes", json={"name": name})
     assert refusal(answer) == (422, "scope.invalid_name")
@@ -135,7 +135,7 @@ async def test_a_scope_that_cannot_be_called_this_is_refused(management: Managem
      "urn:service:organization:1", "URN:SERVICE:x", "https://example.com/a b", "https://exämple.com", "http://[::1",
      "{issuer}", "{issuer}/me", "{issuer}?x"],
 )  # fmt: skip
-async def test_a_resource_that_cannot_be_indicated_by_this_is_refused(management: Management, wrong: str) -> None:
+async def test_an_invalid_indicator_is_refused(management: Management, wrong: str) -> None:
     body = {"name": "n", "indicator": wrong.replace("{issuer}", management.issuer.issuer)}
     answer = await management.client.post("/api/resources", json=body)
     assert refusal(answer) == (422, "resource.invalid_indicator")
@@ -160,7 +160,7 @@ async def test_every_wrong_member_of_a_new_resource_is_named(
     assert issues(await management_api.post("/api/resources", json=body)) == paths
 
 
-async def test_a_missing_resource_is_a_miss_of_the_method_s_own_kind(management_api: httpx.AsyncClient) -> None:
+async def test_a_missing_resource_is_a_404_with_the_code_of_its_method(management_api: httpx.AsyncClient) -> None:
     with_id, exists, found = "entity.not_exists_with_id", "entity.not_exists", "entity.not_found"
     assert refusal(await management_api.get("/api/resources/none")) == (404, with_id)
     assert refusal(await management_api.patch("/api/resources/none", json={})) == (404, exists)
@@ -199,7 +199,7 @@ async def test_at_most_one_resource_is_the_default(management: Management) -> No
     assert issues(await management.client.patch(path.format(first["id"]), json={"isDefault": None})) == {"isDefault"}
 
 
-async def test_a_scope_is_changed_under_the_rules_that_it_was_made_by(management: Management) -> None:
+async def test_a_scope_is_changed_under_the_rules_of_its_creation(management: Management) -> None:
     resource = await management.created("resources", name="Shop", indicator=indicator())
     path = f"/api/resources/{resource['id']}/scopes"
     scope = await management.created(f"resources/{resource['id']}/scopes", name="read", description="Read")

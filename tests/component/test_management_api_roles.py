@@ -1,4 +1,4 @@
-"""``/api/roles`` and assignments: seen from both sides, and what the bus hears."""
+"""``/api/roles`` and assignments: from both sides, and their events."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ async def test_a_role_is_shown_as_it_was_created_and_its_event_names_its_scopes(
     assert data == {"id": role["id"], "name": name, "type": "MachineToMachine", "scope_ids": sorted(scope_ids)}
 
 
-async def test_scopes_are_added_once_and_taken_away_once(management: Management, resource: Any) -> None:
+async def test_scopes_are_added_once_and_removed_once(management: Management, resource: Any) -> None:
     role = await role_of(management)
     path, (read, write) = f"/api/roles/{role['id']}/scopes", resource["scopes"]
     added = await management.client.post(path, json={"scopeIds": [read["id"]]})
@@ -67,7 +67,7 @@ async def test_scopes_are_added_once_and_taken_away_once(management: Management,
     assert (await management.client.get(path)).json() == [write]
 
 
-async def test_scopes_are_replaced_by_exactly_those_that_are_given(management: Management, resource: Any) -> None:
+async def test_scopes_are_replaced_by_exactly_the_given_ones(management: Management, resource: Any) -> None:
     (read, write), role = resource["scopes"], await role_of(management)
     path = f"/api/roles/{role['id']}/scopes"
     first = await management.client.put(path, json={"scopeIds": [read["id"]]})
@@ -85,7 +85,9 @@ async def test_scopes_are_replaced_by_exactly_those_that_are_given(management: M
     assert (await management.client.get(path)).json() == []
 
 
-async def test_a_role_is_changed_in_what_is_given_and_never_in_its_type(management: Management, resource: Any) -> None:
+async def test_a_patch_of_a_role_changes_the_given_members_and_never_the_type(
+    management: Management, resource: Any
+) -> None:
     role = await role_of(management, scopeIds=[resource["scopes"][0]["id"]])
     path, name = f"/api/roles/{role['id']}", unique("renamed")
     answer = await management.client.patch(path, json={"name": name, "description": "Changed"})
@@ -120,7 +122,7 @@ async def test_a_role_is_changed_in_what_is_given_and_never_in_its_type(manageme
     assert refusal(await management.client.patch("/api/roles/none", json={})) == (404, "entity.not_exists")
 
 
-async def test_a_deleted_role_is_gone_from_everybody_who_held_it(management: Management, resource: Any) -> None:
+async def test_a_deleted_role_is_removed_from_all_its_holders(management: Management, resource: Any) -> None:
     role = await role_of(management, scopeIds=[resource["scopes"][0]["id"]])
     user = await management.created("users")
     await management.client.post(f"/api/users/{user['id']}/roles", json={"roleIds": [role["id"]]})
@@ -200,7 +202,7 @@ async def test_holders_are_added_and_removed_from_the_role_s_side(management: Ma
     assert (await management.client.get(path)).json() == []
 
 
-async def test_holders_are_replaced_by_exactly_those_that_are_given(management: Management) -> None:
+async def test_holders_are_replaced_by_exactly_the_given_ones(management: Management) -> None:
     role, other = await role_of(management), await role_of(management)
     first, second, third = [(await management.created("users"))["id"] for _ in range(3)]
     await management.client.post(f"/api/users/{first}/roles", json={"roleIds": [other["id"]]})
@@ -230,7 +232,7 @@ async def test_holders_are_replaced_by_exactly_those_that_are_given(management: 
     assert (await management.client.get(path)).json() == []
 
 
-async def test_of_replacements_at_once_one_holds_whole_and_none_ends_in_an_error(management: Management) -> None:
+async def test_one_of_several_concurrent_replacements_holds_whole_and_none_fails(management: Management) -> None:
     role = (await role_of(management))["id"]
     users = [(await management.created("users"))["id"] for _ in range(6)]
     wishes = [set(users[:3]), set(users[3:]), set(users[1:5]), set(users[::2]), set(users[::-2])]
@@ -246,7 +248,7 @@ async def test_of_replacements_at_once_one_holds_whole_and_none_ends_in_an_error
             assert (state or {}).get("role_ids", []) == ([role] if user in held else [])
 
 
-async def test_a_relation_to_what_does_not_exist_is_refused_whole(management: Management, resource: Any) -> None:
+async def test_a_relation_to_an_unknown_id_is_refused_whole(management: Management, resource: Any) -> None:
     unknown = (422, "entity.relation_foreign_key_not_found")
     role, user, machine = await role_of(management), await management.created("users"), await management.machine()
     before = await management.revision()
@@ -284,7 +286,7 @@ async def test_a_role_or_application_of_the_wrong_kind_is_refused(management: Ma
     assert refusal(await post("/api/roles", json=body)) == wrong
 
 
-async def test_two_roles_never_have_one_name(management: Management) -> None:
+async def test_two_roles_never_share_a_name(management: Management) -> None:
     role = await role_of(management)
     body = {"name": role["name"], "description": "", "type": "User"}
     assert refusal(await management.client.post("/api/roles", json=body)) == (422, "entity.unique_integrity_violation")
@@ -331,7 +333,7 @@ async def test_roles_assigned_while_the_role_is_deleted_leave_no_orphan_and_no_e
         assert await management.event_data("role", role) == {"id": role, "deleted": True}
 
 
-async def test_users_and_roles_deleted_crosswise_never_end_in_an_error(management: Management) -> None:
+async def test_concurrent_deletions_of_users_and_their_roles_never_fail(management: Management) -> None:
     for _ in range(5):
         users = [(await management.created("users"))["id"] for _ in range(4)]
         roles = [(await role_of(management))["id"] for _ in range(4)]
@@ -345,8 +347,8 @@ async def test_users_and_roles_deleted_crosswise_never_end_in_an_error(managemen
 
 
 @pytest.mark.parametrize("count", [2**8, 2**13])
-async def test_a_role_with_many_users_is_whole(management: Management, count: int) -> None:
-    """L8: no silent cap."""
+async def test_no_user_of_a_large_role_is_left_out(management: Management, count: int) -> None:
+    """No silent cap."""
     role = await role_of(management)
     columns = (
         "tenant_id, id, is_email_verified, is_suspended, tokens_valid_after, "
@@ -359,7 +361,7 @@ async def test_a_role_with_many_users_is_whole(management: Management, count: in
         role["id"],
         count,
     )
-    await management.database.execute("ANALYZE users")  # as PostgreSQL does by itself, within a minute
+    await management.database.execute("ANALYZE users")  # as autovacuum does within a minute
     ids = [f"{role['id']}{number}" for number in range(1, count + 1)]
     before = await management.revision()
     answer = await management.client.post(f"/api/roles/{role['id']}/users", json={"userIds": ids})
@@ -372,7 +374,7 @@ async def test_a_role_with_many_users_is_whole(management: Management, count: in
     )
 
 
-async def test_a_role_that_would_grant_more_than_an_event_can_carry_is_refused(management: Management) -> None:
+async def test_a_role_with_more_scopes_than_an_event_can_carry_is_refused(management: Management) -> None:
     resource = await management.created("resources", name="Wide", indicator=f"https://{unique('w')}.example.com")
     await management.database.execute(
         "INSERT INTO scopes (tenant_id, id, resource_id, name, created_at) "
@@ -380,7 +382,7 @@ async def test_a_role_that_would_grant_more_than_an_event_can_carry_is_refused(m
         management.tenant_id,
         resource["id"],
     )
-    await management.database.execute("ANALYZE scopes")  # as PostgreSQL does by itself, within a minute
+    await management.database.execute("ANALYZE scopes")  # as autovacuum does within a minute
     ids = [f"{resource['id']}{number}" for number in range(1, 10_002)]
     role = await role_of(management, scopeIds=ids[:10_000])
     event = await management.event("role", role["id"])

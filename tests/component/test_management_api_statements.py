@@ -1,4 +1,4 @@
-"""Lists are one or two statements, however long they are and however many there are behind each item."""
+"""A list takes one or two statements, however long it is and however many relations each item has."""
 
 import asyncpg
 import httpx
@@ -25,7 +25,7 @@ ITEMS = 30
 
 @pytest.fixture(scope="module")
 async def ids(management: Management) -> dict[str, str]:
-    """Make something of which every list has many, each with relations of its own."""
+    """Create many items for every list, each with its own relations."""
     user, application = (await management.created("users"))["id"], await management.machine()
     resource = (await management.created("resources", name="n", indicator=f"https://{unique('r')}.example.com"))["id"]
     scopes = [
@@ -59,7 +59,7 @@ async def ids(management: Management) -> dict[str, str]:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("template", LISTS)
-async def test_a_list_is_one_or_two_statements_however_long(
+async def test_a_list_takes_one_or_two_statements_however_long_it_is(
     management: Management, ids: dict[str, str], template: str
 ) -> None:
     path = f"/api/{template.format(**ids)}"
@@ -83,7 +83,7 @@ async def test_the_table_names_every_list_of_the_document(management_api: httpx.
 
 
 @pytest.mark.parametrize("order", ["users_by_name", "applications_by_name", "resources_by_name"])
-async def test_what_a_list_is_ordered_by_is_indexed(management: Management, order: str) -> None:
+async def test_the_order_of_every_list_is_indexed(management: Management, order: str) -> None:
     database: asyncpg.Connection = management.database
     definition = await database.fetchval("SELECT indexdef FROM pg_indexes WHERE indexname = $1", order)
     assert definition.endswith("(tenant_id, name, id)")

@@ -1,4 +1,4 @@
-"""``POST /api/subject-tokens``: what is minted, what is stored, and every refusal."""
+"""``POST /api/subject-tokens``: the token, its record, and every refusal."""
 
 import asyncio
 import re
@@ -53,7 +53,7 @@ async def test_a_subject_token_without_a_context_has_an_empty_one(management: Ma
     assert msgspec.json.decode(msgspec.json.decode(stored, type=SubjectTokenRecord).context) == {}
 
 
-async def test_the_record_carries_the_revision_of_everything_that_was_known(management: Management) -> None:
+async def test_the_record_carries_the_current_revision(management: Management) -> None:
     user = await management.created("users")
     await management.client.patch(f"/api/users/{user['id']}", json={"name": "Changed"})
     minted = (await management.client.post(PATH, json={"userId": user["id"]})).json()
@@ -63,14 +63,14 @@ async def test_the_record_carries_the_revision_of_everything_that_was_known(mana
     assert msgspec.json.decode(stored, type=SubjectTokenRecord).revision == event.revision
 
 
-async def test_many_tokens_minted_at_once_are_all_different(management: Management) -> None:
+async def test_concurrently_minted_tokens_are_all_different(management: Management) -> None:
     user = await management.created("users")
     answers = await asyncio.gather(*(management.client.post(PATH, json={"userId": user["id"]}) for _ in range(200)))
     assert {answer.status_code for answer in answers} == {201}
     assert len({answer.json()["subjectToken"] for answer in answers}) == 200
 
 
-async def test_who_cannot_be_impersonated_is_refused(management: Management) -> None:
+async def test_an_unknown_or_suspended_user_cannot_be_impersonated(management: Management) -> None:
     unknown = await management.client.post(PATH, json={"userId": "nobody"})
     assert refusal(unknown) == (404, "entity.relation_foreign_key_not_found")
     user = await management.created("users")
@@ -113,7 +113,7 @@ async def test_every_wrong_member_is_named(management: Management, body: object,
     assert issues(await management.client.post(PATH, json=body)) == paths
 
 
-async def test_a_caller_that_is_gone_is_told_so_before_anything_is_said_of_the_body(management: Management) -> None:
+async def test_a_deleted_caller_is_refused_before_the_body_is_read(management: Management) -> None:
     gone = await management.machine()
     await management.client.delete(f"/api/applications/{gone}")
     async with management.client_with(management.token(client_id=gone)) as client:
@@ -127,7 +127,7 @@ async def test_a_caller_that_is_gone_is_told_so_before_anything_is_said_of_the_b
             assert refusal(answer) == (401, "auth.unauthorized")
 
 
-async def test_a_revoked_token_mints_nothing_and_is_told_so_before_anything_else(management: Management) -> None:
+async def test_a_revoked_token_is_refused_before_any_other_check(management: Management) -> None:
     user, suspended = [(await management.created("users"))["id"] for _ in range(2)]
     await management.client.patch(f"/api/users/{suspended}/is-suspended", json={"isSuspended": True})
     wishes = (
@@ -148,7 +148,7 @@ async def test_a_revoked_token_mints_nothing_and_is_told_so_before_anything_else
         assert after == {(401, "auth.unauthorized")}
 
 
-async def test_without_redis_minting_is_refused_and_comes_back_by_itself(management: Management) -> None:
+async def test_without_redis_minting_is_refused_until_it_is_back(management: Management) -> None:
     async with TcpProxy(management.addresses.management_redis_url) as redis:
         settings = settings_for(
             management.addresses, management.issuer, tenant_id=management.tenant_id, redis_url=redis.url

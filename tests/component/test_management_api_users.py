@@ -1,4 +1,4 @@
-"""``/api/users``: what is made, shown, changed and refused, and what the bus hears of it."""
+"""``/api/users``: creation, reading, changes, refusals, and their events."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 from tests.support.management_api import Management, at_once, issues, refusal, revision_of, unique
 
 
-async def test_a_user_without_any_member_is_complete(management: Management) -> None:
+async def test_a_user_created_from_an_empty_body_is_complete(management: Management) -> None:
     answer = await management.client.post("/api/users", json={})
     user = answer.json()
     assert answer.status_code == 200
@@ -79,7 +79,7 @@ async def test_a_user_is_shown_as_it_was_created_and_its_event_says_the_same(man
         ("primaryPhone", "+4915112345", "4915112345", "user.phone_already_in_use"),
     ],
 )
-async def test_what_identifies_a_user_is_unique_without_regard_to_case_and_composition(
+async def test_the_identifiers_of_a_user_are_unique_whatever_their_case_and_composition(
     management_api: httpx.AsyncClient, member: str, first: str, second: str, code: str
 ) -> None:
     made = await management_api.post("/api/users", json={member: first})
@@ -92,7 +92,7 @@ async def test_what_identifies_a_user_is_unique_without_regard_to_case_and_compo
     await management_api.delete(f"/api/users/{other}")
 
 
-async def test_a_patch_keeps_what_is_absent_clears_what_is_null_and_changes_what_is_given(
+async def test_a_patch_keeps_absent_members_clears_null_ones_and_changes_the_others(
     management: Management,
 ) -> None:
     name = unique("carol")
@@ -112,7 +112,7 @@ async def test_a_patch_keeps_what_is_absent_clears_what_is_null_and_changes_what
     assert (await management.client.get(f"/api/users/{user['id']}")).json() == changed
 
 
-async def test_an_administrator_vouches_for_an_e_mail_address_and_for_no_other(management: Management) -> None:
+async def test_a_verification_counts_for_one_e_mail_address_only(management: Management) -> None:
     name = unique("verified")
     user = await management.created("users", primaryEmail=f"{name}@example.com", isEmailVerified=True)
     path = f"/api/users/{user['id']}"
@@ -125,17 +125,17 @@ async def test_an_administrator_vouches_for_an_e_mail_address_and_for_no_other(m
 
     assert user["isEmailVerified"] is True
     assert await after(name="Eve", primaryEmail=f"{name}@example.com") is True
-    assert await after(primaryEmail=f"{name.upper()}@Example.com") is True, "it is the same address, spelled otherwise"
+    assert await after(primaryEmail=f"{name.upper()}@Example.com") is True, "the same address in another spelling"
     assert await after(primaryEmail=f"{name}@example.org") is False
     assert await after(isEmailVerified=True) is True
     assert await after(primaryEmail=f"{name}@example.net", isEmailVerified=True) is True
     assert await after(isEmailVerified=False) is False
-    assert await after(primaryEmail=None, isEmailVerified=True) is False, "there is no address to vouch for"
+    assert await after(primaryEmail=None, isEmailVerified=True) is False, "there is no address to verify"
     assert (await management.created("users", isEmailVerified=True))["isEmailVerified"] is False
     assert issues(await management.client.patch(path, json={"isEmailVerified": None})) == {"isEmailVerified"}
 
 
-async def test_a_patch_that_changes_nothing_makes_no_event_and_answers_the_current_revision(
+async def test_a_patch_that_changes_nothing_makes_no_event_and_returns_the_current_revision(
     management: Management,
 ) -> None:
     user = await management.created("users", name="Dora")
@@ -167,7 +167,7 @@ async def test_custom_data_of_a_user_is_merged(management: Management) -> None:
         assert refusal(missing) == (404, "entity.not_exists_with_id")
 
 
-async def test_merges_at_once_all_reach_the_custom_data(management: Management) -> None:
+async def test_concurrent_merges_all_reach_the_custom_data(management: Management) -> None:
     user = await management.created("users")
     path = f"/api/users/{user['id']}/custom-data"
     answers = await at_once(
@@ -177,7 +177,7 @@ async def test_merges_at_once_all_reach_the_custom_data(management: Management) 
     assert (await management.client.get(path)).json() == {f"m{number}": number for number in range(20)}
 
 
-async def test_suspension_ends_what_was_issued_before_for_good(management: Management) -> None:
+async def test_a_suspension_ends_earlier_tokens_for_good(management: Management) -> None:
     user = await management.created("users", name="Eve")
     path = f"/api/users/{user['id']}/is-suspended"
     suspended = await management.client.patch(path, json={"isSuspended": True})
@@ -190,10 +190,10 @@ async def test_suspension_ends_what_was_issued_before_for_good(management: Manag
     assert lifted.json()["isSuspended"] is False
     state = await management.event_data("user", user["id"])
     assert "is_suspended" not in state
-    assert state["tokens_valid_after"] >= after, "a token minted while the suspension was being committed is dead too"
+    assert state["tokens_valid_after"] >= after, "a token minted during the commit of the suspension is ended too"
 
 
-async def test_a_new_password_ends_what_was_issued_before_and_is_shown_nowhere(management: Management) -> None:
+async def test_a_new_password_ends_earlier_tokens_and_is_never_shown(management: Management) -> None:
     user = await management.created("users", name="Frank")
     answer = await management.client.patch(f"/api/users/{user['id']}/password", json={"password": "hunter2-hunter2"})
     assert answer.json() == {**user, "hasPassword": True, "updatedAt": answer.json()["updatedAt"]}
@@ -203,10 +203,10 @@ async def test_a_new_password_ends_what_was_issued_before_and_is_shown_nowhere(m
     assert stored.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
     assert "argon2" not in str(state)
     again = await management.client.patch(f"/api/users/{user['id']}/password", json={"password": "hunter2-hunter2"})
-    assert revision_of(again) == revision_of(answer) + 1, "the same password set again ends everything again"
+    assert revision_of(again) == revision_of(answer) + 1, "setting the same password again ends all tokens again"
 
 
-async def test_a_deleted_user_is_gone_with_its_roles_and_both_events_say_so(management: Management) -> None:
+async def test_a_deleted_user_is_gone_with_its_roles_and_there_is_an_event_for_both(management: Management) -> None:
     role = await management.created("roles", name=unique("role"), description="", type="User")
     user = await management.created("users", username=unique("gone"))
     await management.client.post(f"/api/users/{user['id']}/roles", json={"roleIds": [role["id"]]})
@@ -221,10 +221,10 @@ async def test_a_deleted_user_is_gone_with_its_roles_and_both_events_say_so(mana
     assert refusal(await management.client.get(f"/api/users/{user['id']}")) == (404, "entity.not_exists_with_id")
     assert (await management.client.get(f"/api/roles/{role['id']}/users")).json() == []
     again = await management.client.post("/api/users", json={"username": user["username"]})
-    assert again.json()["id"] != user["id"], "a name may come back; an id never does"
+    assert again.json()["id"] != user["id"], "a name may be reused, an id never is"
 
 
-async def test_a_missing_user_is_a_miss_of_the_method_s_own_kind(management_api: httpx.AsyncClient) -> None:
+async def test_a_missing_user_is_a_404_with_the_code_of_its_method(management_api: httpx.AsyncClient) -> None:
     with_id, exists, found = "entity.not_exists_with_id", "entity.not_exists", "entity.not_found"
     assert refusal(await management_api.get("/api/users/nobody")) == (404, with_id)
     assert refusal(await management_api.patch("/api/users/nobody", json={})) == (404, exists)
@@ -278,7 +278,7 @@ async def test_a_free_form_object_may_have_64_kib_and_not_a_byte_more(management
         assert refusal(too_large) == (413, "request.too_large")
 
 
-async def test_of_50_users_with_one_name_created_at_once_one_wins(management: Management) -> None:
+async def test_exactly_one_of_50_concurrent_users_with_the_same_name_is_created(management: Management) -> None:
     name = unique("racer")
     before = await management.revision()
     answers = await at_once(*(management.client.post("/api/users", json={"username": name}) for _ in range(50)))
@@ -287,7 +287,7 @@ async def test_of_50_users_with_one_name_created_at_once_one_wins(management: Ma
     assert await management.revision() == before + 1
 
 
-async def test_patches_racing_a_deletion_are_misses_or_done_before_it(management: Management) -> None:
+async def test_patches_racing_a_deletion_succeed_before_it_or_get_a_404(management: Management) -> None:
     for _ in range(10):
         user = await management.created("users", name="Racer")
         path = f"/api/users/{user['id']}"
@@ -302,7 +302,7 @@ async def test_patches_racing_a_deletion_are_misses_or_done_before_it(management
         assert await management.event_data("user", user["id"]) == {"id": user["id"], "deleted": True}
 
 
-async def test_every_default_role_is_given_to_a_new_user(management: Management) -> None:
+async def test_a_new_user_gets_every_default_role(management: Management) -> None:
     role = await management.created("roles", name=unique("default"), description="", type="User", isDefault=True)
     user = await management.created("users")
     listed = (await management.client.get(f"/api/users/{user['id']}/roles")).json()

@@ -1,4 +1,4 @@
-"""The database of management-service: migrations, tables in the code, and the first client."""
+"""The database of management-service: migrations, table definitions, and the first client."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ NOT_OURS = {"alembic_version", *(statement.split()[2] for statement in outbox.CR
 
 @pytest_asyncio.fixture
 async def settings(servers: ServerAddresses, issuer: Issuer) -> AsyncIterator[Settings]:
-    """Settings with a database that is new and empty."""
+    """Settings with a new, empty database."""
     async with new_database(servers, servers.management_database_url) as url:
         yield settings_for(servers, issuer, database_url=url)
 
@@ -45,7 +45,7 @@ async def query(settings: Settings, statement: str, *values: object) -> list[asy
         await connection.close()
 
 
-async def test_the_migrations_make_what_the_code_expects(settings: Settings) -> None:
+async def test_the_migrations_create_the_tables_that_the_code_expects(settings: Settings) -> None:
     await asyncio.to_thread(migrate, settings)
     engine = create_async_engine(settings.database_url)
     try:
@@ -72,8 +72,8 @@ async def test_every_table_has_the_tenant_in_its_primary_key_and_every_foreign_k
     assert constraints == []
 
 
-async def test_every_foreign_key_is_indexed_from_its_own_side(settings: Settings) -> None:
-    """Else deleting what it points to would read the whole table."""
+async def test_every_foreign_key_is_indexed_on_its_own_side(settings: Settings) -> None:
+    """Otherwise deleting a referenced row would scan the whole table."""
     await asyncio.to_thread(migrate, settings)
     without_index = await query(
         settings,
@@ -88,7 +88,7 @@ async def test_every_foreign_key_is_indexed_from_its_own_side(settings: Settings
 
 
 @pytest.mark.heavy
-async def test_replicas_may_migrate_at_once(settings: Settings) -> None:
+async def test_replicas_may_migrate_concurrently(settings: Settings) -> None:
     environment = environment_of(settings)
     processes = [
         await asyncio.create_subprocess_exec(
@@ -106,7 +106,7 @@ def test_the_head_is_the_one_that_alembic_finds() -> None:
     assert scripts.get_heads() == [head(VERSIONS)]
 
 
-async def test_a_service_that_is_there_before_its_database_is_migrated_becomes_ready_afterwards(
+async def test_a_service_that_starts_before_the_migrations_becomes_ready_after_them(
     settings: Settings,
 ) -> None:
     app = create_app(settings)
@@ -131,7 +131,7 @@ async def test_a_service_that_is_there_before_its_database_is_migrated_becomes_r
         await life
 
 
-async def test_bootstrap_makes_one_client_and_a_new_secret_each_time(settings: Settings, issuer: Issuer) -> None:
+async def test_bootstrap_creates_one_client_and_a_new_secret_each_time(settings: Settings, issuer: Issuer) -> None:
     await asyncio.to_thread(migrate, settings)
     made = [await asyncio.to_thread(bootstrap, settings) for _ in range(5)]
     assert {credentials.client_id for credentials in made} == {made[0].client_id}
@@ -155,14 +155,14 @@ async def test_bootstrap_makes_one_client_and_a_new_secret_each_time(settings: S
     assert [scope["name"] for scope in scopes] == ["all"]
 
 
-async def test_bootstraps_at_once_make_one_client(settings: Settings) -> None:
+async def test_concurrent_bootstraps_create_one_client(settings: Settings) -> None:
     await asyncio.to_thread(migrate, settings)
     made = await asyncio.gather(*(asyncio.to_thread(bootstrap, settings) for _ in range(4)))
     assert len({credentials.client_id for credentials in made}) == 1
     assert len(await query(settings, "SELECT id FROM applications")) == 1
 
 
-async def test_an_application_that_has_only_the_name_is_given_no_role_by_bootstrap(
+async def test_bootstrap_gives_no_role_to_an_application_that_merely_has_the_name(
     settings: Settings, issuer: Issuer
 ) -> None:
     await asyncio.to_thread(migrate, settings)
@@ -200,7 +200,7 @@ async def test_the_command_prints_one_line_of_json_and_nothing_else(settings: Se
 
 
 @pytest.mark.heavy
-async def test_what_is_wrong_with_the_settings_or_the_database_is_said_in_lines_without_a_secret(
+async def test_errors_in_the_settings_or_the_database_are_reported_in_lines_without_secrets(
     settings: Settings,
 ) -> None:
     environment = environment_of(settings)

@@ -33,7 +33,7 @@ def validator(schema: dict[str, Any]) -> Any:
 
 
 def contents(operation: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield every body of an operation, that of the request first."""
+    """Yield every body of an operation, the request's first."""
     for described in (operation.get("requestBody", {}), *operation["responses"].values()):
         yield from described.get("content", {}).values()
 
@@ -47,7 +47,7 @@ def test_the_merged_document_is_up_to_date() -> None:
     assert SWAGGER.read_bytes() == whole_document(), "make openapi"
 
 
-def test_every_operation_has_an_id_of_its_own_a_summary_and_a_description() -> None:
+def test_every_operation_has_a_unique_id_a_summary_and_a_description() -> None:
     everything = [operation for operations in DOCUMENT["paths"].values() for operation in operations.values()]
     assert len(everything) == len(OPERATIONS)
     for operation in everything:
@@ -56,7 +56,7 @@ def test_every_operation_has_an_id_of_its_own_a_summary_and_a_description() -> N
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_every_body_has_a_schema_and_an_example_that_it_allows(name: str) -> None:
+def test_every_body_has_a_schema_and_a_valid_example(name: str) -> None:
     _, _, operation = OPERATIONS[name]
     for content in contents(operation):
         assert examples(content)
@@ -76,14 +76,14 @@ def test_every_request_body_refuses_unknown_members(name: str) -> None:
     if OPERATIONS[name][0].startswith("/oidc/"):  # RFC 6749 section 3.2: unknown parameters are ignored
         return
     schema = OPERATIONS[name][2]["requestBody"]["content"]["application/json"]["schema"]
-    if name == "UpdateApplicationCustomData":  # its members are the caller's own
+    if name == "UpdateApplicationCustomData":  # free-form: the caller chooses the members
         assert schema == {"type": "object"}
         return
     assert not validator(schema).is_valid({"no such member": 1})
 
 
 @pytest.mark.parametrize("name", MANAGED)
-def test_every_operation_of_the_management_api_names_all_its_answers(name: str) -> None:
+def test_every_operation_of_the_management_api_documents_all_its_answers(name: str) -> None:
     path, method, operation = OPERATIONS[name]
     responses = operation["responses"]
     expected = {"400", "401", "403", "500", "503"}
@@ -109,7 +109,7 @@ def test_every_operation_of_the_management_api_names_all_its_answers(name: str) 
         assert {"page", "page_size", "q", "search"} <= {found["name"] for found in operation["parameters"]}
 
 
-def test_the_body_of_a_subject_token_is_described_though_its_handler_reads_it_by_itself() -> None:
+def test_the_body_of_a_subject_token_is_described_although_its_handler_parses_it_itself() -> None:
     _, _, operation = OPERATIONS["CreateSubjectToken"]
     assert operation["requestBody"]["content"]["application/json"]["schema"] == {
         "$ref": "#/components/schemas/SubjectTokenCreation"
@@ -118,14 +118,14 @@ def test_the_body_of_a_subject_token_is_described_though_its_handler_reads_it_by
     assert "Identity-Revision" not in operation["responses"]["201"]["headers"]
 
 
-def test_a_rotation_may_do_without_a_body_and_may_come_too_soon() -> None:
+def test_the_body_of_a_rotation_is_optional_and_its_refusals_are_described() -> None:
     _, _, operation = OPERATIONS["RotatePrivateKeys"]
     assert operation["requestBody"]["required"] is False
     assert {"400", "413", "415", "422"} <= operation["responses"].keys()
 
 
 def test_the_token_endpoint_is_described_for_every_grant_and_every_refusal(stack: RunningStack) -> None:
-    """The route is raw ASGI: its operation was written by hand."""
+    """The route is raw ASGI: its operation is written by hand."""
     path, method, operation = OPERATIONS["Token"]
     assert (path, method) == ("/oidc/token", "post")
     forms = operation["requestBody"]["content"]["application/x-www-form-urlencoded"]
@@ -141,7 +141,7 @@ def test_the_token_endpoint_is_described_for_every_grant_and_every_refusal(stack
     assert schemes <= DOCUMENT["components"]["securitySchemes"].keys()
 
 
-def test_one_name_never_means_two_things() -> None:
+def test_conflicting_names_cannot_be_merged() -> None:
     first = {"paths": {}, "components": {"schemas": {"A": {"type": "string"}}}}
     second = {"paths": {}, "components": {"schemas": {"A": {"type": "integer"}}}}
     with pytest.raises(ValueError, match="A means different things"):
@@ -151,24 +151,24 @@ def test_one_name_never_means_two_things() -> None:
         merged([{"paths": {"/a": get, "/b": get}, "components": {"schemas": {}}}], title="t")
 
 
-async def test_the_document_is_true_to_the_routes_of_the_app(management: Management) -> None:
+async def test_the_service_serves_its_own_document(management: Management) -> None:
     own = document(management.app, title="Management API")
     for path in ("/schema", "/schema/openapi.json"):
         assert (await management.client.get(path)).json() == json.loads(json.dumps(own))
 
 
 def _of_raw(route: ASGIRoute) -> list[str]:
-    """A raw route takes any method and refuses it itself: the protocol tests say which it takes."""
+    """Return the methods of a raw route, which dispatches methods itself; the protocol tests check them."""
     if route.path.startswith("/api/organizations/"):
         return ["GET"]
     return ["GET", "POST"] if route.path == "/oidc/me" else ["POST"]
 
 
 PAGES = {"/oidc/auth", "/oidc/session/end", "/sign-in", "/sign-in/cancel", "/sign-in/style.css", "/consent"}
-"""For people and their browsers; described where their RFCs are, not as operations of an API."""
+"""For browsers; described by their RFCs, not as operations of an API."""
 
 
-def test_the_documents_are_true_to_the_routes_of_the_apps(stack: RunningStack) -> None:
+def test_the_documents_match_the_routes_of_the_apps(stack: RunningStack) -> None:
     for service, app in stack.apps.items():
         own = document(app, title="t")["paths"]
         routes = {
@@ -187,14 +187,14 @@ def test_every_path_of_template_service_is_routed_there() -> None:
         assert (service_for(path.replace("{", "").replace("}", "")) == "template") is is_template, path
 
 
-async def test_the_merged_document_is_answered_to_everybody(management: Management) -> None:
-    async with management.client_with(None) as nobody:
-        answer = await nobody.get("/api/swagger.json")
+async def test_the_merged_document_needs_no_token(management: Management) -> None:
+    async with management.client_with(None) as anonymous:
+        answer = await anonymous.get("/api/swagger.json")
         assert (answer.status_code, answer.headers["Content-Type"]) == (200, "application/json")
         assert answer.json() == DOCUMENT
         condition = {"If-None-Match": answer.headers["ETag"]}
-        assert (await nobody.get("/api/swagger.json", headers=condition)).status_code == 304
-        assert (await nobody.post("/api/swagger.json")).status_code == 405
+        assert (await anonymous.get("/api/swagger.json", headers=condition)).status_code == 304
+        assert (await anonymous.post("/api/swagger.json")).status_code == 405
 
 
 @pytest.mark.parametrize("path", ["/schema/nothing", "/schema/swagger", "/schema/a/b", "/schema/openapi.yaml"])

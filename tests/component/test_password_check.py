@@ -1,4 +1,4 @@
-"""token-service asks over the bus whether a password is right; the hashes stay in management-service."""
+"""token-service checks passwords over the bus; the hashes stay in management-service."""
 
 import unicodedata
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ PASSWORD = "correct horse battery staple"
 
 
 class Asker:
-    """Asks as token-service does."""
+    """Sends the same requests as token-service."""
 
     def __init__(self, client: nats.NATS, tenant_id: str) -> None:
         self._client = client
@@ -42,7 +42,9 @@ async def ask(management: Management) -> AsyncIterator[Asker]:
     await client.close()
 
 
-async def test_a_person_is_known_by_user_name_e_mail_and_telephone_number(management: Management, ask: Asker) -> None:
+async def test_a_user_is_found_by_user_name_e_mail_address_and_telephone_number(
+    management: Management, ask: Asker
+) -> None:
     name = unique("Ada").replace("-", "_")
     phone = f"+49{int(name[-8:], 16)}"
     user = await management.created(
@@ -56,12 +58,12 @@ async def test_a_person_is_known_by_user_name_e_mail_and_telephone_number(manage
 @pytest.mark.parametrize(
     "identifier", ["", "nobody", "\0", "x" * 100_000, "nobody@example.com", "+1", "\uff41\uff44\uff41"]
 )
-async def test_nobody_is_nobody(ask: Asker, identifier: str) -> None:
+async def test_an_unknown_identifier_is_refused(ask: Asker, identifier: str) -> None:
     assert await ask(identifier, PASSWORD) is None
 
 
-async def test_nobody_is_in_the_way_of_who_signs_in_with_a_telephone_number(management: Management, ask: Asker) -> None:
-    """A user name that is somebody's number would answer in that person's place."""
+async def test_a_user_name_cannot_shadow_a_telephone_number(management: Management, ask: Asker) -> None:
+    """Otherwise the user with that name could sign in in place of the number's owner."""
     number = str(int(unique("")[-8:], 16) + 49_000_000_000)
     owner = await management.created("users", primaryPhone=f"+{number}", password=PASSWORD)
     taken = [await management.client.post("/api/users", json={"username": each}) for each in (number, f"+{number}")]
@@ -72,7 +74,7 @@ async def test_nobody_is_in_the_way_of_who_signs_in_with_a_telephone_number(mana
     assert await ask(number, PASSWORD) == owner["id"]
 
 
-async def test_the_answer_says_when_a_sign_in_counts_and_as_of_which_change(management: Management, ask: Asker) -> None:
+async def test_the_answer_carries_tokens_valid_after_and_its_revision(management: Management, ask: Asker) -> None:
     name = unique("Ada").replace("-", "_")
     user = await management.created("users", username=name, password=PASSWORD)
     before = await ask.ask(name, PASSWORD)
@@ -86,10 +88,10 @@ async def test_the_answer_says_when_a_sign_in_counts_and_as_of_which_change(mana
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
-async def test_a_password_is_the_same_however_a_keyboard_composes_it(
+async def test_a_password_is_normalized_to_composed_characters(
     management: Management, ask: Asker, form: Literal["NFC", "NFD"]
 ) -> None:
-    """L13; RFC 8265 section 4.2.2: composed. Case, width and spaces stay as they are."""
+    """RFC 8265 section 4.2.2: NFC. Case, width and spaces are preserved."""
     name, password = unique("zoe"), "Zoë and crème brûlée"
     user = await management.created("users", username=name, password=unicodedata.normalize(form, password))
     for typed in ("NFC", "NFD"):
@@ -109,7 +111,7 @@ async def test_without_a_password_there_is_no_sign_in(management: Management, as
     assert await ask(name, PASSWORD) is None
 
 
-async def test_a_hash_of_other_parameters_is_renewed_by_a_right_password(management: Management, ask: Asker) -> None:
+async def test_a_correct_password_renews_a_hash_with_outdated_parameters(management: Management, ask: Asker) -> None:
     name = unique("old").replace("-", "_")
     user = await management.created("users", username=name, password=PASSWORD)
     old = PasswordHasher(time_cost=1, memory_cost=8 * 1024, parallelism=1).hash(PASSWORD)
@@ -125,14 +127,16 @@ async def test_a_hash_of_other_parameters_is_renewed_by_a_right_password(managem
     assert await management.revision() == revision
 
 
-async def test_what_is_no_question_is_answered_all_the_same(management: Management) -> None:
+async def test_a_malformed_request_is_answered(management: Management) -> None:
     client = await nats.connect(management.addresses.token_nats_url, inbox_prefix="_INBOX_token")
     message = await client.request(password_check_subject(management.tenant_id), b"{", timeout=5)
     assert msgspec.json.decode(message.data, type=PasswordAnswer).user_id is None
     await client.close()
 
 
-async def test_only_token_service_may_ask_and_only_management_service_may_listen(management: Management) -> None:
+async def test_only_token_service_may_send_requests_and_only_management_service_may_receive_them(
+    management: Management,
+) -> None:
     subject = password_check_subject(management.tenant_id)
     for url, prefix in (
         (management.addresses.subscriber_nats_url, "_INBOX"),

@@ -1,4 +1,4 @@
-"""Publishing many messages at once: in order, each acknowledged, and nothing is taken for stored that is not."""
+"""Publishing batches: in order, each message acknowledged, and none counted as stored that is not."""
 
 import asyncio
 import contextlib
@@ -58,7 +58,7 @@ def outgoing(tenant: str, count: int) -> list[Outgoing]:
 
 
 async def stored(client: Client, tenant: str) -> list[bytes]:
-    """Return what is in the stream, in its order."""
+    """Return the payloads in the stream, in order."""
     jetstream = client.jetstream()
     info = await jetstream.stream_info(STREAM_INTERNAL, subjects_filter=f"identity-internal.{tenant}.>")
     messages = [
@@ -67,7 +67,7 @@ async def stored(client: Client, tenant: str) -> list[bytes]:
     return [message.data or b"" for message in sorted(messages, key=lambda message: message.seq or 0)]
 
 
-async def test_what_is_acknowledged_is_in_the_stream_in_order_and_a_repetition_is_dropped(
+async def test_acknowledged_messages_are_in_the_stream_in_order_and_repetitions_are_dropped(
     publisher: Publisher, client: Client
 ) -> None:
     tenant = unique("t")
@@ -78,7 +78,7 @@ async def test_what_is_acknowledged_is_in_the_stream_in_order_and_a_repetition_i
     await publisher.publish([], timeout_s=PATIENCE_S)
 
 
-async def test_a_message_that_no_stream_takes_is_not_acknowledged(publisher: Publisher) -> None:
+async def test_a_message_outside_every_stream_is_not_acknowledged(publisher: Publisher) -> None:
     messages = [*outgoing(unique("t"), 3), Outgoing(OF_NO_STREAM, "id", b"lost")]
     with pytest.raises(NotAcknowledgedError):
         await publisher.publish(messages, timeout_s=PATIENCE_S)
@@ -98,7 +98,7 @@ async def test_a_message_that_the_stream_refuses_is_not_acknowledged(
         await publisher.publish([Outgoing(OF_NO_STREAM, "id", b"")], timeout_s=PATIENCE_S)
 
 
-async def test_one_acknowledgement_is_not_counted_for_another_message(publisher: Publisher, client: Client) -> None:
+async def test_an_acknowledgement_does_not_count_for_another_message(publisher: Publisher, client: Client) -> None:
     async def acknowledge_twice(message: Msg) -> None:
         if message.data == b"1":
             await message.respond(b'{"stream":"S","seq":1}')
@@ -111,7 +111,7 @@ async def test_one_acknowledgement_is_not_counted_for_another_message(publisher:
         await publisher.publish(messages, timeout_s=0.3)
 
 
-async def test_what_comes_late_is_not_counted_for_the_next_batch(publisher: Publisher, client: Client) -> None:
+async def test_a_late_acknowledgement_does_not_count_for_the_next_batch(publisher: Publisher, client: Client) -> None:
     held: list[Msg] = []
 
     async def keep(message: Msg) -> None:
@@ -123,7 +123,7 @@ async def test_what_comes_late_is_not_counted_for_the_next_batch(publisher: Publ
     with pytest.raises(TimeoutError):
         await publisher.publish(messages, timeout_s=0.1)
     async with asyncio.timeout(PATIENCE_S):
-        while not held:  # noqa: ASYNC110 - it comes when it comes
+        while not held:  # noqa: ASYNC110 - there is nothing to await
             await asyncio.sleep(0.01)
     again = asyncio.create_task(publisher.publish(messages, timeout_s=0.5))
     await held[0].respond(b'{"stream":"S","seq":1}')
@@ -132,7 +132,7 @@ async def test_what_comes_late_is_not_counted_for_the_next_batch(publisher: Publ
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8])
-async def test_when_the_connection_breaks_the_end_of_a_batch_is_never_stored_before_its_beginning(
+async def test_a_broken_connection_never_leaves_the_end_of_a_batch_before_its_beginning(
     management: Management, client: Client, turns: int
 ) -> None:
     tenant = unique("t")
@@ -148,19 +148,19 @@ async def test_when_the_connection_breaks_the_end_of_a_batch_is_never_stored_bef
             await proxy.cut()
             await asyncio.sleep(0.1)
             await proxy.mend()
-            with contextlib.suppress(NatsError, TimeoutError):  # where everything was acknowledged before the cut
+            with contextlib.suppress(NatsError, TimeoutError):  # none if the cut came too late
                 await publishing
-        await eventually_here(lambda: bus.connections > 1)  # a publisher does not outlive the connection it began on
+        await eventually_here(lambda: bus.connections > 1)  # a publisher is bound to its connection
         async with publisher_on(bus) as publisher:
             await publisher.publish(messages, timeout_s=PATIENCE_S)
         await bus.stop()
     assert await stored(client, tenant) == [message.payload for message in messages]
 
 
-async def test_two_events_of_one_aggregate_are_never_under_way_together(servers: ServerAddresses) -> None:
-    """If the stream refused the older one alone, its repetition would be stored behind the newer one, and count.
+async def test_two_events_of_one_aggregate_are_never_in_flight_together(servers: ServerAddresses) -> None:
+    """If the stream refused only the older one, its retry would be stored after the newer one and replace it.
 
-    The relay begins with a watermark, and each of its batches ends with one.
+    The relay starts with a watermark, and ends each batch with one.
     """
     names = ("o1", "o2", "o1", "o1", "o2", "o3")
     changes = [("organization", [name], "updated", OrganizationState(id=name)) for name in names]

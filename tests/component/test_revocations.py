@@ -1,4 +1,4 @@
-"""The copy of the revocations: whatever happens to Redis, and whoever dies in between, it never lacks one unnoticed."""
+"""The copy of the revocations: whatever happens to Redis or to a replica, a missing one is always noticed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SOON = 3_600_000
 
 
 class Replicas:
-    """Two replicas, for a tenant of their own."""
+    """Two replicas, in their own tenant."""
 
     def __init__(self, one: Stores, other: Stores, tenant_id: str, administrator: Redis) -> None:  # type: ignore[type-arg]
         self.one = one
@@ -47,7 +47,7 @@ class Replicas:
         return CopyPosition.parse(await self.administrator.get(position_key(self.tenant_id)))
 
     async def dump(self) -> dict[bytes, bytes]:
-        """Return the copy as it is now: what a replica of Redis that lags behind would hold later."""
+        """Return the current copy: the content of a Redis replica that lags behind from now on."""
         return await read_keys(self.administrator, self.tenant_id)
 
     async def replace_copy(self, copy: dict[bytes, bytes]) -> None:
@@ -55,7 +55,7 @@ class Replicas:
 
 
 class HeldConnections(ConnectionPool):
-    """Connections to Redis that nobody gets before they are released."""
+    """Connections to Redis that are held back until they are released."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -84,17 +84,17 @@ async def replicas(stack: RunningStack, servers: ServerAddresses) -> AsyncIterat
 
 
 @pytest.mark.parametrize("position", [CopyPosition(0, True), CopyPosition(17, True), CopyPosition(17, False)])
-def test_a_position_is_read_as_it_was_written(position: CopyPosition) -> None:
+def test_a_position_survives_formatting_and_parsing(position: CopyPosition) -> None:
     assert CopyPosition.parse(position.format()) == position
 
 
-def test_a_token_is_revoked_by_its_own_id_and_by_that_of_its_authorization() -> None:
+def test_a_token_is_revoked_by_its_own_id_and_by_its_authorization() -> None:
     assert revoking_ids("abc") == ("abc",)
     assert revoking_ids("family.abc") == ("family.abc", "family")
 
 
-async def test_what_is_revoked_at_one_replica_is_revoked_at_every_one_at_once(replicas: Replicas) -> None:
-    """L7: durable, and known everywhere, before the answer; by the token's id and by its authorization's."""
+async def test_a_revocation_at_one_replica_takes_effect_at_all_at_once(replicas: Replicas) -> None:
+    """It is durable, and known everywhere, before the answer."""
     token, family = new_token_id(), new_id()
     assert not await replicas.other.revocations.is_revoked(token)
     await replicas.revoke(token, family)
@@ -103,8 +103,8 @@ async def test_what_is_revoked_at_one_replica_is_revoked_at_every_one_at_once(re
     assert seen == [True, True, True, False]
 
 
-async def test_an_emptied_redis_is_filled_again_by_the_first_who_asks(replicas: Replicas) -> None:
-    """L7 (CVE-2026-9802): what was revoked stays revoked."""
+async def test_an_emptied_redis_is_refilled_by_the_first_lookup(replicas: Replicas) -> None:
+    """CVE-2026-9802: a revoked token stays revoked."""
     revoked = [new_token_id() for _ in range(20)]
     await replicas.revoke(*revoked)
     await replicas.replace_copy({})
@@ -114,8 +114,10 @@ async def test_an_emptied_redis_is_filled_again_by_the_first_who_asks(replicas: 
     assert await replicas.position() == CopyPosition(20, True)
 
 
-async def test_a_failover_to_an_older_copy_is_noticed_by_everyone_who_knew_more(replicas: Replicas) -> None:
-    """L7: the older copy says that it is whole; it was, once."""
+async def test_a_failover_to_an_older_copy_is_noticed_by_every_replica_that_has_seen_a_newer_one(
+    replicas: Replicas,
+) -> None:
+    """The older copy claims to be complete, as it once was."""
     await replicas.revoke("first")
     older = await replicas.dump()
     await replicas.revoke("second")
@@ -127,7 +129,7 @@ async def test_a_failover_to_an_older_copy_is_noticed_by_everyone_who_knew_more(
 
 
 async def test_a_failover_to_an_older_copy_is_noticed_by_the_replica_that_revoked(replicas: Replicas) -> None:
-    """L7: what it has copied counts as seen, although it has never read it back."""
+    """A position that it has written counts as seen, although it has never read it back."""
     await replicas.revoke("first")
     older = await replicas.dump()
     await replicas.revoke("second")
@@ -136,8 +138,8 @@ async def test_a_failover_to_an_older_copy_is_noticed_by_the_replica_that_revoke
     assert await replicas.one.revocations.is_revoked("second")
 
 
-async def test_a_failover_to_an_older_copy_is_mended_by_the_next_look_at_the_rows(replicas: Replicas) -> None:
-    """A replica that never knew more learns of it from the database, every two seconds."""
+async def test_a_failover_to_an_older_copy_is_repaired_by_the_next_poll_of_the_database(replicas: Replicas) -> None:
+    """A replica that has not seen a newer copy polls the database every two seconds."""
     await replicas.revoke("first")
     older = await replicas.dump()
     await replicas.revoke("second")
@@ -154,20 +156,21 @@ async def test_a_failover_to_an_older_copy_is_mended_by_the_next_look_at_the_row
     assert await replicas.other.revocations.is_revoked("second")
 
 
-async def test_a_replica_that_dies_between_the_rows_and_the_copy_loses_nothing(replicas: Replicas) -> None:
+async def test_a_replica_that_dies_between_commit_and_copy_loses_nothing(replicas: Replicas) -> None:
     await replicas.revoke("first")
     async with replicas.one.engine.begin() as connection:
-        await replicas.one.revocations.record(connection, [Revocation("second", now_ms() + SOON)])  # and then it dies
+        # The replica dies after this commit.
+        await replicas.one.revocations.record(connection, [Revocation("second", now_ms() + SOON)])
     await replicas.revoke("third", stores=replicas.other)
 
     assert [await replicas.other.revocations.is_revoked(each) for each in ("first", "second", "third")] == [True] * 3
 
 
 @pytest.mark.heavy
-async def test_many_revoke_at_once_while_redis_is_emptied_again_and_again(replicas: Replicas) -> None:
-    """The fold of the rows, whoever copies, and whatever is lost meanwhile."""
+async def test_concurrent_revocations_survive_a_redis_that_is_emptied_repeatedly(replicas: Replicas) -> None:
+    """The copy is the fold of the rows, whichever replica copies, and whatever is lost in the meantime."""
     revoked = [f"{number}.x" for number in range(120)]
-    turn = asyncio.Semaphore(8)  # fewer than there are connections: who waits long for one is refused
+    turn = asyncio.Semaphore(8)  # less than the connection pool: a long wait for a connection is an error
 
     async def revoke(number: int) -> None:
         async with turn:
@@ -183,10 +186,10 @@ async def test_many_revoke_at_once_while_redis_is_emptied_again_and_again(replic
     assert (await replicas.position()).is_whole
 
 
-async def test_a_copy_that_was_begun_before_another_one_was_lost_does_not_pass_for_whole(
+async def test_a_copy_that_was_started_before_a_loss_does_not_count_as_complete(
     replicas: Replicas, servers: ServerAddresses
 ) -> None:
-    """L7: the slow replica found Redis empty, and so it is again; in between a revocation was copied and lost."""
+    """Redis is empty as when the slow replica started, but a revocation was copied and lost in between."""
     await replicas.revoke("first")
     await replicas.replace_copy({})
     connections = HeldConnections.from_url(servers.token_redis_url)
@@ -212,8 +215,7 @@ async def test_a_copy_that_was_begun_before_another_one_was_lost_does_not_pass_f
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("count", [2**8, 2**13 + 1])
-async def test_very_many_are_copied_in_parts_and_none_is_left_out(replicas: Replicas, count: int) -> None:
-    """L8."""
+async def test_many_revocations_are_copied_in_parts_and_none_is_left_out(replicas: Replicas, count: int) -> None:
     await replicas.revoke(*(f"t{number}" for number in range(count)))
     await replicas.replace_copy({})
     await replicas.other.revocations.copy()
@@ -222,16 +224,16 @@ async def test_very_many_are_copied_in_parts_and_none_is_left_out(replicas: Repl
     assert keys == {revocation_key(replicas.tenant_id, f"t{number}").encode() for number in range(count)}
 
 
-async def test_a_copy_that_is_being_made_says_nothing(replicas: Replicas) -> None:
-    """Half a copy is not "not revoked": it is completed first."""
+async def test_an_incomplete_copy_is_completed_before_it_is_read(replicas: Replicas) -> None:
+    """A missing entry in an incomplete copy does not mean "not revoked"."""
     await replicas.revoke("first", "second")
     await replicas.replace_copy({position_key(replicas.tenant_id).encode(): CopyPosition(0, False).format()})
 
     assert await replicas.other.revocations.is_revoked("first")
 
 
-async def test_a_copy_that_is_lost_while_it_is_continued_is_made_anew(replicas: Replicas) -> None:
-    """What follows the position of one copy does not make another one whole."""
+async def test_a_copy_that_is_lost_while_it_is_continued_starts_again(replicas: Replicas) -> None:
+    """The continuation of one copy does not complete another one."""
     await replicas.revoke("first")
     async with replicas.one.engine.begin() as connection:
         await replicas.one.revocations.record(connection, [Revocation("second", now_ms() + SOON)])
@@ -246,8 +248,8 @@ async def test_a_copy_that_is_lost_while_it_is_continued_is_made_anew(replicas: 
     assert [await replicas.one.revocations.is_revoked(each) for each in ("first", "second")] == [True] * 2
 
 
-async def test_a_database_restored_from_a_backup_counts_on(replicas: Replicas) -> None:
-    """Otherwise what is revoked next would look as if it had been copied long ago."""
+async def test_a_database_restored_from_a_backup_continues_the_count(replicas: Replicas) -> None:
+    """Otherwise the next revocation would look as if it had already been copied."""
     await replicas.revoke("first", "second")
     async with replicas.one.engine.begin() as connection:
         for table in ("revocations", "revocation_counts"):
@@ -259,10 +261,10 @@ async def test_a_database_restored_from_a_backup_counts_on(replicas: Replicas) -
     assert await replicas.other.revocations.is_revoked("third")
 
 
-async def test_a_database_restored_from_a_backup_beside_an_emptied_redis_counts_on_from_what_was_read(
+async def test_a_restored_database_with_an_emptied_redis_continues_from_the_last_position_read(
     replicas: Replicas,
 ) -> None:
-    """A replica that has read further refuses a copy that lies behind: counted anew, none would be whole for long."""
+    """A replica refuses copies behind its last position: with a restarted count it would refuse all for a long time."""
     await replicas.revoke("first", "second")
     assert await replicas.other.revocations.is_revoked("first")
     async with replicas.one.engine.begin() as connection:
@@ -275,7 +277,7 @@ async def test_a_database_restored_from_a_backup_beside_an_emptied_redis_counts_
     assert await replicas.position() == CopyPosition(3, True)
 
 
-async def test_a_revocation_goes_when_it_no_longer_matters(replicas: Replicas) -> None:
+async def test_a_revocation_expires_with_its_token(replicas: Replicas) -> None:
     await replicas.one.revocations.revoke(Revocation("brief", now_ms() + 60_000), Revocation("over", now_ms() - 1))
     assert await replicas.other.revocations.is_revoked("brief")
     assert not await replicas.other.revocations.is_revoked("over")
@@ -283,11 +285,13 @@ async def test_a_revocation_goes_when_it_no_longer_matters(replicas: Replicas) -
         await replicas.administrator.pttl(revocation_key(replicas.tenant_id, each)) for each in ("brief", "over")
     ]
     assert 0 < brief <= 60_000
-    assert over == -2, "there is no such key"
+    assert over == -2, "the key does not exist"
 
 
-async def test_too_few_replicas_of_redis_refuse_the_answer(stack: RunningStack, servers: ServerAddresses) -> None:
-    """L7: what is revoked must be known wherever Redis may go on from; asked again, it is the same revocation."""
+async def test_a_revocation_on_too_few_replicas_of_redis_is_a_503(
+    stack: RunningStack, servers: ServerAddresses
+) -> None:
+    """A revocation must be on every possible failover target; a retry is idempotent."""
     async with opened(
         database_url=servers.token_database_url,
         redis_url=servers.token_redis_url,

@@ -1,4 +1,4 @@
-"""stead.events against the real bus: every change once, in order, whatever breaks in between."""
+"""stead.events against the real bus: every change once, in order, despite outages."""
 
 import asyncio
 import contextlib
@@ -57,7 +57,7 @@ def service() -> Iterator[Service]:
 
 
 async def take(changes: AsyncIterator[Any], count: int) -> list[Any]:
-    """Return the next changes; the last of them is not handled yet."""
+    """Return the next changes; the last one has not been acknowledged yet."""
     async with asyncio.timeout(WITHIN_S):
         return [await anext(changes) for _ in range(count)]
 
@@ -69,7 +69,7 @@ async def nothing_more(changes: AsyncIterator[Any], *, within_s: float = 0.5) ->
 
 
 def told(changes: list[PermissionChange]) -> list[tuple[str, int, list[str], list[str]]]:
-    """Return of each change whom it is about, its version, and the names added and removed."""
+    """Return the member, the version, and the added and removed names of each change."""
     return [
         (change.member_id, change.version, [each.name for each in change.added], [each.name for each in change.removed])
         for change in changes
@@ -77,7 +77,7 @@ def told(changes: list[PermissionChange]) -> list[tuple[str, int, list[str], lis
 
 
 async def publish_again(servers: ServerAddresses, source: TemplateSource, *events: CloudEvent, subject: str) -> None:
-    """Put messages into the stream as they are, whatever has been there before."""
+    """Publish messages as they are, whatever the stream already holds."""
     client = await nats.connect(servers.template_nats_url, inbox_prefix="_INBOX_template")
     try:
         for event in events:
@@ -86,8 +86,8 @@ async def publish_again(servers: ServerAddresses, source: TemplateSource, *event
         await client.close()
 
 
-class TestWhatComes:
-    async def test_a_change_says_everything(self, source: TemplateSource, bus: EventBus) -> None:
+class TestContent:
+    async def test_a_change_carries_all_attributes(self, source: TemplateSource, bus: EventBus) -> None:
         before = datetime.now(UTC)
         revision = await source.grant("o1", "u1", "read", "write@https://api.example.com", cause="role-changed")
         (change,) = await take(permission_changes(bus, since="beginning"), 1)
@@ -106,7 +106,7 @@ class TestWhatComes:
         )
         assert before.replace(microsecond=0) <= change.time <= datetime.now(UTC)
 
-    async def test_in_order_and_without_an_end(self, source: TemplateSource, bus: EventBus) -> None:
+    async def test_changes_come_in_order_and_without_end(self, source: TemplateSource, bus: EventBus) -> None:
         await source.grant("o1", "u1", "a")
         changes = permission_changes(bus, since="beginning")
         heard = await take(changes, 1)
@@ -122,7 +122,7 @@ class TestWhatComes:
         ]
         await nothing_more(changes)
 
-    async def test_of_one_organization(self, source: TemplateSource, bus: EventBus) -> None:
+    async def test_changes_of_one_organization_only(self, source: TemplateSource, bus: EventBus) -> None:
         await source.grant("o1", "u1", "a")
         await source.grant("o2", "u2", "a")
         await source.grant("o1", "u3", "a")
@@ -130,17 +130,19 @@ class TestWhatComes:
         assert [change.member_id for change in await take(changes, 2)] == ["u1", "u3"]
         await nothing_more(changes)
 
-    async def test_of_another_tenant_nothing(self, servers: ServerAddresses, source: TemplateSource) -> None:
+    async def test_events_of_another_tenant_are_not_received(
+        self, servers: ServerAddresses, source: TemplateSource
+    ) -> None:
         await source.grant("o1", "u1", "a")
         async with EventBus(servers.subscriber_nats_url, tenant_id="another") as bus:
             await nothing_more(permission_changes(bus, since="beginning"))
 
-    async def test_a_cause_that_is_not_known_yet(self, source: TemplateSource, bus: EventBus) -> None:
+    async def test_an_unknown_cause_is_passed_on(self, source: TemplateSource, bus: EventBus) -> None:
         await source.grant("o1", "u1", "a", cause="a-new-cause")
         (change,) = await take(permission_changes(bus, since="beginning"), 1)
         assert change.cause == "a-new-cause"
 
-    async def test_every_kind_typed(self, source: TemplateSource, bus: EventBus) -> None:
+    async def test_events_of_every_kind_are_typed(self, source: TemplateSource, bus: EventBus) -> None:
         states = {
             ("permission", "p1"): OrganizationPermissionState(id="p1", name="read"),
             ("role", "r1"): OrganizationRoleState(id="r1", name="Reader", permission_ids=("p1",)),
@@ -163,19 +165,19 @@ class TestWhatComes:
         assert [event.type for event in await take(only, 3)] == ["role.updated", "organization.updated", "role.deleted"]
 
 
-class TestWhereItBegins:
-    async def test_now(self, source: TemplateSource, bus: EventBus) -> None:
+class TestStart:
+    async def test_from_now(self, source: TemplateSource, bus: EventBus) -> None:
         await source.grant("o1", "before", "a")
-        await take(permission_changes(bus, since="beginning"), 1)  # it has reached the subscribers
+        await take(permission_changes(bus, since="beginning"), 1)  # wait until it has reached the subscribers
         reading = asyncio.ensure_future(anext(permission_changes(bus)))
         later: list[str] = []
         async with asyncio.timeout(WITHIN_S):
-            while not reading.done():  # when it has begun, nothing tells
+            while not reading.done():  # there is no signal that reading has begun
                 later.append(f"after-{len(later)}")
                 await source.grant("o1", later[-1], "a")
         assert (await reading).member_id in later
 
-    async def test_behind_a_revision(self, source: TemplateSource, bus: EventBus) -> None:
+    async def test_after_a_revision(self, source: TemplateSource, bus: EventBus) -> None:
         revisions = [await source.grant("o1", f"u{number}", "a") for number in range(30)]
         await source.grant("o1", "last", "a")
         for number in (0, 1, 13, 28, 29):
@@ -185,7 +187,7 @@ class TestWhereItBegins:
         assert change.member_id == "u0"
         await nothing_more(permission_changes(bus, since=revisions[-1] + 1))
 
-    async def test_at_a_time(self, source: TemplateSource, bus: EventBus) -> None:
+    async def test_from_a_time(self, source: TemplateSource, bus: EventBus) -> None:
         await source.grant("o1", "before", "a")
         await asyncio.sleep(0.05)
         begun = datetime.now(UTC)
@@ -193,14 +195,14 @@ class TestWhereItBegins:
         (change,) = await take(permission_changes(bus, since=begun), 1)
         assert change.member_id == "after"
 
-    async def test_where_a_durable_reading_stopped(self, source: TemplateSource, bus: EventBus) -> None:
+    async def test_where_a_durable_subscription_stopped(self, source: TemplateSource, bus: EventBus) -> None:
         for number in range(5):
             await source.grant("o1", f"u{number}", "a")
         name = f"{source.tenant_id}-durable"
         async with contextlib.aclosing(permission_changes(bus, since="beginning", durable=name)) as changes:
             assert [change.member_id for change in await take(changes, 3)] == ["u0", "u1", "u2"]
         async with contextlib.aclosing(permission_changes(bus, since="now", durable=name)) as changes:
-            # u2 was not handled when the first ended
+            # u2 was not acknowledged when the first subscription ended
             assert [change.member_id for change in await take(changes, 3)] == ["u2", "u3", "u4"]
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.5):
@@ -208,7 +210,7 @@ class TestWhereItBegins:
         async with contextlib.aclosing(permission_changes(bus, since="now", durable=name)) as changes:
             await nothing_more(changes)
 
-    async def test_a_change_whose_handling_failed_comes_again_first(
+    async def test_a_change_whose_handler_failed_is_redelivered_first(
         self, source: TemplateSource, bus: EventBus
     ) -> None:
         name, handled = f"{source.tenant_id}-failing", list[str]()
@@ -253,7 +255,7 @@ class TestWhereItBegins:
         await end(*workers)
         assert handled == [f"u{number:02}" for number in range(40)]
 
-    async def test_a_name_that_is_in_use_for_something_else_is_refused(
+    async def test_a_name_in_use_for_another_subscription_is_refused(
         self, source: TemplateSource, bus: EventBus
     ) -> None:
         await source.grant("o1", "u1", "a")
@@ -268,7 +270,7 @@ class TestWhereItBegins:
             {"since": "yesterday"},
             {"since": -1},
             {"since": True},
-            {"since": datetime(2026, 1, 1)},  # noqa: DTZ001 - that is what is wrong with it
+            {"since": datetime(2026, 1, 1)},  # noqa: DTZ001 - the missing time zone is the error
             {"organization_id": "o1.>"},
             {"organization_id": "*"},
             {"organization_id": ""},
@@ -277,14 +279,14 @@ class TestWhereItBegins:
         ],
         ids=str,
     )
-    async def test_what_is_not_of_its_form_is_refused_at_once(self, bus: EventBus, wrong: dict[str, Any]) -> None:
+    async def test_a_malformed_argument_is_refused_at_once(self, bus: EventBus, wrong: dict[str, Any]) -> None:
         with pytest.raises(ValueError, match=next(iter(wrong))):
             permission_changes(bus, **wrong)
 
 
-class TestWhatIsLeftOut:
+class TestSkippedEvents:
     async def test_repeats(self, servers: ServerAddresses, source: TemplateSource, bus: EventBus) -> None:
-        """By id, as after a crash of the relay; by version, as when the state is sent again."""
+        """By id, as after a crash of the relay; by version, as after a republication."""
         await source.grant("o1", "u1", "a")
         again = source.granted("o1", "u1", "a", version=1, cause="republished", added=())
         changes = permission_changes(bus, since="beginning")
@@ -297,7 +299,7 @@ class TestWhatIsLeftOut:
         assert told(heard) == [("u1", 1, ["a"], []), ("u1", 2, ["b"], ["a"])]
         assert [change.missed for change in heard] == [0, 0]
 
-    async def test_what_is_no_event_of_the_service(
+    async def test_messages_that_are_not_events_of_the_service(
         self,
         servers: ServerAddresses,
         source: TemplateSource,
@@ -347,11 +349,11 @@ def will_hold(service: Service, *names: str, path: str = SCOPES) -> None:
 
 
 class TestGaps:
-    async def test_a_gap_is_told_and_compared_with_what_was_heard_last(
+    async def test_a_gap_is_reported_and_compared_with_the_last_known_state(
         self, source: TemplateSource, bus: EventBus
     ) -> None:
         await source.grant("o1", "u1", "a", "b")
-        source.granted("o1", "u1", "b")  # counted, and never published
+        source.granted("o1", "u1", "b")  # counted but never published
         await source.grant("o1", "u1", "b", "c")
         changes = await take(permission_changes(bus, since="beginning"), 2)
         assert told(changes) == [("u1", 1, ["a", "b"], []), ("u1", 3, ["c"], ["a"])]
@@ -372,7 +374,7 @@ class TestGaps:
         assert [each.name for each in change.removed] == ["a", "x"]
         assert [call.path for call in service.calls] == [SCOPES]
 
-    async def test_an_application_is_asked_for_as_one(
+    async def test_an_application_is_looked_up_as_an_application(
         self, source: TemplateSource, bus: EventBus, service: Service
     ) -> None:
         will_hold(service, "b", path="/api/organizations/o1/applications/a1/scopes")
@@ -384,7 +386,7 @@ class TestGaps:
     @pytest.mark.parametrize(
         ("status", "code"), [(404, "entity.not_exists_with_id"), (422, "organization.require_membership")]
     )
-    async def test_who_is_no_member_any_more_holds_nothing(
+    async def test_a_former_member_holds_nothing(
         self, source: TemplateSource, bus: EventBus, service: Service, status: int, code: str
     ) -> None:
         service.will_answer("GET", SCOPES, {"code": code, "message": "no"}, status=status)
@@ -395,7 +397,7 @@ class TestGaps:
             _, change = await take(permission_changes(bus, since="beginning", management=management), 2)
         assert (change.healed, change.permissions, told([change])) == (True, (), [("u1", 3, [], ["a"])])
 
-    async def test_while_the_management_api_is_away_a_gap_is_only_told(
+    async def test_a_gap_is_only_reported_while_the_management_api_is_down(
         self, source: TemplateSource, bus: EventBus, service: Service
     ) -> None:
         service.will_answer("GET", SCOPES, status=503)
@@ -406,7 +408,7 @@ class TestGaps:
             _, change = await take(permission_changes(bus, since="beginning", management=management), 2)
         assert (change.missed, change.healed, told([change])) == (1, False, [("u1", 3, ["c"], ["a"])])
 
-    async def test_an_event_without_its_lists_is_filled_when_the_management_api_answers(
+    async def test_an_event_without_lists_is_completed_once_the_management_api_answers(
         self, source: TemplateSource, bus: EventBus, service: Service
     ) -> None:
         service.will_answer("GET", SCOPES, status=503, headers={"Retry-After": "1"})
@@ -420,14 +422,14 @@ class TestGaps:
             (change,) = await filled
         assert (change.incomplete, change.healed, change.permissions) == (True, True, (GrantedPermission("a"),))
 
-    async def test_without_the_management_api_an_event_without_its_lists_says_so(
+    async def test_an_event_without_lists_is_marked_incomplete_without_the_management_api(
         self, source: TemplateSource, bus: EventBus
     ) -> None:
         await source.grant("o1", "u1", incomplete=True)
         (change,) = await take(permission_changes(bus, since="beginning"), 1)
         assert (change.incomplete, change.healed, change.permissions) == (True, False, ())
 
-    async def test_a_refusal_of_the_management_api_is_the_callers_to_see(
+    async def test_a_refusal_of_the_management_api_is_raised(
         self, source: TemplateSource, bus: EventBus, service: Service
     ) -> None:
         from stead import Forbidden
@@ -439,9 +441,9 @@ class TestGaps:
                 await take(permission_changes(bus, since="beginning", management=management), 1)
 
 
-class TestTheConnection:
+class TestConnection:
     @pytest.mark.parametrize("durable", [False, True])
-    async def test_is_made_again_and_reading_goes_on_where_it_was(
+    async def test_reading_resumes_after_a_reconnect(
         self, servers: ServerAddresses, source: TemplateSource, durable: bool
     ) -> None:
         tenant = source.tenant_id
@@ -462,7 +464,7 @@ class TestTheConnection:
             assert [change.member_id for change in heard] == [f"u{number}" for number in range(9)]
             await nothing_more(changes)
 
-    async def test_that_is_refused_is_an_error_at_once(self, servers: ServerAddresses) -> None:
+    async def test_a_refused_connection_is_an_immediate_error(self, servers: ServerAddresses) -> None:
         url = servers.subscriber_nats_url
         secret = url.split(":")[2].partition("@")[0]
         with pytest.raises(EventsRefused) as refused:
@@ -470,7 +472,7 @@ class TestTheConnection:
                 pass
         assert "wrong" not in repr(refused.value)
 
-    async def test_is_waited_for(self, servers: ServerAddresses, source: TemplateSource) -> None:
+    async def test_a_server_that_is_down_is_waited_for(self, servers: ServerAddresses, source: TemplateSource) -> None:
         await source.grant("o1", "u1", "a")
         async with TcpProxy(servers.subscriber_nats_url) as wire:
             await wire.cut()
@@ -484,7 +486,7 @@ class TestTheConnection:
             await wire.mend()
             assert told(await reading) == [("u1", 1, ["a"], [])]
 
-    async def test_that_was_closed_ends_the_reading(self, source: TemplateSource, bus: EventBus) -> None:
+    async def test_closing_the_connection_ends_reading(self, source: TemplateSource, bus: EventBus) -> None:
         changes = permission_changes(bus)
         reading = asyncio.ensure_future(anext(changes))
         await asyncio.sleep(0.2)

@@ -1,4 +1,4 @@
-"""stead.events while NATS is restarted and its streams are lost: what was missed comes, and nothing twice."""
+"""stead.events while NATS is restarted and its streams are lost: nothing is missed, and nothing comes twice."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -47,7 +47,7 @@ LOSSES = pytest.mark.parametrize("lost", [None, "SUBSCRIBERS", "."], ids=["nothi
 
 @LOSSES
 @pytest.mark.parametrize("durable", [False, True], ids=["ephemeral", "durable"])
-async def test_what_changed_meanwhile_comes_once(
+async def test_changes_during_the_outage_come_once(
     own: OwnServers, source: TemplateSource, bus: EventBus, lost: str | None, durable: bool
 ) -> None:
     changes = permission_changes(bus, since="beginning", durable=f"{source.tenant_id}-d" if durable else None)
@@ -64,20 +64,20 @@ async def test_what_changed_meanwhile_comes_once(
     assert await take(changes, 1) == [("u2", 2, {"c"}, set())]
 
 
-async def test_a_change_that_was_lost_with_the_stream_says_what_it_was(
+async def test_a_change_that_was_lost_with_the_stream_is_reconstructed(
     own: OwnServers, source: TemplateSource, bus: EventBus
 ) -> None:
-    """What is sent again says what is held; what has changed is told against what was heard before."""
+    """A republished event carries the whole state; the change is its difference from the last known state."""
     changes = permission_changes(bus, since="beginning")
     await source.grant("o1", "u1", "a", "b")
     await take(changes, 1)
-    source.granted("o1", "u1", "b", "c")  # published, and lost before it was read
+    source.granted("o1", "u1", "b", "c")  # published, but lost before it is read
 
     own.restart_nats(without=".")
     assert await take(changes, 1) == [("u1", 2, {"c"}, {"a"})]
 
 
-async def test_whoever_listens_before_there_is_a_stream_hears_everything(
+async def test_a_subscription_that_precedes_the_stream_receives_everything(
     own: OwnServers, source: TemplateSource, bus: EventBus
 ) -> None:
     own.restart_nats(without=".")
@@ -87,7 +87,7 @@ async def test_whoever_listens_before_there_is_a_stream_hears_everything(
 
 
 @LOSSES
-async def test_the_cache_is_current_again_by_itself(
+async def test_the_cache_becomes_current_again(
     own: OwnServers, source: TemplateSource, bus: EventBus, lost: str | None
 ) -> None:
     await source.grant("o1", "u1", "a")

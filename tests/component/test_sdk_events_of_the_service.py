@@ -1,4 +1,4 @@
-"""stead.events against the running services: what the Management API did is what a subscriber hears."""
+"""stead.events against the running services: subscribers receive what the Management API did."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ async def bus(template: Template) -> AsyncIterator[EventBus]:
 
 
 class Edge(httpx.AsyncBaseTransport):
-    """Brings requests to template-service; a token endpoint, which is not tested here, is not behind it."""
+    """Routes requests to template-service; there is no token endpoint behind it."""
 
     def __init__(self, template: Template) -> None:
         self._token = template.management.token()
@@ -60,7 +60,7 @@ def told(changes: list[PermissionChange]) -> list[tuple[int, str, list[str], lis
 
 
 @of_both_kinds
-async def test_a_subscriber_hears_what_became_of_a_member(template: Template, bus: EventBus, kind: Kind) -> None:
+async def test_a_subscriber_receives_every_change_of_a_member(template: Template, bus: EventBus, kind: Kind) -> None:
     member = await ReadingMember.new(template, kind)
     first, second = member.permission["name"], unique("second")
     changes = permission_changes(bus, organization_id=member.organization.id, since="beginning")
@@ -101,7 +101,7 @@ async def test_a_gap_is_healed_from_the_service(
     assert [each.name for each in heard[1].added] == [second]
 
 
-async def test_whoever_has_left_is_healed_to_nothing(
+async def test_a_gap_of_a_former_member_is_healed_to_nothing(
     template: Template, bus: EventBus, management_client: AsyncManagementClient
 ) -> None:
     member = await ReadingMember.new(template)
@@ -116,14 +116,14 @@ async def test_whoever_has_left_is_healed_to_nothing(
     assert (left.missed, left.healed, left.permissions, left.cause) == (1, True, (), "organization-deleted")
 
 
-async def test_the_cache_asks_the_service_for_whom_no_event_tells(
+async def test_the_cache_asks_the_service_for_members_without_events(
     template: Template, bus: EventBus, management_client: AsyncManagementClient
 ) -> None:
     member = await ReadingMember.new(template)
     idle = await member_of_kind(template, USERS)
     stranger = await member_of_kind(template, USERS)
     await member.organization.add(idle)
-    await template.everybody_looked_at()
+    await template.fan_outs_done()
     revision = await template.revision()
     async with PermissionCache(bus, management=management_client) as cache:
         async with asyncio.timeout(WITHIN_S):

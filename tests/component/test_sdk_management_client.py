@@ -1,4 +1,4 @@
-"""The SDK's client against the real services: what it sends is understood, what it reads is all there is."""
+"""The SDK's client against the real services: they understand its requests, and it reads lists to the end."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -28,7 +28,7 @@ PEOPLE = 205
 
 
 class Edge(httpx.AsyncBaseTransport):
-    """One address, as the edge makes it: an issuer that gives every client its token, and what ``/api`` is made of."""
+    """One address, as at the edge: an issuer that issues a token to every client, and the services behind ``/api``."""
 
     def __init__(self, management: Management, template: Template, issuer: Issuer) -> None:
         self._services = {
@@ -71,8 +71,8 @@ async def client_of_an_empty_tenant(servers: ServerAddresses, issuer: Issuer) ->
 
 
 @pytest.mark.heavy
-async def test_every_user_of_a_long_list_is_seen_once(client: AsyncManagementClient) -> None:
-    """Neither the default page nor the largest one is the end."""
+async def test_every_user_of_a_long_list_is_listed_once(client: AsyncManagementClient) -> None:
+    """The list is longer than the default page and than the largest one."""
     marker = unique("crowd")
     made = [(await client.users.create(name=f"{marker} {number:03}")).id for number in range(PEOPLE)]
     role = await client.roles.create(marker, "of many")
@@ -85,7 +85,7 @@ async def test_every_user_of_a_long_list_is_seen_once(client: AsyncManagementCli
 
 
 @pytest.mark.heavy
-async def test_lists_that_answer_whole_are_read_in_pages_as_well(client: AsyncManagementClient) -> None:
+async def test_unpaged_lists_are_read_in_pages_too(client: AsyncManagementClient) -> None:
     resource = await client.resources.create(unique("long"), f"https://{unique('long')}.example.com")
     names = [f"read:{number:03}" for number in range(PEOPLE)]
     for name in names:
@@ -95,7 +95,7 @@ async def test_lists_that_answer_whole_are_read_in_pages_as_well(client: AsyncMa
     assert resource in [each async for each in client.resources.list(page_size=1)]
 
 
-async def test_a_role_is_seen_from_all_its_sides(client: AsyncManagementClient) -> None:
+async def test_a_role_is_readable_from_all_sides(client: AsyncManagementClient) -> None:
     resource = await client.resources.create(unique("api"), f"https://{unique('api')}.example.com")
     scope = await client.resources.create_scope(resource.id, "read:things")
     user = await client.users.create(name="Ada")
@@ -119,7 +119,7 @@ async def test_a_role_is_seen_from_all_its_sides(client: AsyncManagementClient) 
     assert [held async for held in client.roles.applications(of_machines.id)] == []
 
 
-async def test_updates_change_what_is_given_and_clear_what_is_none(client: AsyncManagementClient) -> None:
+async def test_updates_change_given_arguments_and_clear_none(client: AsyncManagementClient) -> None:
     user = await client.users.create(name="Ada", avatar="https://example.com/a.png", custom_data={"plan": "gold"})
     changed = await client.users.update(user.id, name="Ada L.", avatar=None)
     assert (changed.name, changed.avatar, changed.custom_data) == ("Ada L.", None, {"plan": "gold"})
@@ -131,7 +131,7 @@ async def test_updates_change_what_is_given_and_clear_what_is_none(client: Async
     assert client.last_revision is not None
 
 
-async def test_the_organization_template_is_made_changed_and_taken_away(client: AsyncManagementClient) -> None:
+async def test_the_organization_template_is_created_changed_and_deleted(client: AsyncManagementClient) -> None:
     marker = unique("template")
     read, write = [await client.organization_permissions.create(f"{marker}:{verb}", "d") for verb in ("read", "write")]
     api = await client.resources.create(marker, f"https://{marker}.example.com")
@@ -170,7 +170,7 @@ async def test_the_organization_template_is_made_changed_and_taken_away(client: 
     assert "template:" in client.last_revision
 
 
-async def test_organizations_are_made_changed_and_taken_away(client: AsyncManagementClient) -> None:
+async def test_organizations_are_created_changed_and_deleted(client: AsyncManagementClient) -> None:
     marker = unique("organization")
     made = await client.organizations.create(marker, custom_data={"plan": "gold"}, custom_css="a {}")
     changed = await client.organizations.update(made.id, description="d", custom_data={"plan": "free"}, custom_css=None)

@@ -1,4 +1,4 @@
-"""The SDK's client against the real services: members, their roles, and what they may do."""
+"""The SDK's client against the real services: members, their roles and their permissions."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ PEOPLE = 105
 
 
 class Edge(httpx.AsyncBaseTransport):
-    """One address, as the edge makes it: an issuer that gives every client its token, and two services."""
+    """One address, as at the edge: an issuer that issues a token to every client, and two services."""
 
     def __init__(self, template: Template) -> None:
         self._services = {
@@ -42,7 +42,7 @@ async def client(template: Template) -> AsyncIterator[AsyncManagementClient]:
         yield client
 
 
-async def test_members_are_seen_from_both_sides(client: AsyncManagementClient) -> None:
+async def test_members_are_readable_from_both_sides(client: AsyncManagementClient) -> None:
     organization = await client.organizations.create(unique("Acme"))
     user = await client.users.create(name="Ada", password="correct horse")
     machine = await client.applications.create(name="Batch", type="MachineToMachine")
@@ -78,7 +78,7 @@ async def test_members_are_seen_from_both_sides(client: AsyncManagementClient) -
 
 
 @pytest.mark.heavy
-async def test_every_member_of_a_long_list_is_seen_once(client: AsyncManagementClient) -> None:
+async def test_every_member_of_a_long_list_is_listed_once(client: AsyncManagementClient) -> None:
     organization = await client.organizations.create(unique("Crowd"))
     made = [(await client.users.create(name=f"member {number:03}")).id for number in range(PEOPLE)]
     await client.organizations.replace_users(organization.id, made)
@@ -86,7 +86,7 @@ async def test_every_member_of_a_long_list_is_seen_once(client: AsyncManagementC
         assert [user.id async for user in client.organizations.users(organization.id, page_size=page_size)] == made
 
 
-async def test_a_client_that_waits_learns_of_every_change(client: AsyncManagementClient) -> None:
+async def test_a_waiting_client_receives_every_change(client: AsyncManagementClient) -> None:
     organization = await client.organizations.create(unique("Acme"))
     user = await client.users.create(name="Ada")
     role = await client.organization_roles.create(unique("editor"))

@@ -1,4 +1,4 @@
-"""PermissionCache against the real bus: what members may do, and whether that is still so."""
+"""PermissionCache against the real bus: permissions of members, and whether they are current."""
 
 import asyncio
 import random
@@ -45,7 +45,7 @@ async def seen(cache: PermissionCache, revision: int) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_holds_what_was_published_before_and_after(source: TemplateSource, bus: EventBus) -> None:
+async def test_it_holds_permissions_published_before_and_after_its_start(source: TemplateSource, bus: EventBus) -> None:
     await source.grant("o1", "u1", "a")
     await source.grant("o1", "u1", "a", "b@https://api.example.com")
     last = await source.grant("o2", "u1", "c")
@@ -66,7 +66,7 @@ async def test_holds_what_was_published_before_and_after(source: TemplateSource,
         assert await cache.permissions("o1", "unknown") is None
 
 
-async def test_of_one_organization(source: TemplateSource, bus: EventBus) -> None:
+async def test_it_may_hold_one_organization_only(source: TemplateSource, bus: EventBus) -> None:
     await source.grant("o1", "u1", "a")
     await source.grant("o2", "u1", "a")
     async with PermissionCache(bus, organization_id="o1") as cache:
@@ -77,7 +77,7 @@ async def test_of_one_organization(source: TemplateSource, bus: EventBus) -> Non
         assert (await cache.permissions("o1", "u1") or pytest.fail()).holds("a")
 
 
-async def test_is_the_fold_of_the_events_however_they_come(source: TemplateSource, bus: EventBus) -> None:
+async def test_it_is_the_fold_of_the_events_whenever_they_come(source: TemplateSource, bus: EventBus) -> None:
     chance = random.Random(4)
     members = [("o1", f"u{number}") for number in range(20)] + [("o2", f"u{number}") for number in range(20)]
 
@@ -102,15 +102,15 @@ async def test_is_the_fold_of_the_events_however_they_come(source: TemplateSourc
 
 
 @pytest.mark.heavy
-async def test_it_ends_at_whatever_moment_it_is_left(bus: EventBus) -> None:
-    """Python 3.11 loses a cancellation that comes in the turn in which the bus answers."""
+async def test_it_stops_at_any_moment_of_its_start(bus: EventBus) -> None:
+    """Python 3.11 loses a cancellation in the same tick of the loop as the answer of the bus."""
     for moment in range(200):
         async with asyncio.timeout(WITHIN_S), PermissionCache(bus):
             await asyncio.sleep(0.00005 * moment)
 
 
-class TestWhenTheBusIsAway:
-    async def test_it_says_how_old_it_is_and_goes_on_answering(
+class TestWhileTheBusIsDown:
+    async def test_it_reports_its_age_and_keeps_answering(
         self, servers: ServerAddresses, source: TemplateSource
     ) -> None:
         clock = Clock()
@@ -138,10 +138,10 @@ class TestWhenTheBusIsAway:
                     await asyncio.sleep(0.005)
             assert (await cache.permissions("o1", "u1") or pytest.fail()).holds("b")
 
-    async def test_before_the_state_is_whole_it_is_not_current(
+    async def test_it_is_not_current_before_the_state_is_complete(
         self, servers: ServerAddresses, source: TemplateSource
     ) -> None:
-        """Without a watermark nobody knows whether more is to come."""
+        """Without a watermark there may be more to come."""
         async with (
             EventBus(servers.subscriber_nats_url, tenant_id=f"{source.tenant_id}-new") as bus,
             PermissionCache(bus) as cache,
@@ -152,8 +152,8 @@ class TestWhenTheBusIsAway:
             assert not cache.is_current
 
 
-class TestWhoIsNotInTheStream:
-    async def test_is_asked_for_once_at_the_management_api(
+class TestMembersWithoutAnEvent:
+    async def test_they_are_requested_once_from_the_management_api(
         self, source: TemplateSource, bus: EventBus, service: Service
     ) -> None:
         service.will_answer("GET", SCOPES, [{"id": "p1", "name": "a"}], headers=ETAG)
@@ -169,13 +169,13 @@ class TestWhoIsNotInTheStream:
                 permissions=(GrantedPermission("b"),), version=1
             )
 
-    async def test_and_holds_nothing_if_no_member(self, bus: EventBus, service: Service) -> None:
+    async def test_a_user_who_is_not_a_member_holds_nothing(self, bus: EventBus, service: Service) -> None:
         refusal = {"code": "organization.require_membership", "message": "no"}
         service.will_answer("GET", SCOPES, refusal, status=422)
         async with service.async_client(Clock()) as management, PermissionCache(bus, management=management) as cache:
             assert await cache.permissions("o1", "u1") == MemberPermissions(permissions=(), version=0, incomplete=True)
 
-    async def test_a_management_api_that_is_away_is_an_error_and_is_asked_again(
+    async def test_a_management_api_that_is_down_is_an_error_and_is_asked_again(
         self, bus: EventBus, service: Service
     ) -> None:
         service.will_answer("GET", SCOPES, status=503)
@@ -185,7 +185,7 @@ class TestWhoIsNotInTheStream:
             service.will_answer("GET", SCOPES, [], headers=ETAG)
             assert (await cache.permissions("o1", "u1") or pytest.fail()).permissions == ()
 
-    async def test_an_event_without_its_lists_is_asked_for_too(
+    async def test_members_whose_event_has_no_lists_are_requested_too(
         self, source: TemplateSource, bus: EventBus, service: Service
     ) -> None:
         service.will_answer("GET", SCOPES, [{"id": "p1", "name": "a"}], headers=ETAG)

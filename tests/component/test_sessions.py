@@ -1,4 +1,4 @@
-"""Sessions in a real Redis: which secret opens which, and when one goes on."""
+"""Sessions in a real Redis: which secret opens which session, and when a session continues."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ async def sessions(servers: ServerAddresses) -> AsyncIterator[Sessions]:
     await redis.aclose()
 
 
-async def test_a_session_goes_on_under_a_new_secret(sessions: Sessions) -> None:
+async def test_a_session_continues_under_a_new_secret(sessions: Sessions) -> None:
     first_cookie, first = await sessions.sign_in("ada", tokens_valid_after=0)
     assert await sessions.find(first_cookie) == first
     second_cookie, second = await sessions.sign_in("ada", tokens_valid_after=0, earlier=first)
     assert second.id == first.id
     assert await sessions.find(second_cookie) == second
-    assert await sessions.find(first_cookie) is None, "whoever knew the earlier secret has nothing"
+    assert await sessions.find(first_cookie) is None, "the earlier secret opens nothing"
     assert await sessions.is_alive(first)
     await sessions.end(first)
     assert (await sessions.find(second_cookie), await sessions.is_alive(second)) == (None, False)
 
 
-async def test_what_has_ended_does_not_go_on(sessions: Sessions) -> None:
-    """Signed out in another tab, while the password was being checked."""
+async def test_an_ended_session_does_not_continue(sessions: Sessions) -> None:
+    """The user signed out in another tab during the password check."""
     cookie, ended = await sessions.sign_in("ada", tokens_valid_after=0)
     await sessions.end(ended)
     _, anew = await sessions.sign_in("ada", tokens_valid_after=0, earlier=ended)
@@ -40,7 +40,7 @@ async def test_what_has_ended_does_not_go_on(sessions: Sessions) -> None:
     assert await sessions.find(cookie) is None
 
 
-async def test_somebody_elses_session_does_not_go_on(sessions: Sessions) -> None:
+async def test_a_session_of_another_user_does_not_continue(sessions: Sessions) -> None:
     cookie, hers = await sessions.sign_in("ada", tokens_valid_after=0)
     _, his = await sessions.sign_in("bob", tokens_valid_after=0, earlier=hers)
     assert his.id != hers.id
@@ -65,7 +65,7 @@ async def test_nothing_else_opens_a_session(sessions: Sessions) -> None:
         assert await sessions.find(wrong) is None
 
 
-async def test_a_sign_in_is_never_before_what_ended_earlier_ones(sessions: Sessions) -> None:
-    """By the clock of another machine (docs/decisions/0004)."""
+async def test_a_sign_in_is_never_earlier_than_tokens_valid_after(sessions: Sessions) -> None:
+    """That is a time by the clock of another machine (docs/decisions/0004)."""
     _, session = await sessions.sign_in("ada", tokens_valid_after=10**15)
     assert session.signed_in_at == 10**15

@@ -1,4 +1,4 @@
-"""Signing keys: rotation through the API without one failed verification, re-encryption, and who may touch them."""
+"""Signing keys: rotation through the API without a failed verification, re-encryption, and access to them."""
 
 import asyncio
 import base64
@@ -48,7 +48,7 @@ class Time:
 
 
 class Replicas:
-    """Some replicas of the key store on one database, for a tenant of their own."""
+    """Some replicas of the key store on one database, in their own tenant."""
 
     def __init__(self, engine: AsyncEngine, kek: str) -> None:
         self.engine = engine
@@ -98,12 +98,12 @@ def verifies(token: str, keys: SigningKeys, time: Time) -> bool:
     expected = Expectations(issuer=ISSUER, audience=RESOURCE)
     try:
         TokenChecker(expected).check(read_token(token, expected), keys=keys.ring.verifying, now=time.ms / 1000)
-    except Exception:  # noqa: BLE001 - whatever it is, it is no verification
+    except Exception:  # noqa: BLE001 - any error is a failed verification
         return False
     return True
 
 
-async def test_many_replicas_that_start_at_once_make_one_pair_of_keys(replicas: Replicas) -> None:
+async def test_replicas_that_start_concurrently_create_one_pair_of_keys(replicas: Replicas) -> None:
     several = [replicas.one() for _ in range(8)]
     await asyncio.gather(*(keys.load() for keys in several))
     assert statuses(await several[0].stored()) in (["Next", "Current"], ["Current", "Next"])
@@ -111,7 +111,7 @@ async def test_many_replicas_that_start_at_once_make_one_pair_of_keys(replicas: 
     assert len({keys.ring.jwks for keys in several}) == 1
 
 
-async def test_next_signs_only_after_every_verifier_can_know_it(replicas: Replicas) -> None:
+async def test_the_next_key_signs_only_after_every_verifier_can_know_it(replicas: Replicas) -> None:
     keys = replicas.one()
     await keys.load()
     replicas.time.pass_s(JWKS_MAX_AGE_S)
@@ -125,8 +125,8 @@ async def test_next_signs_only_after_every_verifier_can_know_it(replicas: Replic
     assert next(key.algorithm for key in rotated if key.status == "Next") == "EdDSA"
 
 
-async def test_no_verification_fails_over_rotations_with_cached_keys_and_replicas_that_lag(replicas: Replicas) -> None:
-    """A verifier that read the keys before, and a replica that has not noticed, work on through every rotation."""
+async def test_no_verification_fails_during_rotations_with_cached_keys_and_lagging_replicas(replicas: Replicas) -> None:
+    """A verifier with cached keys, and a replica that has not noticed, keep working through every rotation."""
     leader, laggard = replicas.one(), replicas.one()
     await leader.load()
     await laggard.load()
@@ -137,14 +137,14 @@ async def test_no_verification_fails_over_rotations_with_cached_keys_and_replica
         before = await issue(leader, replicas.time)
         await leader.rotate()
         after = await issue(leader, replicas.time)
-        late = await issue(laggard, replicas.time)  # signs with the key that was current a moment ago
+        late = await issue(laggard, replicas.time)  # signs with the key that was current just before
         for token in (before, after, late):
             assert verifies(token, cached, replicas.time)
             assert verifies(token, leader, replicas.time)
         await laggard.load()
 
 
-async def test_a_previous_key_goes_when_its_last_token_has_expired_and_not_before(replicas: Replicas) -> None:
+async def test_a_previous_key_is_deleted_once_its_last_token_has_expired(replicas: Replicas) -> None:
     keys = replicas.one()
     await keys.load()
     replicas.time.pass_s(JWKS_MAX_AGE_S + REFRESH_S + 1)
@@ -173,8 +173,8 @@ async def test_a_previous_key_can_be_deleted_and_the_current_one_cannot(replicas
     assert sorted(statuses(await keys.stored())) == ["Current", "Next"]
 
 
-async def test_another_key_takes_the_place_of_a_next_one_that_is_deleted(replicas: Replicas) -> None:
-    """Whoever got hold of it forges tokens until it is published no more; the new one is published before it signs."""
+async def test_a_deleted_next_key_is_replaced(replicas: Replicas) -> None:
+    """A leaked key allows forgery until it is no longer published; its successor is published before it signs."""
     keys = replicas.one()
     await keys.load()
     replicas.time.pass_s(JWKS_MAX_AGE_S + REFRESH_S + 1)
@@ -194,7 +194,7 @@ async def test_another_key_takes_the_place_of_a_next_one_that_is_deleted(replica
     assert verifies(token, keys, replicas.time)
 
 
-async def test_rotations_at_once_do_not_both_rotate(replicas: Replicas) -> None:
+async def test_concurrent_rotations_rotate_once(replicas: Replicas) -> None:
     several = [replicas.one() for _ in range(6)]
     for keys in several:
         await keys.load()
@@ -216,8 +216,8 @@ async def test_a_new_key_encryption_key_takes_over_at_start(replicas: Replicas) 
         await replicas.one(keks=(replicas.kek,)).load()
 
 
-async def test_an_error_that_nobody_expected_does_not_end_the_reading_of_the_keys(replicas: Replicas) -> None:
-    """A replica whose reading has ended would go on signing with a key that verifiers forget."""
+async def test_an_unexpected_error_does_not_end_the_refresh_of_the_keys(replicas: Replicas) -> None:
+    """Otherwise a replica would keep signing with a key that verifiers forget."""
     asked: list[int] = []
 
     def longest_lifetime_s() -> int:
@@ -247,7 +247,7 @@ async def test_private_keys_are_stored_encrypted_only(replicas: Replicas) -> Non
         )
 
 
-class TestTheApi:
+class TestApi:
     def test_it_lists_keys_without_a_private_part(self, stack: RunningStack) -> None:
         listed = stack.management.request("GET", "/api/configs/oidc/private-keys")
         assert sorted(key["status"] for key in listed) == ["Current", "Next"]
@@ -257,7 +257,7 @@ class TestTheApi:
         assert {key["id"] for key in listed} == {key["kid"] for key in published}
 
     async def test_a_rotation_that_comes_too_soon_is_refused(self, stack: RunningStack, replicas: Replicas) -> None:
-        """Next is as young as can be, however long this run of the tests takes already."""
+        """The next key is made as young as possible, however long this test run has already taken."""
         young = text("UPDATE signing_key SET created_at = :now WHERE tenant_id = 'default' AND status = 'Next'")
         async with replicas.engine.begin() as connection:
             await connection.execute(young, {"now": now_ms()})
@@ -282,10 +282,12 @@ class TestTheApi:
         missed = _call(stack, "DELETE", "/unknown", stack_token(stack))
         assert (missed.status_code, missed.json()["code"]) == (404, "entity.not_found")
 
-    def test_nobody_else_gets_in(self, stack: RunningStack, world: World) -> None:
-        """L4: neither nobody, nor a token for another resource, nor one that speaks for somebody through an actor."""
-        nobody = httpx.get(f"{stack.base_url}/api/configs/oidc/private-keys")
-        assert (nobody.status_code, nobody.json()["code"]) == (401, "auth.authorization_header_missing")
+    def test_a_request_without_a_token_for_the_management_api_is_refused(
+        self, stack: RunningStack, world: World
+    ) -> None:
+        """Without any token, or with a token for another resource."""
+        anonymous = httpx.get(f"{stack.base_url}/api/configs/oidc/private-keys")
+        assert (anonymous.status_code, anonymous.json()["code"]) == (401, "auth.authorization_header_missing")
         other = stack.exchange(stack.subject_token(), resource=stack.credentials.demo.resource).access_token
         refused = _call(stack, "GET", "", other)
         assert (refused.status_code, refused.json()["code"]) == (401, "auth.unauthorized")

@@ -1,4 +1,4 @@
-"""A token service that has not loaded everything yet: it says so, and spends nothing."""
+"""A token-service that has not loaded everything yet answers 503 and spends nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from token_service.settings import Settings
 
 @pytest_asyncio.fixture
 async def without_database(world: World) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a token service whose database does not answer; its directory is loaded."""
+    """A client of a token-service whose database does not answer; its directory is loaded."""
     app = create_app(
         Settings(
             base_url=world.stack.base_url,
@@ -45,7 +45,7 @@ async def without_database(world: World) -> AsyncIterator[httpx.AsyncClient]:
                 answer = await client.post("/oidc/token", data=form)
                 if "directory" not in answer.json()["error_description"]:
                     break
-                await asyncio.sleep(0.01)  # the app answers without waiting for anything: let the bus be read
+                await asyncio.sleep(0.01)  # the app answers without waiting: yield to the reader of the bus
             yield client
     finally:
         stop.set()
@@ -55,7 +55,7 @@ async def without_database(world: World) -> AsyncIterator[httpx.AsyncClient]:
 async def test_without_keys_nothing_is_issued_and_nothing_is_spent(
     world: World, without_database: httpx.AsyncClient
 ) -> None:
-    """The design: a dependency that is down makes a clear 503 with Retry-After, before the subject token is taken."""
+    """A dependency that is down is a 503 with Retry-After, before the subject token is taken."""
     subject_token = await asyncio.to_thread(world.subject_token)
     for form in ({"grant_type": "client_credentials"}, world.exchange_form(subject_token), {}):
         answer = await without_database.post("/oidc/token", data={**form, "client_id": world.spa.id})
@@ -65,8 +65,8 @@ async def test_without_keys_nothing_is_issued_and_nothing_is_spent(
     assert world.is_usable(subject_token)
 
 
-async def test_what_shows_keys_says_when_to_come_back(without_database: httpx.AsyncClient) -> None:
-    """No 500 where the reason is a store."""
+async def test_documents_with_keys_are_a_503_with_retry_after(without_database: httpx.AsyncClient) -> None:
+    """A store that is down is not a 500."""
     for path in ("/oidc/jwks", "/oidc/.well-known/openid-configuration"):
         answer = await without_database.get(path)
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")

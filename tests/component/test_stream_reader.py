@@ -1,4 +1,4 @@
-"""Reading a stream: what is no event of the source whose subject it came on is left out and reported."""
+"""Reading a stream: messages that are not events of the source of their subject are skipped and reported."""
 
 import asyncio
 import contextlib
@@ -65,7 +65,7 @@ async def published(addresses: ServerAddresses, service: str, *messages: tuple[s
 
 
 async def read(addresses: ServerAddresses, tenant: str, *, until: set[str]) -> list[str]:
-    """Return the subjects that a reader yields, sorted, once these are among them."""
+    """Read until these subjects have come; return all that came, sorted."""
     bus = Bus(addresses.token_nats_url, service="token")
     bus.start()
     try:
@@ -82,10 +82,10 @@ async def read(addresses: ServerAddresses, tenant: str, *, until: set[str]) -> l
         await bus.stop()
 
 
-async def test_only_events_of_the_source_whose_subject_they_came_on_are_read(
+async def test_only_events_of_the_source_of_their_subject_are_read(
     servers: ServerAddresses, tenant: str, logs: Path
 ) -> None:
-    """Which of its own subjects a service publishes on, the bus does not check; nor can it look into a message."""
+    """The bus checks neither which of its own subjects a service publishes on, nor the content of a message."""
     bus = Bus(servers.token_nats_url, service="token")
     bus.start()
     await bus.connected()
@@ -122,7 +122,7 @@ async def test_only_events_of_the_source_whose_subject_they_came_on_are_read(
     said = await asyncio.to_thread(lines_of, logs)
     reports = [each for each in said if each["event"] == "bus.event-not-genuine" and tenant in each["subject"]]
     assert {(report["level"], report["stream"]) for report in reports} == {("error", STREAM_STATE)}
-    # What was overwritten by its genuine successor is seen only by a reader that is quick enough.
+    # Only a fast reader sees the messages that their genuine successor replaces.
     assert {report["subject"] for report in reports} - {genuine[-1]} == {
         *(f"identity.{tenant}.member.o1.u1.{name}" for name in spoiled),
         f"identity-internal.{tenant}.member.o1.u1",

@@ -1,4 +1,4 @@
-"""Taking a subject token, in a real Redis: what is read of the subject with it."""
+"""Taking a subject token in a real Redis, together with the records of its subject."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.servers
 
 
 class Redises:
-    """Redis as both services see it, with the records of two users."""
+    """Redis with the credentials of both services, and the records of two users."""
 
     def __init__(self, servers: ServerAddresses) -> None:
         self.tenant_id = f"t{new_id()}"
@@ -43,7 +43,7 @@ class Redises:
             await self.redis.set(f"identity:{self.tenant_id}:{key}", value)
 
     async def mint(self, members: Mapping[str, Any]) -> str:
-        """Store a record with these members, in their order."""
+        """Store a record with these members, in this order."""
         token = PREFIX + new_secret()
         await self.minting.set(subject_token_key(self.tenant_id, token), json.encode(members), px=60_000)
         return token
@@ -59,7 +59,7 @@ async def redises(servers: ServerAddresses) -> AsyncIterator[Redises]:
 
 
 def members(**changed: Any) -> dict[str, Any]:
-    """Return the members of a record about Ann, in the order in which they are written."""
+    """Return the members of a record about Ann, in the order of their encoding."""
     record = SubjectTokenRecord(
         id="t1", user_id="ann", issued_to="c1", issued_at=now_ms(), expires_at=now_ms() + 60_000, revision=0
     )
@@ -73,15 +73,15 @@ async def taken(redises: Redises, token: str) -> TakenSubjectToken:
     return found
 
 
-async def test_what_is_known_of_the_subject_comes_with_the_token(redises: Redises) -> None:
-    """In the order of the reading; the token is spent."""
+async def test_the_records_of_the_subject_come_with_the_token(redises: Redises) -> None:
+    """In the order of the keys; the token is spent."""
     token = await redises.mint(members())
 
     assert (await taken(redises, token)).snapshot == [b"s", b"a", b"ar"]
     assert await redises.tokens.take(token) is None
 
 
-async def test_a_member_of_an_organization_comes_with_both(redises: Redises) -> None:
+async def test_the_records_of_the_organization_and_the_membership_come_too(redises: Redises) -> None:
     token = await redises.mint(members())
     found = await redises.tokens.take(token, "org")
 
@@ -89,22 +89,22 @@ async def test_a_member_of_an_organization_comes_with_both(redises: Redises) -> 
     assert found.snapshot == [b"s", b"o", b"a", b"ar", b"am"]
 
 
-async def test_somebody_of_whom_nothing_is_known_comes_with_nothing(redises: Redises) -> None:
+async def test_an_unknown_subject_has_no_records(redises: Redises) -> None:
     token = await redises.mint(members(user_id="carol"))
 
     assert (await taken(redises, token)).snapshot == [b"s", None, None]
 
 
-async def test_a_context_that_names_somebody_else_changes_nothing(redises: Redises) -> None:
-    """The context is the integrator's: it must not decide whose rights are looked at."""
+async def test_a_context_that_names_another_user_changes_nothing(redises: Redises) -> None:
+    """The context is the integrator's: it must not decide whose permissions are read."""
     token = await redises.mint(members(context={"user_id": "bob"}))
 
     found = await taken(redises, token)
     assert (found.record.user_id, found.snapshot) == ("ann", [b"s", b"a", b"ar"])
 
 
-async def test_records_of_somebody_else_are_never_handed_on(redises: Redises) -> None:
-    """Whatever order the members of a record come in: what was read of another is dropped, and read again later."""
+async def test_records_of_another_user_are_never_returned(redises: Redises) -> None:
+    """In whatever order the members of a record come, records of another user are dropped and read again later."""
     context_first = {"context": {}, **members(context={"user_id": "bob"})}
     token = await redises.mint(context_first)
 
@@ -112,8 +112,8 @@ async def test_records_of_somebody_else_are_never_handed_on(redises: Redises) ->
     assert (found.record.user_id, found.snapshot) == ("ann", ())
 
 
-async def test_a_take_that_too_few_replicas_of_redis_have_is_refused_and_spends_the_token(redises: Redises) -> None:
-    """A replica that is promoted without the take would bring the token back."""
+async def test_a_take_on_too_few_replicas_of_redis_is_refused_and_spends_the_token(redises: Redises) -> None:
+    """A replica that is promoted without the deletion would bring the token back."""
     token = await redises.mint(members())
     with pytest.raises(OAuthError) as refused:
         await redises.taking(replicas=1).take(token)

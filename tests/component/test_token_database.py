@@ -1,4 +1,4 @@
-"""The database of token-service: its migrations make what the tables in the code say, and keep what was there."""
+"""The database of token-service: its migrations create the tables that the code defines, and keep the rows."""
 
 import asyncio
 import shutil
@@ -23,12 +23,12 @@ NOT_OURS = {"alembic_version", "signing_key"}
 
 @pytest_asyncio.fixture
 async def database_url(servers: ServerAddresses) -> AsyncIterator[str]:
-    """A database that is new and empty."""
+    """A new, empty database."""
     async with new_database(servers, servers.token_database_url) as url:
         yield url
 
 
-async def test_the_migrations_make_what_the_code_expects(database_url: str) -> None:
+async def test_the_migrations_create_the_tables_that_the_code_expects(database_url: str) -> None:
     await asyncio.to_thread(migrate, database_url, VERSIONS)
     engine = create_async_engine(database_url)
     async with engine.connect() as connection:
@@ -36,8 +36,10 @@ async def test_the_migrations_make_what_the_code_expects(database_url: str) -> N
     await engine.dispose()
 
 
-async def test_what_was_authorized_before_the_third_revision_was_redeemed(database_url: str, tmp_path: Path) -> None:
-    """So no code that is older than the column can be redeemed a second time."""
+async def test_authorizations_from_before_the_third_revision_count_as_redeemed(
+    database_url: str, tmp_path: Path
+) -> None:
+    """So a code that is older than the column cannot be redeemed a second time."""
     for file in VERSIONS.glob("000[12]_*.py"):
         shutil.copy(file, tmp_path)
     await asyncio.to_thread(migrate, database_url, tmp_path)

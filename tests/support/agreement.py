@@ -1,4 +1,4 @@
-"""What must be one and the same in the end: what was acknowledged, the database, the stream, the directory's halves."""
+"""What must agree in the end: acknowledged writes, the database, the stream, both halves of the directory."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from token_service.directory.projection import decode_state
 
 
 class Database(msgspec.Struct):
-    """What management-service's database says at the end."""
+    """The content of the database of management-service at the end."""
 
     users: dict[str, tuple[bool, int, frozenset[str]]]
     applications: frozenset[str]
@@ -36,9 +36,9 @@ class Database(msgspec.Struct):
 async def require_agreement(
     addresses: ServerAddresses, management: ManagementClient, writers: Sequence[UserWriter]
 ) -> Database:
-    """Wait until everything is out, compare everything with everything, and return what it is."""
+    """Wait until the outbox is empty, compare everything with the database, and return its content."""
     eventually(lambda: is_answered(management))
-    await _require_everything_is_out(addresses)
+    await _require_empty_outbox(addresses)
     database = await read_database(addresses)
     for writer in writers:
         require_acknowledged(writer.known, _things_of(database))
@@ -49,7 +49,7 @@ async def require_agreement(
 
 
 def is_answered(management: ManagementClient) -> bool:
-    """Write once more; when that write is answered, a service is there to send everything before it."""
+    """Write once more; an answer means that a service is running that publishes all earlier writes."""
     try:
         management.users.create(name="The last one")
     except Unavailable:
@@ -66,7 +66,7 @@ async def _connection(addresses: ServerAddresses) -> AsyncIterator["asyncpg.Conn
         await connection.close()
 
 
-async def _require_everything_is_out(addresses: ServerAddresses) -> None:
+async def _require_empty_outbox(addresses: ServerAddresses) -> None:
     async with _connection(addresses) as connection:
         deadline = time.monotonic() + PATIENCE_S
         while await connection.fetchval("SELECT count(*) FROM outbox"):
@@ -98,13 +98,13 @@ def _things_of(database: Database) -> dict[Key, Any]:
 
 
 def require_acknowledged(known: Acknowledged, stored: Mapping[Key, Any]) -> None:
-    """No acknowledged change is lost: everything is as it may be."""
+    """No acknowledged change is lost: everything is in one of its possible states."""
     for key in known:
         assert stored.get(key, GONE) in known.states(key), key
 
 
 async def _require_order(addresses: ServerAddresses, database: Database) -> None:
-    """The stream holds the changes in the order in which they were made, and the watermark behind the last of them."""
+    """The stream holds the changes in their order, and the watermark after the last one."""
     bus = Bus(addresses.token_nats_url, service="token")
     bus.start()
     try:
@@ -136,7 +136,7 @@ def _require_in_redis_directory_is(database: Database, addresses: ServerAddresse
 
 
 def seen(administrator: "redis.Redis", source: Source) -> int:
-    """Return how far the directory in Redis has seen a source."""
+    """Return the last revision of a source that the directory in Redis has seen."""
     return decode_state(administrator.get(state_key("default"))).revisions.get(source, -1)
 
 
@@ -144,12 +144,12 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 def records(administrator: "redis.Redis", kind: str, shape: type[Record]) -> Iterator[tuple[tuple[str, ...], Record]]:
-    """Yield ids and state of whatever of a kind the directory in Redis holds that is not gone."""
+    """Yield ids and state of every record of a kind in the directory in Redis, except tombstones."""
     prefix = f"identity:default:{kind}:"
     for key in administrator.scan_iter(f"{prefix}*", count=1000):
         record = administrator.get(key)
         assert record is not None
-        if not record.endswith(b" "):  # a tombstone is a revision and nothing behind it
+        if not record.endswith(b" "):  # a tombstone is a revision without a state
             yield tuple(key.decode().removeprefix(prefix).split(":")), _decode(record, shape)
 
 

@@ -1,4 +1,4 @@
-"""A person at a browser, without one: cookies, forms and redirects over HTTP."""
+"""A person at a simulated browser: cookies, forms and redirects over HTTP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PASSWORD = "correct horse battery staple"
 
 
 class Form(HTMLParser):
-    """The first form of a page: where it goes and what it says."""
+    """The first form of a page: its target and its values."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Form(HTMLParser):
 
 
 class Person:
-    """Somebody with a user name and a password, and a browser with cookies of its own."""
+    """A user with a user name, a password and a browser with its own cookies."""
 
     def __init__(self, world: World, user_id: str | None = None) -> None:
         self.world = world
@@ -53,7 +53,7 @@ class Person:
         return httpx.Client(base_url=self.world.stack.base_url, timeout=30)
 
     def authorize(self, client: Client, *, verifier: Verifier | None = None, **changes: Any) -> httpx.Response:
-        """Send a good authorization request with these changes; None leaves a parameter out."""
+        """Send a valid authorization request with these changes; None leaves a parameter out."""
         parameters = {
             "client_id": client.id,
             "redirect_uri": REDIRECT_URI,
@@ -84,11 +84,11 @@ class Person:
         return self.send(page, identifier=self.username, password=password)
 
     def cancel(self, page: httpx.Response) -> httpx.Response:
-        """Leave the sign-in page by its other button."""
+        """Press the cancel button of the sign-in page."""
         return self.browser.post("/sign-in/cancel", data=Form(page.text).values)
 
     def go(self, url: str) -> str:
-        """Do what the browser does with a sign-in address; return where it comes back."""
+        """Follow an authorization URL as a browser does; return the URL at which it comes back."""
         answer = self.browser.get(url)
         if "/sign-in" in answer.headers["Location"]:
             answer = self.sign_in(self.follow(answer))

@@ -1,4 +1,4 @@
-"""What the pages leave in the stores when somebody has signed in and consented, put there with the stores' own code."""
+"""Codes and authorizations as the pages store them after sign-in and consent, created with the code of the stores."""
 
 import asyncio
 import base64
@@ -90,7 +90,7 @@ def code_for(
     redirect_uri: str = REDIRECT_URI,
     revision: int = 0,
 ) -> Code:
-    """Return what a code would stand for."""
+    """Return the content of a code."""
     authorization = Authorization(
         id=new_id(),
         user_id=user_id,
@@ -109,7 +109,7 @@ def code_for(
 
 
 def in_stores(settings: Settings, use: Callable[[Stores], Awaitable[R]]) -> R:
-    """Do something with the stores that a running token-service has; callable with or without an event loop."""
+    """Do something with the stores of a running token-service; callable with or without an event loop."""
 
     async def run() -> R:
         async with opened(
@@ -122,28 +122,28 @@ def in_stores(settings: Settings, use: Callable[[Stores], Awaitable[R]]) -> R:
 
 
 async def until_somebody_waits(stores: Stores) -> None:
-    """Return when somebody waits in PostgreSQL for another transaction."""
+    """Return when a transaction in PostgreSQL waits for another one."""
     waiting = text(
         "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')"
     )
     async with asyncio.timeout(PATIENCE_S), stores.engine.connect() as connection:
         while not await connection.scalar(waiting):
-            await connection.rollback()  # what a transaction has seen of the others does not change
+            await connection.rollback()  # within a transaction the statistics of the others do not change
             await asyncio.sleep(0.02)
 
 
 async def begin(stores: Stores, authorization: Authorization) -> None:
-    """Begin an authorization, as whoever has agreed to it."""
+    """Begin an authorization with its consent."""
     async with stores.authorizations.agreement(authorization.user_id, authorization.application_id) as agreement:
         await agreement.begin(authorization)
 
 
 async def issue(stores: Stores, code: Code) -> str:
-    """Return a code that may be redeemed: its authorization has begun."""
+    """Return a redeemable code: its authorization has begun."""
     await begin(stores, code.authorization)
     return await stores.codes.issue(code)
 
 
 def issued(settings: Settings, code: Code) -> str:
-    """Do the same with the stores that a running token-service has."""
+    """Do the same with the stores of a running token-service."""
     return in_stores(settings, lambda stores: issue(stores, code))

@@ -1,4 +1,4 @@
-"""A real browser in front of the running stack: an application's site, the visitor, and what every page must be."""
+"""A real browser in front of the running stack: an application's site, a visitor, and checks of every page."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class ApplicationSite:
     """A site with two applications, one of ours and one of a partner's, and an API that both use.
 
     Attributes:
-        origin: Where it answers.
-        redirect_uri: Where people come back to.
-        goodbye: Where they are after they have signed out.
-        pages: What it answers, by path; elsewhere it says that one is back.
+        origin: Its origin.
+        redirect_uri: Where visitors come back to.
+        goodbye: Where they land after signing out.
+        pages: Its pages by path; any other path says that the visitor is back.
         ours: The first-party application.
         partner: The third-party one.
         resource: Indicator of the API; its scopes are ``read:orders`` and ``write:orders``.
@@ -62,7 +62,7 @@ class ApplicationSite:
         self._server.server_close()
 
     def client(self, application: str, *scopes: str) -> IdentityClient:
-        """Return a client of one of its applications, for one person."""
+        """Return a client of one of its applications, for one visitor."""
         return IdentityClient(self.world.stack.base_url, application, scopes=scopes, resources=[self.resource])
 
     def _application(self, name: str, **changes: Any) -> str:
@@ -83,13 +83,13 @@ class ApplicationSite:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Write nothing: addresses have codes in them."""
+                """Log nothing: URLs contain codes."""
 
         return Handler
 
 
 class Visitor:
-    """Somebody in front of one tab, with a user name and a password."""
+    """A user with a user name and a password in front of one tab."""
 
     def __init__(self, page: Page, site: ApplicationSite, person: Person | None = None) -> None:
         self.page = page
@@ -110,11 +110,11 @@ class Visitor:
         await self.page.get_by_role("button", name=button, exact=True).click()
 
     async def sees(self, heading: str) -> None:
-        """Wait until a page with this heading is there."""
+        """Wait until a page with this heading is shown."""
         await expect(self.page.get_by_role("heading", level=1)).to_have_text(heading)
 
     async def is_back(self) -> dict[str, str]:
-        """Wait until the application has the person back; return what came with them."""
+        """Wait until the visitor is back at the application; return the parameters of the redirect."""
         await expect(self.page).to_have_url(re.compile(re.escape(self.site.redirect_uri)))
         await self.sees(BACK)
         return dict(parse_qsl(urlsplit(self.page.url).query))
@@ -125,11 +125,11 @@ SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 class Inspector:
-    """Looks at pages with axe-core, and photographs them for people to look at.
+    """Looks at pages with axe-core, and takes screenshots for human review.
 
     Args:
         axe: The checker, as a script.
-        photographs: A directory.
+        photographs: The directory for the screenshots.
     """
 
     def __init__(self, axe: str, photographs: Path) -> None:
@@ -137,7 +137,7 @@ class Inspector:
         self._photographs = photographs
 
     async def inspect(self, page: Page, name: str) -> None:
-        """Fail unless axe-core finds nothing on the page, and nothing sticks out of it."""
+        """Fail if axe-core finds a violation, or if content overflows the page horizontally."""
         for size, scheme in product((PHONE, DESKTOP), SCHEMES):
             await page.set_viewport_size(size)
             await page.emulate_media(color_scheme=scheme)
@@ -146,7 +146,7 @@ class Inspector:
             assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
     async def violations(self, page: Page) -> list[tuple[str, str, list[str]]]:
-        """Return what axe-core finds: the rule, what it says, the elements."""
+        """Return the violations that axe-core finds: the rule, its message, the elements."""
         await page.evaluate(self._axe)
         found: list[dict[str, Any]] = (await page.evaluate("axe.run()"))["violations"]
         return [(each["id"], each["help"], [node["html"] for node in each["nodes"]]) for each in found]

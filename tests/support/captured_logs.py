@@ -1,4 +1,4 @@
-"""Logs as a service writes them: in memory, or those of this run in their file."""
+"""Logs as a service writes them: in memory, or from the file of this run."""
 
 import io
 import json
@@ -12,7 +12,7 @@ from identity_common.telemetry.logs import OUTPUT, configure_logs
 
 @contextmanager
 def captured_logs(service: str) -> Iterator[io.StringIO]:
-    """Configure logs as a service does, into memory; afterwards they go where they went before."""
+    """Configure logs as a service does, into memory; restore their destination afterwards."""
     stream, before = OUTPUT.stream, OUTPUT.service
     log = io.StringIO()
     configure_logs(service=service, stream=log)
@@ -23,5 +23,5 @@ def captured_logs(service: str) -> Iterator[io.StringIO]:
 
 
 def lines_of(log: Path) -> list[dict[str, Any]]:
-    """Return what was logged in this process until now."""
+    """Return everything logged in this process so far."""
     return [json.loads(line) for line in log.read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""PostgreSQL, Redis and NATS in containers, described by the variables that name servers which are there already."""
+"""PostgreSQL, Redis and NATS in containers, described by the same variables as existing servers."""
 
 import json
 import secrets
@@ -19,13 +19,13 @@ def containers(directory: Path) -> Iterator[dict[str, str]]:
     nats_passwords = {user: secrets.token_hex(16) for user in NATS_PERMISSIONS}
     config = directory / "nats.conf"
     config.write_text(nats_server_config(nats_passwords, port=4222, store_dir=Path("/tmp/jetstream"), host="0.0.0.0"))
-    config.chmod(0o644)  # the server in the container is another user
+    config.chmod(0o644)  # the server in the container runs as another user
     postgres = (
         DockerContainer("postgres:17")
         .with_env("POSTGRES_PASSWORD", admin)
         .with_command("postgres -c max_connections=200 -c fsync=off")
         .with_exposed_ports(5432)
-        # Over TCP: while the image makes the database, a server of its own answers on a socket, and says the same.
+        # Over TCP: while the image creates the database, a temporary server answers on a socket, and looks ready.
         .waiting_for(ExecWaitStrategy(["pg_isready", "--host", "127.0.0.1", "--username", "postgres"]))
     )
     redis = (

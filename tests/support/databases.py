@@ -1,4 +1,4 @@
-"""Databases of a service: new ones, whether migrations make what the code expects, what is sent to them."""
+"""Databases of a service: new ones, comparison with the table definitions, and collected statements."""
 
 import asyncio
 import secrets
@@ -18,11 +18,11 @@ from all_in_one.provision import ServerAddresses
 
 @asynccontextmanager
 async def new_database(servers: ServerAddresses, database_url: str) -> AsyncIterator[str]:
-    """Yield its address; it is gone when the body ends.
+    """Yield the URL of a new database; drop it when the body ends.
 
     Args:
-        servers: Where it is made.
-        database_url: The service's other one: whoever that belongs to, owns the new one.
+        servers: Where it is created.
+        database_url: The existing database of the service; the new one gets the same owner.
     """
     name = f"new_{secrets.token_hex(6)}"
     url = urlsplit(database_url)
@@ -38,12 +38,12 @@ async def new_database(servers: ServerAddresses, database_url: str) -> AsyncIter
 
 
 def differences(connection: Connection, metadata: MetaData, not_ours: Collection[str]) -> list[object]:
-    """Return what differs between a database and what the code says of its tables.
+    """Return the differences between a database and the table definitions in the code.
 
     Args:
         connection: To the database.
-        metadata: What the code says.
-        not_ours: Tables that it says nothing of.
+        metadata: The table definitions.
+        not_ours: Tables that they do not cover.
     """
     context = MigrationContext.configure(
         connection, opts={"include_name": lambda name, kind, _: kind != "table" or name not in not_ours}
@@ -53,7 +53,7 @@ def differences(connection: Connection, metadata: MetaData, not_ours: Collection
 
 @contextmanager
 def statements(database_url: str) -> Iterator[list[str]]:
-    """Collect what this task sends to a database through any engine; workers in the background do not count."""
+    """Collect the statements that this task sends through any engine; background workers do not count."""
     sent: list[str] = []
     task = asyncio.current_task()
     database = make_url(database_url).database

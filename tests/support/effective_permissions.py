@@ -1,4 +1,4 @@
-"""A member of an organization with a role, and reading over HTTP what it may do."""
+"""A member of an organization with a role, and reading its permissions over HTTP."""
 
 import asyncio
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ class ReadingMember:
     """A member with one role that grants one permission.
 
     Attributes:
-        id: Of the user or application.
+        id: The id of the user or application.
         organization: Where it is a member.
-        role: The role's id.
+        role: The id of the role.
         permission: The permission.
-        path: Where its permissions are read.
+        path: The path of its permissions.
     """
 
     def __init__(self, template: Template, organization: Organization, member_id: str) -> None:
@@ -53,7 +53,7 @@ class ReadingMember:
         return made
 
     def token(self, **changed: Any) -> str:
-        """Return the member's organization token, good unless something is changed."""
+        """Return the member's organization token, valid unless something is changed."""
         is_user = self.organization.kind is USERS
         claims = {
             "client_id": self.template.management.credentials.client_id if is_user else self.id,
@@ -65,13 +65,13 @@ class ReadingMember:
         return self.template.management.issuer.access_token(**claims)
 
     async def read(self, token: str | None = None, path: str | None = None, **headers: str) -> httpx.Response:
-        """Ask what the member may do, with its organization token if no other is given."""
+        """Read the permissions of the member, with its organization token unless another one is given."""
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         async with self.template.client_with(token or self.token()) as client:
             return await client.get(path or self.path, headers=names)
 
     async def names(self) -> list[str]:
-        """Return the names of what the member may do."""
+        """Return the names of the member's permissions."""
         answer = await self.read()
         assert answer.status_code == 200, answer.text
         return [permission["name"] for permission in answer.json()]
@@ -84,7 +84,7 @@ class ReadingMember:
 
 @contextmanager
 def fetches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Collect what is asked meanwhile of what members may do; workers in the background fetch other things.
+    """Collect the queries for permissions of members during the body; background workers send other queries.
 
     Each is a ``version`` of the database, a ``state`` or a ``list``.
     """
@@ -107,7 +107,7 @@ def fetches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 @contextmanager
 def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[StateKey]]:
-    """Collect how often somebody looks meanwhile whether anything is another than the caller knows."""
+    """Collect the lookups of current permission states during the body."""
     asked: list[StateKey] = []
     get = PermissionCache.get
 
@@ -121,11 +121,11 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[StateKey]]:
 
 
 async def at_rest(template: Template) -> None:
-    """Wait until nothing in the database moves any more: everybody who is to be told of a change has been told."""
-    await template.management.everything_is_out()
+    """Wait until the database is at rest: every fan-out is done, and every event is published."""
+    await template.management.outbox_drained()
     await template.caught_up()
-    await template.everybody_looked_at()
-    await template.everything_is_out()
+    await template.fan_outs_done()
+    await template.outbox_drained()
     query = """SELECT revision, (SELECT sequence FROM directory_position WHERE tenant_id = $1)
                FROM source_revision WHERE tenant_id = $1"""
     seen: list[Any] = []

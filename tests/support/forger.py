@@ -1,4 +1,4 @@
-"""Signs whatever it is asked to with the running stack's own key: what is wrong with a token is then that alone."""
+"""Signs any claims with the running stack's own key, so that a token has no defect but the intended one."""
 
 import asyncio
 import time
@@ -18,8 +18,8 @@ class Forger:
     """Holds the current signing key, read from token-service's database as the service itself reads it.
 
     Attributes:
-        kid: Of the current key.
-        key: Its private half.
+        kid: The id of the current key.
+        key: The private key.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -34,7 +34,7 @@ class Forger:
         return jwt.encode(claims, key, algorithm=algorithm, headers=protected)
 
     def access_token(self, *, header: dict[str, Any] | None = None, **claims: Any) -> str:
-        """Return an access token; what is not given is as in a good one, and a claim that is None is left out."""
+        """Return an access token; missing arguments default to valid values, and a claim that is None is left out."""
         now = int(time.time())
         good = {"iss": self._issuer, "iat": now, "exp": now + 3600, "jti": uuid.uuid4().hex, "scope": ""}
         merged = {name: value for name, value in {**good, **claims}.items() if value is not None}
@@ -52,7 +52,7 @@ def _current_key(settings: Settings) -> tuple[str, PrivateKey]:
         finally:
             await connection.close()
 
-    with ThreadPoolExecutor(1) as thread:  # this one may have an event loop
+    with ThreadPoolExecutor(1) as thread:  # this thread may have a running event loop
         row = thread.submit(asyncio.run, read()).result()
     encoded = KeyEncryption(settings.key_encryption_keys).decrypt(row["private_key"], kid=row["kid"])
     return row["kid"], load_private_key(encoded)

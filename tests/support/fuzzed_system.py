@@ -1,4 +1,4 @@
-"""The whole system with a tenant of its own and something of every kind in it, for whoever sends it anything at all."""
+"""The whole system in its own tenant with something of every kind in it, for fuzzing."""
 
 import itertools
 import re
@@ -13,14 +13,14 @@ from stead import client_credentials
 from tests.support.running_stack import RunningStack
 
 _names = (f"fuzz-{number}" for number in itertools.count())
-_REVISION_WAIT_S = 0.02  # a revision that does not come is one of the things that are sent, again and again
+_REVISION_WAIT_S = 0.02  # fuzzed requests often name a revision that never comes
 
 
 class FuzzedSystem:
-    """A running system, and what makes a request to it more than nonsense.
+    """A running system, and the credentials and ids that let requests get past the first check.
 
     Attributes:
-        base_url: Where it answers.
+        base_url: Its base URL.
     """
 
     def __init__(self, addresses: ServerAddresses, directory: Path) -> None:
@@ -58,10 +58,10 @@ class FuzzedSystem:
         self._http.close()
         self._stack.stop()
 
-    # The Management API, of all services
+    # The Management API of all services
 
     def authorization(self, path: str, body: object, chance: int) -> tuple[dict[str, str], tuple[str, str] | None]:
-        """Return headers and Basic credentials for a path; at the token endpoint sometimes another client's or none."""
+        """Return headers and Basic credentials for a path; for token requests sometimes wrong ones or none."""
         if path.startswith("/api/"):
             return self._bearer, None
         if path == "/oidc/token":
@@ -71,11 +71,11 @@ class FuzzedSystem:
         return {}, None
 
     def existing(self, path: str, names: set[str]) -> dict[str, str]:
-        """Return ids, by the names of path parameters, of things that exist, the children under their parents.
+        """Return ids of existing things by path parameter; each child belongs to its parent.
 
         Args:
-            path: With its parameters.
-            names: Of the parameters.
+            path: The path template.
+            names: The names of its parameters.
         """
         roles = {"name": next(_names), "description": "", "type": "User"}
         member_role = "MachineToMachine" if "/applications" in path else "User"
@@ -100,7 +100,7 @@ class FuzzedSystem:
         return found
 
     def _relate(self, found: dict[str, str]) -> None:
-        """Make members of an organization, with a role, and what an organization role grants, of what stands below."""
+        """Relate children to their parent: members and their roles, or permissions of an organization role."""
         for kind, name in (("users", "user_id"), ("applications", "application_id")):
             if "organization_id" in found and name in found:
                 members = f"organizations/{found['organization_id']}/{kind}"
@@ -119,7 +119,7 @@ class FuzzedSystem:
         if known is not None and self._is_there(name, path, known):
             return known
         made = self._http.post(f"/api/{path}", json=body)
-        if made.status_code == 422:  # a secret of this name
+        if made.status_code == 422:  # a secret with this name exists
             return str(body["name"])
         made.raise_for_status()
         self._ids[kind] = made.json()["id" if name != "secret_name" else "name"]
@@ -137,11 +137,11 @@ class FuzzedSystem:
     # The token endpoint
 
     def improved(self, form: dict[str, Any], chance: int) -> dict[str, Any]:
-        """Return a form with some of its parameters made good, so that it comes further than to the first refusal.
+        """Return a form with some parameters made valid, so that it gets past the first check.
 
         Args:
-            form: As it was generated.
-            chance: Its bits say which parameters.
+            form: The generated form.
+            chance: A bit mask of the parameters.
         """
         bits = [bool(chance >> number & 1) for number in range(16)]
         better = dict(form)

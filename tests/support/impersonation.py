@@ -1,4 +1,4 @@
-"""What an impersonation needs, made through the Management API, and the requests of one to a chosen replica."""
+"""The set-up of an impersonation through the Management API, and its requests to a chosen replica."""
 
 from typing import NamedTuple
 
@@ -38,7 +38,7 @@ class Impersonation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def set_up(management: ManagementClient, *, resource: str = RESOURCE) -> Impersonation:
-    """Make everything and return it."""
+    """Create everything and return it."""
     made = management.resources.create("Shop", resource)
     scopes = [management.resources.create_scope(made.id, name).id for name in ("read:orders", "write:orders")]
     role = management.roles.create(f"Shopper of {made.id}", "may see and change orders", "User", scopes)
@@ -65,7 +65,7 @@ class Machine(NamedTuple):
 
 
 def make_machine(management: ManagementClient, impersonation: Impersonation) -> Machine:
-    """Make the application, with a role of its own."""
+    """Create the application, with its own role."""
     application = management.applications.create(name="Batch", type="MachineToMachine")
     secret = management.applications.create_secret(application.id, "first")
     scope = next(s for s in management.resources.scopes(impersonation.resource_id) if s.name == "read:orders")
@@ -75,7 +75,7 @@ def make_machine(management: ManagementClient, impersonation: Impersonation) -> 
 
 
 def client_token(url: str, machine: Machine, **more: str) -> httpx.Response:
-    """Ask a replica for a token for the machine."""
+    """Request a token for the machine from a replica."""
     form = {"grant_type": "client_credentials", "resource": RESOURCE, "scope": "read:orders", **more}
     return httpx.post(f"{url}/oidc/token", data=form, auth=machine, timeout=_TIMEOUT_S)
 
@@ -87,7 +87,7 @@ def exchange(url: str, impersonation: Impersonation, subject_token: str) -> http
 
 
 def cycle_works(deployment: Deployment, management: ManagementClient, impersonation: Impersonation) -> bool:
-    """Mint and exchange at every replica; each that works has seen everything up to the minting."""
+    """Mint and exchange at every replica; a replica that succeeds has seen all changes before the minting."""
     for process in deployment.tokens:
         try:
             subject_token = management.subject_tokens.create(impersonation.user_id).token

@@ -1,4 +1,4 @@
-"""A real issuer of access tokens, as small as can be: one ES256 key, its JWKS over HTTP, any claims one wants."""
+"""A minimal real issuer of access tokens: one ES256 key, its JWKS over HTTP, arbitrary claims."""
 
 import base64
 import threading
@@ -18,7 +18,7 @@ def base64url(value: bytes) -> str:
 
 
 class Issuer:
-    """Serves its keys at ``{base_url}/oidc/jwks`` while it is started and signs whatever it is asked to."""
+    """Serves its keys at ``{base_url}/oidc/jwks`` while it runs, and signs any claims."""
 
     def __init__(self) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
@@ -73,7 +73,7 @@ class Issuer:
         issued_at: float | None = None,
         **claims: Any,
     ) -> str:
-        """Return a good access token; of a machine-to-machine client if no subject is given."""
+        """Return a valid access token, of a machine-to-machine client unless a subject is given."""
         now = int(time.time() if issued_at is None else issued_at)
         return self.sign(
             {
@@ -102,6 +102,6 @@ class Issuer:
                     self.wfile.write(issuer.jwks())
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         return Handler

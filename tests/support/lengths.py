@@ -1,4 +1,4 @@
-"""How long the tests with the marker ``slow`` go on: short by default, in full where ``TEST_LENGTH=long``."""
+"""The length of tests with the marker ``slow``: short by default, in full with ``TEST_LENGTH=long``."""
 
 import os
 

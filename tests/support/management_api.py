@@ -1,4 +1,4 @@
-"""management-service's app in this process, over real servers, with a tenant and an issuer of its own."""
+"""The app of management-service in this process, over real servers, with its own tenant and issuer."""
 
 import asyncio
 import secrets
@@ -30,7 +30,7 @@ _CONNECTIONS = 10
 
 
 def settings_for(addresses: ServerAddresses, issuer: Issuer, **changed: Any) -> Settings:
-    """Return settings with a new tenant: nothing of what other tests made is seen, and nothing was ever revoked."""
+    """Return settings with a new tenant, in which nothing exists and nothing was ever revoked."""
     settings = Settings(
         **{
             "base_url": issuer.base_url,
@@ -42,13 +42,13 @@ def settings_for(addresses: ServerAddresses, issuer: Issuer, **changed: Any) -> 
             **changed,
         }
     )
-    with redis.Redis.from_url(addresses.admin_redis_url) as administrator:  # as token-service does at its start
+    with redis.Redis.from_url(addresses.admin_redis_url) as administrator:  # as token-service does when it starts
         administrator.set(position_key(settings.tenant_id), CopyPosition(is_whole=True).format(), nx=True)
     return settings
 
 
 def client_of(app: Litestar, token: str | None) -> httpx.AsyncClient:
-    """Return a client bound to an app; without a token if there is none."""
+    """Return a client bound to an app, with or without a token."""
     return httpx.AsyncClient(
         transport=httpx.ASGITransport(app=app),  # type: ignore[arg-type]
         base_url="http://management.test",
@@ -59,7 +59,7 @@ def client_of(app: Litestar, token: str | None) -> httpx.AsyncClient:
 
 @asynccontextmanager
 async def running(app: Litestar) -> AsyncIterator[None]:
-    """Run an app's lifespan, in a task of its own as a server does; the body runs once the app is ready."""
+    """Run the lifespan of an app in a separate task, as a server does; the body runs once the app is ready."""
     stop = asyncio.Event()
 
     async def live() -> None:
@@ -78,11 +78,11 @@ async def running(app: Litestar) -> AsyncIterator[None]:
 
 
 class Management:
-    """A running Management API and everything a test may want to see behind it.
+    """A running Management API, with access to its database, Redis and events.
 
     Attributes:
         client: Holds a valid token with the scope ``all``.
-        credentials: Of the application that the token was issued to.
+        credentials: Those of the application that the token was issued to.
     """
 
     def __init__(self, addresses: ServerAddresses, issuer: Issuer) -> None:
@@ -118,7 +118,7 @@ class Management:
         await self._started.aclose()
 
     def token(self, **changed: Any) -> str:
-        """Return an access token: good for everything unless something is changed."""
+        """Return an access token, valid for every operation unless something is changed."""
         claims = {"client_id": self.credentials.client_id, "audience": AUDIENCE, "scope": "all", **changed}
         return self.issuer.access_token(**claims)
 
@@ -126,16 +126,16 @@ class Management:
         """Return another client of the same app."""
         return client_of(self.app, token)
 
-    async def everything_is_out(self, tenant_id: str | None = None) -> None:
-        """Wait until the relay has published and forgotten all there is; a write waits for that a moment only."""
+    async def outbox_drained(self, tenant_id: str | None = None) -> None:
+        """Wait until the relay has emptied the outbox; a write waits for that only briefly."""
         query = "SELECT count(*) FROM outbox WHERE tenant_id = $1"
         async with asyncio.timeout(PATIENCE_S):
             while await self.database.fetchval(query, tenant_id or self.tenant_id):  # noqa: ASYNC110 - seen from outside only
                 await asyncio.sleep(0.01)
 
     async def event(self, *subject: str) -> CloudEvent | None:
-        """Return the last event of an aggregate; none if there never was one."""
-        await self.everything_is_out()
+        """Return the last event of an aggregate, or None."""
+        await self.outbox_drained()
         name = ".".join(("identity-internal", self.tenant_id, *subject))
         try:
             message = await self._jetstream.get_last_msg(STREAM_INTERNAL, name, direct=True)
@@ -144,17 +144,17 @@ class Management:
         return msgspec.json.decode(message.data or b"", type=CloudEvent)
 
     async def event_data(self, *subject: str) -> Any:
-        """Return what the last event of an aggregate says; none if there never was one."""
+        """Return the data of the last event of an aggregate, or None."""
         event = await self.event(*subject)
         return None if event is None else msgspec.json.decode(event.data)
 
     async def revision(self) -> int:
-        """Return how many changes have been counted."""
+        """Return the current revision."""
         query = "SELECT revision FROM source_revision WHERE tenant_id = $1"
         return int(await self.database.fetchval(query, self.tenant_id))
 
     async def created(self, path: str, **body: Any) -> Any:
-        """Create something and return what was answered."""
+        """Create something and return the answer."""
         answer = await self.client.post(f"/api/{path}", json=body)
         assert answer.status_code in {200, 201}, answer.text
         return answer.json() if answer.content else None
@@ -165,10 +165,10 @@ class Management:
 
 
 async def at_once(*requests: Awaitable[httpx.Response]) -> list[httpx.Response]:
-    """Carry out requests at once, but no more than there are connections to the database.
+    """Send requests concurrently, but no more than the database has connections.
 
-    Whoever waits for a connection is told after two seconds to come back later: a crowd would be told so on a machine
-    that is busy with something else.
+    A request that waits two seconds for a connection gets a 503; on a busy machine that would happen to a crowd of
+    requests.
     """
     turn = asyncio.Semaphore(_CONNECTIONS)
 
@@ -180,12 +180,12 @@ async def at_once(*requests: Awaitable[httpx.Response]) -> list[httpx.Response]:
 
 
 def unique(prefix: str) -> str:
-    """Return a name that nothing else has."""
+    """Return a unique name."""
     return f"{prefix}-{secrets.token_hex(6)}"
 
 
 def revision_of(answer: httpx.Response, source: str = "management") -> int:
-    """Return the revision that a write has answered with."""
+    """Return the revision in the answer to a write."""
     found, _, revision = answer.headers["Identity-Revision"].partition(":")
     assert found == source
     return int(revision)

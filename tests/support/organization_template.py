@@ -1,4 +1,4 @@
-"""Organizations, members of both kinds and the template they share, by the words that tests use for them."""
+"""Organizations, members of both kinds and the template that they share, by short names."""
 
 import secrets
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class OrganizationTemplate:
 
     @property
     def last_revision(self) -> str:
-        """``Identity-Revision`` of the last writes, of both sources."""
+        """``Identity-Revision`` of the last writes to both sources."""
         return self._management.last_revision or ""
 
     def permission(self, name: str) -> str:
@@ -62,7 +62,7 @@ class OrganizationTemplate:
         self._management.organizations.delete(organization_id)
 
     def member(self, organization_id: str, member_id: str, *role_ids: str, kind: MemberType = "user") -> None:
-        """Make somebody a member with these roles, or replace a member's roles."""
+        """Add a member with these roles, or replace the roles of a member."""
         organizations = self._management.organizations
         if kind == "user":
             organizations.add_users(organization_id, [member_id])

@@ -1,4 +1,4 @@
-"""Organization tokens of one member, asked for at one replica or the other."""
+"""Organization tokens of one member, requested from one replica or the other."""
 
 import asyncio
 from typing import Any
@@ -13,18 +13,18 @@ from tests.support.organization_template import OrganizationTemplate
 
 
 class Asker:
-    """Asks for organization tokens of a member of its own, in an organization of its own.
+    """Requests organization tokens for its own member, in its own organization.
 
     Args:
-        kind: A user's tokens are got by exchange, an application's by client credentials.
-        name: Of the permission; nobody else's.
+        kind: Users get their tokens by exchange, applications by client credentials.
+        name: The name of the permission; unique to this member.
         http: Sends the requests.
-        management: Makes everything, and mints the subject tokens.
-        impersonation: Whose application exchanges them.
+        management: Creates everything, and mints the subject tokens.
+        impersonation: Its application exchanges them.
 
     Attributes:
         role: An organization role that grants the permission, and that the member holds.
-        other_role: One that grants nothing.
+        other_role: A role that grants nothing.
     """
 
     def __init__(
@@ -55,17 +55,17 @@ class Asker:
         self.hold(self.role)
 
     def hold(self, role_id: str) -> None:
-        """Have the member hold this role alone; one that was removed is a member again."""
+        """Let the member hold exactly this role; a removed member is added again."""
         self.template.member(self.organization, self.member, role_id, kind=self.kind)
 
     def remove(self) -> None:
-        """Have the member be none any more."""
+        """Remove the member."""
         self.template.remove_member(self.organization, self.member, kind=self.kind)
 
     async def holds(self, url: str, *, revision: str | None = None) -> bool | None:
-        """Return whether a token carries the permission; none when the answer is to come back later.
+        """Return whether a token carries the permission; None when the answer is a 503.
 
-        Who is no member gets no token, and holds nothing.
+        A subject that is not a member gets no token, and holds nothing.
         """
         try:
             form = {"organization_id": self.organization, "scope": self.name, **await self._grant()}

@@ -11,12 +11,12 @@ from tests.support.template_api import Template
 
 
 class Kind(NamedTuple):
-    """What differs between members that are users and members that are applications.
+    """The differences between members that are users and members that are applications.
 
     Attributes:
-        path: Of the members below an organization.
-        ids: The member of bodies that names them.
-        member_type: As events say.
+        path: The path of the members below an organization.
+        ids: The member of request bodies that names them.
+        member_type: The type in events.
         role_type: Of the organization roles that such a member may hold.
     """
 
@@ -79,24 +79,24 @@ class Organization:
         return await self._client.post(f"{self.path}/roles", json=body)
 
     async def members(self, **params: Any) -> dict[str, list[str]]:
-        """Return the names of the roles of each member that is listed."""
+        """Return the role names of each listed member."""
         answer = await self._client.get(self.path, params={"page_size": 100, **params})
         assert answer.status_code == 200, answer.text
         return {member["id"]: [role["name"] for role in member["organizationRoles"]] for member in answer.json()}
 
     async def event(self, member_id: str) -> MemberState | None:
-        """Return what was last said of a member."""
+        """Return the data of the last event of a member."""
         event = await self._template.event("member", self.id, member_id)
         return None if event is None else msgspec.json.decode(event.data, type=MemberState)
 
     async def says(self, member_id: str, state: MemberState) -> None:
-        """Wait until this is what was last said of a member: what another service's change entails takes a moment."""
+        """Wait until this is the last event of a member: changes of another service take effect with a delay."""
         async with asyncio.timeout(10):
             while await self.event(member_id) != state:  # noqa: ASYNC110 - seen from outside
                 await asyncio.sleep(0.01)
 
     def said(self, member_id: str, *role_ids: str) -> MemberState:
-        """Return what is said of a member with these roles."""
+        """Return the event data of a member with these roles."""
         return MemberState(
             organization_id=self.id,
             member_id=member_id,
@@ -105,5 +105,5 @@ class Organization:
         )
 
     def removed(self, member_id: str) -> MemberState:
-        """Return what is said of somebody who is no member any more."""
+        """Return the event data of a former member."""
         return msgspec.structs.replace(self.said(member_id), deleted=True)

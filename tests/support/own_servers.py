@@ -1,4 +1,4 @@
-"""Embedded servers of a test alone, whose NATS it restarts and wipes."""
+"""Embedded servers for one test, which restarts and wipes their NATS."""
 
 import shutil
 from pathlib import Path
@@ -11,7 +11,7 @@ class OwnServers:
     """Running servers; a context manager.
 
     Attributes:
-        addresses: Where they are; the same over restarts.
+        addresses: Their addresses; they survive restarts.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -26,7 +26,7 @@ class OwnServers:
         self._servers.delete()
 
     def restart_nats(self, *, without: str | None = None) -> None:
-        """Kill NATS, lose what it stores for an account (``.`` for all of them), start it again."""
+        """Kill NATS, delete the streams of an account (``.`` for all accounts), start it again."""
         self._servers.nats.kill()
         if without is not None:
             shutil.rmtree(self._directory / "nats" / "jetstream" / without)

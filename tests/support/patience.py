@@ -1,4 +1,4 @@
-"""Waiting for what must come to hold by itself; how long it may take says nothing about how fast it should be."""
+"""Waiting for a condition that must come true; the timeout is generous, and not a performance requirement."""
 
 import asyncio
 import time
@@ -10,25 +10,25 @@ PATIENCE_S = 60
 
 
 def eventually(condition: Callable[[], bool]) -> None:
-    """Return when the condition holds; fail when it does not come to hold by itself."""
+    """Return when the condition holds; fail after ``PATIENCE_S``."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < deadline, "it did not come to hold by itself"
+        assert time.monotonic() < deadline, "the condition did not come true"
         time.sleep(0.02)
 
 
 async def eventually_here(condition: Callable[[], bool]) -> None:
-    """Do the same while this event loop goes on."""
+    """Do the same without blocking this event loop."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < deadline, "it did not come to hold by itself"
+        assert time.monotonic() < deadline, "the condition did not come true"
         await asyncio.sleep(0.02)
 
 
 async def round_trip(client: Client) -> None:
-    """Wait until the server has dealt with everything that the client sent: messages, and whom it listens to.
+    """Wait until the server has processed everything that the client sent: messages and subscriptions.
 
-    A flush overtakes what still waits to be written; the second one comes behind it.
+    A flush overtakes data that is still waiting to be written; the second one comes after it.
     """
     await client.flush()
     await client.flush()

@@ -1,4 +1,4 @@
-"""The services as processes of their own, as they run in a cluster: started, killed and watched, behind an edge."""
+"""The services as separate processes, as in a cluster: started, killed and watched, behind an edge."""
 
 import base64
 import contextlib
@@ -33,14 +33,14 @@ _handed_out: set[int] = set()
 
 
 def free_port() -> int:
-    """Return a port on 127.0.0.1 that nobody listens on and that no outgoing connection is ever given."""
+    """Return an unused port on 127.0.0.1, outside the range of outgoing connections."""
     port = pick_port(without=frozenset(_handed_out))
     _handed_out.add(port)
     return port
 
 
 class ServiceProcess:
-    """One replica of one service, on a port of its own that it keeps over restarts."""
+    """One replica of one service, on its own port, which it keeps across restarts."""
 
     def __init__(self, package: str, environment: dict[str, str], log: Path) -> None:
         self.package = package
@@ -56,7 +56,7 @@ class ServiceProcess:
         return self._process.pid
 
     def start(self) -> None:
-        """Start the process; does not wait."""
+        """Start the process; do not wait."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", self.package, "serve", "--port", str(self.port)],
@@ -86,7 +86,7 @@ class ServiceProcess:
         self._process.wait()
 
     def stop(self) -> None:
-        """End the process with SIGTERM, SIGKILL after a while."""
+        """End the process with SIGTERM, and with SIGKILL after a timeout."""
         if self._process is None or self._process.poll() is not None:
             return
         self._process.terminate()
@@ -98,7 +98,7 @@ class ServiceProcess:
 
 
 class Deployment:
-    """Some replicas of each service, each a process; a context manager in which all of them run.
+    """Some replicas of each service, each a process; a context manager that runs them all.
 
     Attributes:
         management: The first of ``managements``; ``template`` likewise.
@@ -117,7 +117,7 @@ class Deployment:
         management_settings: dict[str, str] | None = None,
     ) -> None:
         self.addresses = addresses
-        self.base_url = "http://127.0.0.1:9"  # nobody listens there: verifiers get the JWKS address by setting
+        self.base_url = "http://127.0.0.1:9"  # nothing listens there: verifiers get the JWKS URL from a setting
         self.issuer = f"{self.base_url}/oidc"
         shared = {"BASE_URL": self.base_url, "ENVIRONMENT": "development"}
         token_environment = {
@@ -172,7 +172,7 @@ class Deployment:
         self.stop()
 
     def start(self, *, only: Sequence[ServiceProcess] = ()) -> None:
-        """Migrate, start every process or only these, and return when all of them are ready."""
+        """Migrate, start all processes or only these, and return when they are ready."""
         for process in (self.tokens[0], self.management, self.template):
             self._command(process.package, process._environment, "migrate")
         for process in only or self.processes:
@@ -181,10 +181,10 @@ class Deployment:
             process.wait_until_ready()
 
     def management_client(self, edge: httpx.BaseTransport | None = None) -> ManagementClient:
-        """Return a client of the Management API; the services look to it like one address.
+        """Return a client of the Management API that sees the services as one address.
 
         Args:
-            edge: Knows which replica answers; all of them in turn if none is given.
+            edge: Chooses the replica; by default all of them in turn.
         """
         replicas = {"token": self.tokens, "management": self.managements, "template": self.templates}
         edge = edge or EdgeTransport({service: [each.url for each in found] for service, found in replicas.items()})
@@ -197,7 +197,7 @@ class Deployment:
 
     @cached_property
     def _bootstrapped(self) -> dict[str, str]:
-        """Id and secret of the first client: once, because a few times later the secret counts no more."""
+        """Id and secret of the first client; cached, because a few more bootstraps invalidate the secret."""
         printed = self._command("management_service", self._management_environment, "bootstrap")
         made: dict[str, str] = json.loads(printed.splitlines()[-1])
         return made
@@ -221,7 +221,7 @@ class Deployment:
 
 
 class EdgeTransport(httpx.BaseTransport):
-    """For clients that know one address of the system while its services are processes on ports of their own."""
+    """For clients that know one address of the system, while each service listens on its own port."""
 
     def __init__(self, replicas: Mapping[Service, Sequence[str]]) -> None:
         self._inner = httpx.HTTPTransport()
@@ -239,11 +239,11 @@ class EdgeTransport(httpx.BaseTransport):
 
 
 class KeysEdge:
-    """The edge as far as the services themselves need it: one address for the published keys, whoever is there.
+    """The edge as far as the services need it: one address for the published keys of any running replica.
 
     Attributes:
-        replicas: Addresses of token-service; the first that answers will do.
-        url: Of the keys.
+        replicas: Addresses of token-service; the first one that answers is used.
+        url: The URL of the keys.
     """
 
     def __init__(self) -> None:
@@ -281,7 +281,7 @@ class KeysEdge:
                 self.wfile.write(keys or b"")
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         return Handler
 
@@ -298,7 +298,7 @@ class Victim(Protocol):
 
 @contextmanager
 def killing(victims: Sequence[Victim], *, seed: int) -> Iterator[None]:
-    """Every now and then kill one of them with SIGKILL and start it again, while the body runs; at least once."""
+    """Kill a random victim with SIGKILL and restart it, repeatedly while the body runs; at least once."""
     over = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         kills = pool.submit(_kill_until, over, victims, random.Random(seed))
@@ -324,7 +324,7 @@ def _kill_until(over: threading.Event, victims: Sequence[Victim], chance: random
 
 @contextmanager
 def stopped(server: Victim) -> Iterator[None]:
-    """Kill a server and start it again when the body ends."""
+    """Kill a server, and restart it when the body ends."""
     server.kill()
     try:
         yield

@@ -1,4 +1,4 @@
-"""The public events as other teams get them, held against docs/events/asyncapi.yaml and against CloudEvents."""
+"""The public events as other teams receive them, checked against docs/events/asyncapi.yaml and CloudEvents."""
 
 import asyncio
 import re
@@ -20,7 +20,7 @@ _WITHIN_S: Final = 30
 
 
 class Captured(NamedTuple):
-    """A message as it came out of the stream."""
+    """A message as read from the stream."""
 
     subject: str
     headers: dict[str, str]
@@ -28,7 +28,7 @@ class Captured(NamedTuple):
 
 
 async def captured(subscriber_nats_url: str, tenant_id: str, *, until: int) -> list[Captured]:
-    """Return every message of a tenant up to the watermark of a revision, as an ordinary client of NATS reads them."""
+    """Return every message of a tenant up to the watermark of a revision, read with a plain NATS client."""
     client = await nats.connect(subscriber_nats_url)
     try:
         reading = await client.jetstream().pull_subscribe(f"identity.{tenant_id}.>", stream="IDENTITY_EVENTS")
@@ -48,7 +48,7 @@ def _watermark(message: Captured) -> int:
 
 
 def channel_of(subject: str) -> str | None:
-    """Return the name of the channel that a subject belongs to; none if it is not described."""
+    """Return the name of the channel of a subject; None if it is not described."""
     for name, channel in DOCUMENT["channels"].items():
         address = re.escape(channel["address"]).replace(r"\{", "{").replace(r"\}", "}")
         if re.fullmatch(re.sub(r"\{\w+\}", r"[0-9A-Za-z_-]+", address), subject):
@@ -57,7 +57,7 @@ def channel_of(subject: str) -> str | None:
 
 
 def problems(message: Captured) -> list[str]:
-    """Return what is not as it is described: subject, headers, envelope, data, size, CloudEvent; nothing if all is."""
+    """Return the deviations from the description: subject, headers, envelope, data, size, CloudEvent."""
     channel = channel_of(message.subject)
     if channel is None:
         return [f"{message.subject}: no channel"]
@@ -76,9 +76,9 @@ def problems(message: Captured) -> list[str]:
         found.append(f"{message.subject}: Nats-Msg-Id {message.headers.get('Nats-Msg-Id')}")
     if len(message.data) > LARGEST:
         found.append(f"{message.subject}: {len(message.data)} bytes")
-    read = JSONFormat().read(CloudEvent, message.data)  # raises what is no CloudEvent
+    read = JSONFormat().read(CloudEvent, message.data)  # raises if it is not a CloudEvent
     if (read.get_id(), read.get_type(), read.get_data()) != (event["id"], event["type"], event["data"]):
-        found.append(f"{message.subject}: another CloudEvent")
+        found.append(f"{message.subject}: the CloudEvent differs")
     return found
 
 
@@ -88,10 +88,10 @@ def _data_schema(message: dict[str, Any]) -> str:
 
 
 def _closed(schema: str) -> dict[str, Any]:
-    """Return a schema that allows nothing beyond what is described: what we publish ourselves is all described."""
+    """Return a schema without additional properties: everything that we publish is described."""
     return {"$ref": f"#/components/schemas/{schema}", "unevaluatedProperties": False}
 
 
 def _whole(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema with all that it may refer to."""
+    """Return a schema with the schemas that it may refer to."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "components": DOCUMENT["components"]}

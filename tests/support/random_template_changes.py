@@ -1,7 +1,7 @@
-"""Clients that change the organization template and who belongs to organizations, at random.
+"""Clients that change the organization template and memberships at random.
 
-Everything has one owner, who alone changes and deletes it; but each client lets its roles grant permissions of others
-and puts its users into organizations of others with roles of others, which may be gone at any moment.
+Everything has one owner, which alone changes and deletes it; but the roles of a client also grant permissions of
+others, and its users join organizations of others with roles of others, which may be deleted at any moment.
 """
 
 from collections import defaultdict
@@ -12,18 +12,18 @@ from stead import ManagementClient
 from tests.support.random_writes import GONE, Acknowledged, Key, Writer
 
 USERS = 50
-"""Of each client, when it begins; it deletes some of them."""
+"""The number of users of each client at the start; it deletes some of them."""
 
 _FEWEST = 3
 _MOST = 8
 
 
 class KnownRole(NamedTuple):
-    """What an organization role is.
+    """The state of an organization role.
 
     Attributes:
         name: Unique.
-        permission_ids: Organization permissions that it grants; what is gone of them counts for nothing.
+        permission_ids: Organization permissions that it grants; deleted ones do not count.
         scope_ids: Scopes of API resources that it grants.
     """
 
@@ -33,10 +33,10 @@ class KnownRole(NamedTuple):
 
 
 class TemplateWriter(Writer):
-    """Writes permissions, roles, organizations, and members that are its users, who are deleted now and then.
+    """Writes permissions, roles, organizations, and members that are its users; it deletes a user now and then.
 
-    A permission and an organization are known by name; a member by the ids of its roles, what is gone of them counting
-    for nothing; a user is known to be there.
+    The known state of a permission or an organization is its name; of a member, the ids of its roles, except deleted
+    ones; of a user, its existence.
     """
 
     def __init__(self, seed: int, known: Acknowledged, management: ManagementClient, scope_ids: Sequence[str]) -> None:
@@ -242,23 +242,23 @@ class TemplateWriter(Writer):
             self._mine[kind][made] = None
 
     def _living(self, kind: str) -> list[Key]:
-        """Return what is ours and there, or may be."""
+        """Return our things that exist, or may exist."""
         return [key for key in self._mine[kind] if self.known.states(key) != {GONE} and not self._is_over(key)]
 
     def _is_over(self, key: Key) -> bool:
-        """Return whether a member is certainly none any more because the user or the organization is gone."""
+        """Return whether a membership has certainly ended because the user or the organization was deleted."""
         return key[0] == "member" and any(self.known.states(each) == {GONE} for each in needed_by_member(key))
 
     def _one_of(self, kind: str) -> Key:
         return self._random.choice(self._living(kind))
 
     def _some(self, kind: str) -> list[Key]:
-        """Return a few, whoever's they are."""
+        """Return a few, regardless of their owner."""
         living = self.known.living(kind)
         return self._random.sample(living, min(len(living), self._random.randrange(4)))
 
     def _certain(self, key: Key) -> Any:
-        """Return the only state that something can have; none where there are several."""
+        """Return the only possible state of something; None if there are several."""
         states = self.known.states(key)
         return next(iter(states)) if len(states) == 1 else None
 
@@ -267,7 +267,7 @@ class TemplateWriter(Writer):
 
 
 def needed_by_member(member: Key) -> list[Key]:
-    """Return what a member cannot be without."""
+    """Return the organization and the user of a membership."""
     return [("organization", member[1]), ("user", member[2])]
 
 

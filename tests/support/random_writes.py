@@ -1,7 +1,7 @@
-"""Clients that write at random, and remember what was acknowledged.
+"""Clients that write at random, and remember the acknowledged writes.
 
-A service that is killed in the middle of a write leaves its client without an answer: then either the old or the new
-state is right, until a later write is answered. Whatever *was* answered must hold.
+A service that is killed during a write leaves its client without an answer: then both the old and the new state are
+acceptable, until a later write is answered. Every answered write must hold.
 """
 
 import random
@@ -19,18 +19,18 @@ from tests.support.impersonation import Impersonation
 
 Answer = TypeVar("Answer")
 Key = tuple[str, ...]
-"""What kind of thing, and its ids."""
+"""The kind of a thing, and its ids."""
 
 GONE: Final = None
-"""The state of what is not there: not yet, or not any more."""
+"""The state of a thing that does not exist: not yet, or no longer."""
 
 _PAUSE_WITHOUT_AN_ANSWER_S = 0.05
 
 
 class Acknowledged:
-    """What each thing may be by now: one state after a write that was answered, several after one that was not.
+    """The possible states of each thing: one after an answered write, several after an unanswered one.
 
-    Each thing is written by one thread; all may look.
+    Each thing is written by one thread; all threads may read.
     """
 
     def __init__(self) -> None:
@@ -41,18 +41,18 @@ class Acknowledged:
             yield from list(self._possible[kind])
 
     def states(self, key: Key) -> frozenset[Any]:
-        """Return every state that a thing may have."""
+        """Return every possible state of a thing."""
         return self._possible[key[0]].get(key, frozenset({GONE}))
 
     def put(self, key: Key, *states: Hashable) -> None:
-        """Take note of every state that a thing may have."""
+        """Record every possible state of a thing."""
         self._possible[key[0]][key] = frozenset(states)
 
     def may_be_gone(self, key: Key) -> bool:
         return GONE in self.states(key)
 
     def living(self, kind: str) -> list[Key]:
-        """Return what of a kind is there, or may be."""
+        """Return the things of a kind that exist, or may exist."""
         return [key for key in list(self._possible[kind]) if self.states(key) != {GONE}]
 
 
@@ -60,9 +60,9 @@ class Writer(ABC):
     """One client.
 
     Attributes:
-        known: What was acknowledged.
-        written: How many writes were acknowledged.
-        unanswered: How many were not.
+        known: The acknowledged states.
+        written: The number of acknowledged writes.
+        unanswered: The number of unanswered writes.
     """
 
     def __init__(self, seed: int, known: Acknowledged) -> None:
@@ -72,7 +72,7 @@ class Writer(ABC):
         self._random = random.Random(seed)
 
     def write(self, count: int) -> None:
-        """Write until so many writes were acknowledged."""
+        """Write until this many writes were acknowledged."""
         while self.written < count:
             self._write_something()
 
@@ -86,7 +86,7 @@ class Writer(ABC):
         """Write once, or find nothing to do."""
 
     def _create(self, kind: str, state: Hashable, call: Callable[[], str]) -> Key | None:
-        """Create something; return its key if that was acknowledged."""
+        """Create something; return its key if the creation was acknowledged."""
         made = self._try(call)
         if made is None:
             return None
@@ -105,11 +105,11 @@ class Writer(ABC):
         """Change something.
 
         Args:
-            key: What.
-            change: Returns the new state for the one before.
+            key: The thing to change.
+            change: Returns the new state for an old one.
             call: The write.
-            naming: What else the write names: it is refused when one of these is gone.
-            adds: Whether it may be written when it is not there.
+            naming: Other things in the write: it is refused when one of these is gone.
+            adds: Whether the write may create the thing.
         """
         before = self.known.states(key)
         after = {change(state) for state in before if adds or state is not GONE}
@@ -119,14 +119,14 @@ class Writer(ABC):
         except (NotFound, Conflict) as refusal:
             gone = [each for each in naming if self.known.may_be_gone(each)]
             assert gone or (GONE in before and not adds), f"{key}: an acknowledged state is gone: {refusal}"
-            # Of what only we can have deleted we know now that a deletion that nobody answered was carried out.
+            # Only this client can have deleted it: an unanswered deletion was carried out.
             self.known.put(key, *(before if gone else (GONE,)))
         else:
             if done is not None:
                 self.known.put(key, *after)
 
     def _try(self, call: Callable[[], Answer]) -> Answer | None:
-        """Write once; without an answer nobody knows what has become of it."""
+        """Write once; without an answer the outcome is unknown."""
         try:
             answer = call()
         except Unavailable:
@@ -138,11 +138,11 @@ class Writer(ABC):
 
 
 class KnownUser(NamedTuple):
-    """What a user is.
+    """The state of a user.
 
     Attributes:
-        is_suspended: Whether it is.
-        role_ids: Of the API roles.
+        is_suspended: Whether the user is suspended.
+        role_ids: The ids of its API roles.
     """
 
     is_suspended: bool = False
@@ -150,7 +150,7 @@ class KnownUser(NamedTuple):
 
 
 class UserWriter(Writer):
-    """Writes to users and applications of its own; of an application it is known whether it is there."""
+    """Writes to its own users and applications; the known state of an application is its existence."""
 
     def __init__(self, seed: int, management: ManagementClient, role_ids: Sequence[str]) -> None:
         super().__init__(seed, Acknowledged())
@@ -214,14 +214,14 @@ class UserWriter(Writer):
 
 
 def make_roles(management: ManagementClient, impersonation: Impersonation) -> list[str]:
-    """Make some roles that users may be given, and return their ids."""
+    """Create some roles for users, and return their ids."""
     scope_ids = [scope.id for scope in management.resources.scopes(impersonation.resource_id)]
     return [management.roles.create(f"Role {number}", "random", "User", scope_ids).id for number in range(4)]
 
 
 @contextmanager
 def writing(writers: Sequence[Writer], *, pause_s: float) -> Iterator[None]:
-    """Have each writer write in a thread of its own while the body runs; raise at the end what went wrong in one."""
+    """Run each writer in its own thread while the body runs; re-raise the error of a writer at the end."""
     over = Event()
     with ThreadPoolExecutor(len(writers)) as pool:
         running = [pool.submit(writer.write_until, over, pause_s=pause_s) for writer in writers]
@@ -234,6 +234,6 @@ def writing(writers: Sequence[Writer], *, pause_s: float) -> Iterator[None]:
 
 
 def write_all(writers: Sequence[Writer], count: int) -> None:
-    """Have all of them write at once, until so many writes were acknowledged."""
+    """Run all writers concurrently, until this many writes were acknowledged."""
     with ThreadPoolExecutor(len(writers)) as pool:
         list(pool.map(lambda writer: writer.write(-(-count // len(writers))), writers))

@@ -1,6 +1,6 @@
-"""Remembers what was secret in a test run and what was said in it, so that the one can be looked for in the other.
+"""Records the secrets and the answers of a test run, so that the answers can be searched for the secrets.
 
-An ASGI middleware around the running stack: every test that speaks HTTP feeds it without knowing.
+An ASGI middleware around the running stack: every test that uses HTTP feeds it implicitly.
 """
 
 import base64
@@ -32,11 +32,11 @@ _WORD: Final = re.compile(r"[0-9A-Za-z_-]{12,}")
 
 
 class Recorder:
-    """What was minted or presented, and the answers that may hold none of it.
+    """The secrets that were minted or presented, and the answers that must not contain them.
 
     Attributes:
-        secrets: Every secret with what kind it is of.
-        answers: How many answers were seen, by status.
+        secrets: Every secret, with its kind.
+        answers: The number of answers by status.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Recorder:
         self._said: list[str] = []
 
     def keep(self, secret: str, kind: str) -> None:
-        """Take note of a secret; of a JWT its signature is looked for, which no other text contains."""
+        """Record a secret; of a JWT only the signature, which is unique."""
         if len(secret) < _SHORTEST or secret in self.secrets:
             return
         self.secrets[secret] = kind
@@ -55,12 +55,12 @@ class Recorder:
         (self._words if _WORD.fullmatch(telling) else self._texts)[telling] = kind
 
     def keep_password_of(self, *urls: str) -> None:
-        """Take note of the passwords in connection strings."""
+        """Record the passwords in connection strings."""
         for url in urls:
             self.keep(urlsplit(url).password or "", f"password of {urlsplit(url).scheme}")
 
     def found(self, texts: Iterable[str]) -> list[str]:
-        """Return a line for every secret that stands in one of the texts: its kind, and what is around it."""
+        """Return a line for every secret found in one of the texts: its kind and its context."""
         lines = []
         for text in texts:
             for match in _WORD.finditer(text):
@@ -72,11 +72,11 @@ class Recorder:
 
     @property
     def said(self) -> Iterable[str]:
-        """Headers and body of every answer; of one that minted something, the headers alone."""
+        """Headers and body of every answer; only the headers of an answer that minted a secret."""
         return tuple(self._said)
 
     def around(self, app: AsgiApp) -> AsgiApp:
-        """Return the app with everything that passes recorded."""
+        """Return the app with its requests and answers recorded."""
 
         async def recorded(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":

@@ -1,4 +1,4 @@
-"""The whole system in this process: the all-in-one app, served from a thread, with what the seed makes."""
+"""The whole system in this process: the all-in-one app, served from a thread, with the data of the seed."""
 
 import asyncio
 import threading
@@ -25,11 +25,11 @@ class RunningStack:
 
     Attributes:
         tenant_id: The only tenant of this stack.
-        base_url: Where it answers.
-        addresses: Of the servers behind it.
-        http: A client with that address; connections are kept.
+        base_url: Its base URL.
+        addresses: The addresses of the servers behind it.
+        http: A client with that base URL; it reuses connections.
         recorder: Sees every request and answer.
-        credentials: What the seed made.
+        credentials: The credentials from the seed.
         management: A Management API client with the scope ``all``.
     """
 
@@ -92,12 +92,12 @@ class RunningStack:
 
     @property
     def token_settings(self) -> Any:
-        """The settings that token-service runs with."""
+        """The settings of token-service."""
         return self._stack.token
 
     @property
     def apps(self) -> Mapping[str, Any]:
-        """The app of each service, for what is not routed at the edge."""
+        """The app of each service, for routes that the edge does not forward."""
         return self._app._apps
 
     @property
@@ -106,7 +106,7 @@ class RunningStack:
         return self.credentials.traditional.client_id, self.credentials.traditional.client_secret
 
     def subject_token(self, user_id: str | None = None) -> str:
-        """Return a new subject token, for the demo's customer if nobody else is named."""
+        """Return a new subject token, for the demo's customer by default."""
         return self.management.subject_tokens.create(user_id or self.credentials.demo.users[1].id).token
 
     def exchange(self, subject_token: str, **parameters: str | None) -> TokenResponse:
@@ -128,7 +128,7 @@ class RunningStack:
         auth: tuple[str, str] | None = None,
         **headers: str,
     ) -> httpx.Response:
-        """Send a form to the token endpoint, whatever is in it; parameters that are None are left out."""
+        """Send any form to the token endpoint; parameters that are None are left out."""
         return self.http.post(
             "/oidc/token",
             data={name: value for name, value in form.items() if value is not None},

@@ -1,4 +1,4 @@
-"""Somebody has signed in to a client and consented: the code, its redemption, and what is refreshed from it."""
+"""A user has signed in to a client and consented: the code, its redemption, and refreshed tokens."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class SignIn:
 
     Attributes:
         code: To be redeemed.
-        stands_for: What lies behind it.
-        verifier: Of PKCE.
+        stands_for: The stored content of the code.
+        verifier: The PKCE verifier.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class SignIn:
         return self.stands_for.authorization.id
 
     def redeem(self, *, client: Client | None = None, **changes: str | list[str] | None) -> httpx.Response:
-        """Redeem the code with these changes to a good request."""
+        """Redeem the code with these changes to a valid request."""
         form: Form = {
             "grant_type": "authorization_code",
             "code": self.code,
@@ -104,7 +104,7 @@ class SignIn:
         return dict(answer.json())
 
     def granted(self, grant: str, **changes: str | list[str] | None) -> str:
-        """Return the scope of the token that the code gives, or else a refresh token that came with the code."""
+        """Return the scope of the token for the code, or for a refresh token that came from it."""
         if grant == "code":
             return str(self.tokens(**changes)["scope"])
         return str(self.refreshed(self.tokens()["refresh_token"], **changes)["scope"])
@@ -118,7 +118,7 @@ class SignIn:
         in_stores(self.world.stack.token_settings, withdraw)
 
     def id_token_claims(self, id_token: str) -> dict[str, Any]:
-        """Return the claims of an ID token that a library which is not ours has verified."""
+        """Verify an ID token with a third-party library, and return its claims."""
         header = jwt.get_unverified_header(id_token)
         assert header["typ"] == "JWT"
         return jwt.decode(
@@ -133,7 +133,7 @@ class SignIn:
 
 
 def tokens_valid_after(world: World, user_id: str) -> int:
-    """Return what a sign-in may not lie before, as whoever checks the password knows it."""
+    """Return the earliest valid time of a sign-in, as the password check knows it."""
 
     async def read() -> int:
         connection = await asyncpg.connect(world.stack.addresses.management_database_url.replace("+asyncpg", ""))
@@ -142,7 +142,7 @@ def tokens_valid_after(world: World, user_id: str) -> int:
         finally:
             await connection.close()
 
-    with ThreadPoolExecutor(1) as thread:  # this one may have an event loop
+    with ThreadPoolExecutor(1) as thread:  # this thread may have a running event loop
         return thread.submit(asyncio.run, read()).result()
 
 

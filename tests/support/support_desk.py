@@ -1,4 +1,4 @@
-"""The example support desk beside the running stack: a process of its own, as its README starts it."""
+"""The example support desk beside the running stack: a separate process, as its README starts it."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ def command(directory: Path, port: int) -> list[str]:
 
 
 class RunningDesk:
-    """The example; what it prints is in a file."""
+    """The example; its output goes to a file."""
 
     def __init__(self, directory: Path) -> None:
         self.port = free_port()
@@ -38,7 +38,7 @@ class RunningDesk:
         assert self._process.poll() is None, self.log.read_text()
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
-        """Ask it to end; return its exit status."""
+        """Tell it to stop; return its exit status."""
         self._process.send_signal(how)
         return self._process.wait(60)
 
@@ -48,7 +48,7 @@ def role(stack: RunningStack, name: str) -> Role:
 
 
 def user(stack: RunningStack, username: str, name: str, *role_ids: str) -> DemoUser:
-    """Create somebody who can sign in."""
+    """Create a user who can sign in."""
     created = stack.management.users.create(username=username, password=PASSWORD, name=name)
     stack.recorder.keep(PASSWORD, "password")
     if role_ids:

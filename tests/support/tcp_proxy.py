@@ -1,4 +1,4 @@
-"""A wire to a server that a test can cut and mend: as far as its users see, the server is gone and comes back."""
+"""A connection to a server that a test can cut and mend, as if the server went down and came back."""
 
 import asyncio
 from typing import Self
@@ -8,11 +8,11 @@ from tests.support.processes import free_port
 
 
 class TcpProxy:
-    """Forwards connections to a server while it is not cut.
+    """Forwards connections to a server unless it is cut.
 
     Args:
-        url: The server's.
-        delay_s: How long whatever is sent is on its way.
+        url: The URL of the server.
+        delay_s: The delay of all data in transit.
     """
 
     def __init__(self, url: str, *, delay_s: float = 0) -> None:
@@ -20,7 +20,7 @@ class TcpProxy:
         self._delay_s = delay_s
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
-        self._port = free_port()  # an outgoing connection could be given any other one while the wire is cut
+        self._port = free_port()  # any other port could go to an outgoing connection while the wire is cut
         self._is_cut = False
 
     @property
@@ -29,13 +29,13 @@ class TcpProxy:
         return self.through(self._target.geturl())
 
     def through(self, url: str) -> str:
-        """Return a URL of the server, with whatever credentials, with the proxy's address."""
+        """Return a URL of the server, with any credentials, with the proxy's address."""
         target = urlsplit(url)
         credentials, _, _ = target.netloc.rpartition("@")
         return target._replace(netloc=f"{credentials}@127.0.0.1:{self._port}").geturl()
 
     async def lead_to(self, url: str) -> None:
-        """Lead to another server from now on, which whoever is connected finds when connecting again."""
+        """Forward to another server from now on; clients reach it when they reconnect."""
         await self.cut()
         self._target = urlsplit(url)
         await self.mend()
@@ -46,7 +46,7 @@ class TcpProxy:
 
     async def __aexit__(self, *exception: object) -> None:
         await self.cut()
-        await asyncio.sleep(2 * self._delay_s)  # what is still on its way ends here
+        await asyncio.sleep(2 * self._delay_s)  # let the data in transit arrive
 
     async def mend(self) -> None:
         """Accept connections, always on the same port."""
@@ -54,7 +54,7 @@ class TcpProxy:
         self._server = await asyncio.start_server(self._forward, "127.0.0.1", self._port)
 
     async def cut(self) -> None:
-        """Accept none, and end those that there are without a goodbye."""
+        """Accept no connections, and abort the existing ones."""
         self._is_cut = True
         if self._server is not None:
             self._server.close()
@@ -65,7 +65,7 @@ class TcpProxy:
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there = await asyncio.open_connection(self._target.hostname, self._target.port)
         self._writers |= {writer, there[1]}
-        if self._is_cut:  # meanwhile
+        if self._is_cut:  # while connecting
             await self.cut()
         await asyncio.gather(self._pump(reader, there[1]), self._pump(there[0], writer))
         self._writers -= {writer, there[1]}

@@ -1,6 +1,6 @@
-"""What must be one and the same after changes of the organization template and of members.
+"""What must agree after changes of the organization template and of members.
 
-What was acknowledged, the database, the directory of token-service, and the events folded from the first to the last.
+Acknowledged writes, the database, the directory of token-service, and the fold of all events.
 """
 
 from collections.abc import Collection, Mapping
@@ -34,18 +34,18 @@ _KINDS = ("member", "role", "permission", "organization")
 
 
 async def require_template_agreement(tables: TemplateTables, addresses: ServerAddresses, known: Acknowledged) -> None:
-    """Wait until everybody affected was told, then compare everything with everything."""
+    """Wait until every affected member has its event, then compare everything with the database."""
     management = (await read_database(addresses)).revision
     await tables.caught_up(management)
     await tables.settled(_SETTLED_WITHIN_S)
     things = await _things(tables)
-    require_acknowledged(_what_is_left(known, things), things)
+    require_acknowledged(_without_cascaded(known, things), things)
     await require_told(tables)
     await _require_directory(tables, addresses, {"management": management, "template": await tables.revision()})
 
 
 async def require_told(tables: TemplateTables) -> None:
-    """The events lead to what the database holds, one revision and one version after the other."""
+    """The events lead to the state of the database, without gaps in revisions and versions."""
     events = [event for event in await tables.events(">") if event.type != "revision.published"]
     revisions = [event.revision for event in events]
     assert revisions == sorted(set(revisions)), "out of order, or stored twice"
@@ -61,7 +61,7 @@ def _decode(event: CloudEvent) -> MemberPermissionsState:
 
 
 async def _things(tables: TemplateTables) -> dict[Key, Any]:
-    """Return everything that the database holds, as it is known by those who write it."""
+    """Return the content of the database, in the form in which the writers know it."""
     fetch = tables.database.fetch
     things: dict[Key, Any] = {}
     for kind, table in (("permission", "permissions"), ("organization", "organizations")):
@@ -85,8 +85,8 @@ async def _members(tables: TemplateTables) -> dict[tuple[str, str], tuple[str, .
     return {(organization_id, member_id): tuple(sorted(role_ids)) for organization_id, member_id, role_ids in rows}
 
 
-def _what_is_left(known: Acknowledged, things: Mapping[Key, Any]) -> Acknowledged:
-    """Return what was acknowledged without what has gone with something else."""
+def _without_cascaded(known: Acknowledged, things: Mapping[Key, Any]) -> Acknowledged:
+    """Return the acknowledged states without everything that was deleted along with something else."""
     left = Acknowledged()
     for key in known:
         left.put(key, *(_left(key, state, things) for state in known.states(key)))
@@ -107,7 +107,7 @@ def _existing(kind: str, ids: Collection[str], things: Mapping[Key, Any]) -> lis
 
 
 async def _require_directory(tables: TemplateTables, addresses: ServerAddresses, revisions: Mapping[str, int]) -> None:
-    """The directory's halves hold the same members, and grant each of them what the database says."""
+    """Both halves of the directory hold the same members, with the permissions that the database says."""
     with redis.Redis.from_url(addresses.admin_redis_url) as administrator:
         eventually(lambda: seen(administrator, "template") >= revisions["template"])
         living = {
@@ -148,11 +148,11 @@ _decode_event = msgspec.json.Decoder(CloudEvent).decode
 
 
 class CommitWatch:
-    """Compares every event of template-service, when it is heard, with what has been counted in committed transactions.
+    """Compares every event of template-service, on receipt, with the committed revision.
 
     Attributes:
-        heard: How many events were heard; while NATS is away, none.
-        early: Ids of those that were out too early.
+        heard: The number of received events; none arrive while NATS is down.
+        early: The ids of those that were published before their commit.
     """
 
     def __init__(self, addresses: ServerAddresses) -> None:

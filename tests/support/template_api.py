@@ -1,4 +1,4 @@
-"""A running template-service beside a running Management API, and what is behind it."""
+"""A running template-service beside a running Management API, with its database and bus."""
 
 import asyncio
 from collections.abc import Iterable
@@ -22,10 +22,10 @@ from tests.support.patience import PATIENCE_S
 
 
 class Template:
-    """A running template-service of the tenant of a running Management API, and everything a test may want to see.
+    """A running template-service in the tenant of a running Management API, with access to its database and events.
 
     Attributes:
-        management: The other service, whose users, applications and scopes this one knows from the bus.
+        management: The other service; template-service knows its users, applications and scopes from the bus.
         client: Holds a valid token with the scope ``all``.
     """
 
@@ -70,23 +70,23 @@ class Template:
         """Return another client of the same app."""
         return client_of(self.app, token)
 
-    async def everybody_looked_at(self) -> None:
-        """Wait until every change has reached the members whose permissions it touches."""
+    async def fan_outs_done(self) -> None:
+        """Wait until every change has reached the members whose permissions it affects."""
         query = "SELECT EXISTS (SELECT FROM fan_outs WHERE tenant_id = $1)"
         async with asyncio.timeout(PATIENCE_S):
             while await self.database.fetchval(query, self.tenant_id):  # noqa: ASYNC110 - seen from outside only
                 await asyncio.sleep(0.01)
 
-    async def everything_is_out(self) -> None:
-        """Wait until the relay has published and forgotten all there is; a write waits for that a moment only."""
+    async def outbox_drained(self) -> None:
+        """Wait until the relay has emptied the outbox; a write waits for that only briefly."""
         query = "SELECT EXISTS (SELECT FROM outbox WHERE tenant_id = $1)"
         async with asyncio.timeout(PATIENCE_S):
             while await self.database.fetchval(query, self.tenant_id):  # noqa: ASYNC110 - seen from outside only
                 await asyncio.sleep(0.01)
 
     async def event(self, *subject: str) -> CloudEvent | None:
-        """Return the last event of an aggregate; none if there never was one."""
-        await self.everything_is_out()
+        """Return the last event of an aggregate, or None."""
+        await self.outbox_drained()
         name = ".".join(("identity", self.tenant_id, *subject))
         try:
             message = await self._jetstream.get_last_msg(STREAM_EVENTS, name, direct=True)
@@ -95,17 +95,17 @@ class Template:
         return msgspec.json.decode(message.data or b"", type=CloudEvent)
 
     async def event_data(self, *subject: str) -> Any:
-        """Return what the last event of an aggregate says; none if there never was one."""
+        """Return the data of the last event of an aggregate, or None."""
         event = await self.event(*subject)
         return None if event is None else msgspec.json.decode(event.data)
 
     async def revision(self) -> int:
-        """Return how many changes have been counted."""
+        """Return the current revision."""
         query = "SELECT revision FROM source_revision WHERE tenant_id = $1"
         return int(await self.database.fetchval(query, self.tenant_id))
 
     async def created(self, path: str, **body: Any) -> Any:
-        """Create something and return what was answered."""
+        """Create something and return the answer."""
         answer = await self.client.post(f"/api/{path}", json=body)
         assert answer.status_code in {200, 201}, answer.text
         return answer.json() if answer.content else None
@@ -123,14 +123,14 @@ class Template:
         return await self.created("organizations", **{"name": unique("organization"), **members})
 
     async def resource(self, *scope_names: str) -> Any:
-        """Create an API resource with scopes, in the other service; they stand in ``scopes``."""
+        """Create an API resource with scopes, in the other service; the scopes are in ``scopes``."""
         name = unique("api")
         made = await self.management.created("resources", name=name, indicator=f"https://{name}.example.com")
         path = f"resources/{made['id']}/scopes"
         return made | {"scopes": [await self.management.created(path, name=scope) for scope in scope_names]}
 
     async def join(self, organization_id: str, *member_ids: str, role_ids: Iterable[str] = ()) -> None:
-        """Let users be members of an organization with these roles, by SQL: nobody is told."""
+        """Add users to an organization with these roles, by SQL: without events."""
         await self.database.execute(
             "INSERT INTO members (tenant_id, organization_id, member_id, member_type, joined_at) "
             "SELECT $1, $2, unnest($3::text[]), 'user', 0",
@@ -153,7 +153,7 @@ class Template:
         return int(await self.database.fetchval(query, self.tenant_id, of))
 
     async def caught_up(self) -> None:
-        """Wait until everything that management-service has answered so far is known here."""
+        """Wait until everything that management-service has acknowledged so far is known here."""
         query = "SELECT revision FROM directory_position WHERE tenant_id = $1"
         wanted = await self.management.revision()
         async with asyncio.timeout(10):
@@ -162,7 +162,7 @@ class Template:
 
 
 def revision(answer: httpx.Response) -> int:
-    """Return the revision that a write of template-service has answered with."""
+    """Return the revision in the answer of template-service to a write."""
     return revision_of(answer, "template")
 
 
@@ -198,7 +198,7 @@ class RequestedFanOuts:
         await self._database.execute("DROP SCHEMA observed CASCADE")
 
     async def new(self) -> set[tuple[str, str]]:
-        """Return cause and id of the role or organization of what was requested since this was last asked."""
+        """Return cause and id of the role or organization of each request since the last call."""
         rows = await self._database.fetch(
             "SELECT id, cause, coalesce(role_id, organization_id) FROM observed.fan_outs "
             "WHERE tenant_id = $1 AND id > $2 ORDER BY id",

@@ -1,4 +1,4 @@
-"""What template-service publishes with, in this process: its database, outbox and relay, with a tenant of its own."""
+"""The publishing side of template-service in this process: its database, outbox and relay, in its own tenant."""
 
 import asyncio
 import secrets
@@ -23,10 +23,10 @@ _PUBLISHED_WITHIN_S = 30
 
 
 class TemplateSource:
-    """Records changes as use cases of template-service do, and has them published.
+    """Records and publishes changes as use cases of template-service do.
 
     Attributes:
-        tenant_id: A new one: nothing of what other tests publish is seen.
+        tenant_id: A new tenant, without events of other tests.
     """
 
     def __init__(self, addresses: ServerAddresses, *, nats_url: str | None = None) -> None:
@@ -87,19 +87,19 @@ class TemplateSource:
         return transaction.revision
 
     async def grant(self, organization_id: str, member_id: str, *permissions: str, **stated: Any) -> int:
-        """Publish what a member holds now, as its next version; ``name@resource`` is a permission of an API.
+        """Publish the permissions of a member as its next version; ``name@resource`` is a permission of an API.
 
         Args:
-            organization_id: Of which organization.
-            member_id: Whom.
-            permissions: All of them.
-            stated: Members of the state that are to be otherwise.
+            organization_id: The organization.
+            member_id: The member.
+            permissions: All permissions of the member.
+            stated: Members of the state to override.
         """
         state = self.granted(organization_id, member_id, *permissions, **stated)
         return await self.record("member-permissions", (organization_id, member_id), "updated", state)
 
     def granted(self, organization_id: str, member_id: str, *permissions: str, **stated: Any) -> MemberPermissionsState:
-        """Return what ``grant`` publishes; the member's version is counted."""
+        """Return the state that ``grant`` publishes; increment the version of the member."""
         before = self._members.get((organization_id, member_id))
         held = {GrantedPermission(*name.split("@")) for name in permissions}
         held_before = set(before.permissions) if before else set()
@@ -120,11 +120,11 @@ class TemplateSource:
         return state
 
     def published(self, organization_id: str, member_id: str) -> MemberPermissionsState | None:
-        """Return what was last made for a member."""
+        """Return the last state of a member."""
         return self._members.get((organization_id, member_id))
 
     async def _record_members(self, transaction: Transaction, _: str) -> None:
-        """Send the state of every member again, as it is."""
+        """Publish the state of every member again, unchanged."""
         for (organization_id, member_id), state in self._members.items():
             again = msgspec.structs.replace(state, cause="republished", added=(), removed=())
             transaction.record("member-permissions", (organization_id, member_id), "updated", again)

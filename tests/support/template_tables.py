@@ -1,4 +1,4 @@
-"""The template of a tenant, changed as the use cases do it, by SQL: many members at once, in one statement."""
+"""The template of a tenant, changed by SQL as the use cases do: many members in one statement."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -59,10 +59,10 @@ _HELD = """
 
 
 class TemplateTables:
-    """Changes of one tenant's template, each with its request for a fan-out in the same transaction.
+    """Changes of one tenant's template, each with its fan-out request in the same transaction.
 
     Attributes:
-        engine: Of the service's own database.
+        engine: For the database of the service.
         changes: Records through the outbox; the service's relay publishes.
     """
 
@@ -104,7 +104,7 @@ class TemplateTables:
         return permission_id
 
     async def permissions(self, names: Sequence[str]) -> list[str]:
-        """Add permissions of which nobody is told: they are there before anything begins."""
+        """Add permissions without events: the initial state of a test."""
         ids = [new_id() for _ in names]
         statement = """INSERT INTO permissions (tenant_id, id, name, version)
             SELECT $1, id, name, 1 FROM unnest($2::text[], $3::text[]) AS given (id, name)"""
@@ -194,10 +194,10 @@ class TemplateTables:
         ids: Sequence[str] = (),
         quietly: bool = False,
     ) -> list[str]:
-        """Add so many members with these roles; return their ids, sorted.
+        """Add this many members with these roles; return their ids, sorted.
 
         Args:
-            quietly: Nobody is told: they are there before anything begins.
+            quietly: Without events: the initial state of a test.
         """
         member_ids = sorted(ids or (new_short_id() for _ in range(count)))
         async with self.transaction() as transaction:
@@ -242,7 +242,7 @@ class TemplateTables:
             await request_member_fan_out(transaction, self.tenant_id, organization_id, member_ids, "member-removed")
 
     async def known_scope(self, name: str, indicator: str) -> str:
-        """Let a scope of a new resource be known, as the projection does."""
+        """Add a known scope of a new resource, as the projection does."""
         resource_id, scope_id = new_id(), new_id()
         statement = "INSERT INTO known_resources (tenant_id, id, name, indicator) VALUES ($1, $2, $3, $3)"
         await self.database.execute(statement, self.tenant_id, resource_id, indicator)
@@ -280,14 +280,14 @@ class TemplateTables:
         return list(await transaction.connection.scalars(text(statement), values))
 
     async def settled(self, timeout_s: float = 20) -> None:
-        """Wait until nobody has to be looked at any more and every event is out."""
+        """Wait until every fan-out is done and every event is published."""
         waiting = "SELECT EXISTS (SELECT FROM fan_outs WHERE tenant_id = $1)"
         out = "SELECT NOT EXISTS (SELECT FROM outbox WHERE tenant_id = $1 AND revision = $2)"
         async with asyncio.timeout(timeout_s):
             while await self.database.fetchval(waiting, self.tenant_id):  # noqa: ASYNC110 - seen from outside
                 await asyncio.sleep(0.01)
             revision = await self.revision()
-            # Forgotten in order, the last one last; looking for any row would step over all that are forgotten.
+            # Rows are deleted in order, the last one last; a scan for any row would step over all dead ones.
             while not await self.database.fetchval(out, self.tenant_id, revision):  # noqa: ASYNC110 - seen from outside
                 await asyncio.sleep(0.01)
 
@@ -299,12 +299,12 @@ class TemplateTables:
                 await asyncio.sleep(0.01)
 
     async def revision(self) -> int:
-        """Return how many changes have been counted."""
+        """Return the current revision."""
         query = "SELECT revision FROM source_revision WHERE tenant_id = $1"
         return int(await self.database.fetchval(query, self.tenant_id))
 
     async def grantable(self) -> dict[str | None, frozenset[str]]:
-        """Return the names of all organization permissions, and those of the scopes of each resource."""
+        """Return the names of all organization permissions, and the scope names of each resource."""
         query = """SELECT NULL, array_agg(name) FROM permissions WHERE tenant_id = $1
             UNION ALL SELECT indicator, array_agg(known_scopes.name) FROM known_scopes
             JOIN known_resources ON known_resources.tenant_id = $1 AND known_resources.id = resource_id
@@ -313,7 +313,7 @@ class TemplateTables:
         return {indicator: frozenset(names or ()) for indicator, names in rows}
 
     async def held(self) -> dict[Key, tuple[GrantedPermission, ...]]:
-        """Return what every member holds, by the database; nobody who holds nothing."""
+        """Return the permissions of every member by the database; members without permissions are omitted."""
         held: dict[Key, list[GrantedPermission]] = {}
         for organization_id, member_id, name, resource in await self.database.fetch(_HELD, self.tenant_id):
             held.setdefault((organization_id, member_id), []).append(GrantedPermission(name, resource))
@@ -325,7 +325,7 @@ class TemplateTables:
         return {(row[0], row[1]): row[2] for row in await self.database.fetch(statement, self.tenant_id)}
 
     async def events(self, *subject: str) -> list[CloudEvent]:
-        """Return every event on these subjects that is in the stream, in order; ``*`` and ``>`` stand for many."""
+        """Return every event in the stream on these subjects, in order; ``*`` and ``>`` are wildcards."""
         bus = await nats.connect(self._subscriber_nats_url)
         try:
             await self._copied(bus.jetstream())
@@ -344,29 +344,29 @@ class TemplateTables:
             await bus.close()
 
     async def _copied(self, jetstream: JetStreamContext) -> None:
-        """Wait until the subscribers' copy of the stream has everything that is out."""
+        """Wait until the subscribers' copy of the stream has everything that is published."""
         wanted = await self.revision()
         async with asyncio.timeout(PATIENCE_S):
             while await published_revision(jetstream, "template", self.tenant_id) < wanted:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
     async def last_events(self) -> dict[str, CloudEvent]:
-        """Return the last event of every aggregate, by kind and ids: ``member.<org>.<id>``; no watermark."""
+        """Return the last event of every aggregate, by kind and ids: ``member.<org>.<id>``; without watermarks."""
         last: dict[str, CloudEvent] = {}
         for event in await self.events(">"):
             last[f"{event.type.partition('.')[0]}.{event.subject.replace('/', '.')}"] = event
         return {name: event for name, event in last.items() if not name.startswith("revision.")}
 
     async def told(self, organization_id: str = "*", member_id: str = "*") -> list[MemberPermissionsState]:
-        """Return everything that was said of members' permissions, in order."""
+        """Return the data of every event of members' permissions, in order."""
         events = await self.events("member-permissions", organization_id, member_id)
         return [msgspec.json.decode(event.data, type=MemberPermissionsState) for event in events]
 
 
 def fold(told: Collection[MemberPermissionsState]) -> dict[Key, tuple[GrantedPermission, ...]]:
-    """Return what members hold by the events alone; nobody who holds nothing.
+    """Return the permissions of members by the events alone; members without permissions are omitted.
 
-    Checks what every subscriber relies on: versions grow by exactly 1, and what was added and removed leads from one
+    Checks what every subscriber relies on: versions grow by exactly 1, and added and removed permissions lead from one
     state to the next.
     """
     states: dict[Key, MemberPermissionsState] = {}

@@ -1,7 +1,7 @@
-"""A tenant's keys in Redis, read and replaced in one step each, as a Redis that fails over or is emptied does.
+"""A tenant's keys in Redis, read and replaced atomically, as by a failover or a flush.
 
-Listing the keys first and deleting them afterwards is not the same: what is written in between can keep a position that
-vouches for records that are gone.
+Listing the keys first and deleting them afterwards is not equivalent: a write in between can leave a position that
+vouches for deleted records.
 """
 
 from collections.abc import Mapping
@@ -27,13 +27,13 @@ for i = 2, #ARGV, 2 do redis.call('SET', ARGV[i], ARGV[i + 1]) end
 
 
 async def read_keys(administrator: "Redis", tenant_id: str) -> dict[bytes, bytes]:
-    """Return the plain values of a tenant: what a replica of Redis holds that falls behind from now on."""
+    """Return the plain values of a tenant: the content of a Redis replica that lags behind from now on."""
     found: list[bytes] = await _eval(administrator, _READ, _pattern(tenant_id))
     return dict(zip(found[::2], found[1::2], strict=True))
 
 
 async def replace_keys(administrator: "Redis", tenant_id: str, keys: Mapping[bytes, bytes] | None = None) -> None:
-    """Delete every key of a tenant and set these, without an expiry; none means that Redis is emptied."""
+    """Delete every key of a tenant and set these, without an expiry; without values Redis is emptied."""
     pairs = [each for pair in (keys or {}).items() for each in pair]
     await _eval(administrator, _REPLACE, _pattern(tenant_id), *pairs)
 

@@ -1,4 +1,4 @@
-"""What the protocol is tested with: a client of every kind, a resource, people; and a good exchange to spoil."""
+"""The data of the protocol tests: a client of every kind, a resource and users; and a valid exchange to spoil."""
 
 import asyncio
 import base64
@@ -55,7 +55,7 @@ def error_body(error: str, description: str) -> dict[str, str]:
 
 
 def outcome(answer: httpx.Response) -> tuple[int, str | None]:
-    """Return the status and the error, none for a success."""
+    """Return the status and the error, None for a success."""
     return answer.status_code, answer.json().get("error")
 
 
@@ -65,15 +65,15 @@ class World:
     Attributes:
         resource: Indicator of an API with the scopes ``read:things``, ``write:things`` and ``purge:things``.
         resource_ttl_s: Lifetime of its tokens.
-        other_resource: Indicator of another one, with a scope ``read:things`` of its own.
+        other_resource: Indicator of another API, with its own scope ``read:things``.
         customer: A user who holds ``read:things`` and ``write:things`` of the resource.
         agent: A user who holds nothing.
         permission_ids: By name, the organization permissions ``read:invoices``, ``write:invoices``, ``sign:invoices``,
-            each with a suffix of this world's own: see ``permission``.
+            each with a suffix unique to this world: see ``permission``.
         clerk_roles: For members of each kind, an organization role with the first two of them, ``write:things`` and
             ``purge:things``.
-        organization: One in which the customer and the machine are clerks.
-        other_organization: One in which nobody is anything.
+        organization: An organization in which the customer and the machine are clerks.
+        other_organization: An organization without members.
     """
 
     def __init__(self, stack: RunningStack) -> None:
@@ -129,7 +129,7 @@ class World:
     def close(self) -> None:
         self.redis.close()
 
-    # what there is
+    # the data
 
     def role(self, *scopes: str, kind: str = "User") -> str:
         """Create an API role with these scopes of the resource."""
@@ -138,7 +138,7 @@ class World:
         return self.management.roles.create(name, "for tests", kind, ids).id  # type: ignore[arg-type]
 
     def permission(self, name: str) -> str:
-        """Return the whole name of an organization permission of this world: there is one template for everybody."""
+        """Return the full name of an organization permission of this world: all worlds share one template."""
         return f"{name}:{self._suffix}"
 
     def organization_role(self, *permissions: str, scopes: Sequence[str] = (), kind: MemberType = "user") -> str:
@@ -146,14 +146,14 @@ class World:
         return self.template.role(kind, **self.organization_role_contents(*permissions, scopes=scopes))
 
     def organization_role_contents(self, *permissions: str, scopes: Sequence[str] = ()) -> dict[str, list[str]]:
-        """Return the ids of what an organization role shall grant."""
+        """Return the ids of the permissions and scopes that an organization role grants."""
         return {
             "permission_ids": [self.permission_ids[self.permission(name)] for name in permissions],
             "scope_ids": [self.scope_ids[scope] for scope in scopes],
         }
 
     def organization_audience(self, organization_id: str | None = None) -> str:
-        """Return what the tokens of an organization are for."""
+        """Return the audience of the tokens of an organization."""
         return f"urn:service:organization:{organization_id or self.organization}"
 
     def user(self, *role_ids: str) -> str:
@@ -176,7 +176,7 @@ class World:
         return Client(application.id, self.management.applications.create_secret(application.id, "first").value)
 
     def minter(self) -> ManagementClient:
-        """Return a client of the Management API with an application of its own that may mint subject tokens."""
+        """Return a client of the Management API with its own application, which may mint subject tokens."""
         api = next(each for each in self.management.resources.list() if each.indicator == MANAGEMENT_API)
         scope = next(each for each in self.management.resources.scopes(api.id) if each.name == "subject-tokens")
         role = self.management.roles.create(
@@ -192,18 +192,18 @@ class World:
             http=self.stack.http,
         )
 
-    # what is asked for
+    # requests
 
     def subject_token(self, user_id: str | None = None) -> str:
-        """Return a new subject token, for the customer if nobody else is named."""
+        """Return a new subject token, for the customer by default."""
         return self.stack.subject_token(user_id or self.customer)
 
     def is_usable(self, subject_token: str) -> bool:
-        """Tell whether a subject token still lies in the store; asking spends nothing."""
+        """Return whether a subject token is still in the store, without spending it."""
         return bool(self.redis.exists(subject_token_key("default", subject_token)))
 
     def exchange_form(self, subject_token: str, /, **changes: str | list[str] | None) -> Form:
-        """Return the form of a good exchange with these changes."""
+        """Return the form of a valid exchange with these changes."""
         return {
             "grant_type": GRANT_TOKEN_EXCHANGE,
             "subject_token": subject_token,
@@ -222,7 +222,7 @@ class World:
         headers: Mapping[str, str] | None = None,
         **changes: str | list[str] | None,
     ) -> httpx.Response:
-        """Exchange a subject token as a client, the Traditional one if no other is named."""
+        """Exchange a subject token as a client, the Traditional one by default."""
         client = client or self.traditional
         form = self.exchange_form(subject_token, **changes)
         if client.secret is None:
@@ -230,25 +230,25 @@ class World:
         return self.stack.token_request(form, auth=client.basic if client.secret else None, **(headers or {}))
 
     def caught_up(self) -> None:
-        """Return when token-service knows of every write so far: whoever names the last one's revision waits for it."""
+        """Return when token-service knows of every write so far: a request with the last revision waits for it."""
         named = {"Identity_Revision": self.template.last_revision}
         eventually(lambda: self.exchange(self.subject_token(), headers=named).status_code == 200)
 
     def client_credentials(
         self, client: Client | None = None, *, headers: Mapping[str, str] | None = None, **changes: Any
     ) -> httpx.Response:
-        """Ask for a token for a machine-to-machine client."""
+        """Request a token for a machine-to-machine client."""
         form = {"grant_type": "client_credentials", "resource": self.resource, "scope": "read:things", **changes}
         return self.stack.token_request(form, auth=(client or self.machine).basic, **(headers or {}))
 
     def userinfo_token(self, user_id: str | None = None, *, scope: str = "openid", client: Client | None = None) -> str:
-        """Return a userinfo token of a sign-in, of the agent if nobody else is named: what an actor token is."""
-        from tests.support.signing_in import SignIn  # it knows this module
+        """Return a userinfo token from a sign-in, which can be an actor token; for the agent by default."""
+        from tests.support.signing_in import SignIn  # it imports this module
 
         return str(SignIn(self, client, user_id or self.agent, scope=scope).tokens()["access_token"])
 
     def exchanged_userinfo_token(self, user_id: str | None = None, *, scope: str = "openid", **changes: Any) -> str:
-        """Return a userinfo token that was got by exchange, for the agent if nobody else is named."""
+        """Return a userinfo token from an exchange, for the agent by default."""
         answer = self.exchange(self.subject_token(user_id or self.agent), resource=None, scope=scope, **changes)
         assert answer.status_code == 200, answer.text
         return str(answer.json()["access_token"])
@@ -259,7 +259,7 @@ class World:
             self.subject_token(), actor_token=actor_token, actor_token_type=TOKEN_TYPE_ACCESS_TOKEN, **changes
         )
 
-    # what is answered
+    # answers
 
     @cached_property
     def _keys(self) -> dict[str, Any]:
@@ -267,7 +267,7 @@ class World:
         return {key["kid"]: jwt.PyJWK(key).key for key in keys}
 
     def claims(self, access_token: str, audience: str) -> dict[str, Any]:
-        """Return the claims of an access token that a library which is not ours has verified."""
+        """Verify an access token with a third-party library, and return its claims."""
         key = self._keys[jwt.get_unverified_header(access_token)["kid"]]
         return jwt.decode(
             access_token,
@@ -288,7 +288,7 @@ def create_then_use(world: World) -> dict[str, object]:
     """Create something of every kind and use it in the very next request, without a header.
 
     Returns:
-        What was answered where it was not the good answer, by the kind: empty when all were.
+        The unexpected answers by kind; empty on success.
     """
     management = world.management
     wrong: dict[str, object] = {}
@@ -335,12 +335,12 @@ def create_then_use(world: World) -> dict[str, object]:
 
 @asynccontextmanager
 async def world_of_late_news(servers: ServerAddresses, directory: Path, **token_settings: Any) -> AsyncIterator[World]:
-    """Start a world in which token-service hears of every change a while later, with a tenant of its own.
+    """Start a world, in its own tenant, in which token-service receives every change with a delay.
 
     Args:
-        servers: Behind it.
-        directory: For what it writes.
-        token_settings: How long token-service waits for news, for example.
+        servers: The servers behind it.
+        directory: For its files.
+        token_settings: For example how long token-service waits for a revision.
     """
     async with TcpProxy(servers.token_nats_url, delay_s=_LATE_S) as wire:
         stack = RunningStack(

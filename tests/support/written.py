@@ -1,4 +1,4 @@
-"""Everything that a stack has written anywhere: logs, answers, streams, metrics, and its tenant in the stores."""
+"""Everything that a stack has written: logs, answers, streams, metrics, and its tenant in the stores."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from tests.support.running_stack import RunningStack
 
 
 class Written:
-    """What the running stack and the servers behind it have written so far.
+    """Everything that the running stack and the servers behind it have written so far.
 
     Attributes:
-        recorder: Knows every secret of the run, those included that the stack was started with.
+        recorder: Knows every secret of the run, including those that the stack was started with.
     """
 
     def __init__(self, stack: RunningStack, run_directory: Path) -> None:
@@ -45,7 +45,7 @@ class Written:
             self.recorder.keep(user.password, "password")
 
     def secrets_found(self) -> list[str]:
-        """Return a line for every secret that stands where none may stand."""
+        """Return a line for every secret that was written anywhere."""
         places: dict[str, Iterable[str]] = {
             "log": self.logs(),
             "answer": self.recorder.said,
@@ -57,7 +57,7 @@ class Written:
         return [f"{place}: {line}" for place, texts in places.items() for line in self.recorder.found(texts)]
 
     def logs(self) -> list[str]:
-        """Return the logs of the services and of the servers, as far as these are of this run."""
+        """Return the logs of the services and of the servers of this run."""
         paths = sorted(self._run_directory.rglob("*.log"))
         return [path.read_text(errors="replace") for path in paths if path.is_file()]
 
@@ -66,7 +66,7 @@ class Written:
         return list(_in_a_loop(_messages(self._stack.addresses.token_nats_url, self._stack.tenant_id)))
 
     def metrics(self) -> list[str]:
-        """Return the page of each service."""
+        """Return the metrics page of each service."""
         return list(_in_a_loop(_metrics(self._stack.apps)))
 
     def in_redis(self) -> list[str]:
@@ -145,6 +145,6 @@ async def _rows(admin_url: str, tenant_id: str) -> list[str]:
 
 
 def _in_a_loop(work: Any) -> Any:
-    """Run a coroutine on an event loop of its own, in a thread of its own."""
+    """Run a coroutine on a new event loop in a new thread."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, work).result()
