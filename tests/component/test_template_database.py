@@ -1,4 +1,4 @@
-"""The database of template-service: its migrations make what the tables in the code say."""
+"""The migrations of template-service create the tables that the code defines."""
 
 import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
