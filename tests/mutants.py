@@ -58,7 +58,7 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
         "protocol/test_rfc7517_jwks.py protocol/test_rfc9068_access_token.py protocol/test_oidc_* "
         "pages/test_id_token_hint.py protocol/test_rfc8693_*",
     ),
-    (f"{TOKEN}/revocations/", "component/test_revocations.py protocol/test_rfc7009_*"),
+    (f"{TOKEN}/presented_tokens/revocations/", "component/test_revocations.py protocol/test_rfc7009_*"),
     (
         f"{TOKEN}/authorizations/",
         "component/test_authorizations.py component/test_forgetting.py protocol/test_rfc6749_authorization_code.py "
@@ -66,8 +66,13 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
         "pages/test_codes_under_way.py",
     ),
     (
-        f"{TEMPLATE}/effective_permissions/",
-        "component/test_template_effective_permissions.py component/test_template_glances.py "
+        f"{TEMPLATE}/fan_out/",
+        "component/test_template_effective_permissions.py component/test_template_permission_cache.py "
+        "component/test_template_waiting.py component/test_template_fan_out.py",
+    ),
+    (
+        f"{TEMPLATE}/member_permissions/",
+        "component/test_template_effective_permissions.py component/test_template_permission_cache.py "
         "component/test_template_waiting.py component/test_template_fan_out.py",
     ),
     (
