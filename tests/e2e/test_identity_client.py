@@ -123,7 +123,7 @@ def test_an_invalid_callback_does_not_sign_the_user_out(world: World, person: Pe
         assert client.claims()["sub"] == person.user_id
 
 
-def test_signing_out_forgets_sign_ins_under_way(world: World, person: Person, client_id: str) -> None:
+def test_signing_out_discards_pending_sign_ins(world: World, person: Person, client_id: str) -> None:
     with identity_client(world, client_id) as client:
         back = person.go(client.sign_in_url(REDIRECT_URI))
         client.sign_out_url()

@@ -228,7 +228,7 @@ class TestLife:
         finally:
             second.stop()
 
-    async def test_a_start_at_once_after_the_parent_was_killed_waits_for_what_is_left(self, stopped: Path) -> None:
+    async def test_a_start_right_after_the_parent_was_killed_waits_for_the_old_servers(self, stopped: Path) -> None:
         parent = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", START, stopped), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
         )
@@ -337,7 +337,7 @@ class TestErrorsAreOneLine:
         assert "pg_hba.conf" in message
         assert message.endswith(f"(log: {stopped}/log/postgres.log)")
 
-    def test_secrets_that_are_not_those_of_the_data(self, stopped: Path) -> None:
+    def test_secrets_of_other_data(self, stopped: Path) -> None:
         secrets, aside = stopped / "secrets.json", stopped / "aside"
         secrets.rename(aside)
         message = self.refused(stopped, EmbeddedError)
