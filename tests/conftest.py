@@ -1,4 +1,4 @@
-"""Real servers for every test that needs one: those that the environment names, else embedded ones."""
+"""Real servers for every test that needs one: from the environment, or else embedded."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ hypothesis.settings.load_profile("tests")
 
 _EXTERNAL = ("POSTGRES_URL", "REDIS_URL", "NATS_URL")
 _MOST_WORKERS = 4
-"""Each one starts three servers and the whole system."""
+"""Each worker starts three servers and the whole system."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return the number of workers for ``-n auto``; no workers where every one would meet the same servers."""
+    """Return the number of workers for ``-n auto``; none where they would share servers."""
     are_shared = config.getoption("--containers") or not os.environ.keys().isdisjoint(_EXTERNAL)
     return 0 if are_shared else min(os.cpu_count() or 1, _MOST_WORKERS)
 
@@ -52,7 +52,7 @@ def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def logs(run_directory: Path) -> Iterator[Path]:
-    """Write what the services log into one file, from before the first of them starts until after the last ends."""
+    """Collect the log of all services in one file, from the first start to the last stop."""
     path = run_directory / "services.log"
     with path.open("a") as stream:
         configure_logs(service="tests", stream=stream)
@@ -76,7 +76,10 @@ def servers(run_directory: Path, request: pytest.FixtureRequest) -> Iterator[Ser
 
 @pytest.fixture(scope="session")
 def stack(servers: ServerAddresses, run_directory: Path) -> Iterator[RunningStack]:
-    """The whole system on one address, in this process, seeded; in the end no secret of the run is found (L14)."""
+    """The whole system on one address, in this process, seeded.
+
+    At the end no secret of the run may be found in logs, answers or stores (CVE-2023-46255).
+    """
     stack = RunningStack(servers, run_directory)
     try:
         stack.start()
@@ -88,7 +91,7 @@ def stack(servers: ServerAddresses, run_directory: Path) -> Iterator[RunningStac
 
 @pytest.fixture(scope="session")
 def world(stack: RunningStack) -> Iterator[World]:
-    """A client of every kind, a resource and people, on the running stack."""
+    """A client of every kind, a resource and users, on the running stack."""
     world = World(stack)
     try:
         yield world

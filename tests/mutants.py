@@ -1,15 +1,15 @@
-"""Mutation testing of what matters most: `make mutants`.
+"""Mutation testing of the critical packages: `make mutants`.
 
-Changes one decision at a time in a copy of the tree, runs the tests that ought to notice, and prints which changes
-nobody noticed. Run by hand: a survivor is either a missing test or a change without effect, and that takes a reader.
+Changes one decision at a time in a copy of the tree, runs the tests that should fail, and prints the mutants that
+survive. Run by hand: a survivor is either a missing test or an equivalent mutant, and only a reader can tell.
 
-Our own runner because of what the others do with this tree. mutmut 3.8 expects one ``src`` directory: tried on ours,
-which has six, it found no test for any mutant; and it leaves alone what stands outside of functions (SQL, Lua, limits).
-cosmic-ray 8.7 has one test command for all modules, takes no sample, changes the work tree itself unless it is given
-clones over HTTP, and has no operator that drops a condition, which is the mutant that matters here.
+Other runners do not fit this tree. mutmut 3.8 expects one ``src`` directory: with our six it found no test for any
+mutant; and it does not mutate code outside of functions (SQL, Lua, limits). cosmic-ray 8.7 has one test command for all
+modules, takes no sample, changes the work tree itself unless it is given clones over HTTP, and has no operator that
+drops a condition, the most important mutant here.
 
-The sample is fixed: the mutants whose digests are the lowest. A digest is of the seed, the function and the change, so
-that a change elsewhere, or a module that moves, leaves the rest of the sample as it is.
+The sample is fixed: the mutants with the lowest digests. A digest covers the seed, the function and the change, so that
+a change elsewhere, or a moved module, leaves the rest of the sample unchanged.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TOKEN, TEMPLATE, SDK = (
     "services/template-service/src/template_service",
     "libs/sdk/src/stead",
 )
-# What is mutated, and the tests that ought to notice, quick ones first. Of several rows that fit, the first counts.
+# Paths to mutate, and the tests that should fail, quick ones first. The first matching row counts.
 MUTATED: Final[tuple[tuple[str, str], ...]] = (
     (
         f"{TOKEN}/grants/client_authentication.py",
@@ -58,7 +58,7 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
         "protocol/test_rfc7517_jwks.py protocol/test_rfc9068_access_token.py protocol/test_oidc_* "
         "pages/test_id_token_hint.py protocol/test_rfc8693_*",
     ),
-    (f"{TOKEN}/revocations/", "component/test_revocations.py protocol/test_rfc7009_*"),
+    (f"{TOKEN}/presented_tokens/revocations/", "component/test_revocations.py protocol/test_rfc7009_*"),
     (
         f"{TOKEN}/authorizations/",
         "component/test_authorizations.py component/test_forgetting.py protocol/test_rfc6749_authorization_code.py "
@@ -66,8 +66,13 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
         "pages/test_codes_under_way.py",
     ),
     (
-        f"{TEMPLATE}/effective_permissions/",
-        "component/test_template_effective_permissions.py component/test_template_glances.py "
+        f"{TEMPLATE}/fan_out/",
+        "component/test_template_effective_permissions.py component/test_template_permission_cache.py "
+        "component/test_template_waiting.py component/test_template_fan_out.py",
+    ),
+    (
+        f"{TEMPLATE}/member_permissions/",
+        "component/test_template_effective_permissions.py component/test_template_permission_cache.py "
         "component/test_template_waiting.py component/test_template_fan_out.py",
     ),
     (
@@ -79,10 +84,10 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
 )
 TOO_LONG: Final = (
     "component/test_template_fan_out.py::test_a_message_too_large_says_that_it_is_incomplete",
-    "component/test_template_waiting.py::test_after_20_seconds_it_has_its_answer",
+    "component/test_template_waiting.py::test_the_wait_ends_after_20_seconds",
     "protocol/test_rfc6749_token_endpoint.py::TestOrderOfRefusals::test_each_refusal_shows_once_everything_before_it_is_in_order",
 )
-"""Tests that are not asked about every mutant."""
+"""Slow tests that are not run for every mutant."""
 
 ROOT: Final = Path(__file__).parents[1]
 NOT_COPIED: Final = shutil.ignore_patterns(".git", ".venv", ".local", "__pycache__", ".*_cache", "node_modules")
@@ -100,10 +105,10 @@ _OTHER_COMPARISON: Final[dict[type[ast.cmpop], str]] = {
     ast.In: "not in",
     ast.NotIn: "in",
 }
-_LIMIT: Final = 16  # larger numbers are limits and times: by one more or less nobody is harmed
+_LIMIT: Final = 16  # larger numbers are limits and times, where an error of one is harmless
 _CONDITIONS: Final = {"where", "and_", "or_"}
 _STEPS: Final = {"where", "with_for_update", "on_conflict_do_update", "order_by"}
-# In SQL and Lua; the first that fits at a place.
+# In SQL and Lua; the first match at a place counts.
 _IN_SCRIPTS: Final = (
     (re.compile(r" AND (?!CURRENT)"), " OR "),
     (re.compile(r" and "), " or "),
@@ -124,13 +129,14 @@ class Mutant:
     """One change to one file.
 
     Attributes:
-        path: Of the file, from the root.
-        line: Of the place.
-        shown: From where on the texts differ, or a little before: of a script nobody wants to see all.
-        begin: Offset of what is replaced, in bytes.
-        end: Offset behind it.
-        after: What stands there instead.
-        digest: Decides about the sample.
+        path: Path of the file, from the root.
+        line: Line of the change.
+        shown: Where printing begins, shortly before the texts differ; scripts are long.
+        begin: Offset of the replaced text, in bytes.
+        end: Offset of its end.
+        before: The replaced text.
+        after: The replacement.
+        digest: The sample has the lowest ones.
     """
 
     path: str
@@ -155,7 +161,7 @@ class Mutant:
 
 
 class Places(ast.NodeVisitor):
-    """Finds what can be changed in a file."""
+    """Finds the places in a file that can be mutated."""
 
     def __init__(self, source: bytes) -> None:
         self.found: list[tuple[str, ast.AST, int, int, str]] = []
@@ -223,7 +229,7 @@ class Places(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _negate(self, test: ast.expr) -> None:
-        if not isinstance(test, ast.Compare | ast.UnaryOp):  # they have a mutant of their own
+        if not isinstance(test, ast.Compare | ast.UnaryOp):  # these have their own mutants
             self._replace(test, f"not ({self._text(test)})")
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
@@ -271,11 +277,11 @@ class Places(ast.NodeVisitor):
                     self._replace(node, text[: match.start()] + other + text[match.end() :])
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Leave alone what is in them: it is for people."""
+        """Skip f-strings: their text is for people."""
 
 
 def mutants_of(path: str, seed: int) -> Iterator[Mutant]:
-    """Yield every mutant of a file that is Python."""
+    """Yield every mutant of a Python file."""
     source = (ROOT / path).read_bytes()
     places = Places(source)
     places.visit(ast.parse(source))
@@ -294,28 +300,28 @@ def mutants_of(path: str, seed: int) -> Iterator[Mutant]:
         yield Mutant(path, line, max(0, first - 40), begin, end, before, after, digest)
 
 
-def everything(seed: int) -> list[tuple[Mutant, str]]:
-    """Return every mutant with the tests that ought to notice."""
+def all_mutants(seed: int) -> list[tuple[Mutant, str]]:
+    """Return every mutant with the tests that should fail."""
     found = []
     for path in sorted(each.relative_to(ROOT).as_posix() for each in ROOT.glob("*/*/src/**/*.py")):
         tests = next((tests for prefix, tests in MUTATED if path.startswith(prefix)), None)
-        if tests is not None and not path.endswith("/tables.py"):  # the migrations make the tables
+        if tests is not None and not path.endswith("/tables.py"):  # the migrations create the tables
             found += [(mutant, tests) for mutant in mutants_of(path, seed)]
     unused = [prefix for prefix, _ in MUTATED if not any(mutant.path.startswith(prefix) for mutant, _ in found)]
     if unused:
-        raise SystemExit(f"nothing is there any more: {', '.join(unused)}; see MUTATED in {__file__}")
+        raise SystemExit(f"no code at: {', '.join(unused)}; see MUTATED in {__file__}")
     return found
 
 
 def run_tests(root: Path, tests: str, *, timeout_s: float) -> str:
-    """Run tests in a copy of the tree; return how that ended: passed, failed, or hung."""
+    """Run tests in a copy of the tree; return ``passed``, ``failed`` or ``hung``."""
     files = [path for pattern in tests.split() for path in sorted((root / "tests").glob(pattern))]
     if not files:
-        raise SystemExit(f"there are no such tests: {tests}")
+        raise SystemExit(f"no such tests: {tests}")
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(map(str, sorted(root.glob("*/*/src")))),
-        "PYTHONDONTWRITEBYTECODE": "1",  # two mutants of one second and one size look alike to a cache
+        "PYTHONDONTWRITEBYTECODE": "1",  # a cache cannot tell two mutants of one size and second apart
     }
     process = subprocess.Popen(
         [
@@ -348,7 +354,7 @@ def say(text: str) -> None:
 
 
 class Runner:
-    """Judges mutants, several at once, each in a copy of the tree of its own."""
+    """Runs the tests on mutants, several at once, each in its own copy of the tree."""
 
     def __init__(self, copies: Path, jobs: int) -> None:
         self._copies: queue.SimpleQueue[Path] = queue.SimpleQueue()
@@ -360,11 +366,11 @@ class Runner:
             self._copies.put(copy)
 
     def require_green(self, tests: set[str]) -> None:
-        """Run every set of tests without a mutant: it must pass, and says how long one may take."""
+        """Run every set of tests without a mutant: it must pass, and its duration sets the time limit."""
         with ThreadPoolExecutor(self._jobs) as threads:
             for each, outcome in zip(sorted(tests), threads.map(self._time, sorted(tests)), strict=True):
                 if outcome != "passed":
-                    raise SystemExit(f"without any mutant these tests {outcome}: {each}")
+                    raise SystemExit(f"without a mutant these tests {outcome}: {each}")
 
     def _time(self, tests: str) -> str:
         copy, began = self._copies.get(), time.monotonic()
@@ -374,7 +380,7 @@ class Runner:
         return outcome
 
     def judge(self, sample: list[tuple[Mutant, str]]) -> list[tuple[Mutant, str]]:
-        """Return the sample with what the tests did."""
+        """Return the sample with its outcomes."""
         with ThreadPoolExecutor(self._jobs) as threads:
             return list(threads.map(self._judge, sample))
 
@@ -390,17 +396,19 @@ class Runner:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and so would tests
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell's background jobs ignore it, and so would the tests
     parser = argparse.ArgumentParser(
-        description="Change the code, one decision at a time, and see whether a test fails."
+        description="Change the code, one decision at a time, and check that a test fails."
     )
-    parser.add_argument("--count", type=int, default=100, help="how many mutants (default: 100)")
-    parser.add_argument("--seed", type=int, default=12, help="which ones (default: 12)")
-    parser.add_argument("--only", default="", help="of paths that contain this")
-    parser.add_argument("--jobs", type=int, default=2, help="how many at once (default: 2)")
+    parser.add_argument("--count", type=int, default=100, help="number of mutants (default: 100)")
+    parser.add_argument("--seed", type=int, default=12, help="seed of the sample (default: 12)")
+    parser.add_argument("--only", default="", help="only paths that contain this")
+    parser.add_argument("--jobs", type=int, default=2, help="number of parallel runs (default: 2)")
     parser.add_argument("--list", action="store_true", help="show the sample and run nothing")
     options = parser.parse_args()
-    candidates = [each for each in everything(options.seed) if options.only in each[0].path]
+    candidates = [each for each in all_mutants(options.seed) if options.only in each[0].path]
     sample = sorted(candidates, key=lambda each: each[0].digest)[: options.count]
     say(f"{len(sample)} of {len(candidates)} mutants, seed {options.seed}")
     if options.list:

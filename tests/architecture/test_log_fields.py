@@ -1,4 +1,4 @@
-"""Whatever a service wants to say in its log can be said there: the fields of every call are on the list."""
+"""Every field of every log call is on the allow-list."""
 
 import ast
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ SOURCES = [*ROOT.glob("services/*/src/**/*.py"), *ROOT.glob("libs/common/src/**/
 
 
 def log_calls() -> Iterator[tuple[str, ast.Call]]:
-    """Yield every call of a module's logger, with where it stands."""
+    """Yield every call of a module's logger, with its place."""
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

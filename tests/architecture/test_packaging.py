@@ -1,4 +1,4 @@
-"""What is built and installed: our distributions come from this tree alone, and say what they are."""
+"""Packaging: distributions are installed from this tree only, with complete metadata."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACKAGES = sorted(path.parent for path in ROOT.glob("*/*/pyproject.toml"))
 NAMES = {tomllib.loads((package / "pyproject.toml").read_text())["project"]["name"] for package in PACKAGES}
 LICENSE = (ROOT / "LICENSE").read_bytes()
 
-# An installation of a directory of ours, in a Makefile, a Dockerfile or a script; continued lines are one.
+# An installation of a directory of this tree, in a Makefile, a Dockerfile or a script; continued lines are joined.
 INSTALLATION = re.compile(r"pip install\b.*(?:libs/|services/|\$\(PACKAGES\)).*")
 
 
@@ -33,13 +33,13 @@ def test_every_package_of_the_workspace_is_named_after_the_product() -> None:
 
 
 def test_the_lock_names_no_package_of_the_workspace() -> None:
-    """A name of ours in the lock would be fetched from a registry, where it may belong to somebody else."""
+    """Such a name would be fetched from a registry, where it may belong to an attacker."""
     locked = set(re.findall(r"^([A-Za-z0-9._-]+)(?:\[.*\])?==", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
     assert len(locked) > 50
     assert not {name for name in locked if re.sub(r"[-_.]+", "-", name).lower() in NAMES | {"stead"}}
 
 
-def test_our_packages_are_installed_from_this_tree_and_never_from_a_registry() -> None:
+def test_workspace_packages_are_installed_from_this_tree_and_never_from_a_registry() -> None:
     files = [ROOT / "Makefile", *ROOT.glob("**/Dockerfile*"), *(ROOT / ".ci").iterdir()]
     installations = {
         (file.name, line)
@@ -52,7 +52,7 @@ def test_our_packages_are_installed_from_this_tree_and_never_from_a_registry() -
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
-def test_every_wheel_says_what_it_is_and_carries_the_license(package: Path, tmp_path: Path) -> None:
+def test_every_wheel_carries_its_metadata_and_the_license(package: Path, tmp_path: Path) -> None:
     (wheel,) = WheelBuilder(str(package)).build(directory=str(tmp_path), versions=["standard"])
     with zipfile.ZipFile(wheel) as archive:
         (metadata_file,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
@@ -67,7 +67,7 @@ def test_every_wheel_says_what_it_is_and_carries_the_license(package: Path, tmp_
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
-def test_the_license_of_every_package_is_a_file_of_its_own(package: Path) -> None:
+def test_the_license_of_every_package_is_a_regular_file(package: Path) -> None:
     """A link to the one in the root would dangle in a source distribution."""
     assert not (package / "LICENSE").is_symlink()
     assert (package / "LICENSE").read_bytes() == LICENSE

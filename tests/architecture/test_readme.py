@@ -1,4 +1,4 @@
-"""What the README shows is what the program prints."""
+"""The README shows exactly the walk-through that the program prints."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A real browser, and clients written elsewhere, in front of the running stack."""
+"""A real browser and third-party clients against the running stack."""
 
 import shutil
 import subprocess
@@ -13,12 +13,12 @@ from tests.support.authorizing import REDIRECT_URI
 from tests.support.browser import ApplicationSite, Inspector
 from tests.support.world import Client, World
 
-expect.set_options(timeout=30_000)  # a busy machine is no failure
+expect.set_options(timeout=30_000)  # a slow machine is not a failure
 
 
 @pytest.fixture(scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    """A real browser; Playwright's own is not downloaded."""
+    """The installed Chromium; Playwright downloads none."""
     chromium = shutil.which("chromium")
     assert chromium is not None, "these tests need a browser: apt-get install chromium"
     async with async_playwright() as playwright:
@@ -29,7 +29,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest.fixture
 async def page(browser: Browser) -> AsyncIterator[Page]:
-    """One tab of somebody who has never been here; nothing on a page is what its own policy forbids."""
+    """A tab with a fresh profile; no page violates its own Content-Security-Policy."""
     context = await browser.new_context()
     complaints: list[str] = []
     context.on("console", lambda message: complaints.append(message.text))
@@ -40,14 +40,14 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
 
 @pytest.fixture(scope="session")
 def site(world: World) -> Iterator[ApplicationSite]:
-    """The site of an application, of another origin than ours."""
+    """The site of an application, on an origin of its own."""
     with ApplicationSite(world) as site:
         yield site
 
 
 @pytest.fixture(scope="session")
 def npm_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of ``javascript/`` with what its lock file pins installed."""
+    """Return a copy of ``javascript/`` with the packages of its lock file installed."""
     npm = shutil.which("npm")
     assert npm is not None, "these tests need node and npm: apt-get install nodejs npm"
     directory = tmp_path_factory.mktemp("javascript")
@@ -58,14 +58,14 @@ def npm_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def inspector(npm_packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Inspector:
-    """Looks at pages; its photographs are in the directory of the test run."""
+    """Checks pages; its screenshots are in the directory of the test run."""
     axe = (npm_packages / "node_modules/axe-core/axe.min.js").read_text()
-    return Inspector(axe, tmp_path_factory.mktemp("photographs"))
+    return Inspector(axe, tmp_path_factory.mktemp("screenshots"))
 
 
 @pytest.fixture(scope="session")
 def goodbye() -> str:
-    """Where signing out ends."""
+    """The address after signing out."""
     return "https://app.example.com/goodbye"
 
 
@@ -83,7 +83,7 @@ def application(world: World, goodbye: str) -> Client:
 
 @pytest.fixture
 def person(world: World) -> Person:
-    """Somebody who may read and write things."""
+    """A user who may read and write things."""
     person = Person(world)
     world.management.users.assign_roles(person.user_id, [world.keeper_role])
     return person

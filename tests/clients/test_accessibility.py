@@ -1,6 +1,6 @@
-"""Every page, on a phone and on a desktop, light and dark: axe-core finds nothing, and nothing sticks out.
+"""Every page, on a phone and a desktop, light and dark: axe-core finds no violation, and nothing overflows.
 
-Each page is photographed into the directory of the test run, for people to look at (``--basetemp`` names it).
+Screenshots of the pages are in the directory of the test run, for review (``--basetemp`` names it).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ async def consent_to_more(visitor: Visitor) -> None:
 
 
 async def bad_request(visitor: Visitor) -> None:
-    await visitor.page.goto(f"{visitor.site.world.stack.issuer}/auth?client_id=nobody")
+    await visitor.page.goto(f"{visitor.site.world.stack.issuer}/auth?client_id=unknown")
     await visitor.sees("This did not work")
 
 
@@ -98,13 +98,13 @@ async def signed_out(visitor: Visitor) -> None:
         signed_out,
     ],
 )
-async def test_a_page_is_good_for_everybody(
+async def test_a_page_is_accessible(
     visitor: Visitor, inspector: Inspector, way: Callable[[Visitor], Awaitable[None]]
 ) -> None:
     await way(visitor)
     await inspector.inspect(visitor.page, way.__name__)
 
 
-async def test_the_checker_finds_what_is_wrong(page: Page, inspector: Inspector) -> None:
+async def test_the_checker_finds_violations(page: Page, inspector: Inspector) -> None:
     await page.set_content("<!doctype html><title>x</title><main><input></main>")
     assert {"html-has-lang", "label"} <= {rule for rule, *_ in await inspector.violations(page)}

@@ -1,4 +1,4 @@
-"""Authlib, as it comes, as client of every kind and as verifier; its joserfc checks every signature."""
+"""Unmodified Authlib as every kind of client and as verifier; its joserfc checks every signature."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def metadata(world: World) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def page_application(world: World) -> Client:
-    """An application without a secret, in a page."""
+    """A single-page application, without a secret."""
     created = world.management.applications.create(
         name="A page", type="SPA", oidc_client_metadata={"redirectUris": [REDIRECT_URI]}
     )
@@ -57,7 +57,7 @@ def oauth_client(client: Client, metadata: dict[str, Any], **options: Any) -> As
 
 
 async def sign_in(world: World, oauth: AsyncOAuth2Client, metadata: dict[str, Any], person: Person) -> dict[str, Any]:
-    """Do the code flow with PKCE; return the first tokens."""
+    """Run the code flow with PKCE; return its tokens."""
     verifier = generate_token(48)
     url, state = oauth.create_authorization_url(
         metadata["authorization_endpoint"], code_verifier=verifier, nonce=generate_token(), resource=world.resource
@@ -69,7 +69,7 @@ async def sign_in(world: World, oauth: AsyncOAuth2Client, metadata: dict[str, An
 
 
 class ResourceServer(JWTBearerTokenValidator):
-    """An API that believes tokens for its audience."""
+    """An API that accepts tokens for its audience."""
 
     def __init__(self, world: World, audience: str) -> None:
         super().__init__(issuer=world.stack.issuer, resource_server=audience)
@@ -84,8 +84,8 @@ class ResourceServer(JWTBearerTokenValidator):
         return dict(token)
 
 
-def test_discovery_is_what_the_specifications_ask_for(world: World, metadata: dict[str, Any]) -> None:
-    """Of OpenID Connect Discovery 1.0 section 3 one thing is not so: RS256 is a setting, ES256 what is used."""
+def test_discovery_conforms_to_the_specifications(world: World, metadata: dict[str, Any]) -> None:
+    """One deviation from OpenID Connect Discovery 1.0 section 3: ES256 is the default, RS256 only a setting."""
     assert metadata["issuer"] == world.stack.issuer
     assert metadata["id_token_signing_alg_values_supported"] == ["ES256"]
     with_rs256 = {**metadata, "id_token_signing_alg_values_supported": ["ES256", "RS256"]}
@@ -95,7 +95,7 @@ def test_discovery_is_what_the_specifications_ask_for(world: World, metadata: di
 
 
 class WebApplication:
-    """A web application with Authlib's Starlette integration; the session lies in its memory."""
+    """A web application with Authlib's Starlette integration and an in-memory session."""
 
     def __init__(self, world: World, client: Client, goodbye: str) -> None:
         self._goodbye = goodbye
@@ -142,7 +142,7 @@ class WebApplication:
         return JSONResponse(await self._identity.validate_logout_response(request))
 
 
-async def test_a_web_application_signs_somebody_in_and_out(
+async def test_a_web_application_signs_a_user_in_and_out(
     world: World, application: Client, person: Person, goodbye: str
 ) -> None:
     app = WebApplication(world, application, goodbye)
@@ -160,7 +160,7 @@ async def test_a_web_application_signs_somebody_in_and_out(
     assert "/sign-in" in person.browser.get((await app.http.get("/sign_in")).headers["Location"]).headers["Location"]
 
 
-async def test_a_web_application_hears_that_it_was_refused(
+async def test_a_web_application_receives_a_refusal(
     world: World, application: Client, person: Person, goodbye: str
 ) -> None:
     app = WebApplication(world, application, goodbye)
@@ -171,7 +171,7 @@ async def test_a_web_application_hears_that_it_was_refused(
     assert (answer.status_code, answer.json()) == (403, {"error": "access_denied"})
 
 
-async def test_tokens_are_got_renewed_introspected_and_revoked(
+async def test_tokens_are_issued_refreshed_introspected_and_revoked(
     world: World, metadata: dict[str, Any], application: Client, person: Person
 ) -> None:
     async with oauth_client(application, metadata, scope=SCOPE) as oauth:
@@ -198,7 +198,7 @@ async def test_tokens_are_got_renewed_introspected_and_revoked(
         assert refused.value.error == "invalid_grant"
 
 
-async def test_a_token_is_renewed_by_itself_when_it_has_expired(
+async def test_an_expired_token_is_refreshed_automatically(
     world: World, metadata: dict[str, Any], page_application: Client, person: Person
 ) -> None:
     async with oauth_client(page_application, metadata, scope=SCOPE) as oauth:

@@ -1,4 +1,4 @@
-"""Clients from npm, as they come: each walks through everything once (javascript/*.mjs), and a person goes with it."""
+"""Unmodified clients from npm: each runs every flow once (javascript/*.mjs), with a user at a browser."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.clients
 
 
 def walk(program: Path, person: Person, **environment: str) -> dict[str, Any]:
-    """Run a program, go wherever it sends the browser, and return what it has seen."""
+    """Run a program, visit every URL it asks for, and return its results."""
     with subprocess.Popen(
         ["node", program], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **environment}
     ) as running:
@@ -29,11 +29,11 @@ def walk(program: Path, person: Person, **environment: str) -> dict[str, Any]:
             if "seen" in message:
                 return dict(message["seen"])
             print(person.go(message["visit"]), file=running.stdin, flush=True)
-    pytest.fail(f"{program.name} ended with {running.returncode} before it was through")
+    pytest.fail(f"{program.name} ended with {running.returncode} before it was done")
 
 
 @pytest.mark.parametrize("program", ["openid_client.mjs", "oauth4webapi.mjs"])
-def test_a_client_walks_through_everything(
+def test_a_client_completes_every_flow(
     world: World, npm_packages: Path, application: Client, person: Person, goodbye: str, program: str
 ) -> None:
     seen = walk(

@@ -1,4 +1,4 @@
-"""People at a real browser: sign-in, consent, sign-out."""
+"""Sign-in, consent and sign-out in a real browser."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def visitor(page: Page, site: ApplicationSite) -> Visitor:
     return Visitor(page, site)
 
 
-async def test_somebody_signs_in_and_out(visitor: Visitor, site: ApplicationSite) -> None:
+async def test_a_user_signs_in_and_out(visitor: Visitor, site: ApplicationSite) -> None:
     with site.client(site.ours, "read:orders") as client:
         await visitor.open(client)
         await visitor.sees("Sign in")
@@ -34,7 +34,9 @@ async def test_somebody_signs_in_and_out(visitor: Visitor, site: ApplicationSite
         await visitor.sees("Sign in")
 
 
-async def test_a_wrong_password_is_told_and_the_right_one_still_works(visitor: Visitor, site: ApplicationSite) -> None:
+async def test_a_wrong_password_is_reported_and_the_right_one_still_works(
+    visitor: Visitor, site: ApplicationSite
+) -> None:
     await visitor.open(site.client(site.ours))
     await visitor.sign_in("not this one")
     await expect(visitor.page.get_by_role("alert")).to_have_text("The name or the password is not right.")
@@ -48,14 +50,14 @@ async def test_a_wrong_password_is_told_and_the_right_one_still_works(visitor: V
     assert (await visitor.is_back())["code"]
 
 
-async def test_somebody_who_cancels_is_back_without_a_code(visitor: Visitor, site: ApplicationSite) -> None:
+async def test_cancelling_returns_without_a_code(visitor: Visitor, site: ApplicationSite) -> None:
     await visitor.open(site.client(site.ours))
     await visitor.press("Cancel and return to Order desk")
     back = await visitor.is_back()
     assert (back["error"], "code" in back) == ("access_denied", False)
 
 
-async def test_a_partner_asks_and_asks_again_for_what_is_new(visitor: Visitor, site: ApplicationSite) -> None:
+async def test_a_partner_asks_for_consent_and_again_for_new_scopes(visitor: Visitor, site: ApplicationSite) -> None:
     page = visitor.page
     client = site.client(site.partner, "read:orders")
     await visitor.open(client)
@@ -129,7 +131,7 @@ async def test_two_tabs_are_two_sign_ins(visitor: Visitor, site: ApplicationSite
         assert client.handle_callback(each.page.url)["sub"] == visitor.person.user_id
 
 
-async def test_the_other_tab_goes_on_by_itself_when_it_is_loaded_again(visitor: Visitor, site: ApplicationSite) -> None:
+async def test_reloading_another_tab_completes_its_sign_in(visitor: Visitor, site: ApplicationSite) -> None:
     second = Visitor(await visitor.page.context.new_page(), site, visitor.person)
     for each in (visitor, second):
         await each.open(site.client(site.ours))
@@ -139,8 +141,8 @@ async def test_the_other_tab_goes_on_by_itself_when_it_is_loaded_again(visitor: 
     assert (await visitor.is_back())["code"]
 
 
-async def test_the_way_back_ends_at_a_page_that_says_so(visitor: Visitor, site: ApplicationSite) -> None:
-    """The back button: no page comes out of a cache, and none gives a second code."""
+async def test_the_back_button_leads_to_a_page_that_says_start_again(visitor: Visitor, site: ApplicationSite) -> None:
+    """No page comes from a cache, and none issues a second code."""
     await visitor.open(site.client(site.partner, "read:orders"))
     await visitor.sign_in()
     await visitor.press("Allow")
@@ -162,7 +164,7 @@ async def test_a_page_that_was_left_open_too_long_says_so(
     await visitor.sees("Start again")
 
 
-async def test_signing_out_is_asked_for_when_nobody_says_who_it_is(
+async def test_signing_out_without_an_id_token_hint_asks_first(
     world: World, visitor: Visitor, site: ApplicationSite
 ) -> None:
     client = site.client(site.ours)
@@ -217,8 +219,8 @@ async def test_everything_works_with_the_keyboard(world: World, visitor: Visitor
     assert client.get_organization_token(organization)
 
 
-async def test_no_site_can_show_a_page_in_a_frame(browser: Browser, site: ApplicationSite) -> None:
-    """Clickjacking: the browser keeps the page out of the frame, for what the headers say."""
+async def test_no_site_can_embed_a_page_in_a_frame(browser: Browser, site: ApplicationSite) -> None:
+    """Clickjacking: the headers make the browser refuse the frame."""
     address = site.client(site.ours).sign_in_url(site.redirect_uri)
     site.pages["/frame"] = f'<!doctype html><title>A frame</title><iframe src="{address}"></iframe>'
     async with await browser.new_context() as context:
@@ -230,10 +232,10 @@ async def test_no_site_can_show_a_page_in_a_frame(browser: Browser, site: Applic
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:41999/cb", "http://[::1]:41999/cb", "com.example.app:/cb"])
-async def test_the_browser_lets_a_native_application_have_its_answer(
+async def test_the_browser_follows_the_redirect_to_a_native_application(
     world: World, visitor: Visitor, site: ApplicationSite, address: str
 ) -> None:
-    """Chromium holds the redirect after the form against ``form-action``; nobody listens there, but it is asked for."""
+    """Chromium checks the redirect against ``form-action``; nothing listens there, but the request is sent."""
     native = world.management.applications.create(
         name="A native application", type="Native", oidc_client_metadata={"redirectUris": [address]}
     )

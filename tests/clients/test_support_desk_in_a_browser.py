@@ -1,4 +1,4 @@
-"""A support agent at a real browser, in front of the example support desk."""
+"""The example support desk in a real browser."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def desk(stack: RunningStack, run_directory: Path) -> Iterator[RunningDesk]:
 
 @pytest.fixture
 async def screen(browser: Browser) -> AsyncIterator[Page]:
-    """A tab of somebody who has never been here; the browser complains about nothing but the form that is refused."""
+    """A tab with a fresh profile; the browser reports no error but the refused form."""
     context = await browser.new_context()
     complaints: list[str] = []
     context.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
@@ -47,7 +47,7 @@ async def sign_in(page: Page, desk: RunningDesk, who: DemoUser) -> None:
 
 
 async def claim(page: Page, name: str) -> str:
-    """Return what the page says of one claim of the token."""
+    """Return one claim of the token as the page shows it."""
     return await page.locator("dt").filter(has=page.get_by_text(name, exact=True)).locator("+ dd").inner_text()
 
 
@@ -65,7 +65,7 @@ async def test_an_agent_acts_as_a_customer_and_stops(
     await screen.get_by_role("link", name="Act as Customer").click()
     await screen.get_by_label("Ticket").fill("T-1042")
     await screen.get_by_role("button", name="Act as Customer").click()
-    await expect(screen.get_by_label("Reason")).to_be_focused()  # the browser asks for it
+    await expect(screen.get_by_label("Reason")).to_be_focused()  # the browser requires it
     await screen.get_by_label("Reason").fill("   ")
     await screen.get_by_role("button", name="Act as Customer").click()
     await expect(screen.get_by_role("alert")).to_have_text("A user, a reason and a ticket are required.")
@@ -99,7 +99,7 @@ async def test_an_agent_acts_as_a_customer_and_stops(
     await expect(screen.get_by_label("Password")).to_be_visible()  # signed out at the identity service as well
 
 
-async def test_somebody_without_the_right_is_told_so(
+async def test_a_user_without_the_right_is_told_so(
     page: Page, desk: RunningDesk, stack: RunningStack, inspector: Inspector
 ) -> None:
     await sign_in(page, desk, stack.credentials.demo.users[1])

@@ -1,4 +1,4 @@
-"""Organizations in both halves of the directory, over the real bus and a real Redis that may lose or forget."""
+"""Organizations in both halves of the directory, over the real bus and a real Redis that may lose data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from token_service.directory import Directory, InMemoryDirectory, InRedisDirecto
 
 
 class Following:
-    """A directory that follows the bus, for a tenant of its own; and both services, as far as the bus can tell."""
+    """A directory that follows the bus for a tenant of its own, and publishers in place of both services."""
 
     def __init__(self, addresses: ServerAddresses) -> None:
         self.tenant_id = f"t{secrets.token_hex(6)}"
@@ -81,8 +81,8 @@ class Following:
         """Publish states, then the watermark; return the revision to wait for.
 
         Args:
-            states: What is said; of one source.
-            revision: Of the only state, if it is a repetition.
+            states: All of one source.
+            revision: Revision of the only state, if it repeats an older event.
         """
         source: Source = "management" if isinstance(states[0], UserState | ApplicationState) else "template"
         for state in states:
@@ -114,7 +114,7 @@ class Following:
         await self._sources[source].jetstream().publish(subject, msgspec.json.encode(event))
 
     async def granted(self, *names: str, at_least: dict[str, int] | None = None) -> set[str] | None:
-        """Return which organization permissions the user holds in the organization; none when it is no member."""
+        """Return the organization permissions that the user holds; None if it is not a member."""
         at_least = at_least or {}
         await self.directory.wait_for(at_least, self.in_memory.freshness)
         subject = await self.directory.subject("user", "org", at_least=at_least)
@@ -125,18 +125,18 @@ class Following:
         return set(self.in_memory.held_in_organization(None, membership.member.role_ids, frozenset(names)))
 
     async def answers(self, *names: str) -> set[str] | int | None:
-        """Return the same, or the status of the refusal."""
+        """Return the result of ``granted``, or the status of the refusal."""
         try:
             return await self.granted(*names)
         except OAuthError as error:
             return error.status
 
     async def copy(self) -> dict[bytes, bytes]:
-        """Return everything that Redis holds for the tenant."""
+        """Return all of the tenant's keys in Redis."""
         return await read_keys(self.redis, self.tenant_id)
 
     async def fall_back_to(self, copy: dict[bytes, bytes]) -> None:
-        """Let Redis go on from an older copy."""
+        """Replace the tenant's keys in Redis with an older copy."""
         await replace_keys(self.redis, self.tenant_id, copy)
 
     async def lose_everything(self) -> None:
@@ -168,7 +168,7 @@ ORGANIZATION = OrganizationState(id="org", name="Organization")
 
 
 async def eventually(condition: Callable[[], bool | Awaitable[bool]]) -> None:
-    """Return when the condition holds; fail when it does not come to hold by itself."""
+    """Wait until the condition holds; fail on timeout."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             holds = condition()
@@ -183,8 +183,8 @@ async def following(servers: ServerAddresses) -> AsyncIterator[Following]:
         yield following
 
 
-async def test_nobody_is_judged_before_anything_was_heard_of_organizations(following: Following) -> None:
-    """The design: temporarily_unavailable, and people are judged as ever; from the first watermark on, both are."""
+async def test_organizations_are_unavailable_until_the_first_watermark(following: Following) -> None:
+    """Until then ``temporarily_unavailable``; users without an organization are answered as always."""
     with pytest.raises(OAuthError) as refused:
         following.directory.require_organizations()
     person = await following.directory.person("user", at_least={"management": 1})
@@ -199,7 +199,7 @@ async def test_nobody_is_judged_before_anything_was_heard_of_organizations(follo
 
 
 async def test_what_a_member_holds_follows_every_change(following: Following) -> None:
-    """The union over the roles, at the moment of the question, with the revision of the change."""
+    """The union over the roles, read with the revision of each change."""
     seen = []
     for states in (
         (READ, WRITE, READER, WRITER, ORGANIZATION, member("reader")),
@@ -230,8 +230,8 @@ async def test_what_a_member_holds_follows_every_change(following: Following) ->
     ]
 
 
-async def test_who_was_made_a_moment_ago_is_found_without_a_revision(following: Following) -> None:
-    """The second look: of both sources."""
+async def test_a_member_just_created_is_found_without_a_revision(following: Following) -> None:
+    """The second look-up catches up with both sources."""
     await following.tell_watermark("template")
     await eventually(lambda: following.in_redis.freshness.has_seen({"template": 0}))
     await following.tell(READ, READER, ORGANIZATION, member("reader"))
@@ -240,7 +240,7 @@ async def test_who_was_made_a_moment_ago_is_found_without_a_revision(following: 
 
 
 async def test_a_late_repetition_of_an_older_state_changes_nothing(following: Following) -> None:
-    """L5, L7: a relay that starts again repeats what it has not forgotten; nobody comes back by it."""
+    """A relay that restarts repeats events that it has not deleted yet; no deleted member returns through them."""
     await following.tell(READ, WRITE, READER, ORGANIZATION, member("reader"))
     await following.tell(OrganizationRoleState(id="reader", permission_ids=("p2",)))
     at_least = await following.tell(member("reader"))
@@ -255,8 +255,8 @@ async def test_a_late_repetition_of_an_older_state_changes_nothing(following: Fo
     assert await following.granted("read", "write", at_least={**at_least, **marker}) is None
 
 
-async def test_an_organization_that_ended_stays_ended_for_its_members(following: Following) -> None:
-    """L5: ids are not used again; another organization with the same member is another one."""
+async def test_a_deleted_organization_stays_deleted_for_its_members(following: Following) -> None:
+    """A deleted id is never reused (CVE-2026-55670), and another organization of the member is not affected."""
     await following.tell(READ, READER, ORGANIZATION, member("reader"))
     ended = await following.tell(OrganizationState(id="org", deleted=True))
     assert await following.granted("read", at_least=ended) is None
@@ -267,8 +267,8 @@ async def test_an_organization_that_ended_stays_ended_for_its_members(following:
     assert await following.directory.membership("next", "user", at_least=at_least) is not None
 
 
-async def test_an_emptied_redis_is_filled_again_by_itself(following: Following) -> None:
-    """L7: in between there is 503, and never a member without roles or no member at all."""
+async def test_an_emptied_redis_is_refilled_by_itself(following: Following) -> None:
+    """Meanwhile the answer is 503, never a member without roles and never "not a member"."""
     at_least = await following.tell(READ, READER, ORGANIZATION, member("reader"))
     gone = MemberState(organization_id="org", member_id="gone", role_ids=("reader",))
     await following.tell(gone)
@@ -288,8 +288,8 @@ async def test_an_emptied_redis_is_filled_again_by_itself(following: Following) 
 
 
 async def test_a_copy_that_lags_behind_grants_nothing_that_was_revoked(following: Following) -> None:
-    """L7: Redis fails over to a copy without the last changes: nothing older is believed than what was seen before, and
-    without anybody's help the copy catches up."""
+    """After Redis fails over to a copy without the last changes, the directory believes nothing older than it has seen,
+    and the copy catches up by itself."""
     await following.tell(READ, WRITE, READER, WRITER, ORGANIZATION)
     before = await following.tell(member("reader", "writer"))
     assert await following.granted("read", "write", at_least=before) == {"read", "write"}
@@ -303,8 +303,8 @@ async def test_a_copy_that_lags_behind_grants_nothing_that_was_revoked(following
 
 
 @pytest.mark.heavy
-async def test_very_many_members_are_all_there(following: Following) -> None:
-    """L8: several batches, each applied whole; the last one counts like the first."""
+async def test_no_member_of_a_large_organization_is_missing(following: Following) -> None:
+    """Several batches, each applied whole; no element at the end is missed (compare CVE-2024-27101)."""
     count = 2**12
     members = [
         MemberState(organization_id="org", member_id=f"member{number}", role_ids=(f"role{number}",))
@@ -325,7 +325,7 @@ async def test_very_many_members_are_all_there(following: Following) -> None:
 
 @pytest.mark.heavy
 async def test_a_member_holds_what_10_000_roles_grant(following: Following) -> None:
-    """L8: as many as a member may have; the first and the last grant something."""
+    """The most roles that a member may have; the first and the last of them grant something."""
     role_ids = tuple(f"role{number:05}" for number in range(10_000))
     roles = [OrganizationRoleState(id=role_id, name=role_id, type="User") for role_id in role_ids]
     for granting, permission in ((0, READ), (-1, WRITE)):

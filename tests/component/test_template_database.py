@@ -1,4 +1,4 @@
-"""The database of template-service: its migrations make what the tables in the code say."""
+"""The migrations of template-service create the tables that the code defines."""
 
 import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.servers
 NOT_OURS = {"alembic_version", *(statement.split()[2] for statement in outbox.CREATE)}
 
 
-async def test_the_migrations_make_what_the_code_expects(template: Template) -> None:
+async def test_the_migrations_create_the_tables_in_the_code(template: Template) -> None:
     engine = create_async_engine(template.settings.database_url)
     async with engine.connect() as connection:
         assert await connection.run_sync(differences, metadata, NOT_OURS) == []

@@ -1,4 +1,4 @@
-"""What template-service knows of management-service's side: users, applications, resources and scopes."""
+"""template-service's projection of management-service: users, applications, resources and scopes."""
 
 import asyncio
 from typing import Any
@@ -22,7 +22,7 @@ async def known(template: Template, table: str, wanted: str) -> dict[str, object
     return None if row is None else dict(row)
 
 
-async def test_a_user_is_known_as_management_service_says_and_forgotten_with_it(template: Template) -> None:
+async def test_a_user_is_projected_with_its_state_and_deleted_with_it(template: Template) -> None:
     name = unique("Ada")
     user = await template.management.created("users", name=name, username=unique("ada").replace("-", "_"))
     await template.caught_up()
@@ -71,7 +71,7 @@ async def told_causes(tables: TemplateTables, organization: str) -> list[tuple[i
 
 
 async def holder_of_scopes(template: Template, tables: TemplateTables, *names: str) -> tuple[Any, str, str]:
-    """Return a resource with scopes of these names, an organization with one member who holds them, and the role."""
+    """Return a resource with these scopes, an organization whose one member holds them, and the role."""
     resource = await template.resource(*names)
     await template.caught_up()
     role = (await template.role(resourceScopeIds=[scope["id"] for scope in resource["scopes"]]))["id"]
@@ -95,7 +95,7 @@ async def test_a_renamed_scope_reaches_its_holders(template: Template, tables: T
     assert last.removed == (GrantedPermission("read:orders", resource["indicator"]),)
 
 
-async def test_a_deleted_scope_is_taken_from_its_roles_and_their_holders(
+async def test_a_deleted_scope_is_removed_from_its_roles_and_their_holders(
     template: Template, tables: TemplateTables
 ) -> None:
     resource, organization, role = await holder_of_scopes(template, tables, "a", "b")
@@ -110,7 +110,7 @@ async def test_a_deleted_scope_is_taken_from_its_roles_and_their_holders(
     assert await template.version("roles", role) == version + 1
 
 
-async def test_with_a_deleted_resource_all_of_its_scopes_are_taken_away(
+async def test_deleting_a_resource_removes_all_of_its_scopes_from_roles(
     template: Template, tables: TemplateTables
 ) -> None:
     resource, organization, role = await holder_of_scopes(template, tables, "a", "b")
@@ -159,16 +159,14 @@ async def test_a_deleted_application_leaves_its_organizations(template: Template
     assert await known(template, "known_applications", application) is None
 
 
-async def everybody(management: Management, database: asyncpg.Connection) -> tuple[set[str], set[str]]:
-    """Return who exists by the one service, and by what is known of it in the other one."""
+async def users_on_both_sides(management: Management, database: asyncpg.Connection) -> tuple[set[str], set[str]]:
+    """Return the ids of the users that management-service owns, and of those that template-service knows."""
     owned = await management.database.fetch("SELECT id FROM users WHERE tenant_id = $1", management.tenant_id)
     known = await database.fetch("SELECT id FROM known_users WHERE tenant_id = $1", management.tenant_id)
     return {row[0] for row in owned}, {row[0] for row in known}
 
 
-async def test_two_replicas_that_follow_at_once_apply_everything_once(
-    template: Template, tables: TemplateTables
-) -> None:
+async def test_two_replicas_apply_every_event_once(template: Template, tables: TemplateTables) -> None:
     async with Template(template.management) as second:
         organization = await tables.organization()
         role = await tables.role(*await tables.permissions([unique("p")]))
@@ -188,11 +186,11 @@ async def test_two_replicas_that_follow_at_once_apply_everything_once(
             event.subject for event in await tables.events("member", organization, "*") if "deleted" in event.type
         ]
         assert sorted(deleted) == sorted(f"{organization}/{user}" for user in made[:40])
-        owned, here = await everybody(template.management, second.database)
+        owned, here = await users_on_both_sides(template.management, second.database)
         assert owned == here
 
 
-async def test_postgresql_away_and_back_needs_nobody(template: Template, issuer: Issuer) -> None:
+async def test_the_projection_recovers_by_itself_after_a_postgresql_outage(template: Template, issuer: Issuer) -> None:
     async with (
         Management(template.management.addresses, issuer) as management,
         TcpProxy(template.settings.database_url) as proxy,
@@ -206,13 +204,13 @@ async def test_postgresql_away_and_back_needs_nobody(template: Template, issuer:
             await management.client.delete(f"/api/users/{made.pop()}")
         async with asyncio.timeout(20):
             while True:
-                owned, here = await everybody(management, template.database)
+                owned, here = await users_on_both_sides(management, template.database)
                 if owned == here == set(made):
                     break
                 await asyncio.sleep(0.05)
 
 
-async def test_somebody_who_is_deleted_while_joining_is_no_member_afterwards(
+async def test_a_user_deleted_while_joining_is_not_a_member_afterwards(
     template: Template, tables: TemplateTables
 ) -> None:
     """Either the deletion finds the membership, or the membership is refused."""

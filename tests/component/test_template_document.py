@@ -28,7 +28,7 @@ WRONG_KIND = (422, "entity.db_constraint_violated")
 
 @pytest_asyncio.fixture(scope="module")
 async def management(servers: ServerAddresses, issuer: Issuer) -> AsyncIterator[Management]:
-    """A tenant whose template is nobody else's business."""
+    """A tenant of its own, because a document replaces the whole template."""
     async with Management(servers, issuer) as management:
         yield management
 
@@ -41,7 +41,7 @@ async def template(management: Management) -> AsyncIterator[Template]:
 
 @pytest_asyncio.fixture(autouse=True)
 async def emptied(template: Template) -> None:
-    """Take everything away, and wait until everybody has been looked at: what is counted from then on is the test's."""
+    """Empty the template and wait for the fan-out, so that a test counts only its own changes."""
     await put(template, EMPTY)
     await held(template)
 
@@ -104,7 +104,7 @@ async def permission_ids(template: Template) -> dict[str, str]:
 
 
 class Permission(NamedTuple):
-    """What a member holds."""
+    """A permission that a member holds."""
 
     name: str
     resource: str | None
@@ -114,7 +114,7 @@ Held = dict[tuple[str, str], set[Permission]]
 
 
 async def held(template: Template) -> Held:
-    """Return what has been said last of each member, once everybody has been looked at."""
+    """Wait for the fan-out; return the permissions last published for each member."""
     async with asyncio.timeout(60):
         query = "SELECT count(*) FROM fan_outs WHERE tenant_id = $1"
         while await template.database.fetchval(query, template.tenant_id):  # noqa: ASYNC110 - seen from outside
@@ -130,7 +130,7 @@ async def held(template: Template) -> Held:
 
 
 def effects(before: Held, after: Held) -> list[dict[str, Any]]:
-    """Return what a report says of members between whom these are."""
+    """Return the effects on members that a report must list between these two states."""
     gaining: Counter[tuple[Permission, str]] = Counter()
     losing: Counter[tuple[Permission, str]] = Counter()
     for key in before.keys() | after.keys():
@@ -188,7 +188,7 @@ async def test_a_template_is_shown_sorted_by_name_with_what_roles_grant(template
     assert (changed.status_code, changed.headers["ETag"] != answer.headers["ETag"]) == (200, True)
 
 
-async def test_what_is_shown_can_be_put_and_a_second_time_changes_nothing(
+async def test_a_document_that_was_read_can_be_put_back_and_changes_nothing(
     template: Template, resource: Any, fan_outs: RequestedFanOuts
 ) -> None:
     wanted = {
@@ -217,10 +217,10 @@ async def test_what_is_shown_can_be_put_and_a_second_time_changes_nothing(
             answer = await send(template, each, dry_run=dry_run)
             assert (answer.json(), revision(answer)) == (UNCHANGED, before)
     assert (await template.revision(), await shown(template)) == (before, found)
-    assert await fan_outs.new() == set()  # nobody has a role yet
+    assert await fan_outs.new() == set()  # no role has holders yet
 
 
-async def test_what_may_be_left_out_is_as_in_a_new_role(template: Template) -> None:
+async def test_omitted_members_have_the_defaults_of_a_new_role(template: Template) -> None:
     await put(template, {"permissions": [{"name": "a"}], "roles": [{"name": "r"}]})
     assert await shown(template) == {"permissions": [permission("a")], "roles": [role("r")]}
 
@@ -333,7 +333,7 @@ async def said(template: Template, *subject: str) -> tuple[str, Any]:
 
 
 class People:
-    """Members of both kinds in several organizations, with any of the roles that fit."""
+    """Members of both kinds in several organizations, with random roles of the matching type."""
 
     def __init__(self, template: Template) -> None:
         self._template = template
@@ -348,7 +348,7 @@ class People:
             self._groups += [(users, ids[USERS]), (applications, ids[APPLICATIONS])]
 
     async def assign(self, dice: random.Random, wanted: dict[str, Any]) -> None:
-        """Give everybody some of the roles of a document that is in force."""
+        """Assign to each member some of the roles of the current document."""
         by_name = await role_ids(self._template)
         for organization, members in self._groups:
             fitting = [each["name"] for each in wanted["roles"] if each["type"] == organization.kind.role_type]
@@ -364,7 +364,7 @@ class People:
 
 
 def random_document(dice: random.Random, resource: Any) -> dict[str, Any]:
-    """Return some of eight permissions, and some of seven roles that grant some of them; the last two for machines."""
+    """Return a random subset of eight permissions and of seven roles; the last two roles are for machines."""
     names = dice.sample([f"p{number}" for number in range(8)], dice.randint(3, 8))
     known = [scope["name"] for scope in resource["scopes"]]
     return {
@@ -383,14 +383,14 @@ def random_document(dice: random.Random, resource: Any) -> dict[str, Any]:
 
 
 @pytest.mark.heavy
-async def test_a_dry_run_says_what_then_happens_to_members_too(template: Template, resource: Any) -> None:
+async def test_a_dry_run_reports_the_effects_on_members(template: Template, resource: Any) -> None:
     dice = random.Random(4)
     people = People(template)
     await people.gather(organizations=3, each=3)
     reached = 0
     for number in range(12):
         if number == 8:
-            await people.remove_an_organization()  # its members count for nothing at once
+            await people.remove_an_organization()  # its members no longer count, at once
         before = await held(template)
         wanted = random_document(dice, resource)
         counted = await template.revision()
@@ -406,7 +406,9 @@ async def test_a_dry_run_says_what_then_happens_to_members_too(template: Templat
     assert reached > 20
 
 
-async def test_a_member_that_holds_a_permission_by_another_role_neither_gains_nor_loses_it(template: Template) -> None:
+async def test_a_member_that_holds_a_permission_through_another_role_neither_gains_nor_loses_it(
+    template: Template,
+) -> None:
     await put(template, document("ab", role("one", "a"), role("other", "a", "b"), role("none")))
     by_name = await role_ids(template)
     users = [await member_of_kind(template, USERS) for _ in range(3)]
@@ -415,10 +417,10 @@ async def test_a_member_that_holds_a_permission_by_another_role_neither_gains_no
     await here.assign(users[:1], [by_name["other"]])
     await there.assign(users[:2], [by_name["other"], by_name["none"]])
     report = await put(template, document("ab", role("other", "a"), role("none", "b")))
-    nobody = {"members": 0, "organizations": 0}
+    none = {"members": 0, "organizations": 0}
     assert report["members"] == [
-        {"name": "a", "gaining": nobody, "losing": {"members": 2, "organizations": 1}},
-        {"name": "b", "gaining": nobody, "losing": {"members": 1, "organizations": 1}},
+        {"name": "a", "gaining": none, "losing": {"members": 2, "organizations": 1}},
+        {"name": "b", "gaining": none, "losing": {"members": 1, "organizations": 1}},
     ]
     for user, path in ((users[0], here.path), (users[1], there.path)):
         assert [each["name"] for each in (await template.client.get(f"{path}/{user}/scopes")).json()] == (
@@ -427,8 +429,8 @@ async def test_a_member_that_holds_a_permission_by_another_role_neither_gains_no
 
 
 @pytest.mark.parametrize("name", ["dryRun", "dry_run", "DRY-RUN", "dry-run ", "page", ""])
-async def test_a_parameter_that_means_nothing_changes_nothing(template: Template, name: str) -> None:
-    """L2: whoever writes dryRun wants a dry run; passed over, it would delete what the document does not name."""
+async def test_an_unknown_query_parameter_is_refused(template: Template, name: str) -> None:
+    """If a misspelt dry-run were ignored, the request would delete everything that the document does not name."""
     await put(template, document("ab"))
     before = await shown(template)
     answer = await template.client.put(PATH, json=document("a"), params={name: "true"})
@@ -437,7 +439,7 @@ async def test_a_parameter_that_means_nothing_changes_nothing(template: Template
 
 
 @pytest.mark.parametrize("value", ["yes", "", "TRUE"])
-async def test_a_dry_run_that_is_not_said_clearly_changes_nothing(template: Template, value: str) -> None:
+async def test_an_ambiguous_dry_run_parameter_is_refused(template: Template, value: str) -> None:
     before = await template.revision()
     for params in ({"dry-run": value}, {"dry-run": ["true", "false"]}):
         assert issues(await template.client.put(PATH, json=document("a"), params=params)) == {"dry-run"}
@@ -447,12 +449,12 @@ async def test_a_dry_run_that_is_not_said_clearly_changes_nothing(template: Temp
 
 
 def places(answer: httpx.Response) -> set[str]:
-    """Return where a refusal is met in the document."""
+    """Return the paths that a refusal names in the document."""
     return {issue["path"] for issue in answer.json()["data"]["issues"]}
 
 
-async def refused_everywhere(template: Template, wanted: dict[str, Any], expected: tuple[int, str]) -> set[str]:
-    """Make sure that a document is refused with and without a dry run, and return where."""
+async def refused_paths(template: Template, wanted: dict[str, Any], expected: tuple[int, str]) -> set[str]:
+    """Assert that a document is refused with and without a dry run; return the paths that are named."""
     await held(template)
     before, found = await template.revision(), await shown(template)
     dry, wet = [await send(template, wanted, dry_run=dry_run) for dry_run in (True, False)]
@@ -462,13 +464,13 @@ async def refused_everywhere(template: Template, wanted: dict[str, Any], expecte
     return places(wet)
 
 
-async def test_nothing_is_said_twice(template: Template, resource: Any) -> None:
+async def test_duplicates_in_a_document_are_refused(template: Template, resource: Any) -> None:
     twice = scopes(resource, "orders:read", "orders:write", "orders:read")
     wanted = {
         "permissions": [permission("a"), permission("b"), permission("a", "d")],
         "roles": [role("r", "a", "b", "b"), role("s", scopes=twice), role("r")],
     }
-    assert await refused_everywhere(template, wanted, (400, "guard.invalid_input")) == {
+    assert await refused_paths(template, wanted, (400, "guard.invalid_input")) == {
         "permissions[2].name",
         "roles[0].permissions[2]",
         "roles[1].scopes[2]",
@@ -477,17 +479,19 @@ async def test_nothing_is_said_twice(template: Template, resource: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["with space", "", "ä", "🙂", "openid", "urn:service:organization:x", "x" * 129])
-async def test_a_name_that_no_permission_can_have_is_refused(template: Template, name: str) -> None:
+async def test_an_invalid_permission_name_is_refused(template: Template, name: str) -> None:
     wanted = {"permissions": [permission("a"), permission(name)], "roles": [role("r", name)]}
-    assert await refused_everywhere(template, wanted, (422, "scope.invalid_name")) == {"permissions[1].name"}
+    assert await refused_paths(template, wanted, (422, "scope.invalid_name")) == {"permissions[1].name"}
 
 
-async def test_a_role_grants_what_the_document_defines_and_what_is_known(template: Template, resource: Any) -> None:
+async def test_a_role_grants_only_permissions_of_the_document_and_known_scopes(
+    template: Template, resource: Any
+) -> None:
     wanted = document("a", role("r", "a"), role("s", "a", "b"), role("t", "A"))
-    assert await refused_everywhere(template, wanted, UNKNOWN) == {"roles[1].permissions[1]", "roles[2].permissions[0]"}
+    assert await refused_paths(template, wanted, UNKNOWN) == {"roles[1].permissions[1]", "roles[2].permissions[0]"}
     known, other = scopes(resource, "orders:read"), [{"resource": "https://other.example.com", "name": "orders:read"}]
     wanted = document("", role("r", scopes=known + scopes(resource, "orders:burn")), role("s", scopes=other))
-    assert await refused_everywhere(template, wanted, UNKNOWN) == {"roles[0].scopes[1]", "roles[1].scopes[0]"}
+    assert await refused_paths(template, wanted, UNKNOWN) == {"roles[0].scopes[1]", "roles[1].scopes[0]"}
 
 
 async def test_a_scope_that_was_just_created_is_found_without_a_header(template: Template) -> None:
@@ -501,23 +505,23 @@ async def test_a_scope_that_was_just_created_is_found_without_a_header(template:
 async def test_no_role_of_a_document_grants_scopes_of_the_management_api(template: Template) -> None:
     for name in ("all", "subject-tokens", "nothing"):
         wanted = document("", role("r"), role("s", scopes=[{"resource": AUDIENCE, "name": name}]))
-        assert await refused_everywhere(template, wanted, WRONG_KIND) == {"roles[1].scopes[0]"}
+        assert await refused_paths(template, wanted, WRONG_KIND) == {"roles[1].scopes[0]"}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.path)
-async def test_the_type_of_a_role_that_somebody_has_cannot_change(template: Template, kind: Kind) -> None:
+async def test_the_type_of_an_assigned_role_cannot_change(template: Template, kind: Kind) -> None:
     await put(template, document("a", role("free"), role("r", "a", type=kind.role_type)))
     organization = await Organization.new(template, kind, member := await member_of_kind(template, kind))
     await organization.assign([member], [(await role_ids(template))["r"]])
     (other,) = {"User", "MachineToMachine"} - {kind.role_type}
     wanted = document("a", role("free", type="MachineToMachine"), role("r", "a", type=other))
-    assert await refused_everywhere(template, wanted, WRONG_KIND) == {"roles[1].type"}
+    assert await refused_paths(template, wanted, WRONG_KIND) == {"roles[1].type"}
     await organization.delete()
     await put(template, wanted)
     assert await shown(template) == wanted
 
 
-async def test_a_type_that_is_about_to_change_waits_for_who_is_being_given_the_role(template: Template) -> None:
+async def test_a_change_of_type_waits_for_a_concurrent_assignment(template: Template) -> None:
     await put(template, document("", role("r")))
     role_id, organization = (await role_ids(template))["r"], await template.organization()
     user = (await template.management.created("users"))["id"]
@@ -531,17 +535,17 @@ async def test_a_type_that_is_about_to_change_waits_for_who_is_being_given_the_r
     assert refusal(await changing) == WRONG_KIND
 
 
-async def test_a_role_grants_10_000_and_not_one_more(template: Template, resource: Any) -> None:
+async def test_a_role_grants_at_most_10_000_permissions_and_scopes(template: Template, resource: Any) -> None:
     names = [f"p{number:05}" for number in range(10_000)]
     report = await put(template, document(names, role("r", *names)), dry_run=True)
     assert (report["permissions"]["created"], report["roles"]["created"]) == (names, ["r"])
     too_much = document(names, role("s"), role("r", *names, scopes=scopes(resource, "orders:read")))
-    assert await refused_everywhere(template, too_much, WRONG_KIND) == {"roles[1]"}
+    assert await refused_paths(template, too_much, WRONG_KIND) == {"roles[1]"}
 
 
-async def test_of_very_many_mistakes_a_hundred_are_named(template: Template) -> None:
+async def test_at_most_100_issues_are_named(template: Template) -> None:
     many = document("", *(role(f"{number}", "unknown") for number in range(200)))
-    assert len(await refused_everywhere(template, many, UNKNOWN)) == 100
+    assert len(await refused_paths(template, many, UNKNOWN)) == 100
 
 
 @pytest.mark.parametrize(
@@ -566,8 +570,8 @@ async def test_every_wrong_member_of_a_document_is_named(
 
 
 @pytest.mark.heavy
-async def test_of_documents_at_once_one_holds_whole(template: Template, resource: Any) -> None:
-    """Two admins put documents: no half-applied PUT, and the reports follow each other."""
+async def test_one_of_several_concurrent_documents_is_applied_whole(template: Template, resource: Any) -> None:
+    """Two admins put documents: no PUT is half applied."""
     dice = random.Random(7)
     for _ in range(5):
         wanted = [random_document(dice, resource) for _ in range(6)]
@@ -581,7 +585,7 @@ async def test_of_documents_at_once_one_holds_whole(template: Template, resource
 
 @pytest.mark.heavy
 async def test_edits_while_a_document_is_applied_come_before_or_after_it(template: Template, resource: Any) -> None:
-    """Whatever an edit has answered is seen by the document, or holds after it; nobody gets an error."""
+    """An acknowledged edit is seen by the document or applied after it; neither fails."""
     await put(template, document("abc", role("r", "a"), role("s", "b")))
     for number in range(8):
         wanted = document("abc", role("r", "a", "b"), role("s", "c", description=f"round {number}"))
@@ -617,8 +621,8 @@ async def test_edits_while_a_document_is_applied_come_before_or_after_it(templat
         assert await shown(template) == wanted
 
 
-async def test_a_name_that_is_being_created_is_waited_for(template: Template) -> None:
-    """Else it would be created twice."""
+async def test_a_document_waits_for_a_name_that_is_being_created(template: Template) -> None:
+    """Otherwise it would be created twice."""
     for number in range(8):
         await put(template, EMPTY)
         wanted = document(["a"], role("r", "a"))
@@ -634,7 +638,7 @@ async def test_a_name_that_is_being_created_is_waited_for(template: Template) ->
 
 
 async def agrees_with_events(template: Template) -> None:
-    """Make sure that the last event of every role says what it grants."""
+    """Assert that the last event of every role lists what the role grants."""
     permissions = await permission_ids(template)
     by_name = await role_ids(template)
     for each in (await shown(template))["roles"]:
@@ -650,8 +654,8 @@ async def waits_for_a_lock(database: asyncpg.Connection) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_what_a_role_comes_to_grant_meanwhile_is_seen(template: Template) -> None:
-    """An edit that was there first and commits while the document waits for it."""
+async def test_a_concurrent_grant_to_a_role_is_seen(template: Template) -> None:
+    """The edit took its locks first and commits while the document waits for them."""
     await put(template, document("ab", role("r", "a")))
     permissions, roles = await permission_ids(template), await role_ids(template)
     async with template.database.transaction():
@@ -669,7 +673,7 @@ async def test_what_a_role_comes_to_grant_meanwhile_is_seen(template: Template) 
     assert answer.json()["roles"]["updated"] == [{"name": "r", "added": [], "removed": [{"name": "b"}]}]
 
 
-async def test_a_scope_that_is_deleted_meanwhile_is_unknown_or_revoked(template: Template) -> None:
+async def test_a_scope_deleted_meanwhile_is_unknown_or_revoked(template: Template) -> None:
     for _ in range(4):
         resource = await template.resource("read", "write")
         await template.caught_up()
@@ -686,7 +690,7 @@ async def test_a_scope_that_is_deleted_meanwhile_is_unknown_or_revoked(template:
 
 @pytest.mark.slow
 async def test_a_thousand_roles_with_a_hundred_permissions_each(template: Template) -> None:
-    """100,000 grants in one document, to members too."""
+    """100,000 grants in one document, some of them to members."""
     names = [f"permission:{number:03}" for number in range(100)]
     first = document(names, *(role(f"role {number:04}", *names) for number in range(1000)))
     report = await put(template, first)
@@ -708,7 +712,7 @@ async def test_a_thousand_roles_with_a_hundred_permissions_each(template: Templa
     assert await shown(template) == second
 
 
-async def test_a_document_grants_250_000_at_most(template: Template) -> None:
+async def test_a_document_holds_at_most_250_000_grants(template: Template) -> None:
     names = [f"{number}" for number in range(500)]
     roles = [role(f"{number}", *names) for number in range(501)]
     for dry_run in (True, False):

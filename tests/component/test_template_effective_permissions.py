@@ -1,4 +1,4 @@
-"""What a member may do, read over HTTP: the union over its roles, for whom it is, and what a poll costs."""
+"""Effective permissions over HTTP: the union over a member's roles, who may read them, and what a poll costs."""
 
 import asyncio
 import time
@@ -62,10 +62,10 @@ async def test_a_member_without_roles_may_do_nothing(template: Template, kind: K
 
 
 @of_both_kinds
-async def test_an_organization_token_opens_its_own_member_of_its_own_organization_alone(
+async def test_an_organization_token_reads_only_its_own_member_in_its_own_organization(
     template: Template, kind: Kind
 ) -> None:
-    """L4, L5."""
+    """Token classes exclude each other, and ids are checked against their organization (CVE-2026-2366)."""
     member = await ReadingMember.new(template, kind)
     colleague = await ReadingMember.new(template, kind, member.organization)
     elsewhere = await Organization.new(template, kind, member.id)
@@ -73,7 +73,7 @@ async def test_an_organization_token_opens_its_own_member_of_its_own_organizatio
     assert refusal(await member.read(path=colleague.path)) == FORBIDDEN
     assert refusal(await member.read(path=f"{elsewhere.path}/{member.id}/scopes")) == FORBIDDEN
     assert refusal(await member.read(path=f"/api/organizations/nowhere/{kind.path}/{member.id}/scopes")) == FORBIDDEN
-    assert refusal(await member.read(path=f"{member.organization.path}/nobody/scopes")) == FORBIDDEN
+    assert refusal(await member.read(path=f"{member.organization.path}/unknown/scopes")) == FORBIDDEN
     other = APPLICATIONS if kind is USERS else USERS
     twin = f"/api/organizations/{member.organization.id}/{other.path}/{member.id}/scopes"
     assert refusal(await member.read(path=twin)) == (422, "organization.require_membership")
@@ -86,17 +86,17 @@ async def test_an_organization_token_opens_its_own_member_of_its_own_organizatio
         {"audience": "https://api.example.com"},
         {"audience": "{issuer}/me", "scope": "openid"},
         {"audience": AUDIENCE, "scope": "subject-tokens"},
-        {"audience": AUDIENCE, "scope": "all", "act": {"sub": "somebody"}},
+        {"audience": AUDIENCE, "scope": "all", "act": {"sub": "support"}},
         {"audience": "urn:logto:organization:{organization}"},
         {"audience": "urn:service:organization:"},
         {"audience": "urn:service:organization:{organization}/"},
         {"audience": "{organization}"},
-        {"subject": "somebody"},
+        {"subject": "other"},
     ],
     ids=str,
 )
-async def test_another_good_token_of_ours_is_forbidden(member: ReadingMember, claims: dict[str, Any]) -> None:
-    """A token for a resource is no organization token, though it says ``organization_id``."""
+async def test_a_valid_token_of_another_class_is_forbidden(member: ReadingMember, claims: dict[str, Any]) -> None:
+    """A token for a resource is not an organization token, even with ``organization_id``."""
     issuer = member.template.management.issuer.issuer
     filled = {
         name: value.format(organization=member.organization.id, issuer=issuer) if isinstance(value, str) else value
@@ -108,17 +108,17 @@ async def test_another_good_token_of_ours_is_forbidden(member: ReadingMember, cl
 
 
 def token_of_actors(member: ReadingMember, *actors: str) -> str:
-    """Return an organization token that was got by an exchange, in which these act, the current one first."""
+    """Return an organization token from an exchange with these actors, the current one first."""
     act: dict[str, Any] = {}
     for actor in reversed(actors):
         act = {"sub": actor, "act": act} if act else {"sub": actor}
     return member.token(act=act, gty=GRANT_TOKEN_EXCHANGE)
 
 
-async def test_whoever_acts_as_the_member_reads_what_the_member_may_do(
+async def test_an_actor_reads_the_permissions_of_the_member(
     member: ReadingMember, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An organization token that was got by an exchange says what its subject may do: reading it is no more."""
+    """An organization token from an exchange already carries these permissions, so reading them discloses no more."""
     actors = [(await member.template.management.created("users"))["id"] for _ in range(2)]
     answer = await member.read(token_of_actors(member, *actors))
     assert (answer.status_code, answer.json()) == (200, (await member.read()).json())
@@ -128,10 +128,10 @@ async def test_whoever_acts_as_the_member_reads_what_the_member_may_do(
         with fetches(monkeypatch) as sent:
             unchanged = await member.read(token, If_None_Match=answer.headers["ETag"])
         assert unchanged.status_code == 304
-    assert len(sent) == 1, "whoever acts is looked at in the same statement"
+    assert len(sent) == 1, "the actors are checked in the same statement"
 
 
-@pytest.mark.parametrize("position", [0, 1], ids=["who acts now", "who acted before"])
+@pytest.mark.parametrize("position", [0, 1], ids=["current actor", "previous actor"])
 @pytest.mark.parametrize(
     "end",
     [
@@ -139,12 +139,12 @@ async def test_whoever_acts_as_the_member_reads_what_the_member_may_do(
         lambda client, user: client.patch(f"/api/users/{user}/password", json={"password": "correct horse"}),
         lambda client, user: client.delete(f"/api/users/{user}"),
     ],
-    ids=["suspended", "another password", "deleted"],
+    ids=["suspended", "password changed", "deleted"],
 )
-async def test_nobody_who_is_suspended_or_gone_acts_as_the_member(
+async def test_a_suspended_or_deleted_actor_is_refused(
     member: ReadingMember, end: Callable[[httpx.AsyncClient, str], Awaitable[httpx.Response]], position: int
 ) -> None:
-    """L1: everybody in the chain; on every way to an answer."""
+    """Every actor in the chain is checked, on every path to an answer."""
     actors = [(await member.template.management.created("users"))["id"] for _ in range(2)]
     token = token_of_actors(member, *actors)
     first = await member.read(token)
@@ -158,14 +158,14 @@ async def test_nobody_who_is_suspended_or_gone_acts_as_the_member(
 
 
 @pytest.mark.parametrize(
-    "act", [{"sub": "nobody"}, {"sub": 1}, {}, {"sub": "nobody", "act": "nobody"}, {"client_id": "somebody"}]
+    "act", [{"sub": "unknown"}, {"sub": 1}, {}, {"sub": "unknown", "act": "unknown"}, {"client_id": "other"}]
 )
-async def test_nobody_who_is_unknown_acts_as_the_member(member: ReadingMember, act: dict[str, Any]) -> None:
+async def test_an_unknown_actor_is_refused(member: ReadingMember, act: dict[str, Any]) -> None:
     assert refusal(await member.read(member.token(act=act, gty=GRANT_TOKEN_EXCHANGE))) == UNAUTHORIZED
 
 
-async def test_a_token_that_is_not_good_opens_nothing(member: ReadingMember) -> None:
-    """L3: by its signature, type, time, issuer and audience."""
+async def test_an_invalid_token_is_refused(member: ReadingMember) -> None:
+    """Signature, type, times, issuer and audience are all checked (CVE-2026-55669, CVE-2026-55689: audience)."""
     issuer = member.template.management.issuer
     now = int(time.time())
     audience = organization_audience(member.organization.id)
@@ -197,14 +197,14 @@ async def test_a_token_that_is_not_good_opens_nothing(member: ReadingMember) -> 
         answer = await member.read(token)
         assert refusal(answer) == UNAUTHORIZED, token
         assert answer.headers["WWW-Authenticate"] == 'Bearer error="invalid_token"'
-    async with member.template.client_with(None) as nobody:
-        assert refusal(await nobody.get(member.path)) == (401, "auth.authorization_header_missing")
-        basic = await nobody.get(member.path, headers={"Authorization": "Basic YTpi"})
+    async with member.template.client_with(None) as anonymous:
+        assert refusal(await anonymous.get(member.path)) == (401, "auth.authorization_header_missing")
+        basic = await anonymous.get(member.path, headers={"Authorization": "Basic YTpi"})
         assert refusal(basic) == (401, "auth.authorization_token_type_not_supported")
 
 
-async def test_whoever_is_suspended_or_gone_or_has_ended_the_token_reads_nothing(template: Template) -> None:
-    """L1: the liveness check of every path."""
+async def test_a_token_of_a_suspended_or_deleted_subject_or_client_is_refused(template: Template) -> None:
+    """Subject and client are checked for liveness on every read."""
     management = template.management
     suspended, ended, deleted = [await ReadingMember.new(template) for _ in range(3)]
     application = await member_of_kind(template, APPLICATIONS)
@@ -231,8 +231,8 @@ async def test_whoever_is_suspended_or_gone_or_has_ended_the_token_reads_nothing
 
 
 @of_both_kinds
-async def test_a_revoked_token_reads_nothing_and_is_told_of_nothing(template: Template, kind: Kind) -> None:
-    """L1, L7: on every way to an answer, the shorter one of an unchanged poll included."""
+async def test_a_revoked_token_is_refused_even_if_it_is_waiting(template: Template, kind: Kind) -> None:
+    """On every path to an answer, including the shortcut for an unchanged poll."""
     member = await ReadingMember.new(template, kind)
     token = member.token(jti=unique("revoked"))
     first = await member.read(token)
@@ -252,10 +252,10 @@ async def test_a_revoked_token_reads_nothing_and_is_told_of_nothing(template: Te
 
 
 @of_both_kinds
-async def test_who_is_no_member_and_what_is_no_organization(template: Template, kind: Kind) -> None:
+async def test_a_non_member_and_an_unknown_organization_are_refused(template: Template, kind: Kind) -> None:
     member, client = await ReadingMember.new(template, kind), template.client
     token, not_a_member = member.token(), (422, "organization.require_membership")
-    for stranger in ("nobody", await member_of_kind(template, kind)):
+    for stranger in ("unknown", await member_of_kind(template, kind)):
         assert refusal(await client.get(f"{member.organization.path}/{stranger}/scopes")) == not_a_member
     missing = f"/api/organizations/nowhere/{kind.path}/{member.id}/scopes"
     assert refusal(await client.get(missing)) == (404, "entity.not_exists_with_id")
@@ -266,7 +266,7 @@ async def test_who_is_no_member_and_what_is_no_organization(template: Template, 
     assert refusal(await client.get(f"{member.organization.path}/%00/scopes")) == (400, "guard.invalid_input")
 
 
-async def test_the_entity_tag_changes_with_every_change_of_what_the_member_may_do_and_with_no_other(
+async def test_the_entity_tag_changes_exactly_when_the_permissions_of_the_member_change(
     template: Template, member: ReadingMember
 ) -> None:
     client, role = template.client, f"/api/organization-roles/{member.role}"
@@ -310,7 +310,9 @@ async def test_the_entity_tag_changes_with_every_change_of_what_the_member_may_d
     ("condition", "status"),
     [("{etag}", 304), ('"x", {etag}', 304), ("{strong}", 304), ("*", 304), ('"x"', 200), ("x", 200), ("", 200)],
 )
-async def test_a_condition_names_what_the_caller_has(member: ReadingMember, condition: str, status: int) -> None:
+async def test_if_none_match_is_compared_with_the_current_entity_tag(
+    member: ReadingMember, condition: str, status: int
+) -> None:
     etag = (await member.read()).headers["ETag"]
     filled = condition.format(etag=etag, strong=etag.removeprefix("W/"))
     answer = await member.read(If_None_Match=filled)
@@ -318,10 +320,10 @@ async def test_a_condition_names_what_the_caller_has(member: ReadingMember, cond
     assert "Preference-Applied" not in answer.headers
 
 
-async def test_an_unchanged_poll_asks_where_the_database_stands_and_no_more(
+async def test_an_unchanged_poll_reads_only_the_version_of_the_database(
     template: Template, member: ReadingMember, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def asked_by_a_poll(polling: ReadingMember = member) -> list[str]:
+    async def statements_of_a_poll(polling: ReadingMember = member) -> list[str]:
         with fetches(monkeypatch) as sent:
             assert (await polling.read(polling.token(), If_None_Match="*")).status_code == 304
         return sent
@@ -332,9 +334,9 @@ async def test_an_unchanged_poll_asks_where_the_database_stands_and_no_more(
         monkeypatch.setattr(each, "token", lambda token=token: token)
     await at_rest(template)
     for each in tokens:
-        await asked_by_a_poll(each)
+        await statements_of_a_poll(each)
 
-    assert await asked_by_a_poll() == ["version"]
+    assert await statements_of_a_poll() == ["version"]
     with fetches(monkeypatch) as sent:
         assert (await member.read()).status_code == 200
     assert sent == ["version", "list"]
@@ -342,24 +344,24 @@ async def test_an_unchanged_poll_asks_where_the_database_stands_and_no_more(
         answers = await asyncio.gather(*(member.read(If_None_Match="*") for _ in range(50)))
     assert {answer.status_code for answer in answers} == {304}
     assert set(sent) == {"version"}
-    assert len(sent) < 25, "polls of one turn of the event loop are one statement"
+    assert len(sent) < 25, "polls within one tick of the event loop share a statement"
 
-    await template.permission()  # something has moved
+    await template.permission()  # the version of the database moves
     await at_rest(template)
-    assert await asked_by_a_poll() == ["version", "state"]
-    assert await asked_by_a_poll() == ["version"]
-    assert await asked_by_a_poll(colleague) == ["state"], "it is known by now that something has moved"
+    assert await statements_of_a_poll() == ["version", "state"]
+    assert await statements_of_a_poll() == ["version"]
+    assert await statements_of_a_poll(colleague) == ["state"], "the previous poll has already read the new version"
 
 
 @of_both_kinds
 async def test_an_unchanged_poll_is_answered_the_same_with_and_without_a_preference(
     template: Template, kind: Kind
 ) -> None:
-    """A preference for no wait changes nothing."""
+    """``Prefer: wait=0`` changes nothing."""
     member = await ReadingMember.new(template, kind)
     etag = (await member.read()).headers["ETag"]
     answers = [await member.read(If_None_Match=etag), await member.read(If_None_Match=etag, Prefer="wait=0")]
-    varying = {"x-request-id": "any", "identity-revision": "any"}  # whoever is told of the member counts up meanwhile
+    varying = {"x-request-id": "any", "identity-revision": "any"}  # publishing the member's events raises the revision
     assert all(answer.headers.keys() >= varying.keys() for answer in answers)
     plain, preferring = ({**answer.headers, **varying} for answer in answers)
     assert [answer.status_code for answer in answers] == [304, 304]
@@ -372,7 +374,7 @@ async def test_an_unchanged_poll_is_answered_the_same_with_and_without_a_prefere
     assert len({line.partition('route="')[2].partition('"')[0] for line in series}) == 1
 
 
-async def test_whatever_was_answered_to_a_write_is_read_at_once_and_with_its_revision(
+async def test_a_write_is_visible_at_once_to_a_read_with_its_revision(
     template: Template, member: ReadingMember
 ) -> None:
     for _ in range(20):
@@ -384,8 +386,8 @@ async def test_whatever_was_answered_to_a_write_is_read_at_once_and_with_its_rev
         assert permission not in (await member.read(Identity_Revision=revoked.headers["Identity-Revision"])).json()
 
 
-async def test_every_answer_says_which_revision_it_includes(template: Template, member: ReadingMember) -> None:
-    """So that a token which is asked for next carries no less."""
+async def test_every_response_names_the_revision_it_includes(template: Template, member: ReadingMember) -> None:
+    """The client can then request a token that includes at least that revision."""
     granted = await member.grant((await template.permission())["id"])
     shown = await member.read()
     unchanged = await member.read(If_None_Match=shown.headers["ETag"])
@@ -393,8 +395,8 @@ async def test_every_answer_says_which_revision_it_includes(template: Template, 
     assert revision(granted) <= revision(shown) <= revision(unchanged) <= await template.revision()
 
 
-async def test_a_revision_of_the_other_service_is_waited_for(template: Template) -> None:
-    """What follows from a deletion there is seen by whoever names its revision."""
+async def test_a_read_waits_for_a_revision_of_management_service(template: Template) -> None:
+    """The effect of a deletion there is visible to a request that names its revision."""
     management = template.management
     for _ in range(10):
         member = await ReadingMember.new(template)
@@ -406,7 +408,7 @@ async def test_a_revision_of_the_other_service_is_waited_for(template: Template)
 
 
 @pytest.mark.parametrize("source", ["management", "template"])
-async def test_a_revision_that_does_not_come_is_waited_for_two_seconds(member: ReadingMember, source: str) -> None:
+async def test_a_read_waits_two_seconds_for_a_revision_that_does_not_come(member: ReadingMember, source: str) -> None:
     started = time.monotonic()
     answer = await member.read(Identity_Revision=f"{source}:99999999999")
     assert refusal(answer) == (503, "temporarily_unavailable")
@@ -416,17 +418,19 @@ async def test_a_revision_that_does_not_come_is_waited_for_two_seconds(member: R
 
 
 @pytest.mark.parametrize("value", ["", "template", "template:", "template:x", "other:1", "template:1;", "template:-1"])
-async def test_a_revision_that_is_none_is_refused(member: ReadingMember, value: str) -> None:
+async def test_an_invalid_revision_is_refused(member: ReadingMember, value: str) -> None:
     assert issues(await member.read(Identity_Revision=value)) == {"Identity-Revision"}
 
 
-async def test_a_revision_of_both_services_is_one_header(template: Template, member: ReadingMember) -> None:
+async def test_one_header_names_revisions_of_both_services(template: Template, member: ReadingMember) -> None:
     both = f"management:{await template.management.revision()}, template:{await template.revision()}"
     assert (await member.read(Identity_Revision=both)).status_code == 200
     assert revision(await template.client.post(member.organization.path, json={"userIds": []})) >= 0
 
 
-async def test_every_page_in_a_browser_may_read_what_a_user_may_do(template: Template, member: ReadingMember) -> None:
+async def test_pages_of_any_origin_may_read_the_permissions_of_a_user(
+    template: Template, member: ReadingMember
+) -> None:
     page = {"Origin": "https://anywhere.example"}
     asked = {**page, "Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "authorization"}
     async with template.client_with(None) as browser:
@@ -451,7 +455,7 @@ async def test_every_page_in_a_browser_may_read_what_a_user_may_do(template: Tem
     assert set(plain.headers["Allow"].split(", ")) >= {"GET", "OPTIONS"}
 
 
-async def test_a_database_that_does_not_answer_is_said_so(template: Template, member: ReadingMember) -> None:
+async def test_an_unresponsive_database_gives_503(template: Template, member: ReadingMember) -> None:
     async with template.database.transaction():
         await template.database.execute("LOCK TABLE members IN ACCESS EXCLUSIVE MODE")
         answer = await member.read()

@@ -1,4 +1,4 @@
-"""What the bus hears of the template is what the database holds, whatever happens at once; and a store that is down."""
+"""Events about the template agree with the database after concurrent changes; requests while a store is down."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ CHANGES = 60
 
 
 async def everything_published(template: Template) -> list[tuple[str, CloudEvent]]:
-    """Return every event of a tenant that changed something of the template, with its subject, in order."""
+    """Return every event about the tenant's template with its subject, in order."""
     bus = await nats.connect(template.settings.nats_url, inbox_prefix="_INBOX_template")
     jetstream = bus.jetstream()
     found = []
@@ -39,7 +39,7 @@ async def everything_published(template: Template) -> list[tuple[str, CloudEvent
 
 
 class Administrator:
-    """Changes anything at random, among what everybody has made."""
+    """Makes random changes to what all administrators have created."""
 
     def __init__(self, template: Template, seed: int, scopes: list[str], made: dict[str, list[str]]) -> None:
         self._client = template.client
@@ -87,14 +87,14 @@ class Administrator:
 
 
 @pytest.mark.heavy
-async def test_the_events_say_what_the_database_holds_whatever_happens_at_once(management: Management) -> None:
+async def test_the_events_agree_with_the_database_after_concurrent_changes(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as other, Template(other) as template:
         resource = await template.resource(*"abcdef")
         made: dict[str, list[str]] = {"organization-scopes": [], "organization-roles": [], "organizations": []}
         scopes = [scope["id"] for scope in resource["scopes"]]
-        everybody = [Administrator(template, seed, scopes, made) for seed in range(CLIENTS)]
-        taken_away = template.management.client.delete(f"/api/resources/{resource['id']}/scopes/{scopes[0]}")
-        await asyncio.gather(*(each.change(CHANGES) for each in everybody), taken_away)
+        administrators = [Administrator(template, seed, scopes, made) for seed in range(CLIENTS)]
+        deletion = template.management.client.delete(f"/api/resources/{resource['id']}/scopes/{scopes[0]}")
+        await asyncio.gather(*(each.change(CHANGES) for each in administrators), deletion)
         await template.caught_up()
         async with asyncio.timeout(20):
             query = "SELECT count(*) FROM outbox WHERE tenant_id = $1"
@@ -125,7 +125,7 @@ async def test_the_events_say_what_the_database_holds_whatever_happens_at_once(m
 
 
 async def whole(template: Template, path: str) -> list[Any]:
-    """Return everything that a list has."""
+    """Return every item of a list."""
     found: list[Any] = []
     for page in range(1, 100):
         items = (await template.client.get(f"/api/{path}", params={"page": page, "page_size": 100})).json()
@@ -135,7 +135,7 @@ async def whole(template: Template, path: str) -> list[Any]:
     return found
 
 
-async def test_without_the_database_everything_is_refused_and_comes_back_by_itself(template: Template) -> None:
+async def test_requests_answer_503_without_the_database_and_recover_by_themselves(template: Template) -> None:
     async with (
         TcpProxy(template.settings.database_url) as database,
         Template(template.management, database_url=database.url) as own,

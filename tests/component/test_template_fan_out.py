@@ -1,4 +1,4 @@
-"""A change of permissions reaches every member it touches, behind the request: nothing lost, nothing doubled."""
+"""A change of permissions reaches every member it affects, in the background, exactly once."""
 
 import asyncio
 import random
@@ -36,7 +36,7 @@ def summary(told: list[MemberPermissionsState]) -> list[tuple[int, str, list[str
     ]
 
 
-async def test_an_assignment_a_role_edit_and_a_removal_are_told_with_what_they_changed(tables: TemplateTables) -> None:
+async def test_an_assignment_a_role_edit_and_a_removal_publish_what_they_changed(tables: TemplateTables) -> None:
     read, write = unique("read"), unique("write")
     read_id, write_id = await tables.permissions([read, write])
     role = await tables.role(read_id)
@@ -61,7 +61,7 @@ async def test_an_assignment_a_role_edit_and_a_removal_are_told_with_what_they_c
     }
 
 
-async def test_versions_go_on_when_a_member_comes_back(tables: TemplateTables) -> None:
+async def test_versions_continue_when_a_member_returns(tables: TemplateTables) -> None:
     (permission,) = await tables.permissions([name := unique("p")])
     role, organization = await tables.role(permission), await tables.organization()
     (member,) = await tables.members(organization, 1, role, kind="application")
@@ -85,7 +85,7 @@ async def test_the_event_is_a_cloud_event_of_its_member(tables: TemplateTables) 
     assert event.id == f"{tables.tenant_id}:template:{event.revision}"
 
 
-async def test_api_scopes_are_told_with_the_indicator_and_only_while_scope_and_resource_are_known(
+async def test_api_scopes_are_published_with_their_indicator_while_scope_and_resource_are_known(
     tables: TemplateTables,
 ) -> None:
     (permission,) = await tables.permissions(["a:" + unique("p")])
@@ -104,7 +104,7 @@ async def test_api_scopes_are_told_with_the_indicator_and_only_while_scope_and_r
     assert b"null" not in bytes(raw.data)
 
 
-async def test_whoever_never_had_a_permission_gets_no_event_and_no_row(tables: TemplateTables) -> None:
+async def test_a_member_that_never_had_a_permission_gets_no_event_and_no_row(tables: TemplateTables) -> None:
     empty, organization = await tables.role(), await tables.organization()
     members = await tables.members(organization, 3, empty)
     await tables.remove(organization, members[0])
@@ -114,7 +114,7 @@ async def test_whoever_never_had_a_permission_gets_no_event_and_no_row(tables: T
     assert not [key for key in await tables.published_versions() if key[0] == organization]
 
 
-async def test_only_those_are_told_whose_permissions_really_changed(tables: TemplateTables) -> None:
+async def test_only_members_whose_permissions_changed_get_an_event(tables: TemplateTables) -> None:
     first, second = await tables.permissions([unique("a"), unique("b")])
     role, other = await tables.role(first), await tables.role(first, second)
     organization = await tables.organization()
@@ -128,7 +128,7 @@ async def test_only_those_are_told_whose_permissions_really_changed(tables: Temp
     assert [versions[organization, member] for member in both] == [1] * 5
 
 
-async def test_a_renamed_and_a_deleted_permission_are_told_with_their_cause(tables: TemplateTables) -> None:
+async def test_events_for_a_renamed_and_a_deleted_permission_name_their_cause(tables: TemplateTables) -> None:
     old, new = unique("old"), unique("new")
     (permission,) = await tables.permissions([old])
     role, organization = await tables.role(permission), await tables.organization()
@@ -144,7 +144,7 @@ async def test_a_renamed_and_a_deleted_permission_are_told_with_their_cause(tabl
     ]
 
 
-async def test_a_deleted_role_is_cleared_away_and_its_holders_are_told(tables: TemplateTables) -> None:
+async def test_a_deleted_role_is_unassigned_and_its_holders_get_events(tables: TemplateTables) -> None:
     gone, kept = await tables.permissions([unique("gone"), unique("kept")])
     role, other = await tables.role(gone), await tables.role(kept)
     organization = await tables.organization()
@@ -163,7 +163,7 @@ async def test_a_deleted_role_is_cleared_away_and_its_holders_are_told(tables: T
         assert (event.type, state.role_ids, state.deleted) == ("member.updated", (other,), False)
 
 
-async def test_a_deleted_organization_is_cleared_away_and_its_members_are_told(tables: TemplateTables) -> None:
+async def test_the_members_of_a_deleted_organization_are_removed_and_get_events(tables: TemplateTables) -> None:
     (permission,) = await tables.permissions([unique("p")])
     role = await tables.role(permission)
     organization, untouched = await tables.organization(), await tables.organization()
@@ -183,12 +183,12 @@ async def test_a_deleted_organization_is_cleared_away_and_its_members_are_told(t
     assert len(deleted) == len(members)
 
 
-async def test_quick_changes_may_become_one_event_and_one_that_is_taken_back_none(tables: TemplateTables) -> None:
+async def test_rapid_changes_coalesce_and_a_reverted_one_publishes_nothing(tables: TemplateTables) -> None:
     permissions = await tables.permissions([unique(f"p{number}") for number in range(5)])
     role, organization = await tables.role(permissions[0]), await tables.organization()
     await tables.members(organization, 3, role)
     await tables.settled()
-    async with tables.transaction() as held:  # the worker waits; the changes pile up
+    async with tables.transaction() as held:  # the worker waits while the changes pile up
         await tables.execute(
             held, "SELECT pg_advisory_xact_lock(hashtext('identity-fan-out-batch'), hashtext(:tenant))"
         )
@@ -202,7 +202,7 @@ async def test_quick_changes_may_become_one_event_and_one_that_is_taken_back_non
 
 @pytest.mark.heavy
 async def test_a_message_too_large_says_that_it_is_incomplete(tables: TemplateTables) -> None:
-    """The bound on a message is 512 KiB: 65,537 permissions are far beyond it (lesson L8)."""
+    """A message is bounded to 512 KiB; 65,537 permissions are far beyond it (compare CVE-2024-27101)."""
     many = await tables.permissions([f"{'x' * 100}-{number}" for number in range(65_537)])
     few = await tables.permissions([unique("few")])
     parts = [await tables.role(*many[start : start + 8192]) for start in range(0, len(many), 8192)]
@@ -219,7 +219,7 @@ async def test_a_message_too_large_says_that_it_is_incomplete(tables: TemplateTa
     await tables.unassign(organization, [member], *parts)
     await tables.settled()
     last = (await tables.told(organization))[-1]
-    assert (last.version, last.incomplete) == (3, True)  # what was removed does not fit either
+    assert (last.version, last.incomplete) == (3, True)  # the removed permissions do not fit either
     await tables.remove(organization, member)
     await tables.settled()
     last = (await tables.told(organization))[-1]
@@ -230,7 +230,7 @@ async def test_a_message_too_large_says_that_it_is_incomplete(tables: TemplateTa
 async def test_events_that_are_large_together_are_recorded_in_smaller_batches(
     tables: TemplateTables, logs: Path
 ) -> None:
-    """80 events of nearly 512 KiB each: all at once they would be 40 MB in one transaction, and as much in memory."""
+    """80 events of nearly 512 KiB each would be 40 MB in one transaction, and in memory."""
     names = [f"{'y' * 100}-{number:04}-{tables.tenant_id[:4]}" for number in range(2_000)]
     role, organization = await tables.role(*await tables.permissions(names)), await tables.organization()
     members = await tables.members(organization, 80, role)
@@ -238,13 +238,13 @@ async def test_events_that_are_large_together_are_recorded_in_smaller_batches(
     events = await tables.events("member-permissions", organization, "*")
     assert sorted(event.subject for event in events) == [f"{organization}/{member}" for member in members]
     assert min(len(bytes(event.data)) for event in events) > 400_000
-    assert len({event.time for event in events}) > 1  # that of the transaction
+    assert len({event.time for event in events}) > 1  # ``time`` is that of the transaction
     assert "fan-out.failed" not in await asyncio.to_thread(logs.read_text)
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("count", [999, 1000, 1001, 2500])
-async def test_many_members_are_told_once_each_whatever_the_batch(tables: TemplateTables, count: int) -> None:
+async def test_every_member_gets_one_event_whatever_the_batch_size(tables: TemplateTables, count: int) -> None:
     first, second = await tables.permissions([unique("a"), unique("b")])
     role, organization = await tables.role(first), await tables.organization()
     members = await tables.members(organization, count, role)
@@ -266,7 +266,7 @@ async def test_many_members_are_told_once_each_whatever_the_batch(tables: Templa
 
 
 @pytest.mark.heavy
-async def test_a_request_that_names_a_few_does_not_wait_for_one_that_reaches_many(tables: TemplateTables) -> None:
+async def test_a_small_fan_out_does_not_wait_for_a_large_one(tables: TemplateTables) -> None:
     permission, other = await tables.permissions([unique("a"), unique("b")])
     role, second, organization = await tables.role(permission), await tables.role(other), await tables.organization()
     await tables.members(organization, 20_000, role, quietly=True)
@@ -280,7 +280,7 @@ async def test_a_request_that_names_a_few_does_not_wait_for_one_that_reaches_man
     assert mine < last - 10_000
 
 
-async def test_whoever_is_removed_everywhere_by_name_is_looked_at_though_no_member_any_more(
+async def test_a_fan_out_may_name_an_id_that_is_not_a_member(
     tables: TemplateTables,
 ) -> None:
     organization, stranger = await tables.organization(), new_short_id()
@@ -291,7 +291,7 @@ async def test_whoever_is_removed_everywhere_by_name_is_looked_at_though_no_memb
 
 
 @pytest.mark.heavy
-async def test_while_the_bus_is_away_the_fan_out_goes_on_and_everybody_is_told_afterwards(
+async def test_the_fan_out_continues_while_the_bus_is_down_and_publishes_afterwards(
     template: Template, issuer: Issuer
 ) -> None:
     addresses = template.management.addresses
@@ -318,7 +318,7 @@ async def test_while_the_bus_is_away_the_fan_out_goes_on_and_everybody_is_told_a
         assert fold(told) == await tables.held()
 
 
-async def test_what_an_administrator_does_over_http_is_told(template: Template, tables: TemplateTables) -> None:
+async def test_changes_over_http_are_published(template: Template, tables: TemplateTables) -> None:
     read, write = await template.permission(), await template.permission()
     role = await template.role(organizationScopeIds=[read["id"]])
     organization = (await template.organization())["id"]
@@ -389,10 +389,10 @@ async def random_change(tables: TemplateTables, chance: random.Random, world: di
 
 
 @pytest.mark.heavy
-async def test_after_random_changes_and_killed_connections_the_events_say_what_the_database_holds(
+async def test_the_events_agree_with_the_database_after_random_changes_and_killed_connections(
     tables: TemplateTables, template: Template
 ) -> None:
-    """The sessions of the service are ended again and again; every member's events still lead to what it holds."""
+    """Database sessions are terminated repeatedly; the events of every member still fold to its permissions."""
     chance = random.Random(4)
     world = {
         "permissions": await tables.permissions([unique(f"p{number}") for number in range(6)]),
@@ -403,7 +403,7 @@ async def test_after_random_changes_and_killed_connections_the_events_say_what_t
     quiet = asyncio.Event()
 
     async def kill() -> None:
-        """End every session of the service: the worker's, the relay's, the projection's, in whatever they are at."""
+        """Terminate every session of the service: worker, relay and projection, whatever they are doing."""
         connection = await asyncpg.connect(template.management.addresses.admin_postgres_url)
         statement = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
             WHERE datname = $1 AND application_name <> 'tests'"""

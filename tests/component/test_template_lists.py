@@ -1,4 +1,4 @@
-"""Lists of template-service: pages, order, search, entity tags, and how many statements they take."""
+"""Lists of template-service: pages, order, search, entity tags, and the number of statements."""
 
 import re
 from typing import Any
@@ -20,12 +20,12 @@ LISTS = {
     "organizations": 2,
     "organizations?showFeatured=true": 2,
 }
-"""Every list of these packages, and how many statements it takes at most."""
+"""Every list of these packages, and the most statements it may take."""
 
 
 @pytest_asyncio.fixture(scope="module")
 async def marker(template: Template) -> str:
-    """Make something of which every list has many, each with relations of its own; return what all names have."""
+    """Fill every list with items that have relations; return the marker in their names."""
     marker = unique("listed")
     resource = await template.resource(*(f"{marker}-{number:02}" for number in range(ITEMS)))
     permissions = [
@@ -47,7 +47,7 @@ async def marker(template: Template) -> str:
 
 @pytest_asyncio.fixture(scope="module")
 async def paths(template: Template, marker: str) -> dict[str, str]:
-    """Return the address of every list."""
+    """Return the path of every list."""
     (role, *_) = (await template.client.get("/api/organization-roles", params={"q": marker})).json()
     return {each: f"/api/{each.format(role_id=role['id'])}" for each in LISTS}
 
@@ -57,12 +57,12 @@ def links(answer: httpx.Response) -> dict[str, str]:
 
 
 def asked(path: str, **params: Any) -> dict[str, Any]:
-    """Return the parameters of a request for a list, with those that its address has already."""
+    """Return the parameters of a request for a list, including those in its path."""
     return dict(httpx.URL(path).params) | params
 
 
 @pytest.mark.parametrize("name", LISTS)
-async def test_a_list_comes_in_pages_by_name_and_id_and_the_links_lead_through_all_of_it(
+async def test_a_list_is_paged_by_name_and_id_and_its_links_reach_every_page(
     template: Template, paths: dict[str, str], marker: str, name: str
 ) -> None:
     path = paths[name]
@@ -81,7 +81,7 @@ async def test_a_list_comes_in_pages_by_name_and_id_and_the_links_lead_through_a
 
 
 @pytest.mark.parametrize("name", LISTS)
-async def test_a_list_without_a_page_answers_20_or_everything_as_the_contract_marks_it(
+async def test_a_list_without_a_page_returns_20_items_or_all_as_the_contract_says(
     template: Template, paths: dict[str, str], marker: str, name: str
 ) -> None:
     answer = await template.client.get(paths[name], params=asked(paths[name], search=f"%{marker.upper()}%"))
@@ -92,7 +92,7 @@ async def test_a_list_without_a_page_answers_20_or_everything_as_the_contract_ma
 
 
 @pytest.mark.parametrize("name", LISTS)
-async def test_a_list_is_refused_what_no_list_can_be(template: Template, paths: dict[str, str], name: str) -> None:
+async def test_a_list_refuses_invalid_parameters(template: Template, paths: dict[str, str], name: str) -> None:
     path = paths[name]
     join = "&" if "?" in path else "?"
     for query in ("page=0", "page=x", "page_size=101", "page_size=0", "page=1&page=2", "page=99999999999999999999"):
@@ -105,7 +105,7 @@ async def test_a_list_is_refused_what_no_list_can_be(template: Template, paths: 
     assert (beyond.status_code, beyond.json()) == (200, [])
 
 
-async def test_lists_are_searched_by_what_people_know_of_a_thing(template: Template) -> None:
+async def test_lists_are_searched_by_description_resource_name_and_id(template: Template) -> None:
     word, resource = unique("Ärger"), await template.resource("read")
     permission = await template.created("organization-scopes", name=unique("p"), description=f"Bei {word}")
     role = await template.role(
@@ -127,7 +127,7 @@ async def test_lists_are_searched_by_what_people_know_of_a_thing(template: Templ
 
 
 @pytest.mark.parametrize("name", LISTS)
-async def test_a_list_is_one_statement_and_a_count_however_long(
+async def test_a_list_takes_one_statement_and_a_count_however_long(
     template: Template, paths: dict[str, str], marker: str, name: str
 ) -> None:
     for params in ({"page_size": 1}, {"page_size": 100}, {}, {"page": 2}, {"q": marker, "page_size": 100}):
@@ -139,7 +139,7 @@ async def test_a_list_is_one_statement_and_a_count_however_long(
             assert len(answer.json()) >= ITEMS
 
 
-async def test_every_get_has_an_entity_tag_and_answers_304_without_a_body_to_who_knows_it(
+async def test_every_get_has_an_entity_tag_and_answers_304_if_it_matches(
     template: Template, paths: dict[str, str]
 ) -> None:
     permission, role = await template.permission(), await template.role()

@@ -1,4 +1,4 @@
-"""Members of organizations and the roles they hold, users and applications alike, and what the bus hears of it."""
+"""Members of organizations and their roles, users and applications alike, and the events about them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,8 +24,8 @@ of_both_kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.pat
 
 
 @contextmanager
-def fan_outs_asked_for() -> Iterator[list[Any]]:
-    """Collect what is asked for meanwhile; not from the table, as a worker may be done with it at once."""
+def requested_fan_outs() -> Iterator[list[Any]]:
+    """Collect the fan-outs requested meanwhile; not from the table, which a worker may empty at once."""
     asked: list[Any] = []
 
     def remember(_: Any, __: Any, statement: str, parameters: Any, *___: Any) -> None:
@@ -64,9 +64,7 @@ async def test_members_are_added_once_and_removed_once(template: Template, kind:
 
 
 @of_both_kinds
-async def test_members_are_replaced_by_exactly_those_that_are_given_and_who_stays_keeps_the_roles(
-    template: Template, kind: Kind
-) -> None:
+async def test_replacing_members_keeps_the_roles_of_those_that_stay(template: Template, kind: Kind) -> None:
     ids = [await member_of_kind(template, kind) for _ in range(4)]
     role = await organization_role(template, kind, name=unique("stays"))
     own = await Organization.new(template, kind, *ids[:3])
@@ -81,7 +79,7 @@ async def test_members_are_replaced_by_exactly_those_that_are_given_and_who_stay
     assert await own.event(ids[0]) == own.removed(ids[0])
     same = await own.replace(ids[1], ids[3])
     assert revision(same) == revision(replaced)
-    assert refusal(await own.replace(ids[0], "nobody")) == (422, "entity.relation_foreign_key_not_found")
+    assert refusal(await own.replace(ids[0], "unknown")) == (422, "entity.relation_foreign_key_not_found")
     assert (await own.members()).keys() == {ids[1], ids[3]}
     assert (await own.replace()).status_code == 204
     assert await own.members() == {}
@@ -92,7 +90,7 @@ async def test_members_are_replaced_by_exactly_those_that_are_given_and_who_stay
 
 
 @of_both_kinds
-async def test_roles_are_given_replaced_and_taken_by_id_and_by_name(template: Template, kind: Kind) -> None:
+async def test_roles_are_assigned_by_id_and_by_name_replaced_and_removed(template: Template, kind: Kind) -> None:
     member = await member_of_kind(template, kind)
     own = await Organization.new(template, kind, member)
     names = sorted(unique("role") for _ in range(3))
@@ -134,9 +132,7 @@ async def test_roles_are_given_replaced_and_taken_by_id_and_by_name(template: Te
 
 
 @of_both_kinds
-async def test_roles_are_given_to_many_members_at_once_and_those_who_have_them_stay_as_they_are(
-    template: Template, kind: Kind
-) -> None:
+async def test_assigning_roles_to_many_members_skips_those_that_have_them(template: Template, kind: Kind) -> None:
     ids = sorted([await member_of_kind(template, kind) for _ in range(3)])
     roles = [await organization_role(template, kind) for _ in range(2)]
     own = await Organization.new(template, kind, *ids)
@@ -152,11 +148,11 @@ async def test_roles_are_given_to_many_members_at_once_and_those_who_have_them_s
 
 
 @of_both_kinds
-async def test_whoever_may_do_something_else_now_is_to_be_looked_at(template: Template, kind: Kind) -> None:
-    """A new member holds nothing: there is nothing to look at."""
+async def test_a_fan_out_is_requested_for_members_whose_roles_changed(template: Template, kind: Kind) -> None:
+    """A new member holds nothing, so adding it requests no fan-out."""
     ids = sorted([await member_of_kind(template, kind) for _ in range(2)])
     role = await organization_role(template, kind)
-    with fan_outs_asked_for() as asked:
+    with requested_fan_outs() as asked:
         own = await Organization.new(template, kind, *ids)
         assert asked == []
         await own.assign(ids, [role])
@@ -173,8 +169,8 @@ async def test_whoever_may_do_something_else_now_is_to_be_looked_at(template: Te
 
 
 @of_both_kinds
-async def test_whoever_is_no_member_has_no_roles(template: Template, kind: Kind) -> None:
-    """L5: a member is looked for in the organization of the path, and among those of its kind."""
+async def test_a_non_member_has_no_roles(template: Template, kind: Kind) -> None:
+    """A member is looked up within the organization of the path and within its kind (CVE-2026-32131)."""
     client, role = template.client, await organization_role(template, kind)
     stranger, removed = await member_of_kind(template, kind), await member_of_kind(template, kind)
     other_kind = APPLICATIONS if kind is USERS else USERS
@@ -186,7 +182,7 @@ async def test_whoever_is_no_member_has_no_roles(template: Template, kind: Kind)
     assert (await elsewhere.assign([stranger], [role])).status_code == 201
     before = await template.revision()
     not_a_member = (422, "organization.require_membership")
-    for member in (stranger, removed, of_other_kind, "nobody"):
+    for member in (stranger, removed, of_other_kind, "unknown"):
         path = f"{own.path}/{member}/roles"
         body = {"organizationRoleIds": [role]}
         assert refusal(await client.get(path)) == not_a_member
@@ -200,7 +196,7 @@ async def test_whoever_is_no_member_has_no_roles(template: Template, kind: Kind)
 
 
 @of_both_kinds
-async def test_unknown_ids_and_what_does_not_fit_change_nothing(template: Template, kind: Kind) -> None:
+async def test_unknown_ids_and_roles_of_the_wrong_type_change_nothing(template: Template, kind: Kind) -> None:
     client, member = template.client, await member_of_kind(template, kind)
     own = await Organization.new(template, kind, member)
     other = await member_of_kind(template, kind)
@@ -208,7 +204,7 @@ async def test_unknown_ids_and_what_does_not_fit_change_nothing(template: Templa
     wrong_role = await organization_role(template, APPLICATIONS if kind is USERS else USERS, name=wrong)
     before, path = await template.revision(), f"{own.path}/{member}/roles"
     unknown, misfit = (422, "entity.relation_foreign_key_not_found"), (422, "entity.db_constraint_violated")
-    assert refusal(await own.add(other, "nobody")) == unknown
+    assert refusal(await own.add(other, "unknown")) == unknown
     assert refusal(await own.add(other, "😀" * 64)) == unknown
     for ids, names in (([role, "none"], []), ([role], ["none"]), ([], [""]), ([role], [role])):
         body = {"organizationRoleIds": ids, "organizationRoleNames": names}
@@ -236,7 +232,7 @@ async def test_only_machine_to_machine_applications_are_members(template: Templa
 
 
 @of_both_kinds
-async def test_an_organization_that_is_not_there_is_a_miss_whatever_is_sent(template: Template, kind: Kind) -> None:
+async def test_an_unknown_organization_is_not_found_whatever_is_sent(template: Template, kind: Kind) -> None:
     client, missing = template.client, (404, "entity.not_exists_with_id")
     deleted = await Organization.new(template, kind, await member_of_kind(template, kind))
     await deleted.delete()
@@ -269,7 +265,7 @@ WRONG_BODIES: list[tuple[Any, set[str]]] = [
 
 
 @of_both_kinds
-async def test_bodies_of_the_wrong_form_are_refused_member_by_member(template: Template, kind: Kind) -> None:
+async def test_every_wrong_member_of_a_body_is_named(template: Template, kind: Kind) -> None:
     member = await member_of_kind(template, kind)
     own = await Organization.new(template, kind, member)
 
@@ -294,11 +290,11 @@ async def test_bodies_of_the_wrong_form_are_refused_member_by_member(template: T
     assert refusal(await template.client.post(f"{own.path}/%00/roles", json={})) == (400, "guard.invalid_input")
 
 
-async def test_only_the_management_api_s_callers_may_read_and_write_members(template: Template) -> None:
+async def test_only_clients_of_the_management_api_may_read_and_write_members(template: Template) -> None:
     own = await Organization.new(template, USERS)
-    async with template.client_with(None) as nobody:
-        assert refusal(await nobody.get(own.path)) == (401, "auth.authorization_header_missing")
-        assert refusal(await nobody.put("/api/organizations/x/users", json={})) == (
+    async with template.client_with(None) as anonymous:
+        assert refusal(await anonymous.get(own.path)) == (401, "auth.authorization_header_missing")
+        assert refusal(await anonymous.put("/api/organizations/x/users", json={})) == (
             401,
             "auth.authorization_header_missing",
         )
@@ -308,7 +304,7 @@ async def test_only_the_management_api_s_callers_may_read_and_write_members(temp
         assert refusal(await minter.get("/api/users/x/organizations")) == (403, "auth.forbidden")
 
 
-async def test_a_user_is_shown_as_the_management_api_shows_it_and_in_which_organizations_it_is(
+async def test_a_user_is_shown_as_in_the_management_api_with_its_organizations(
     template: Template,
 ) -> None:
     user = await template.management.created(
@@ -347,7 +343,7 @@ async def test_a_user_is_shown_as_the_management_api_shows_it_and_in_which_organ
     assert (await template.client.get(own.path)).json() == [{**changed, **held}]
 
 
-async def test_an_application_is_shown_in_short(template: Template) -> None:
+async def test_an_application_is_shown_in_brief(template: Template) -> None:
     application = await template.management.created(
         "applications", name="Batch", type="MachineToMachine", customData={"team": "a"}
     )
@@ -359,7 +355,7 @@ async def test_an_application_is_shown_in_short(template: Template) -> None:
 
 
 @of_both_kinds
-async def test_what_is_gone_counts_for_nothing_at_once(template: Template, kind: Kind) -> None:
+async def test_a_deleted_role_or_organization_stops_counting_at_once(template: Template, kind: Kind) -> None:
     member, client = await member_of_kind(template, kind), template.client
     names = [unique("kept"), unique("lost")]
     kept, lost = [await organization_role(template, kind, name=name) for name in names]
@@ -380,7 +376,9 @@ async def test_what_is_gone_counts_for_nothing_at_once(template: Template, kind:
 
 
 @of_both_kinds
-async def test_whoever_is_deleted_in_the_other_service_is_no_member_any_more(template: Template, kind: Kind) -> None:
+async def test_a_user_or_application_deleted_in_management_service_is_no_longer_a_member(
+    template: Template, kind: Kind
+) -> None:
     member = await member_of_kind(template, kind)
     own = await Organization.new(template, kind, member)
     await template.management.client.delete(f"/api/{kind.path}/{member}")
@@ -393,7 +391,7 @@ async def test_whoever_is_deleted_in_the_other_service_is_no_member_any_more(tem
 
 
 @of_both_kinds
-async def test_whoever_was_created_a_moment_ago_is_known_without_a_header(template: Template, kind: Kind) -> None:
+async def test_a_user_or_application_just_created_is_known_without_a_header(template: Template, kind: Kind) -> None:
     own = await Organization.new(template, kind)
     for _ in range(10):
         member = await member_of_kind(template, kind)
@@ -402,7 +400,7 @@ async def test_whoever_was_created_a_moment_ago_is_known_without_a_header(templa
         assert (await own.add(member)).status_code == 201
 
 
-async def test_a_member_is_found_by_what_a_user_is_found_by_and_by_its_roles(template: Template) -> None:
+async def test_members_are_searched_like_users_and_by_role(template: Template) -> None:
     marker = unique("ärger")
     users = [
         await template.management.created("users", name=f"Frau {marker} {letter}", primaryPhone=None)
@@ -435,7 +433,7 @@ async def test_a_member_is_found_by_what_a_user_is_found_by_and_by_its_roles(tem
     assert refusal(wrong) == (400, "guard.invalid_pagination")
 
 
-async def test_lists_say_when_they_are_as_they_were(template: Template) -> None:
+async def test_unchanged_lists_answer_304(template: Template) -> None:
     user = await member_of_kind(template, USERS)
     own = await Organization.new(template, USERS, user)
     role = await organization_role(template, USERS)
@@ -449,7 +447,7 @@ async def test_lists_say_when_they_are_as_they_were(template: Template) -> None:
         await template.client.put(f"{own.path}/{user}/roles", json={})
 
 
-async def test_organizations_of_a_member_come_in_pages_by_name(template: Template) -> None:
+async def test_organizations_of_a_member_are_paged_by_name(template: Template) -> None:
     user, marker = await member_of_kind(template, USERS), unique("firm")
     made = []
     for number in range(21):
@@ -466,8 +464,8 @@ async def test_organizations_of_a_member_come_in_pages_by_name(template: Templat
     assert [each["id"] for each in found.json()] == made[10:20]
 
 
-async def test_a_member_has_10_000_roles_and_not_one_more(template: Template) -> None:
-    """L8."""
+async def test_a_member_has_at_most_10_000_roles(template: Template) -> None:
+    """The limit is explicit: nothing is dropped silently."""
     marker = unique("many")
     rows = await template.database.fetch(
         "INSERT INTO roles (tenant_id, id, name, type, version)"
@@ -475,7 +473,7 @@ async def test_a_member_has_10_000_roles_and_not_one_more(template: Template) ->
         template.tenant_id,
         marker,
     )
-    await template.database.execute("ANALYZE roles")  # as PostgreSQL does by itself, within a minute
+    await template.database.execute("ANALYZE roles")  # autovacuum would do it within a minute
     role_ids = [row["id"] for row in rows]
     user = await member_of_kind(template, USERS)
     own = await Organization.new(template, USERS, user)

@@ -1,4 +1,4 @@
-"""Organizations as large as they come: nothing is cut off, and a list is one or two statements."""
+"""Very large organizations: nothing is truncated, and a list takes one or two statements."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ ITEMS = 12
 
 
 async def known_users(template: Template, count: int) -> list[str]:
-    """Make users known here as if the other service had told of them, and return their ids."""
+    """Insert users as if management-service had published them; return their ids."""
     prefix = unique("crowd")
     state = msgspec.json.encode(UserState(id="@")).decode()
     rows = await template.database.fetch(
@@ -45,7 +45,7 @@ async def known_users(template: Template, count: int) -> list[str]:
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="session")
 async def everything_published(template: Template) -> AsyncIterator[None]:
-    """Leave no backlog of events to the tests that come next."""
+    """Leave no backlog of events to later tests."""
     yield
     query = "SELECT EXISTS (SELECT FROM outbox WHERE tenant_id = $1)"
     async with asyncio.timeout(120):
@@ -59,8 +59,8 @@ async def members_of(template: Template, own: Organization) -> int:
 
 
 async def test_65_537_members_in_one_request(template: Template) -> None:
-    """L8: also one more than a 16-bit number of parameters could name."""
-    await template.database.execute("ANALYZE")  # the statistics know nothing of what comes now
+    """More than 2^16 items, and more than a 16-bit count of parameters allows (CVE-2024-27101)."""
+    await template.database.execute("ANALYZE")  # the planner has no statistics for these rows yet
     ids = await known_users(template, MEMBERS)
     own = await Organization.new(template, USERS)
     before = await template.revision()
@@ -80,7 +80,7 @@ async def test_65_537_members_in_one_request(template: Template) -> None:
 
 @pytest.mark.slow
 async def test_65_537_assignments_in_one_request(template: Template) -> None:
-    """L8."""
+    """More than 2^16 items (CVE-2024-27101)."""
     ids = await known_users(template, MEMBERS)
     role = await organization_role(template, USERS)
     own = await Organization.new(template, USERS, *ids)
@@ -93,7 +93,7 @@ async def test_65_537_assignments_in_one_request(template: Template) -> None:
     assert await template.revision() == before + 2 * MEMBERS - 1
 
 
-async def test_more_assignments_than_one_transaction_can_do_are_refused(template: Template) -> None:
+async def test_more_assignments_than_one_transaction_may_hold_are_refused(template: Template) -> None:
     own = await Organization.new(template, USERS)
     refused = await own.assign([str(number) for number in range(501)], [str(number) for number in range(500)])
     assert refusal(refused) == (413, "request.too_large")
@@ -101,7 +101,7 @@ async def test_more_assignments_than_one_transaction_can_do_are_refused(template
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def ids(template: Template) -> dict[str, str]:
-    """Make something of which every list has many, each with relations of its own."""
+    """Fill every list with items that have relations; return the ids of one."""
     found: dict[str, str] = {}
     for kind in KINDS:
         members = [await member_of_kind(template, kind) for _ in range(ITEMS)]
@@ -124,7 +124,7 @@ async def ids(template: Template) -> dict[str, str]:
         "applications/{application}/organizations",
     ],
 )
-async def test_a_list_is_two_statements_however_long(template: Template, ids: dict[str, str], path: str) -> None:
+async def test_a_list_takes_two_statements_however_long(template: Template, ids: dict[str, str], path: str) -> None:
     for params in ({"page_size": 1}, {"page_size": 100}, {}, {"page": 2}, {"q": "e", "page_size": 100}):
         with statements(template.settings.database_url) as sent:
             answer = await template.client.get(f"/api/{path.format(**ids)}", params=params)

@@ -1,4 +1,4 @@
-"""Changes of members that meet each other: one after the other, or refused, never half done and never an error."""
+"""Concurrent changes of members are serialized or refused, never half applied, and never fail."""
 
 import asyncio
 from typing import Any
@@ -22,7 +22,7 @@ of_both_kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.pat
 
 
 async def stored(template: Template, own: Organization) -> dict[str, MemberState]:
-    """Return the members of an organization as the database has them; an assignment without a member is an error."""
+    """Return the members of an organization from the database; assert that no assignment lacks its member."""
     orphans = """
         SELECT count(*) FROM member_roles AS held WHERE tenant_id = $1 AND organization_id = $2 AND NOT EXISTS (
             SELECT FROM members WHERE members.tenant_id = $1 AND members.organization_id = $2
@@ -42,8 +42,8 @@ async def stored(template: Template, own: Organization) -> dict[str, MemberState
     return {row["member_id"]: own.said(row["member_id"], *row["role_ids"]) for row in rows}
 
 
-async def assert_the_bus_knows(template: Template, own: Organization, members: list[str]) -> None:
-    """The last event of every member says what the database says."""
+async def assert_events_agree(template: Template, own: Organization, members: list[str]) -> None:
+    """Assert that the last event of every member agrees with the database."""
     there = await stored(template, own)
     for member in members:
         await own.says(member, there.get(member, own.removed(member)))
@@ -54,7 +54,7 @@ def outcomes(answers: list[Any]) -> set[int]:
 
 
 @of_both_kinds
-async def test_of_two_replacements_at_once_the_later_one_holds(template: Template, kind: Kind) -> None:
+async def test_one_of_several_concurrent_replacements_holds_whole(template: Template, kind: Kind) -> None:
     ids = [await member_of_kind(template, kind) for _ in range(6)]
     own = await Organization.new(template, kind, ids[0])
     wishes = [ids[:3], ids[2:5], ids[4:], []]
@@ -64,13 +64,11 @@ async def test_of_two_replacements_at_once_the_later_one_holds(template: Templat
         assert set(await stored(template, own)) in [set(wish) for wish in wishes]
     await own.replace(*ids)
     await own.replace(*ids[:3])
-    await assert_the_bus_knows(template, own, ids)
+    await assert_events_agree(template, own, ids)
 
 
 @of_both_kinds
-async def test_a_member_that_is_removed_while_it_is_given_roles_has_none_of_them(
-    template: Template, kind: Kind
-) -> None:
+async def test_a_member_removed_during_an_assignment_has_no_roles(template: Template, kind: Kind) -> None:
     ids = [await member_of_kind(template, kind) for _ in range(3)]
     roles = [await organization_role(template, kind) for _ in range(2)]
     own = await Organization.new(template, kind)
@@ -91,11 +89,11 @@ async def test_a_member_that_is_removed_while_it_is_given_roles_has_none_of_them
             if answer.status_code == 422:
                 assert refusal(answer) == (422, "organization.require_membership")
         assert ids[1] not in await stored(template, own)
-        await assert_the_bus_knows(template, own, ids)
+        await assert_events_agree(template, own, ids)
 
 
 @of_both_kinds
-async def test_a_role_that_is_deleted_while_it_is_given_is_held_by_nobody(template: Template, kind: Kind) -> None:
+async def test_a_role_deleted_during_an_assignment_has_no_holders(template: Template, kind: Kind) -> None:
     ids = [await member_of_kind(template, kind) for _ in range(3)]
     own = await Organization.new(template, kind, *ids)
     for _ in range(ROUNDS):
@@ -110,9 +108,7 @@ async def test_a_role_that_is_deleted_while_it_is_given_is_held_by_nobody(templa
 
 
 @of_both_kinds
-async def test_whoever_is_deleted_in_the_other_service_while_being_added_is_no_member(
-    template: Template, kind: Kind
-) -> None:
+async def test_a_user_or_application_deleted_while_being_added_is_not_a_member(template: Template, kind: Kind) -> None:
     own = await Organization.new(template, kind)
     stays = await member_of_kind(template, kind)
     for number in range(ROUNDS):
@@ -130,7 +126,7 @@ async def test_whoever_is_deleted_in_the_other_service_while_being_added_is_no_m
 
 
 @of_both_kinds
-async def test_an_organization_that_is_deleted_while_members_are_added_has_none(template: Template, kind: Kind) -> None:
+async def test_an_organization_deleted_while_members_are_added_has_no_members(template: Template, kind: Kind) -> None:
     ids = [await member_of_kind(template, kind) for _ in range(2)]
     for _ in range(ROUNDS):
         own = await Organization.new(template, kind, ids[0])
@@ -157,5 +153,5 @@ async def test_additions_and_assignments_in_any_order_wait_for_each_other(templa
             ),
         )
         assert outcomes(answers) == {201, 204}
-        await assert_the_bus_knows(template, own, ids)
+        await assert_events_agree(template, own, ids)
         await own.replace(*ids[:6])

@@ -51,11 +51,13 @@ async def test_an_organization_is_shown_as_it_was_created_and_its_event_says_its
     assert event.revision == revision(answer)
     assert await template.event_data("organization", organization["id"]) == {"id": organization["id"], "name": name}
     for bare in ({}, dict.fromkeys(NOTHING)):
-        made = await template.organization(name=name, **bare)  # names need not differ
+        made = await template.organization(name=name, **bare)  # names need not be unique
         assert made == {**organization, **NOTHING, "id": made["id"], "createdAt": made["createdAt"]}
 
 
-async def test_an_organization_is_changed_in_what_is_given(template: Template, fan_outs: RequestedFanOuts) -> None:
+async def test_a_patch_changes_only_the_given_members_of_an_organization(
+    template: Template, fan_outs: RequestedFanOuts
+) -> None:
     organization = await template.organization(**EVERYTHING)
     path, name = f"{PATH}/{organization['id']}", unique("renamed")
     answer = await template.client.patch(path, json={"name": name, "customData": {"plan": "free"}})
@@ -79,7 +81,7 @@ async def test_an_organization_is_changed_in_what_is_given(template: Template, f
     assert await fan_outs.new() == set()
 
 
-async def test_a_deleted_organization_is_gone_at_once_and_its_members_are_cleared_away_behind(
+async def test_a_deleted_organization_is_gone_at_once_and_its_members_are_removed_later(
     template: Template, fan_outs: RequestedFanOuts
 ) -> None:
     organization = (await template.organization())["id"]
@@ -111,7 +113,7 @@ async def test_every_wrong_member_of_a_new_organization_is_named(
 
 
 @pytest.mark.parametrize("member", ["customData", "color", "branding", "customCss"])
-async def test_what_is_free_in_form_is_bounded(template: Template, member: str) -> None:
+async def test_free_form_members_are_bounded(template: Template, member: str) -> None:
     """64 KiB of JSON, counted in bytes."""
     organization = await template.organization()
     path = f"{PATH}/{organization['id']}"
@@ -139,7 +141,7 @@ async def featured(template: Template, marker: str, value: str = "true") -> list
     return found
 
 
-async def test_the_list_says_who_is_in_an_organization_if_it_is_asked(template: Template) -> None:
+async def test_the_list_shows_users_of_organizations_on_request(template: Template) -> None:
     marker = unique("featured")
     crowded = await template.organization(name=f"{marker} crowded")
     empty = await template.organization(name=f"{marker} empty")
@@ -173,11 +175,11 @@ async def test_the_list_says_who_is_in_an_organization_if_it_is_asked(template: 
 
 @pytest.mark.parametrize("query", ["showFeatured=", "showFeatured=yes", "showFeatured=true&showFeatured=false",
                                    "showFeatured=%00", "showFeatured=%FF", "showFeatured=TRUE"])  # fmt: skip
-async def test_a_wish_that_is_neither_true_nor_false_is_refused(template: Template, query: str) -> None:
+async def test_an_invalid_show_featured_is_refused(template: Template, query: str) -> None:
     assert issues(await template.client.get(f"{PATH}?{query}")) == {"showFeatured"}
 
 
-async def test_two_who_change_different_members_at_once_lose_nothing(template: Template) -> None:
+async def test_concurrent_patches_of_different_members_lose_nothing(template: Template) -> None:
     organization = await template.organization()
     path = f"{PATH}/{organization['id']}"
     for number in range(5):

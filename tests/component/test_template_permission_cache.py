@@ -1,4 +1,4 @@
-"""What decides about a member's permissions is not read again while the database does not change."""
+"""A member's permissions and liveness are not read again while the database is unchanged."""
 
 from collections.abc import AsyncIterator
 
@@ -45,7 +45,7 @@ async def test_a_change_of_permissions_is_seen_whatever_is_cached(
 async def test_a_suspended_user_is_not_cached_as_live(
     template: Template, lookups: Lookups, member: ReadingMember
 ) -> None:
-    """What management-service says of the caller is part of the version of the database."""
+    """The projected state of users and applications is part of the database version."""
     cache = PermissionCache(lookups, tenant_id=template.tenant_id)
     await at_rest(template)
     assert (await cache.get(key_of(member))).is_live
@@ -55,12 +55,12 @@ async def test_a_suspended_user_is_not_cached_as_live(
 
 
 async def test_a_failed_look_up_clears_the_cache(template: Template, lookups: Lookups, member: ReadingMember) -> None:
-    """Another may have taken its place: an older copy, in which the same revision came to mean something else."""
+    """The database may have failed over to an older copy, in which the same revision means something else."""
     cache = PermissionCache(lookups, tenant_id=template.tenant_id)
     await at_rest(template)
     before = await cache.get(key_of(member))
     await template.database.execute("UPDATE roles SET version = version + 1 WHERE id = $1", member.role)
-    assert await cache.get(key_of(member)) == before, "nothing that it could see has moved"
+    assert await cache.get(key_of(member)) == before, "the version of the database is unchanged"
 
     with pytest.raises(ApiError):
         await cache.get(key_of(member)._replace(issued_at_ms=2**63))  # a number that the database cannot take
@@ -71,7 +71,7 @@ async def test_a_failed_look_up_clears_the_cache(template: Template, lookups: Lo
 async def test_an_old_entry_is_read_again(
     template: Template, lookups: Lookups, member: ReadingMember, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However often it was asked for since, and found to hold."""
+    """However often it was found to be current since."""
     now = 0.0
     cache = PermissionCache(lookups, tenant_id=template.tenant_id, clock=lambda: now)
     await at_rest(template)

@@ -1,4 +1,4 @@
-"""``/api/organization-scopes``: organization permissions, and what the bus hears of them."""
+"""``/api/organization-scopes``: organization permissions, and the events about them."""
 
 import asyncio
 from typing import Any
@@ -33,7 +33,7 @@ async def test_a_permission_is_shown_as_it_was_created_and_its_event_says_the_sa
     assert (await template.permission())["description"] is None
 
 
-async def test_a_permission_is_renamed_and_everybody_with_a_role_that_grants_it_is_looked_at(
+async def test_renaming_a_permission_requests_a_fan_out_for_every_role_that_grants_it(
     template: Template, fan_outs: RequestedFanOuts
 ) -> None:
     permission = await template.permission()
@@ -51,7 +51,7 @@ async def test_a_permission_is_renamed_and_everybody_with_a_role_that_grants_it_
     assert await fan_outs.new() == {("permission-changed", role) for role in granting}
 
 
-async def test_a_description_alone_is_an_event_and_a_version_and_nobody_is_looked_at(
+async def test_changing_a_description_makes_an_event_and_a_version_but_no_fan_out(
     template: Template, fan_outs: RequestedFanOuts
 ) -> None:
     permission = await template.permission()
@@ -98,7 +98,7 @@ async def test_a_deleted_permission_is_gone_from_every_role_that_granted_it(
     assert refusal(await template.client.patch(f"{PATH}/{permission['id']}", json={})) == (404, "entity.not_exists")
 
 
-async def test_a_name_is_used_once_and_free_again_when_it_is_let_go(template: Template) -> None:
+async def test_a_name_is_unique_and_free_again_after_deletion(template: Template) -> None:
     first, second = await template.permission(), await template.permission()
     in_use = (422, "entity.unique_integrity_violation")
     before = await template.revision()
@@ -116,7 +116,7 @@ async def test_a_name_is_used_once_and_free_again_when_it_is_let_go(template: Te
     ["", "two words", " ", 'quo"te', "back\\slash", "ümlaut", "\U0001f600", "x" * 129, "x" * 4096, "openid", "profile",
      "offline_access", "urn:service:scope:organizations", "urn:service:x", "tab\t", "new\nline"],
 )  # fmt: skip
-async def test_a_permission_that_cannot_be_called_this_is_refused(template: Template, name: str) -> None:
+async def test_an_invalid_permission_name_is_refused(template: Template, name: str) -> None:
     """RFC 6749 section 3.3."""
     refused = (422, "scope.invalid_name")
     before = await template.revision()
@@ -128,7 +128,7 @@ async def test_a_permission_that_cannot_be_called_this_is_refused(template: Temp
     assert await template.revision() == before + 1
 
 
-async def test_the_longest_name_and_every_character_of_one_are_taken(template: Template) -> None:
+async def test_the_longest_name_and_every_allowed_character_are_accepted(template: Template) -> None:
     longest = unique("x").ljust(128, "x")
     assert (await template.permission(longest))["name"] == longest
     everything = "".join(map(chr, (0x21, *range(0x23, 0x5C), *range(0x5D, 0x7F))))
@@ -153,7 +153,7 @@ async def test_every_wrong_member_of_a_new_permission_is_named(
     assert issues(await template_api.post(PATH, json=body)) == paths
 
 
-async def test_a_change_keeps_to_the_rules_of_a_new_one(template: Template) -> None:
+async def test_a_patch_is_validated_like_a_new_permission(template: Template) -> None:
     permission = await template.created("organization-scopes", name=unique("p"), description="\U0001f600" * 256)
     path = f"{PATH}/{permission['id']}"
     wrong: dict[str, Any] = {"name": None, "description": "x" * 257, "version": 1}
@@ -161,7 +161,7 @@ async def test_a_change_keeps_to_the_rules_of_a_new_one(template: Template) -> N
     assert (await template.client.get(path)).json() == permission
 
 
-async def test_of_many_who_want_one_name_exactly_one_gets_it(template: Template) -> None:
+async def test_exactly_one_of_many_concurrent_requests_gets_a_name(template: Template) -> None:
     contested = unique("contested")
     before = await template.revision()
     permissions = [await template.permission() for _ in range(5)]
@@ -177,7 +177,7 @@ async def test_of_many_who_want_one_name_exactly_one_gets_it(template: Template)
     assert [found["name"] for found in listed] == [contested]
 
 
-async def test_permissions_that_swap_their_names_end_in_no_error(template: Template) -> None:
+async def test_permissions_that_swap_names_cause_no_server_error(template: Template) -> None:
     for _ in range(5):
         first, second = await template.permission(), await template.permission()
         answers = await asyncio.gather(

@@ -1,4 +1,4 @@
-"""Batches of management-service's events into template-service's tables: in parts, twice, by two replicas at once."""
+"""Projecting management-service's events into template-service's tables: in parts, twice, by two replicas at once."""
 
 import random
 from collections.abc import AsyncIterator, Sequence
@@ -34,7 +34,7 @@ from tests.support.template_api import Template
 
 
 class Replica:
-    """A projection that is handed its batches, and reads on as ``_follow`` does."""
+    """A projection that is given its batches and advances as ``_follow`` does."""
 
     def __init__(self, engine: AsyncEngine, tenant_id: str) -> None:
         changes = Changes(engine, source="template", tenant_id=tenant_id, published=Progress(), may_return=("member",))
@@ -56,7 +56,7 @@ class Replica:
 
 
 class World:
-    """A tenant of its own, with a stream that is written by the test."""
+    """A tenant with a stream that the test writes."""
 
     def __init__(self, engine: AsyncEngine, database: asyncpg.Connection) -> None:
         self.tenant_id = unique("t")
@@ -66,7 +66,7 @@ class World:
         self.replicas = [Replica(engine, self.tenant_id) for _ in range(2)]
 
     def publish(self, kind: str, state: Any, *ids: str) -> None:
-        """Put an event into the stream; positions have gaps, as they have for a reader of some subjects."""
+        """Append an event to the stream; sequences have gaps, as a reader of some subjects sees them."""
         self._append(event_subject("management", self.tenant_id, kind, *(ids or (state.id,))), state)
 
     def publish_watermark(self, revision: int) -> None:
@@ -117,10 +117,8 @@ async def world(template: Template) -> AsyncIterator[World]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_whatever_the_batches_and_whoever_applies_them_the_last_state_of_each_counts(
-    world: World, seed: int
-) -> None:
-    """Two replicas read one stream in batches of any size, in any turn; each message is applied once, in order."""
+async def test_the_last_state_of_each_user_holds_whatever_the_batches_and_replicas(world: World, seed: int) -> None:
+    """Two replicas read one stream in batches of any size, interleaved; each message is applied once, in order."""
     chance = random.Random(seed)
     expected: dict[str, str | None] = {}
     for number in range(150):
@@ -144,15 +142,15 @@ async def test_whatever_the_batches_and_whoever_applies_them_the_last_state_of_e
             continue
         position = await replica.take("first", batch)
         assert position.sequence >= replica.sequence
-        if chance.random() < 0.1:  # and whatever is delivered again is left alone
+        if chance.random() < 0.1:  # a redelivered message changes nothing
             replica.sequence = chance.choice([0, replica.sequence // 2])
     assert await world.known("known_users") == expected
     position = await world.replicas[0].take("first", [], caught_up=True)
     assert position == Position("first", last, revision=150, complete=True, read_revision=150)
 
 
-async def test_a_part_that_does_not_follow_what_is_stored_is_left_alone(world: World) -> None:
-    """The database went back (a restored copy, a failover): nobody skips what it has lost."""
+async def test_a_part_beyond_the_stored_position_is_not_applied(world: World) -> None:
+    """After the database went back (a restore, a failover), no replica skips the events that it lost."""
     first, second = world.replicas
     for number in range(10):
         world.publish("user", UserState(id=f"user{number}", name="n"))
@@ -165,7 +163,7 @@ async def test_a_part_that_does_not_follow_what_is_stored_is_left_alone(world: W
     assert len(await world.known("known_users")) == 10
 
 
-async def test_a_stream_that_was_made_again_is_read_from_its_beginning_by_whoever_comes_first(world: World) -> None:
+async def test_a_recreated_stream_is_read_from_its_beginning_by_either_replica(world: World) -> None:
     first, second = world.replicas
     for number in range(6):
         world.publish("user", UserState(id=f"user{number}", name="old"))
@@ -178,7 +176,7 @@ async def test_a_stream_that_was_made_again_is_read_from_its_beginning_by_whoeve
     world.publish("user", UserState(id="user5", deleted=True))
     world.publish_watermark(12)
 
-    stale = await first.take("again", world.stream[:1])  # still believes to read behind the old position
+    stale = await first.take("again", world.stream[:1])  # still reads from the old position
     assert (stale.stream, first.sequence) == ("first", 0)
     await first.take("again", world.stream[:3])
     left = await second.take("first", world.stream[3:])  # has not noticed yet
@@ -191,7 +189,7 @@ async def test_a_stream_that_was_made_again_is_read_from_its_beginning_by_whoeve
     assert (position.revision, position.complete) == (12, True)
 
 
-async def test_1000_users_a_batch_are_a_handful_of_statements(world: World, template: Template) -> None:
+async def test_a_batch_of_1000_users_takes_a_handful_of_statements(world: World, template: Template) -> None:
     for number in range(1000):
         world.publish("user", UserState(id=f"user{number}", name="n"))
         world.publish("application", ApplicationState(id=f"application{number}", name="a"))
@@ -204,8 +202,8 @@ async def test_1000_users_a_batch_are_a_handful_of_statements(world: World, temp
     assert len(await world.known("known_users")) == len(await world.known("known_scopes")) == 1000
 
 
-async def test_many_deletions_are_not_one_transaction(world: World) -> None:
-    """Each of them may be a member of very many organizations."""
+async def test_many_deletions_are_split_into_several_transactions(world: World) -> None:
+    """Each deleted user may be a member of very many organizations."""
     for number in range(100):
         world.publish("user", UserState(id=f"user{number}", deleted=True))
     parts = list(_parts(Batch(world.stream, caught_up=True)))
@@ -234,10 +232,10 @@ async def test_a_resource_that_becomes_known_after_its_scope_or_changes_its_indi
     assert await world.known("known_resources", "indicator") == {"r1": "https://r1.example.com"}
 
 
-async def test_what_is_deleted_twice_or_was_never_known_changes_nothing(world: World) -> None:
+async def test_a_repeated_or_unknown_deletion_changes_nothing(world: World) -> None:
     replica = world.replicas[0]
     for _ in range(2):
-        world.publish("user", UserState(id="nobody", deleted=True))
+        world.publish("user", UserState(id="unknown", deleted=True))
         world.publish("application", ApplicationState(id="nothing", deleted=True))
         world.publish("resource", ResourceState(id="nowhere", deleted=True))
         world.publish("scope", ScopeState(id="none", deleted=True), "nowhere", "none")
@@ -247,8 +245,8 @@ async def test_what_is_deleted_twice_or_was_never_known_changes_nothing(world: W
     assert await world.database.fetchval(query, world.tenant_id) == 0
 
 
-async def test_an_older_state_that_is_repeated_changes_nothing(world: World) -> None:
-    """A relay that dies before it forgets what is out repeats it, after a while under positions of its own."""
+async def test_a_repeated_older_state_changes_nothing(world: World) -> None:
+    """A relay that dies before it deletes what it published repeats it, later under new sequences."""
     replica = world.replicas[0]
     scope = ScopeState(id="s1", resource_id="r1", name="old")
     for state in (scope, msgspec.structs.replace(scope, name="new")):
@@ -273,15 +271,15 @@ async def test_an_older_state_that_is_repeated_changes_nothing(world: World) -> 
     assert await world.known("known_scopes") == {"s1": "newest"}
 
 
-async def test_a_watermark_counts_once_nothing_is_left_behind_it(world: World) -> None:
-    """Of an aggregate that has changed again, the stream has only the state behind the watermark of the older one."""
+async def test_a_watermark_counts_once_the_end_of_the_stream_was_read(world: World) -> None:
+    """The stream keeps the last state of an aggregate only, which may follow a watermark that includes an older one."""
     first, second = world.replicas
     world.publish("user", UserState(id="u1", name="n"))
     world.publish_watermark(7)
     world.publish("user", UserState(id="u2", name="changed again"))
     position = await first.take("first", world.stream[:2])
     assert (position.revision, position.read_revision, position.complete) == (-1, 7, False)
-    # somebody who reads more slowly was at the end of the stream once; that says nothing of where it is now
+    # a slower replica was at the end of the stream once, which says nothing about the current end
     position = await second.take("first", world.stream[:1], caught_up=True)
     assert (position.revision, position.complete) == (-1, False)
     position = await first.take("first", world.stream[2:], caught_up=True)

@@ -1,4 +1,4 @@
-"""Changes of the template at the same time: nothing is lost, half applied, left over or refused by mistake."""
+"""Concurrent changes of the template: nothing is lost, half applied, orphaned or wrongly refused."""
 
 import asyncio
 import itertools
@@ -16,7 +16,7 @@ ROUNDS = 6
 
 
 async def granted(template: Template, role: str) -> tuple[set[str], set[str]]:
-    """Return what a role grants; what its last event says is the same."""
+    """Return what a role grants; assert that its last event agrees."""
     permissions, scopes = [
         {each["id"] for each in (await template.client.get(f"/api/organization-roles/{role}/{kind}")).json()}
         for kind in ("scopes", "resource-scopes")
@@ -26,7 +26,7 @@ async def granted(template: Template, role: str) -> tuple[set[str], set[str]]:
     return permissions, scopes
 
 
-async def test_of_replacements_at_once_one_holds_whole(template: Template) -> None:
+async def test_one_of_several_concurrent_replacements_holds_whole(template: Template) -> None:
     """Two admins edit one role: no half-applied PUT."""
     role = (await template.role())["id"]
     permissions = [(await template.permission())["id"] for _ in range(6)]
@@ -49,7 +49,7 @@ async def test_of_replacements_at_once_one_holds_whole(template: Template) -> No
         assert held_scopes in [set(scopes[cut]) for cut in cuts]
 
 
-async def test_additions_and_changes_at_once_lose_nothing(template: Template) -> None:
+async def test_concurrent_additions_and_changes_lose_nothing(template: Template) -> None:
     """Two admins edit one role: no lost update."""
     for _ in range(ROUNDS):
         permissions = [(await template.permission())["id"] for _ in range(8)]
@@ -115,7 +115,7 @@ async def created_organization(template: Template) -> tuple[str, list[tuple[str,
 
 @pytest.mark.parametrize("create", [created_permission, created_role, created_organization],
                          ids=lambda create: create.__name__)  # fmt: skip
-async def test_changes_racing_a_deletion_are_done_before_it_or_miss(template: Template, create: Any) -> None:
+async def test_changes_that_race_a_deletion_precede_it_or_find_nothing(template: Template, create: Any) -> None:
     kinds = {"organization-scopes": "permission", "organization-roles": "role", "organizations": "organization"}
     orphans = "SELECT count(*) FROM role_permissions WHERE tenant_id = $1 AND $2 IN (role_id, permission_id)"
     for _ in range(ROUNDS):
@@ -134,7 +134,7 @@ async def test_changes_racing_a_deletion_are_done_before_it_or_miss(template: Te
             assert deleted not in (await granted(template, role))[0]
 
 
-async def test_roles_and_permissions_deleted_crosswise_never_end_in_an_error(template: Template) -> None:
+async def test_deleting_roles_and_their_permissions_concurrently_never_fails(template: Template) -> None:
     for _ in range(ROUNDS):
         permissions = [(await template.permission())["id"] for _ in range(4)]
         roles = [(await template.role(organizationScopeIds=permissions))["id"] for _ in range(4)]
@@ -160,10 +160,10 @@ async def waits_for_a_lock(database: asyncpg.Connection) -> None:
 
 
 @pytest.mark.parametrize("change", ["DELETE", "PATCH"])
-async def test_a_role_that_comes_to_grant_a_permission_meanwhile_is_not_forgotten(
+async def test_a_concurrent_grant_of_a_permission_is_not_missed(
     template: Template, fan_outs: RequestedFanOuts, change: str
 ) -> None:
-    """A role that is given the permission by a transaction that was there first, and commits while we wait for it."""
+    """The granting transaction took its locks first and commits while the change waits for them."""
     permission = (await template.permission())["id"]
     before = (await template.role(organizationScopeIds=[permission]))["id"]
     meanwhile = (await template.role())["id"]
@@ -192,8 +192,8 @@ async def test_a_role_that_comes_to_grant_a_permission_meanwhile_is_not_forgotte
         assert await granted(template, meanwhile) == (set(), set())
 
 
-async def test_who_locks_in_another_order_is_waited_for_and_nobody_dies(template: Template) -> None:
-    """Many edits of many roles and permissions at once, every one in an order of its own."""
+async def test_edits_in_different_lock_orders_never_deadlock(template: Template) -> None:
+    """Many edits of many roles and permissions at once, each in its own order."""
     permissions = [(await template.permission())["id"] for _ in range(5)]
     roles = [(await template.role(organizationScopeIds=permissions))["id"] for _ in range(5)]
     orders = list(itertools.islice(itertools.permutations(permissions), 0, 120, 17))
@@ -214,7 +214,7 @@ async def test_who_locks_in_another_order_is_waited_for_and_nobody_dies(template
         assert permissions[0] not in (await granted(template, role))[0]
 
 
-async def test_changes_of_a_permission_at_once_lose_nothing(template: Template) -> None:
+async def test_concurrent_changes_of_a_permission_lose_nothing(template: Template) -> None:
     for number in range(ROUNDS):
         permission = await template.permission()
         path, name, before = (
@@ -239,8 +239,8 @@ async def test_changes_of_a_permission_at_once_lose_nothing(template: Template) 
 
 @pytest.mark.parametrize("kind", ["scopes", "resource-scopes"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "CREATE"])
-async def test_what_is_being_deleted_while_it_is_granted_is_unknown(template: Template, kind: str, method: str) -> None:
-    """It is waited for: else a foreign key would be violated."""
+async def test_granting_what_is_being_deleted_is_refused_as_unknown(template: Template, kind: str, method: str) -> None:
+    """The grant waits for the deletion; otherwise it would violate a foreign key."""
     role = (await template.role())["id"]
     is_permission = kind == "scopes"
     content = (await template.permission() if is_permission else (await template.resource("read"))["scopes"][0])["id"]
@@ -267,10 +267,10 @@ async def test_what_is_being_deleted_while_it_is_granted_is_unknown(template: Te
 
 
 @pytest.mark.parametrize("change", ["DELETE", "PATCH"])
-async def test_a_role_that_comes_to_grant_a_scope_meanwhile_is_not_forgotten(
+async def test_a_concurrent_grant_of_a_scope_is_not_missed(
     template: Template, fan_outs: RequestedFanOuts, change: str
 ) -> None:
-    """The same for what management-service changes, in the transaction that takes its event."""
+    """The same for a change by management-service, in the transaction that applies its event."""
     resource = await template.resource("read")
     scope = resource["scopes"][0]["id"]
     before, meanwhile = (await template.role(resourceScopeIds=[scope]))["id"], (await template.role())["id"]

@@ -1,4 +1,4 @@
-"""What template-service refuses, on every route: who may not ask, bad bodies, ids that are a miss."""
+"""What template-service refuses on every route: unauthorized clients, invalid bodies, unknown ids."""
 
 import json
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ GOOD: dict[tuple[str, str], Any] = {
     ("POST", "/organizations"): {"name": "n"},
     ("PATCH", "/organizations/{organization_id}"): {"name": "n"},
 }
-"""Every route with a body, and a body that it would take."""
+"""Every route with a body, and a body that it accepts."""
 MISS = {"GET": "entity.not_exists_with_id", "PATCH": "entity.not_exists", "DELETE": "entity.not_found"}
 
 Ids = dict[str, str]
@@ -67,7 +67,7 @@ async def foreign_family(servers: ServerAddresses, issuer: Issuer) -> AsyncItera
 
 
 async def routes(template: Template) -> list[tuple[str, str]]:
-    """Return method and path of every route of these packages."""
+    """Return the method and path of every route of these packages."""
     document = (await template.client.get("/schema")).json()
     return [
         (method.upper(), path.removeprefix("/api"))
@@ -83,8 +83,8 @@ async def test_the_table_names_every_route_with_a_body(template: Template) -> No
     assert with_body == GOOD.keys()
 
 
-async def test_who_may_not_ask_is_told_so_before_anything_else(template: Template, family: Ids) -> None:
-    """401, then 403, then everything else; on every route."""
+async def test_authentication_and_authorization_are_checked_first(template: Template, family: Ids) -> None:
+    """401, then 403, then everything else, on every route."""
     before = await template.revision()
     machine = await template.management.machine()
     await template.management.client.delete(f"/api/applications/{machine}")
@@ -107,7 +107,7 @@ async def test_who_may_not_ask_is_told_so_before_anything_else(template: Templat
     assert await template.revision() == before
 
 
-async def test_an_unknown_parent_is_said_before_a_bad_body_and_that_before_a_conflict(
+async def test_an_unknown_parent_is_reported_before_an_invalid_body_and_that_before_a_conflict(
     template: Template, family: Ids
 ) -> None:
     unknown = {"organizationScopeIds": ["none"], "scopeIds": ["none"]}
@@ -126,7 +126,7 @@ async def test_an_unknown_parent_is_said_before_a_bad_body_and_that_before_a_con
 
 
 @pytest.mark.parametrize(("method", "path"), GOOD)
-async def test_a_body_that_is_no_strict_json_is_refused(
+async def test_a_body_that_is_not_strict_json_is_refused(
     template: Template, family: Ids, method: str, path: str
 ) -> None:
     good = json.dumps(GOOD[method, path]).encode()
@@ -171,10 +171,10 @@ async def test_a_body_that_is_no_strict_json_is_refused(
     assert await template.revision() == before
 
 
-async def test_an_id_of_the_wrong_kind_or_of_another_tenant_is_a_miss(
+async def test_an_id_of_the_wrong_kind_or_of_another_tenant_is_not_found(
     template: Template, family: Ids, other_family: Ids, foreign_family: Ids
 ) -> None:
-    """L5: a child is looked for under its parent, in the same query."""
+    """A child is looked up under its parent, in the same query (CVE-2026-32131)."""
     before = await template.revision()
     for method, path in await routes(template):
         parameters = [part.strip("{}") for part in path.split("/") if part.startswith("{")]
@@ -223,7 +223,7 @@ async def test_an_id_of_the_wrong_kind_or_of_another_tenant_in_a_body_is_unknown
     assert await template.revision() == before
 
 
-async def test_another_method_is_refused_and_the_right_ones_are_named(template_api: httpx.AsyncClient) -> None:
+async def test_a_wrong_method_is_refused_and_allow_names_the_right_ones(template_api: httpx.AsyncClient) -> None:
     for method, path, allowed in (
         ("PUT", "/api/organization-scopes", {"GET", "HEAD", "POST"}),
         ("POST", "/api/organization-scopes/x", {"GET", "HEAD", "PATCH", "DELETE"}),

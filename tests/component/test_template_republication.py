@@ -1,4 +1,4 @@
-"""PostgreSQL is the truth: template-service's whole state is sent to the bus again, deletions included."""
+"""PostgreSQL is the source of truth: template-service can republish its whole state, deletions included."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ def own_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def own_servers(own_directory: Path) -> Iterator[EmbeddedServers]:
-    """Servers whose streams may be lost: nobody else's tests are on them."""
+    """Servers that no other tests use, because their streams are deleted."""
     servers = EmbeddedServers(own_directory, sync=False)
     try:
         yield servers
@@ -70,8 +70,8 @@ KINDS: dict[str, Any] = {
 }
 
 
-async def told_of(tables: TemplateTables) -> dict[str, Any]:
-    """Return what the last event of every aggregate says; of a member's permissions, not why they changed."""
+async def last_states(tables: TemplateTables) -> dict[str, Any]:
+    """Return the state in the last event of every aggregate; without the causes of permission changes."""
     said: dict[str, Any] = {}
     for name, event in (await tables.last_events()).items():
         state = msgspec.json.decode(event.data, type=KINDS[name.partition(".")[0]])
@@ -82,7 +82,7 @@ async def told_of(tables: TemplateTables) -> dict[str, Any]:
 
 
 async def make_everything(tables: TemplateTables) -> None:
-    """One of each, with something deleted, something removed, and somebody who left and came back."""
+    """Create one of each aggregate, with deletions, removals, and a member that left and returned."""
     first, second = await tables.permission(unique("a")), await tables.permission(unique("b"))
     kept, gone = await tables.permission(unique("kept")), await tables.permission(unique("gone"))
     role, other = await tables.role(first, kept), await tables.role(second, gone)
@@ -104,7 +104,7 @@ async def make_everything(tables: TemplateTables) -> None:
 
 
 async def republished(tables: TemplateTables, timeout_s: float = 20) -> None:
-    """Wait until the whole state was asked for and has been sent."""
+    """Wait until the requested republication is done and published."""
     query = "SELECT EXISTS (SELECT FROM republication WHERE tenant_id = $1)"
     async with asyncio.timeout(timeout_s):
         while await tables.database.fetchval(query, tables.tenant_id):  # noqa: ASYNC110 - seen from outside
@@ -112,30 +112,30 @@ async def republished(tables: TemplateTables, timeout_s: float = 20) -> None:
     await tables.settled()
 
 
-async def is_there_again(template: Template) -> bool:
-    """Return whether the streams say something of the template; who asks may be there before they are."""
+async def streams_are_back(template: Template) -> bool:
+    """Return whether the streams exist again and carry the template's watermark."""
     try:
         return await template.event("revision", "template") is not None
     except (NoRespondersError, NatsTimeoutError):
         return False
 
 
-async def test_lost_streams_are_made_whole_again_deletions_included(
+async def test_lost_streams_are_rebuilt_deletions_included(
     own_servers: EmbeddedServers, own_directory: Path, own_template: Template, tables: TemplateTables
 ) -> None:
     await make_everything(tables)
-    before = await told_of(tables)
+    before = await last_states(tables)
     versions = await tables.published_versions()
 
     await asyncio.to_thread(own_servers.nats.kill)
     shutil.rmtree(own_directory / "nats" / "jetstream")
     await asyncio.to_thread(own_servers.nats.start)
     async with asyncio.timeout(30):
-        while not await is_there_again(own_template):  # noqa: ASYNC110 - seen from outside
+        while not await streams_are_back(own_template):  # noqa: ASYNC110 - seen from outside
             await asyncio.sleep(0.05)
     await republished(tables)
 
-    after = await told_of(tables)
+    after = await last_states(tables)
     assert {name: (before.get(name), state) for name, state in after.items() if before.get(name) != state} == {}
     assert {name for name in before if name not in after} == set()
     told = await tables.told()
@@ -153,7 +153,7 @@ async def test_lost_streams_are_made_whole_again_deletions_included(
 
 
 @pytest.mark.heavy
-async def test_what_is_known_of_the_other_service_is_healed_with_the_streams(
+async def test_the_projection_of_management_service_is_rebuilt_with_the_streams(
     own_servers: EmbeddedServers, own_directory: Path, own_template: Template
 ) -> None:
     management = own_template.management
@@ -161,8 +161,8 @@ async def test_what_is_known_of_the_other_service_is_healed_with_the_streams(
     await management.client.delete(f"/api/users/{made[0]}")
     await own_template.caught_up()
     await asyncio.to_thread(own_servers.nats.kill)
-    await management.client.delete(f"/api/users/{made[1]}")  # nobody has heard of it when the stream is lost
-    made.append((await management.created("users", name="in the dark"))["id"])
+    await management.client.delete(f"/api/users/{made[1]}")  # not consumed before the stream is lost
+    made.append((await management.created("users", name="during"))["id"])
     shutil.rmtree(own_directory / "nats" / "jetstream")
     await asyncio.to_thread(own_servers.nats.start)
     made.append((await management.created("users", name="after"))["id"])
@@ -180,12 +180,12 @@ async def known_users(template: Template) -> set[str]:
     return {row[0] for row in await template.database.fetch(query, template.tenant_id)}
 
 
-async def test_versions_go_on_after_a_republication(tables: TemplateTables) -> None:
+async def test_versions_continue_after_a_republication(tables: TemplateTables) -> None:
     permission = await tables.permission(unique("p"))
     role, organization = await tables.role(permission), await tables.organization()
     (member,) = await tables.members(organization, 1, role)
     await tables.settled()
-    await asked(tables)
+    await republish(tables)
     await tables.revoke(role, permission)
     await tables.settled()
     told = [state for state in await tables.told(organization) if state.member_id == member]
@@ -197,7 +197,7 @@ async def test_versions_go_on_after_a_republication(tables: TemplateTables) -> N
     assert fold(told) == {}
 
 
-async def asked(tables: TemplateTables) -> None:
+async def republish(tables: TemplateTables) -> None:
     async with tables.transaction() as transaction:
         statement = "INSERT INTO republication (tenant_id) VALUES (:tenant)"
         await tables.execute(transaction, statement)
@@ -225,13 +225,13 @@ def environment_of(settings: Settings) -> dict[str, str]:
 
 
 @pytest.mark.heavy
-async def test_what_changes_meanwhile_is_never_followed_by_an_older_state(tables: TemplateTables) -> None:
-    """Somebody leaves and comes back while everything is sent again: the last event is the database's."""
+async def test_a_change_during_a_republication_is_never_followed_by_an_older_state(tables: TemplateTables) -> None:
+    """Members leave and return during a republication: the last event agrees with the database."""
     permission = await tables.permission(unique("p"))
     role, organization = await tables.role(permission), await tables.organization()
     members = await tables.members(organization, 300, role)
     await tables.settled()
-    again = asyncio.create_task(asked_often(tables))
+    again = asyncio.create_task(republish_repeatedly(tables))
     for start in range(0, 300, 20):
         few = members[start : start + 20]
         await tables.remove(organization, *few)
@@ -253,6 +253,6 @@ async def test_what_changes_meanwhile_is_never_followed_by_an_older_state(tables
     assert last.keys() == set(members)
 
 
-async def asked_often(tables: TemplateTables) -> None:
+async def republish_repeatedly(tables: TemplateTables) -> None:
     for _ in range(5):
-        await asked(tables)
+        await republish(tables)

@@ -32,7 +32,7 @@ def ids(found: list[Any]) -> list[str]:
 
 
 def listed(resource: Any, scope: Any) -> Any:
-    """Return what is said of a scope that a role grants."""
+    """Return a scope of a role as the API lists it."""
     of = {"id": resource["id"], "name": resource["name"]}
     return {
         "tenantId": scope["tenantId"],
@@ -44,7 +44,7 @@ def listed(resource: Any, scope: Any) -> Any:
 
 
 async def role_data(template: Template, role: Any) -> tuple[list[str], list[str]]:
-    """Return what the last event of a role says that it grants."""
+    """Return the permissions and scopes in the last event of a role."""
     data = await template.event_data("role", role["id"])
     assert (data["id"], data.get("type", "User")) == (role["id"], role["type"])
     return data.get("permissionIds", []), data.get("scopeIds", [])
@@ -76,10 +76,10 @@ async def test_a_role_is_shown_as_it_was_created_and_its_event_names_what_it_gra
         "permissionIds": sorted(permission_ids),
         "scopeIds": sorted(scope_ids),
     }
-    assert await fan_outs.new() == set()  # nobody has it yet
+    assert await fan_outs.new() == set()  # it has no holders yet
 
 
-async def test_a_role_is_for_users_and_grants_nothing_unless_told_otherwise(template: Template) -> None:
+async def test_a_role_is_for_users_and_grants_nothing_by_default(template: Template) -> None:
     role = await template.role()
     assert (role["type"], role["description"]) == ("User", None)
     assert await role_data(template, role) == ([], [])
@@ -88,7 +88,7 @@ async def test_a_role_is_for_users_and_grants_nothing_unless_told_otherwise(temp
         assert (answer.json(), answer.headers["Total-Number"]) == ([], "0")
 
 
-async def test_the_list_says_what_every_role_grants(template: Template, permissions: list[Any], resource: Any) -> None:
+async def test_the_list_shows_what_every_role_grants(template: Template, permissions: list[Any], resource: Any) -> None:
     marker = unique("listed")
     both = await template.role(
         name=f"{marker} b", organizationScopeIds=ids(permissions), resourceScopeIds=ids(resource["scopes"])
@@ -160,7 +160,7 @@ async def test_contents_are_added_replaced_and_removed_each_with_an_event_a_vers
     assert event.type == "role.updated"
 
 
-async def test_a_role_is_changed_in_what_is_given_and_its_members_keep_what_they_hold(
+async def test_a_patch_changes_only_the_given_members_of_a_role_and_requests_no_fan_out(
     template: Template, permissions: list[Any], fan_outs: RequestedFanOuts
 ) -> None:
     role = await template.role(organizationScopeIds=ids(permissions))
@@ -189,7 +189,7 @@ async def test_a_role_is_changed_in_what_is_given_and_its_members_keep_what_they
     assert await fan_outs.new() == set()
 
 
-async def test_the_type_of_a_role_that_somebody_has_cannot_change(template: Template) -> None:
+async def test_the_type_of_an_assigned_role_cannot_change(template: Template) -> None:
     role, organization = await template.role(), await template.organization()
     path, machine = f"{PATH}/{role['id']}", {"type": "MachineToMachine"}
     user = (await template.management.created("users"))["id"]
@@ -204,7 +204,7 @@ async def test_the_type_of_a_role_that_somebody_has_cannot_change(template: Temp
     assert (changed.status_code, changed.json()) == (200, {**role, **machine})
 
 
-async def test_a_type_that_is_about_to_change_waits_for_who_is_being_given_the_role(template: Template) -> None:
+async def test_a_change_of_type_waits_for_a_concurrent_assignment(template: Template) -> None:
     role, organization = await template.role(), await template.organization()
     user = (await template.management.created("users"))["id"]
     transaction = template.database.transaction()
@@ -222,7 +222,7 @@ async def test_a_type_that_is_about_to_change_waits_for_who_is_being_given_the_r
     assert refusal(await changing) == WRONG_KIND
 
 
-async def test_a_deleted_role_is_gone_at_once_and_its_assignments_are_cleared_away_behind(
+async def test_a_deleted_role_is_gone_at_once_and_its_assignments_are_removed_later(
     template: Template, permissions: list[Any], fan_outs: RequestedFanOuts
 ) -> None:
     role = await template.role(organizationScopeIds=ids(permissions))
@@ -239,7 +239,7 @@ async def test_a_deleted_role_is_gone_at_once_and_its_assignments_are_cleared_aw
     assert (await template.role(name=role["name"]))["id"] != role["id"]
 
 
-async def test_what_does_not_exist_is_refused_whole(
+async def test_one_unknown_id_refuses_the_whole_request(
     template: Template, permissions: list[Any], resource: Any, fan_outs: RequestedFanOuts
 ) -> None:
     role = await template.role(organizationScopeIds=ids(permissions)[:1])
@@ -284,7 +284,7 @@ async def test_a_scope_that_was_just_created_is_found_without_a_header(template:
     assert (await role_data(template, await template.role(resourceScopeIds=[latest])))[1] == [latest]
 
 
-async def test_a_scope_whose_resource_is_gone_is_gone(template: Template) -> None:
+async def test_a_scope_is_gone_with_its_resource(template: Template) -> None:
     resource = await template.resource("read", "write")
     role = await template.role(resourceScopeIds=ids(resource["scopes"]))
     await template.management.client.delete(f"/api/resources/{resource['id']}")
@@ -296,7 +296,7 @@ async def test_a_scope_whose_resource_is_gone_is_gone(template: Template) -> Non
 
 
 async def test_a_scope_without_its_resource_is_unknown(template: Template, resource: Any) -> None:
-    """The two come in events of their own: a scope may be known before its resource is."""
+    """They arrive in separate events: a scope may be known before its resource."""
     role, scope = await template.role(), unique("scope")
     await template.database.execute(
         "INSERT INTO known_scopes (tenant_id, id, resource_id, name) VALUES ($1, $2, 'nothing', 'read')",
@@ -323,7 +323,7 @@ async def test_no_organization_role_grants_scopes_of_the_management_api(template
     assert (await role_data(template, role))[1] == sorted(ids(resource["scopes"]))
 
 
-async def test_two_roles_never_have_one_name(template: Template) -> None:
+async def test_two_roles_never_share_a_name(template: Template) -> None:
     role = await template.role()
     in_use = (422, "entity.unique_integrity_violation")
     assert refusal(await template.client.post(PATH, json={"name": role["name"]})) == in_use
@@ -353,10 +353,10 @@ async def test_every_wrong_member_of_a_new_role_is_named(
     assert issues(await template_api.post(PATH, json=body)) == paths
 
 
-async def test_a_role_grants_10_000_permissions_and_not_one_more(
+async def test_a_role_grants_at_most_10_000_permissions_and_scopes(
     template: Template, resource: Any, fan_outs: RequestedFanOuts
 ) -> None:
-    """L8: no silent cap; and the event fits into a message."""
+    """The limit is explicit, not a silent cap, and the event fits into a message."""
     prefix = unique("p")
     await template.database.execute(
         "INSERT INTO permissions (tenant_id, id, name, version) "
@@ -364,7 +364,7 @@ async def test_a_role_grants_10_000_permissions_and_not_one_more(
         template.tenant_id,
         prefix,
     )
-    await template.database.execute("ANALYZE permissions")  # as PostgreSQL does by itself, within a minute
+    await template.database.execute("ANALYZE permissions")  # autovacuum would do it within a minute
     wanted = [f"{prefix}{number:05}" for number in range(1, 10_002)]
     role = await template.role(organizationScopeIds=wanted[:10_000])
     path, scope = f"{PATH}/{role['id']}", {"scopeIds": ids(resource["scopes"])[:1]}
@@ -395,7 +395,7 @@ async def test_a_role_grants_10_000_permissions_and_not_one_more(
 
 @pytest.mark.parametrize("kind", ["scopes", "resource-scopes"])
 async def test_65_537_unknown_ids_are_refused_like_one(template: Template, kind: str) -> None:
-    """L8."""
+    """More than 2^16 items (CVE-2024-27101)."""
     role = await template.role()
     member = "organizationScopeIds" if kind == "scopes" else "scopeIds"
     unknown = {member: [f"unknown{number}" for number in range(2**16 + 1)]}

@@ -34,7 +34,7 @@ async def etag_of(member: ReadingMember) -> str:
 
 
 async def waiting_requests(template: Template) -> int:
-    """Return how many requests wait, as the metrics say."""
+    """Return the number of waiting requests from the metrics."""
     async with template.client_with(None) as client:
         text = (await client.get("/metrics")).text
     [line] = [line for line in text.splitlines() if line.startswith("stead_waiting_requests ")]
@@ -45,7 +45,7 @@ async def waiting_requests(template: Template) -> int:
 async def a_waiting_request(
     member: ReadingMember, etag: str, *, wait: str = "wait=20", token: str | None = None
 ) -> AsyncIterator["asyncio.Task[httpx.Response]"]:
-    """Send a request that waits; the body runs once it does."""
+    """Send a request that waits; the body runs once it is waiting."""
     before = await waiting_requests(member.template)
     request = asyncio.create_task(member.read(token, If_None_Match=etag, Prefer=wait))
     async with asyncio.timeout(FAR_BELOW_20_S):
@@ -61,7 +61,7 @@ async def a_waiting_request(
 Change = Callable[[ReadingMember], Awaitable[Any]]
 
 
-async def given_a_role(member: ReadingMember) -> Any:
+async def role_assigned(member: ReadingMember) -> Any:
     role = await member.template.role(
         type=member.organization.kind.role_type,
         organizationScopeIds=[(await member.template.permission())["id"]],
@@ -69,7 +69,7 @@ async def given_a_role(member: ReadingMember) -> Any:
     return await member.organization.assign([member.id], [role["id"]])
 
 
-async def deprived_of_a_role(member: ReadingMember) -> Any:
+async def role_removed(member: ReadingMember) -> Any:
     return await member.template.client.delete(f"{member.organization.path}/{member.id}/roles/{member.role}")
 
 
@@ -90,12 +90,14 @@ async def permission_deleted(member: ReadingMember) -> Any:
     return await member.template.client.delete(f"/api/organization-scopes/{member.permission['id']}")
 
 
-CHANGES = [given_a_role, deprived_of_a_role, role_grants_more, role_deleted, permission_renamed, permission_deleted]
+CHANGES = [role_assigned, role_removed, role_grants_more, role_deleted, permission_renamed, permission_deleted]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 @of_both_kinds
-async def test_a_change_ends_the_wait_with_what_holds_now(template: Template, kind: Kind, change: Change) -> None:
+async def test_a_change_ends_the_wait_with_the_current_permissions(
+    template: Template, kind: Kind, change: Change
+) -> None:
     member = await ReadingMember.new(template, kind)
     etag = await etag_of(member)
     async with a_waiting_request(member, etag) as request, asyncio.timeout(FAR_BELOW_20_S):
@@ -109,7 +111,7 @@ async def test_a_change_ends_the_wait_with_what_holds_now(template: Template, ki
 
 
 @of_both_kinds
-async def test_whoever_is_removed_meanwhile_is_told_so(template: Template, kind: Kind) -> None:
+async def test_a_member_removed_during_the_wait_is_refused(template: Template, kind: Kind) -> None:
     removed, orphaned = await ReadingMember.new(template, kind), await ReadingMember.new(template, kind)
     for member, change, expected in (
         (removed, removed.organization.replace(), (422, "organization.require_membership")),
@@ -120,7 +122,7 @@ async def test_whoever_is_removed_meanwhile_is_told_so(template: Template, kind:
             assert refusal(await request) == expected
 
 
-async def test_without_a_change_the_time_goes_by(member: ReadingMember) -> None:
+async def test_without_a_change_the_wait_runs_out(member: ReadingMember) -> None:
     etag = await etag_of(member)
     started = time.monotonic()
     answer = await member.read(If_None_Match=etag, Prefer="wait=1")
@@ -136,14 +138,14 @@ async def test_a_caller_waits_for_20_seconds_at_most(member: ReadingMember) -> N
 
 
 @pytest.mark.slow
-async def test_after_20_seconds_it_has_its_answer(member: ReadingMember) -> None:
+async def test_the_wait_ends_after_20_seconds(member: ReadingMember) -> None:
     started = time.monotonic()
     answer = await member.read(If_None_Match=await etag_of(member), Prefer="wait=60")
     assert (answer.status_code, answer.headers["Preference-Applied"]) == (304, "wait=20")
     assert 20 <= time.monotonic() - started < 25
 
 
-async def test_whoever_knows_something_else_or_nothing_is_answered_at_once(member: ReadingMember) -> None:
+async def test_only_a_matching_entity_tag_and_a_valid_preference_wait(member: ReadingMember) -> None:
     etag = await etag_of(member)
     async with asyncio.timeout(FAR_BELOW_20_S):
         other = await member.read(If_None_Match='"other"', Prefer="wait=20")
@@ -160,8 +162,8 @@ async def test_whoever_knows_something_else_or_nothing_is_answered_at_once(membe
             assert "Preference-Applied" not in answer.headers
 
 
-async def test_a_change_that_meets_the_request_is_not_missed(template: Template, member: ReadingMember) -> None:
-    """The waiter is there before the state is read: at whatever moment the change is made, it is seen."""
+async def test_a_change_while_the_wait_begins_is_not_missed(template: Template, member: ReadingMember) -> None:
+    """The waiter is registered before the state is read, so a change at any moment is seen."""
     for number in range(20):
         etag = await etag_of(member)
         request = asyncio.create_task(member.read(If_None_Match=etag, Prefer="wait=20"))
@@ -172,7 +174,7 @@ async def test_a_change_that_meets_the_request_is_not_missed(template: Template,
             assert (await request).status_code == 200
 
 
-async def test_changes_of_other_members_wake_nobody(
+async def test_changes_of_other_members_do_not_end_the_wait(
     template: Template, member: ReadingMember, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     colleague = await ReadingMember.new(template, USERS, member.organization)
@@ -182,7 +184,7 @@ async def test_changes_of_other_members_wake_nobody(
     etag = await etag_of(member)
     with looks(monkeypatch) as looked:
         async with a_waiting_request(member, etag) as request:
-            # One look when the request came, and one once its place was taken: from then on it rests.
+            # One read when the request arrived and one after it was registered; then none until a change.
             await eventually_here(lambda: len(looked) == 2)
             await member.organization.assign([colleague.id], [role["id"]])
             await namesake.assign([member.id], [role["id"]])
@@ -231,7 +233,7 @@ async def test_a_thousand_requests_wait_and_the_next_is_answered_at_once(templat
             headers = {"Authorization": f"Bearer {member.token()}", "If-None-Match": etag, "Prefer": prefer}
             return asyncio.create_task(client.get(member.path, headers=headers))
 
-        for _ in range(3):  # places that were left are free again
+        for _ in range(3):  # released places can be taken again
             requests = [ask() for _ in range(1000)]
             while await waiting_requests(template) < 1000:
                 assert [request.result().text for request in requests if request.done()] == []
@@ -245,16 +247,16 @@ async def test_a_thousand_requests_wait_and_the_next_is_answered_at_once(templat
             etag = answers[0].headers["ETag"]
 
 
-async def test_a_token_that_ends_meanwhile_is_not_answered(member: ReadingMember) -> None:
-    """L1, L7: the token is judged again before the answer; its leeway is a minute."""
+async def test_a_token_that_expires_during_the_wait_is_refused(member: ReadingMember) -> None:
+    """The token is verified again before the answer; the leeway is a minute."""
     etag, now = await etag_of(member), int(time.time())
     token = member.token(exp=now - 58)
     answer = await member.read(token, If_None_Match=etag, Prefer="wait=3")
     assert refusal(answer) == (401, "auth.unauthorized")
 
 
-async def test_whoever_is_suspended_meanwhile_is_not_answered(template: Template, member: ReadingMember) -> None:
-    """L1."""
+async def test_a_user_suspended_during_the_wait_is_refused(template: Template, member: ReadingMember) -> None:
+    """The subject is checked for liveness again before the answer."""
     etag = await etag_of(member)
     async with a_waiting_request(member, etag) as request:
         await template.management.client.patch(f"/api/users/{member.id}/is-suspended", json={"isSuspended": True})
@@ -265,7 +267,7 @@ async def test_whoever_is_suspended_meanwhile_is_not_answered(template: Template
 
 
 @pytest.mark.heavy
-async def test_while_the_bus_is_away_the_answer_comes_at_the_end(template: Template) -> None:
+async def test_while_the_bus_is_down_a_change_is_seen_at_the_end_of_the_wait(template: Template) -> None:
     async with (
         TcpProxy(template.settings.nats_url) as wire,
         Template(template.management, nats_url=wire.url) as own,
@@ -279,12 +281,12 @@ async def test_while_the_bus_is_away_the_answer_comes_at_the_end(template: Templ
         waiting = asyncio.create_task(member.read(If_None_Match=etag, Prefer="wait=2"))
         await asyncio.sleep(0.5)
         assert (await permission_renamed(member)).is_success
-        assert (await waiting).status_code == 200, "what was not heard is seen at the end"
+        assert (await waiting).status_code == 200, "a change that was not heard is seen at the end"
 
         await wire.mend()
         etag = await etag_of(member)
         async with asyncio.timeout(60):
-            while True:  # once there is a connection again, a change ends the wait
+            while True:  # once the bus is connected again, a change ends the wait
                 started = time.monotonic()
                 waiting = asyncio.create_task(member.read(If_None_Match=etag, Prefer="wait=5"))
                 await asyncio.sleep(0.3)
@@ -296,7 +298,7 @@ async def test_while_the_bus_is_away_the_answer_comes_at_the_end(template: Templ
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def replica(template: Template, tmp_path: Path) -> AsyncIterator[ServiceProcess]:
-    """A second replica of the service, a process of its own."""
+    """A second replica of the service, in its own process."""
     environment = {
         "BASE_URL": template.settings.base_url,
         "ENVIRONMENT": "development",
@@ -315,7 +317,7 @@ async def replica(template: Template, tmp_path: Path) -> AsyncIterator[ServicePr
 
 
 async def waiting_at(replica: ServiceProcess, count: int) -> None:
-    """Return when so many requests wait at a replica."""
+    """Wait until this many requests wait at a replica."""
     async with asyncio.timeout(FAR_BELOW_20_S), httpx.AsyncClient(base_url=replica.url) as client:
         while f"stead_waiting_requests {count}.0" not in (await client.get("/metrics")).text:  # noqa: ASYNC110 - from outside
             await asyncio.sleep(0.02)
@@ -324,7 +326,7 @@ async def waiting_at(replica: ServiceProcess, count: int) -> None:
 async def test_a_change_at_another_replica_ends_the_wait(member: ReadingMember, replica: ServiceProcess) -> None:
     headers = {"Authorization": f"Bearer {member.token()}", "If-None-Match": await etag_of(member), "Prefer": "wait=20"}
     async with asyncio.timeout(2 * FAR_BELOW_20_S), httpx.AsyncClient(base_url=replica.url, timeout=30) as client:
-        for change in (role_grants_more, permission_renamed, given_a_role):
+        for change in (role_grants_more, permission_renamed, role_assigned):
             waiting = asyncio.create_task(client.get(member.path, headers=headers))
             await waiting_at(replica, 1)
             await change(member)
@@ -333,7 +335,7 @@ async def test_a_change_at_another_replica_ends_the_wait(member: ReadingMember, 
             headers["If-None-Match"] = answer.headers["ETag"]
 
 
-async def test_a_client_that_goes_away_frees_its_place(member: ReadingMember, replica: ServiceProcess) -> None:
+async def test_a_client_that_disconnects_frees_its_place(member: ReadingMember, replica: ServiceProcess) -> None:
     headers = {"Authorization": f"Bearer {member.token()}", "If-None-Match": await etag_of(member), "Prefer": "wait=20"}
     async with httpx.AsyncClient(base_url=replica.url) as client:
         waiting = [asyncio.create_task(client.get(member.path, headers=headers)) for _ in range(10)]
@@ -343,9 +345,7 @@ async def test_a_client_that_goes_away_frees_its_place(member: ReadingMember, re
         await waiting_at(replica, 0)
 
 
-async def test_a_server_that_is_told_to_stop_ends_the_waits_and_stops(
-    member: ReadingMember, replica: ServiceProcess
-) -> None:
+async def test_stopping_a_server_ends_the_waits(member: ReadingMember, replica: ServiceProcess) -> None:
     headers = {"Authorization": f"Bearer {member.token()}", "If-None-Match": await etag_of(member), "Prefer": "wait=20"}
     async with httpx.AsyncClient(base_url=replica.url, timeout=30) as client:
         waiting = [asyncio.create_task(client.get(member.path, headers=headers)) for _ in range(5)]

@@ -1,4 +1,4 @@
-"""Who signs in to which application, for the tests of the client of people."""
+"""The application and the user for the tests of the identity client."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""``make demo`` against the running stack: a process of its own, whose lines a person reads."""
+"""``make demo`` against the running stack: its own process, with output for people."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ def demo(directory: Path) -> subprocess.CompletedProcess[str]:
 
 
 def shown(output: str, name: str) -> list[str]:
-    """Return what is shown under a name, without the remarks behind it."""
+    """Return the values that the output shows under a name, without the remarks."""
     lines = (line.strip().partition("  ") for line in output.splitlines() if line.startswith("  "))
     return [value.partition("   <- ")[0] for found, _, value in lines if found == name]
 
@@ -50,7 +50,7 @@ def test_the_demo_shows_both_acts_and_can_be_run_again(stack: RunningStack, run_
         assert stack.recorder.found([output]) == []
 
 
-def test_it_goes_on_where_an_earlier_run_broke_off(stack: RunningStack, run_directory: Path) -> None:
+def test_it_continues_where_an_earlier_run_stopped(stack: RunningStack, run_directory: Path) -> None:
     assert demo(run_directory).returncode == 0
     role = the_role(stack)
     permission = next(
@@ -66,7 +66,7 @@ def the_role(stack: RunningStack) -> OrganizationRole:
     return next(each for each in stack.management.organization_roles.list() if each.name == "Demo refund clerk")
 
 
-def test_without_a_running_stack_it_says_so_in_one_line(
+def test_a_stack_that_is_not_running_is_reported_in_one_line(
     stack: RunningStack, run_directory: Path, tmp_path: Path
 ) -> None:
     finished = demo(tmp_path)

@@ -1,4 +1,4 @@
-"""The example APIs as their READMEs start them: real processes that take real tokens of the running stack."""
+"""The example APIs, started as in their READMEs: real processes with real tokens of the running stack."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ START_TIMEOUT_S = 120
 
 @pytest.fixture(scope="module", params=["orders-api-litestar", "orders-api-starlette"])
 def orders_api(request: pytest.FixtureRequest, stack: RunningStack, run_directory: Path) -> Iterator[httpx.Client]:
-    """A client of one of the examples."""
+    """An HTTP client of one of the examples."""
     port = free_port()
     settings = {"ISSUER": stack.issuer, "AUDIENCE": stack.credentials.demo.resource}
     command = [sys.executable, "-m", "uvicorn", "--app-dir", str(EXAMPLES / request.param), "orders_api:app"]
@@ -59,14 +59,14 @@ def token(
     organization_id: str | None = None,
     actor_token: str | None = None,
 ) -> dict[str, str]:
-    """Return the header with an access token for the customer, as the demo's application exchanges it.
+    """Return the header with an access token for the customer, from an exchange by the demo's application.
 
     Args:
-        stack: Where.
-        scope: What is asked for.
-        user_id: Another user than the customer.
-        organization_id: Within which organization it shall count, and nowhere else.
-        actor_token: Of who really acts.
+        stack: The running stack.
+        scope: The requested scopes.
+        user_id: A subject other than the customer.
+        organization_id: Restricts the token to this organization.
+        actor_token: A userinfo token of the actor.
     """
     issued = stack.exchange(
         stack.subject_token(user_id),
@@ -78,7 +78,7 @@ def token(
     return {"Authorization": f"Bearer {issued.access_token}"}
 
 
-def test_an_order_is_made_and_seen_in_the_customers_name(
+def test_an_order_is_made_and_seen_on_behalf_of_the_customer(
     orders_api: httpx.Client, stack: RunningStack, world: World
 ) -> None:
     agent, customer = stack.credentials.demo.users
@@ -103,10 +103,10 @@ def test_each_route_demands_its_scope(orders_api: httpx.Client, stack: RunningSt
     assert orders_api.get("/orders", headers=token(stack, "write:orders")).status_code == 403
 
 
-def test_what_a_member_may_do_in_an_organization_it_may_do_nowhere_else(
+def test_scopes_within_an_organization_count_nowhere_else(
     orders_api: httpx.Client, stack: RunningStack, world: World
 ) -> None:
-    """RFC 9068 section 4: what a token says of rights is looked at whole; RFC 6750 section 3.1: yet it is good."""
+    """The token is valid, but its scopes are bound to the organization (RFC 9068 section 4, RFC 6750 section 3.1)."""
     resources = stack.management.resources
     demo = next(each for each in resources.list() if each.indicator == stack.credentials.demo.resource)
     clerk = world.template.role(scope_ids=[scope.id for scope in resources.scopes(demo.id)])
@@ -128,8 +128,8 @@ def test_what_a_member_may_do_in_an_organization_it_may_do_nowhere_else(
     assert orders_api.get(f"/organizations/{organization}/orders", headers=everywhere).status_code == 404
 
 
-def test_a_token_for_somebody_else_is_refused(orders_api: httpx.Client, stack: RunningStack) -> None:
-    """L3, L4: a userinfo token and a Management API token are good tokens of the same issuer, and not for this API."""
+def test_a_token_for_another_audience_is_refused(orders_api: httpx.Client, stack: RunningStack) -> None:
+    """Userinfo and Management API tokens have the same issuer but another audience (CVE-2026-55669)."""
     access = stack.credentials.management_api
     management_token = stack.token_request(
         {"grant_type": "client_credentials", "resource": access.resource, "scope": access.scope},
@@ -151,7 +151,7 @@ def test_without_a_token_only_health_is_open(orders_api: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"tea"', b'{"item": 7}', b'{"item": ""}', b"\xff"])
-def test_an_order_of_another_form_is_refused(orders_api: httpx.Client, stack: RunningStack, body: bytes) -> None:
+def test_a_malformed_order_is_refused(orders_api: httpx.Client, stack: RunningStack, body: bytes) -> None:
     held = token(stack, "write:orders") | {"Content-Type": "application/json"}
     assert orders_api.post("/orders", content=body, headers=held).status_code == 400
 
@@ -159,7 +159,7 @@ def test_an_order_of_another_form_is_refused(orders_api: httpx.Client, stack: Ru
 @pytest.mark.parametrize("example", ["orders-api-litestar", "orders-api-starlette"])
 @pytest.mark.parametrize("missing", ["ISSUER", "AUDIENCE"])
 def test_without_issuer_or_audience_an_example_does_not_start(example: str, missing: str) -> None:
-    """L3, L9."""
+    """An unset audience must not turn the check off (CVE-2026-55689)."""
     environment = {"ISSUER": "https://id.example.com/oidc", "AUDIENCE": "https://api.example.com", missing: ""}
     started = subprocess.run(
         [sys.executable, "-c", "import orders_api"],

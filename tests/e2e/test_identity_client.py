@@ -1,4 +1,4 @@
-"""The SDK's client of people against the running stack: sign-in, tokens and their renewal, signing out."""
+"""The SDK's identity client against the running stack: sign-in, tokens, refresh, sign-out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def identity_client(world: World, client_id: str, **changes: object) -> Identity
     return IdentityClient(world.stack.base_url, client_id, **asked)  # type: ignore[arg-type]
 
 
-def test_a_person_signs_in_gets_tokens_and_signs_out(world: World, person: Person, client_id: str) -> None:
+def test_a_user_signs_in_gets_tokens_and_signs_out(world: World, person: Person, client_id: str) -> None:
     with identity_client(world, client_id) as client:
         assert not client.is_signed_in()
         with pytest.raises(SignInRequired):
@@ -41,7 +41,9 @@ def test_a_person_signs_in_gets_tokens_and_signs_out(world: World, person: Perso
         assert "error=login_required" in person.go(client.sign_in_url(REDIRECT_URI, prompt="none"))
 
 
-def test_an_answer_counts_once_and_only_where_it_was_asked_for(world: World, person: Person, client_id: str) -> None:
+def test_a_callback_is_accepted_once_and_only_by_the_client_that_began(
+    world: World, person: Person, client_id: str
+) -> None:
     one, other = (identity_client(world, client_id) for _ in range(2))
     back = person.go(one.sign_in_url(REDIRECT_URI))
     for wrong in (back.replace("state=", "state=x"), back.replace("iss=http", "iss=https"), "https://x/?code=1"):
@@ -79,7 +81,7 @@ def test_tokens_are_renewed_before_they_expire(world: World, person: Person, cli
     assert client.get_access_token(world.resource) != token
 
 
-def test_somebody_who_was_suspended_must_sign_in_again(world: World, person: Person, client_id: str) -> None:
+def test_a_suspended_user_must_sign_in_again(world: World, person: Person, client_id: str) -> None:
     client = identity_client(world, client_id)
     client.handle_callback(person.go(client.sign_in_url(REDIRECT_URI)))
     world.management.users.suspend(person.user_id)
@@ -91,7 +93,7 @@ def test_somebody_who_was_suspended_must_sign_in_again(world: World, person: Per
     assert not client.is_signed_in()
 
 
-async def test_the_same_in_tasks_over_a_storage_of_ones_own(world: World, person: Person, client_id: str) -> None:
+async def test_the_same_in_tasks_with_a_custom_storage(world: World, person: Person, client_id: str) -> None:
     storage = MemoryStorage()
     async with AsyncIdentityClient(
         world.stack.base_url, client_id, scopes=["read:things"], resources=[world.resource], storage=storage
@@ -112,7 +114,7 @@ def test_two_tabs_sign_in(world: World, person: Person, client_id: str) -> None:
         assert client.get_access_token(world.resource)
 
 
-def test_an_unacceptable_answer_leaves_whoever_is_signed_in(world: World, person: Person, client_id: str) -> None:
+def test_an_invalid_callback_does_not_sign_the_user_out(world: World, person: Person, client_id: str) -> None:
     with identity_client(world, client_id) as client:
         client.handle_callback(person.go(client.sign_in_url(REDIRECT_URI)))
         spoilt = person.go(client.sign_in_url(REDIRECT_URI)).replace("code=", "code=x")
@@ -121,7 +123,7 @@ def test_an_unacceptable_answer_leaves_whoever_is_signed_in(world: World, person
         assert client.claims()["sub"] == person.user_id
 
 
-def test_signing_out_forgets_sign_ins_under_way(world: World, person: Person, client_id: str) -> None:
+def test_signing_out_discards_pending_sign_ins(world: World, person: Person, client_id: str) -> None:
     with identity_client(world, client_id) as client:
         back = person.go(client.sign_in_url(REDIRECT_URI))
         client.sign_out_url()
@@ -145,7 +147,7 @@ def organization(world: World, person: Person) -> str:
 
 
 @pytest.mark.parametrize("end", [remove, delete])
-def test_a_watcher_hears_that_the_person_is_no_member_any_more(
+def test_a_watcher_learns_that_the_user_is_no_longer_a_member(
     world: World, person: Person, client_id: str, organization: str, end: Callable[[World, str, Person], None]
 ) -> None:
     with identity_client(world, client_id, scopes=[ORGANIZATIONS]) as client:
@@ -164,7 +166,7 @@ def test_a_watcher_hears_that_the_person_is_no_member_any_more(
 
 
 @pytest.mark.parametrize("end", [remove, delete])
-async def test_a_watching_task_hears_the_same(
+async def test_a_watching_task_learns_the_same(
     world: World, person: Person, client_id: str, organization: str, end: Callable[[World, str, Person], None]
 ) -> None:
     async with AsyncIdentityClient(world.stack.base_url, client_id, scopes=[ORGANIZATIONS]) as client:
@@ -177,7 +179,7 @@ async def test_a_watching_task_hears_the_same(
             await anext(tokens)
 
 
-def test_a_watcher_hears_that_the_person_must_sign_in_again(
+def test_a_watcher_learns_that_the_user_must_sign_in_again(
     world: World, person: Person, client_id: str, organization: str
 ) -> None:
     with identity_client(world, client_id, scopes=[ORGANIZATIONS]) as client:

@@ -1,4 +1,4 @@
-"""The SDK's client of people against the running stack: what happens to it while it gets tokens."""
+"""The SDK's identity client against the running stack: concurrent calls during a token request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.world import World
 
 
 class OneReaderIsSlow(MemoryStorage):
-    """Holds one thread up after its reading, until another has written or evidently may not."""
+    """Delays one thread after its read until another thread has written, or for a second if it may not."""
 
     slow: threading.Thread | None = None
 
@@ -38,10 +38,10 @@ class OneReaderIsSlow(MemoryStorage):
 
 
 class Meanwhile:
-    """Does something once, after the next token request was answered and before the client has seen the answer.
+    """Runs a callback once, after the next token response arrived and before the client sees it.
 
     Attributes:
-        refresh_tokens: Every one that was answered.
+        refresh_tokens: Refresh tokens of all token responses.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ def meanwhile() -> Meanwhile:
 def client(
     world: World, client_id: str, person: Person, storage: OneReaderIsSlow, meanwhile: Meanwhile
 ) -> Iterator[IdentityClient]:
-    """Somebody who is signed in."""
+    """A client with a signed-in user."""
     with httpx.Client(timeout=30, event_hooks={"response": [meanwhile.see]}) as http:
         client = IdentityClient(
             world.stack.base_url,
@@ -94,7 +94,7 @@ def client(
         yield client
 
 
-def test_clearing_a_token_brings_no_old_refresh_token_back(
+def test_clearing_a_token_restores_no_old_refresh_token(
     client: IdentityClient, world: World, storage: OneReaderIsSlow, meanwhile: Meanwhile
 ) -> None:
     client.get_access_token(world.resource)
@@ -109,7 +109,7 @@ def test_clearing_a_token_brings_no_old_refresh_token_back(
     assert client.state.signed_in().refresh_token == meanwhile.refresh_tokens[-1]
 
 
-def test_beginning_a_sign_in_forgets_no_other_one(
+def test_beginning_a_sign_in_keeps_other_pending_ones(
     client: IdentityClient, person: Person, storage: OneReaderIsSlow
 ) -> None:
     storage.was_written.clear()
@@ -135,9 +135,7 @@ def test_many_threads_that_clear_and_get_keep_the_newest_refresh_token(
     assert client.state.signed_in().refresh_token == meanwhile.refresh_tokens[-1]
 
 
-def test_who_signs_out_while_a_token_is_got_stays_signed_out(
-    client: IdentityClient, world: World, meanwhile: Meanwhile
-) -> None:
+def test_a_sign_out_during_a_token_request_holds(client: IdentityClient, world: World, meanwhile: Meanwhile) -> None:
     meanwhile.next = client.sign_out_url
     with pytest.raises(SignInRequired, match="not_signed_in"):
         client.get_access_token(world.resource)

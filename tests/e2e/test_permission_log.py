@@ -1,4 +1,4 @@
-"""The example that logs permission changes, as its README starts it: a process of its own on the real bus."""
+"""The example that logs permission changes, started as in its README: its own process on the real bus."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ class PermissionLog:
             return [json.loads(await self._process.stdout.readline()) for _ in range(count)]
 
     async def stop(self) -> int:
-        """Ask it to end; return its exit status."""
+        """Stop it; return its exit status."""
         self._process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(WITHIN_S):
             return await self._process.wait()
@@ -65,9 +65,7 @@ async def running(addresses: ServerAddresses, source: TemplateSource) -> AsyncIt
 
 
 @pytest.mark.heavy
-async def test_every_change_is_logged_and_another_start_goes_on(
-    servers: ServerAddresses, source: TemplateSource
-) -> None:
+async def test_every_change_is_logged_and_a_restart_continues(servers: ServerAddresses, source: TemplateSource) -> None:
     await source.grant("o1", "u1", "read", "write@https://api.example.com")
     async with running(servers, source) as log:
         (first,) = await log.lines(1)

@@ -1,4 +1,4 @@
-"""What the READMEs tell a newcomer to paste, pasted into a shell."""
+"""The shell commands in the READMEs, run as a newcomer would paste them."""
 
 import json
 import re
@@ -24,12 +24,12 @@ def checkout(stack: RunningStack, run_directory: Path, tmp_path: Path) -> Path:
 
 
 def pasted(readme: str, checkout: Path, *, port: int | None = None) -> str:
-    """Return what the commands of a README print that use the credentials; what they start ends with them.
+    """Run the commands of a README that use the credentials; return their output.
 
     Args:
-        readme: Which.
-        checkout: Where they are pasted.
-        port: In the place of the one that the README names.
+        readme: Path of the README.
+        checkout: Directory to run in; background jobs end with the shell.
+        port: Replaces the port in the README.
     """
     blocks = [block.split("```")[0] for block in (ROOT / readme).read_text().split("```sh\n")[1:]]
     commands = next(block for block in blocks if "./.local/credentials.env" in block)

@@ -1,4 +1,4 @@
-"""The example support desk over HTTP: who may act as whom, and what its pages and forms let through."""
+"""The example support desk over HTTP: who may act as whom, and how its pages and forms are protected."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def agents_token(desk: RunningDesk, stack: RunningStack) -> str:
 
 
 class Visitor:
-    """Somebody at a browser, in front of the desk."""
+    """A browser at the desk."""
 
     def __init__(self, desk: RunningDesk) -> None:
         self.desk = desk
         self.browser = httpx.Client(base_url=desk.url, timeout=30)
 
     def sign_in(self, who: DemoUser) -> httpx.Response:
-        """Sign in; return the page that this leads to."""
+        """Sign in; return the page after it."""
         sent = self.browser.get("/sign-in")
         back = sign_in_as(who, sent.headers["Location"], f"{self.desk.url}/callback")
         return self.follow(self.browser.get(back))
@@ -58,7 +58,7 @@ class Visitor:
         return self.browser.get(answer.headers["Location"])
 
     def send(self, page: httpx.Response, action: str, **fields: str) -> httpx.Response:
-        """Send the form of a page that goes there."""
+        """Submit the form of a page with this action."""
         assert f'action="{action}"' in page.text
         token = re.search(r'name="csrf_token" value="([^"]+)"', page.text)
         assert token is not None
@@ -78,7 +78,7 @@ def agent(desk: RunningDesk, stack: RunningStack) -> Visitor:
 
 
 def bearer(stack: RunningStack, who: DemoUser) -> str:
-    """Return an access token for the backend, as somebody gets it who signs in to an application."""
+    """Return an access token for the backend from a sign-in to an application."""
     back = redirect_uri(stack.base_url)
     with IdentityClient(
         stack.base_url,
@@ -97,7 +97,7 @@ def request_impersonation(desk: RunningDesk, token: str, **body: object) -> http
 
 
 def values(page: httpx.Response) -> dict[str, str]:
-    """Return what a page says of the token: the words of each line."""
+    """Return the token's claims as the page shows them, by name."""
     found = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page.text, re.DOTALL)
     plain = [[" ".join(unescape(re.sub(r"<[^>]+>", "", part)).split()) for part in pair] for pair in found]
     return {name.partition(" ")[0]: value for name, value in plain}
@@ -125,7 +125,7 @@ def test_an_agent_acts_as_a_customer_and_stops(agent: Visitor, stack: RunningSta
     assert agent.browser.get("/customer").headers["Location"] == "/"
 
 
-def test_the_backend_gives_a_subject_token_that_is_good_for_one_use(
+def test_the_backend_issues_a_subject_token_for_one_use(
     desk: RunningDesk, stack: RunningStack, agents_token: str
 ) -> None:
     customer = stack.credentials.demo.users[1]
@@ -140,7 +140,7 @@ def test_the_backend_gives_a_subject_token_that_is_good_for_one_use(
     assert (refused.value.status, refused.value.error) == (400, "invalid_request")
 
 
-def test_the_backend_refuses_who_may_not_act_as_customers(desk: RunningDesk, stack: RunningStack) -> None:
+def test_the_backend_refuses_callers_that_may_not_act_as_customers(desk: RunningDesk, stack: RunningStack) -> None:
     me, customer = stack.credentials.demo.users
     refused = request_impersonation(desk, bearer(stack, customer), userId=customer.id, **WHY)
     assert (refused.status_code, refused.json()["error"]) == (403, "insufficient_scope")
@@ -159,7 +159,7 @@ def test_the_backend_refuses_who_may_not_act_as_customers(desk: RunningDesk, sta
     assert httpx.post(f"{desk.url}/api/request-impersonation", json=WHY, timeout=30).status_code == 401
 
 
-def test_nobody_but_customers_can_be_acted_for(desk: RunningDesk, stack: RunningStack, agents_token: str) -> None:
+def test_only_customers_can_be_impersonated(desk: RunningDesk, stack: RunningStack, agents_token: str) -> None:
     me = stack.credentials.demo.users[0]
     name = f"gone_{secrets.token_hex(4)}"
     suspended = user(stack, name, "Suspended", role(stack, CUSTOMERS).id)
@@ -193,7 +193,7 @@ def test_without_a_reason_and_a_ticket_there_is_no_subject_token(
     assert (refused.status_code, refused.json()["error"]) == (400, "invalid_request")
 
 
-def test_the_form_comes_back_with_what_is_wrong(agent: Visitor, stack: RunningStack) -> None:
+def test_the_form_is_shown_again_with_its_errors(agent: Visitor, stack: RunningStack) -> None:
     customer = stack.credentials.demo.users[1]
     page = agent.act_as(customer.id, reason="  ", ticket='T-"7"')
     assert page.status_code == 400
@@ -202,7 +202,7 @@ def test_the_form_comes_back_with_what_is_wrong(agent: Visitor, stack: RunningSt
     assert agent.browser.get("/customer").headers["Location"] == "/"
 
 
-def test_who_may_only_look_is_told_so(desk: RunningDesk, stack: RunningStack) -> None:
+def test_a_user_with_read_access_cannot_act_as_customers(desk: RunningDesk, stack: RunningStack) -> None:
     resource = next(each for each in stack.management.resources.list() if each.indicator == BACKEND)
     read = next(each for each in stack.management.resources.scopes(resource.id) if each.name == "read:customers")
     name = f"trainee_{secrets.token_hex(4)}"
@@ -214,7 +214,7 @@ def test_who_may_only_look_is_told_so(desk: RunningDesk, stack: RunningStack) ->
     assert "Your account cannot act as customers." in refused.text
 
 
-def test_who_may_nothing_can_sign_out_again(desk: RunningDesk, stack: RunningStack) -> None:
+def test_a_user_without_rights_can_sign_out(desk: RunningDesk, stack: RunningStack) -> None:
     visitor = Visitor(desk)
     page = visitor.sign_in(stack.credentials.demo.users[1])
     assert page.status_code == 403
@@ -224,7 +224,7 @@ def test_who_may_nothing_can_sign_out_again(desk: RunningDesk, stack: RunningSta
     assert 'href="/sign-in"' in visitor.browser.get("/").text
 
 
-def test_html_in_a_name_or_a_reason_is_text(agent: Visitor, stack: RunningStack) -> None:
+def test_html_in_a_name_or_a_reason_is_escaped(agent: Visitor, stack: RunningStack) -> None:
     name = "<script>alert(1)</script>"
     customer = user(stack, f"html_{secrets.token_hex(4)}", name, role(stack, CUSTOMERS).id)
     pages = [agent.browser.get("/"), agent.browser.get(f"/customers/{customer.id}")]
@@ -236,7 +236,9 @@ def test_html_in_a_name_or_a_reason_is_text(agent: Visitor, stack: RunningStack)
     assert "&lt;b&gt;: &lt;/p&gt;&lt;img src=x&gt;" in pages[-1].text
 
 
-def test_a_form_counts_only_from_a_page_of_this_session(agent: Visitor, desk: RunningDesk, stack: RunningStack) -> None:
+def test_a_form_is_accepted_only_from_a_page_of_its_session(
+    agent: Visitor, desk: RunningDesk, stack: RunningStack
+) -> None:
     customer = stack.credentials.demo.users[1]
     other = Visitor(desk)
     foreign = other.sign_in(stack.credentials.demo.users[0]).text
@@ -280,7 +282,7 @@ def test_every_page_is_protected(desk: RunningDesk, stack: RunningStack) -> None
 
 
 @pytest.mark.heavy
-def test_it_starts_beside_another_and_ends_when_it_is_told_to(
+def test_a_second_desk_starts_and_stops_on_a_signal(
     desk: RunningDesk, stack: RunningStack, run_directory: Path
 ) -> None:
     addresses = {desk.url}
@@ -300,7 +302,7 @@ def test_it_starts_beside_another_and_ends_when_it_is_told_to(
 
 
 @pytest.mark.heavy
-def test_what_keeps_it_from_starting_is_one_line(
+def test_startup_errors_are_reported_in_one_line(
     desk: RunningDesk, stack: RunningStack, run_directory: Path, tmp_path: Path
 ) -> None:
     def refusal(directory: Path, port: int) -> str:
@@ -326,7 +328,7 @@ def test_what_keeps_it_from_starting_is_one_line(
 
 
 @pytest.mark.heavy
-def test_while_the_service_is_away_the_desk_says_so(servers: ServerAddresses, tmp_path: Path) -> None:
+def test_the_desk_answers_503_while_the_stack_is_down(servers: ServerAddresses, tmp_path: Path) -> None:
     stack = RunningStack(servers, tmp_path, tenant_id=f"desk-{secrets.token_hex(4)}")
     stack.start()
     desk = RunningDesk(tmp_path)

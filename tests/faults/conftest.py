@@ -14,7 +14,7 @@ from tests.support.processes import Deployment
 
 @pytest.fixture(scope="session")
 def own_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where the servers keep their data."""
+    """Return the data directory of the servers."""
     return tmp_path_factory.mktemp("servers")
 
 

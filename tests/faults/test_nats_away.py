@@ -1,4 +1,4 @@
-"""NATS is away for minutes while everybody goes on writing: nothing is lost, and order is kept."""
+"""NATS is down for minutes while writes continue: nothing is lost, and order is kept."""
 
 import asyncio
 import time
@@ -18,14 +18,14 @@ from tests.support.random_writes import UserWriter, make_roles, writing
 pytestmark = pytest.mark.slow
 
 OUTAGE_S = length(short=10, long=120)
-"""The long one is as long as the stream remembers ids to drop repetitions by: whatever is sent twice arrives twice."""
+"""The long outage is the stream's deduplication window, so that an event sent twice arrives twice."""
 AROUND_S = 3
 CLIENTS = 4
 PAUSE_S = 0.05
 SEED = 20261122
 
 
-async def test_an_outage_of_nats_under_writes_lose_nothing_and_keep_the_order(
+async def test_a_nats_outage_under_writes_loses_nothing_and_keeps_the_order(
     own_servers: EmbeddedServers,
     own_addresses: ServerAddresses,
     deployment: Deployment,
@@ -34,7 +34,7 @@ async def test_an_outage_of_nats_under_writes_lose_nothing_and_keep_the_order(
 ) -> None:
     role_ids = make_roles(management, impersonation)
     machine = make_machine(management, impersonation)
-    eventually(lambda: cycle_works(deployment, management, impersonation))  # every replica has heard of the machine
+    eventually(lambda: cycle_works(deployment, management, impersonation))  # every replica knows the machine
     writers = [UserWriter(SEED + number, management, role_ids) for number in range(CLIENTS)]
     with writing(writers, pause_s=PAUSE_S):
         await asyncio.sleep(AROUND_S)
@@ -49,7 +49,7 @@ async def test_an_outage_of_nats_under_writes_lose_nothing_and_keep_the_order(
         own_servers.nats.start()
         await asyncio.sleep(AROUND_S)
 
-    assert not [writer for writer in writers if writer.unanswered], "writes go on as if nothing had happened"
+    assert not [writer for writer in writers if writer.unanswered], "writes must continue during the outage"
     assert after.revision - before.revision > OUTAGE_S
     await require_agreement(own_addresses, management, writers)
     eventually(lambda: cycle_works(deployment, management, impersonation))

@@ -1,4 +1,4 @@
-"""A subject token is spent at most once (lessons L11, D-L1)."""
+"""A subject token is spent at most once, however many exchanges race for it."""
 
 import asyncio
 from collections import Counter
@@ -21,10 +21,10 @@ CLIENTS = 64
 async def test_exactly_one_of_many_concurrent_exchanges_wins(
     deployment: Deployment, management: ManagementClient, impersonation: Impersonation
 ) -> None:
-    """L11, D-L1: 64 clients race for one token over three processes at once, round after round: one success each."""
-    eventually(lambda: cycle_works(deployment, management, impersonation))  # every replica has heard of everything
+    """64 clients race for each token over three processes: check and use must be one atomic step."""
+    eventually(lambda: cycle_works(deployment, management, impersonation))  # every replica is up to date
     urls = [f"{process.url}/oidc/token" for process in deployment.tokens]
-    # Without an expiry: on a busy machine the client may close a connection as expired that it has just given away.
+    # No expiry: on a busy machine httpx may close a connection as expired that it has just handed out.
     limits = httpx.Limits(max_connections=CLIENTS, keepalive_expiry=None)
     async with httpx.AsyncClient(auth=impersonation.auth, limits=limits, timeout=30) as client:
         for _ in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""Random writes while processes are killed: whatever was acknowledged is there, and the directory is the database."""
+"""Random writes while processes are killed: every acknowledged write is kept, and the directory equals the database."""
 
 import os
 
@@ -20,7 +20,7 @@ CLIENTS = 8
 SEED = int(os.environ.get("RANDOM_SEED", "20261121"))
 
 
-async def test_after_random_writes_and_kills_the_directory_is_the_database(
+async def test_after_random_writes_and_kills_the_directory_equals_the_database(
     own_servers: EmbeddedServers,
     own_addresses: ServerAddresses,
     deployment: Deployment,

@@ -1,4 +1,4 @@
-"""A sign-in goes on wherever the next request arrives, whatever is killed, emptied or down between two steps."""
+"""A sign-in continues at any replica, whatever is killed, emptied or down between two steps."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CONSENTED = Consented(
 
 
 class Client:
-    """The application of the set-up, at whichever replica it is told to ask."""
+    """The application of the set-up, sending to a chosen replica."""
 
     def __init__(self, deployment: Deployment, impersonation: Impersonation, addresses: ServerAddresses) -> None:
         self._impersonation = impersonation
@@ -71,7 +71,7 @@ class Client:
         return self.post("/oidc/token", replica, grant_type="refresh_token", refresh_token=refresh_token)
 
     def is_active(self, token: str, replica: ServiceProcess | None = None) -> bool | None:
-        """Tell what introspection says; none when it cannot tell right now."""
+        """Return the ``active`` of introspection; None for 503."""
         answer = self.post("/oidc/token/introspection", replica, token=token)
         if answer.status_code == 503:
             assert int(answer.headers["Retry-After"]) >= 1
@@ -92,9 +92,7 @@ def client(
     yield client
 
 
-def test_each_step_may_be_taken_at_another_replica_and_one_be_killed_between_any_two(
-    deployment: Deployment, client: Client
-) -> None:
+def test_each_step_may_use_another_replica_and_one_is_killed_in_between(deployment: Deployment, client: Client) -> None:
     one, two, three = deployment.tokens
     refresh_token = client.tokens(one)["refresh_token"]
     for replica in (two, three, one):
@@ -107,7 +105,7 @@ def test_each_step_may_be_taken_at_another_replica_and_one_be_killed_between_any
         killed.wait_until_ready()
 
 
-def test_each_page_may_come_from_another_replica_and_whichever_answered_last_be_killed(
+def test_each_page_may_come_from_another_replica_and_the_previous_one_is_killed(
     deployment: Deployment, client: Client, management: ManagementClient
 ) -> None:
     name = f"walker_{secrets.token_hex(4)}"
@@ -137,7 +135,7 @@ def test_each_page_may_come_from_another_replica_and_whichever_answered_last_be_
 
 
 class Steps:
-    """A browser whose every request is answered by the next replica, after the one before has been killed."""
+    """A browser whose requests go to the next replica each, after the previous one was killed."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._replicas = deployment.tokens
@@ -160,22 +158,22 @@ class Steps:
         return answer.headers["Location"]
 
     def get(self, location: str) -> httpx.Response:
-        """Follow a redirect to one of our pages."""
+        """Follow a redirect to a page of token-service."""
         parts = urlsplit(location)
         answer = self.take("GET", f"{parts.path}?{parts.query}")
         assert answer.status_code == 200, answer.text
         return answer
 
     def send(self, page: httpx.Response, **values: str) -> str:
-        """Send the form of a page with these values; return where it leads."""
+        """Submit the form of a page with these values; return its redirect."""
         form = Form(page.text)
         return self.location("POST", form.action, data={**form.values, **values})
 
 
-def test_of_many_redemptions_over_replicas_one_wins_and_what_it_got_is_revoked(
+def test_at_most_one_of_many_redemptions_over_replicas_wins_and_its_tokens_are_revoked(
     deployment: Deployment, client: Client
 ) -> None:
-    """L11."""
+    """A replayed code also revokes the tokens of the first redemption (RFC 6749 section 4.1.2)."""
     for _ in range(10):
         form = client.sign_in()
         with ThreadPoolExecutor(9) as pool:
@@ -189,10 +187,10 @@ def test_of_many_redemptions_over_replicas_one_wins_and_what_it_got_is_revoked(
             assert client.refresh(tokens["refresh_token"]).status_code == 400
 
 
-def test_what_was_revoked_stays_so_while_redis_is_emptied_under_load(
+def test_a_revoked_token_stays_revoked_while_redis_is_emptied_under_load(
     deployment: Deployment, client: Client, own_addresses: ServerAddresses
 ) -> None:
-    """L7 (CVE-2026-9802): never active again; the others are, as soon as it can be told."""
+    """A revoked token is never active again (CVE-2026-9802); the others are, once Redis is refilled."""
     tokens = [client.tokens() for _ in range(12)]
     revoked, kept = tokens[:6], tokens[6:]
     for each in revoked:
@@ -209,10 +207,10 @@ def test_what_was_revoked_stays_so_while_redis_is_emptied_under_load(
     assert all(client.refresh(each["refresh_token"]).status_code == 200 for each in kept)
 
 
-def test_the_management_api_honours_it_while_redis_is_emptied(
+def test_the_management_api_honours_a_revocation_while_redis_is_emptied(
     deployment: Deployment, client: Client, management: ManagementClient, own_addresses: ServerAddresses
 ) -> None:
-    """L1: 401, or 503 while it cannot be told, and never 200."""
+    """401, or 503 while Redis is being refilled, and never 200."""
     scope = next(s for r in management.resources.list() for s in management.resources.scopes(r.id) if s.name == "all")
     application = management.applications.create(name="Manager", type="MachineToMachine")
     secret = management.applications.create_secret(application.id, "first").value or ""
@@ -240,10 +238,10 @@ def test_the_management_api_honours_it_while_redis_is_emptied(
             eventually(is_refused)
 
 
-def test_with_postgresql_down_codes_and_refreshing_answer_503_and_recover(
+def test_with_postgresql_down_codes_and_refresh_tokens_answer_503_and_recover(
     own_servers: EmbeddedServers, client: Client
 ) -> None:
-    """A refresh token is as good afterwards as it was; nothing was half done."""
+    """A refresh token still works afterwards: nothing was half done."""
     refresh_token = client.tokens()["refresh_token"]
     form = client.sign_in()
     with stopped(own_servers.postgres):
@@ -257,7 +255,7 @@ def test_with_postgresql_down_codes_and_refreshing_answer_503_and_recover(
     eventually(lambda: client.refresh(refresh_token).status_code == 200)
 
 
-def test_with_redis_down_everything_about_people_answers_503_and_recovers(
+def test_with_redis_down_codes_and_refresh_tokens_answer_503_and_recover(
     own_servers: EmbeddedServers, client: Client
 ) -> None:
     tokens = client.tokens()
@@ -270,5 +268,5 @@ def test_with_redis_down_everything_about_people_answers_503_and_recovers(
             client.post("/oidc/token/revocation", token=tokens["access_token"]),
         ):
             assert (answer.status_code, answer.json()["error"]) == (503, "temporarily_unavailable")
-    eventually(lambda: client.is_active(tokens["access_token"]) is False)  # its revocation had its row
+    eventually(lambda: client.is_active(tokens["access_token"]) is False)  # its revocation was already in PostgreSQL
     eventually(lambda: client.refresh(tokens["refresh_token"]).status_code == 200)

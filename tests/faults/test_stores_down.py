@@ -1,4 +1,4 @@
-"""A store that is down makes a clear 503 with Retry-After or no difference at all, and recovery needs nobody."""
+"""A store that is down causes 503 with Retry-After or makes no difference, and recovery is automatic."""
 
 import pytest
 import redis
@@ -20,7 +20,7 @@ def machine(management: ManagementClient, impersonation: Impersonation) -> Machi
     return make_machine(management, impersonation)
 
 
-def test_with_redis_down_minting_and_exchange_answer_503_and_client_credentials_go_on(
+def test_with_redis_down_minting_and_exchange_answer_503_and_client_credentials_still_work(
     own_servers: EmbeddedServers,
     deployment: Deployment,
     management: ManagementClient,
@@ -44,14 +44,14 @@ def test_with_redis_down_minting_and_exchange_answer_503_and_client_credentials_
     eventually(lambda: cycle_works(deployment, management, impersonation))
 
 
-def test_with_nats_down_the_token_endpoint_goes_on(
+def test_with_nats_down_the_token_endpoint_still_works(
     own_servers: EmbeddedServers,
     deployment: Deployment,
     management: ManagementClient,
     impersonation: Impersonation,
     machine: Machine,
 ) -> None:
-    eventually(lambda: cycle_works(deployment, management, impersonation))  # every replica has heard of the machine
+    eventually(lambda: cycle_works(deployment, management, impersonation))  # every replica knows the machine
     with stopped(own_servers.nats):
         assert cycle_works(deployment, management, impersonation)
         assert client_token(deployment.tokens[0].url, machine).status_code == 200
@@ -65,7 +65,7 @@ def test_writes_made_while_nats_is_down_arrive_afterwards_in_order(
     impersonation: Impersonation,
 ) -> None:
     with stopped(own_servers.nats):
-        users = [management.users.create(name=f"written in the dark {number}").id for number in range(20)]
+        users = [management.users.create(name=f"written during the outage {number}").id for number in range(20)]
         management.users.suspend(users[0])
     management.users.suspend(users[1])
     eventually(lambda: _exchange_of(management, deployment, impersonation, users[2]) == 200)
@@ -81,26 +81,26 @@ def _exchange_of(
     return exchange(deployment.tokens[0].url, impersonation, subject_token).status_code
 
 
-def test_with_postgresql_down_the_token_endpoint_goes_on(
+def test_with_postgresql_down_the_token_endpoint_still_works(
     own_servers: EmbeddedServers,
     deployment: Deployment,
     management: ManagementClient,
     impersonation: Impersonation,
     machine: Machine,
 ) -> None:
-    eventually(lambda: cycle_works(deployment, management, impersonation))  # every replica has heard of everything
+    eventually(lambda: cycle_works(deployment, management, impersonation))  # every replica is up to date
     subject_tokens = [management.subject_tokens.create(impersonation.user_id).token for _ in deployment.tokens]
     with stopped(own_servers.postgres):
         for process, subject_token in zip(deployment.tokens, subject_tokens, strict=True):
             assert exchange(process.url, impersonation, subject_token).status_code == 200
             assert client_token(process.url, machine).status_code == 200
         with pytest.raises(Unavailable) as unavailable:
-            management.users.create(name="nobody")
+            management.users.create(name="refused")
         assert unavailable.value.retry_after is not None
     eventually(lambda: cycle_works(deployment, management, impersonation))
 
 
-def test_a_replica_that_is_killed_loses_nothing(
+def test_killing_a_replica_loses_nothing(
     deployment: Deployment, management: ManagementClient, impersonation: Impersonation
 ) -> None:
     eventually(lambda: cycle_works(deployment, management, impersonation))
@@ -113,7 +113,7 @@ def test_a_replica_that_is_killed_loses_nothing(
     assert exchange(killed.url, impersonation, subject_token).status_code == 400
 
 
-def test_redis_emptied_under_load_never_gives_a_wrong_grant_and_is_rebuilt_by_itself(
+def test_emptying_redis_under_load_causes_no_wrong_grant_and_it_is_rebuilt_by_itself(
     own_addresses: ServerAddresses,
     deployment: Deployment,
     management: ManagementClient,
@@ -127,7 +127,7 @@ def test_redis_emptied_under_load_never_gives_a_wrong_grant_and_is_rebuilt_by_it
         record = administrator.dump(key)
         for number in range(6):
             administrator.flushall()
-            administrator.restore(key, 600_000, record)  # the one record that must never become a token
+            administrator.restore(key, 600_000, record)  # the one record that must never yield a token
             refused = exchange(deployment.tokens[number % 3].url, impersonation, outdated)
             assert refused.status_code in {400, 503}
             eventually(lambda: cycle_works(deployment, management, impersonation))

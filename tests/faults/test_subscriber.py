@@ -1,4 +1,4 @@
-"""A subscriber that is killed again and again, on a bus that is too: it handles every change, and in order."""
+"""A subscriber that is killed repeatedly, as is its bus, handles every change in order."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServers]:
 
 
 class Subscriber:
-    """The example program, started again whenever it was killed; what all its runs have logged."""
+    """The example program, restarted whenever it is killed, and the log of all its runs."""
 
     def __init__(self, own: OwnServers, source: TemplateSource) -> None:
         bus = urlsplit(own.addresses.subscriber_nats_url)
@@ -54,7 +54,7 @@ class Subscriber:
             )
             assert self._process.stdout is not None
             async for line in self._process.stdout:
-                if line.endswith(b"\n"):  # half a line is none
+                if line.endswith(b"\n"):  # skip a partial line
                     self.logged.append(json.loads(line))
             await self._process.wait()
 
@@ -68,7 +68,7 @@ class Subscriber:
         return {member: max(versions) for member, versions in self.versions().items()}
 
     def versions(self) -> dict[str, list[int]]:
-        """Return the versions of each member in the order in which they were logged."""
+        """Return the versions of each member in the order of the log."""
         found = defaultdict(list)
         for line in self.logged:
             found[line["user"]].append(line["version"])
@@ -106,7 +106,7 @@ async def test_every_change_is_handled_in_order_whatever_is_killed(own: OwnServe
 
     for versions in subscriber.versions().values():
         newest = 0
-        for version in versions:  # some come again after a crash; none is passed over
+        for version in versions:  # some repeat after a crash; none is skipped
             assert version <= newest + 1, versions
             newest = max(newest, version)
     assert [line for line in subscriber.logged if line["missed"]] == []

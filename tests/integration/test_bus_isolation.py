@@ -1,7 +1,7 @@
-"""Who can make the bus say what: NATS does not check where it *delivers* against what a user may publish.
+"""Isolation of the bus: NATS does not check the subjects it *delivers* to against what a user may publish.
 
-The reply subject of a request and the deliver subject of a consumer are such places. Whoever may ask for anything could
-have the server put genuine messages, or its own answers, onto subjects of others; these tests are the attempts.
+These are the reply subject of a request and the deliver subject of a consumer. A client that may send any request could
+have the server put genuine messages, or its own answers, onto the subjects of others; these tests are the attempts.
 """
 
 import asyncio
@@ -36,10 +36,10 @@ EVENTUALLY_S = 30
 
 @asynccontextmanager
 async def connected(addresses: ServerAddresses, user: str) -> AsyncIterator[Client]:
-    """A connection as an ordinary client makes one, with what it was refused in ``refused``."""
+    """Connect as an ordinary client."""
 
     async def ignore(_: Exception) -> None:
-        """A refusal is what is tested."""
+        """Refusals are expected."""
 
     inboxes = {} if user == "subscriber" else {"inbox_prefix": f"_INBOX_{user}"}
     url = getattr(addresses, f"{user}_nats_url")
@@ -51,7 +51,7 @@ async def connected(addresses: ServerAddresses, user: str) -> AsyncIterator[Clie
 
 
 async def make_streams(addresses: ServerAddresses, service: str = "template") -> None:
-    """What every service does when it starts; again until the server is there."""
+    """Create the streams as every service does at its start; retry until the server is ready."""
     bus = Bus(getattr(addresses, f"{service}_nats_url"), service=service)
     bus.start()
     try:
@@ -68,7 +68,7 @@ async def make_streams(addresses: ServerAddresses, service: str = "template") ->
 
 @pytest.fixture
 async def addresses(servers: ServerAddresses) -> ServerAddresses:
-    """The servers, with the streams and one marked message in them, copies included."""
+    """The servers, with the streams and one marked message in them and in their copies."""
     await make_streams(servers)
     async with connected(servers, "template") as template, connected(servers, "subscriber") as subscriber:
         await template.jetstream().publish(MARKED, b'{"marked": true}')
@@ -83,7 +83,7 @@ async def addresses(servers: ServerAddresses) -> ServerAddresses:
 
 
 async def state(jetstream: JetStreamContext) -> dict[str, dict[str, int]]:
-    """Return how many messages the services' streams hold on each subject of the attempts."""
+    """Return the number of messages in the services' streams on each subject of the attempts."""
     found = {}
     for stream in STREAMS_OF_SERVICES:
         info = await jetstream.stream_info(stream, subjects_filter=">")
@@ -94,14 +94,14 @@ async def state(jetstream: JetStreamContext) -> dict[str, dict[str, int]]:
 
 @pytest.fixture
 async def untouched(addresses: ServerAddresses) -> AsyncIterator[None]:
-    """Whatever the test tries, the services' streams hold afterwards what they held before, and nobody heard of it."""
+    """Assert that the test changed nothing in the services' streams, and that no service received a message."""
     heard: list[str] = []
 
     async def hear(message: nats.aio.msg.Msg) -> None:
         heard.append(message.subject)
 
     async with connected(addresses, "management") as management:
-        # Literal subjects: a push consumer delivers only where it sees somebody listen to exactly that.
+        # Literal subjects: a push consumer delivers only to a subject with a subscriber to exactly that subject.
         await management.subscribe("identity-rpc.isolation.password-check", cb=hear)
         await management.subscribe("identity-relay.isolation.management", cb=hear)
         await round_trip(management)
@@ -124,7 +124,7 @@ NAME = "isolation-attempt"
 
 @asynccontextmanager
 async def consumer(jetstream: JetStreamContext, stream: str, config: ConsumerConfig) -> AsyncIterator[None]:
-    """A consumer, while something is tried with it."""
+    """Create a consumer for the time of the body."""
     await jetstream.add_consumer(stream, config)
     yield
     await asyncio.sleep(SETTLED_S)
@@ -132,7 +132,7 @@ async def consumer(jetstream: JetStreamContext, stream: str, config: ConsumerCon
 
 
 @pytest.mark.usefixtures("untouched")
-class TestASubscriberCannotHaveTheServerSpeakForIt:
+class TestASubscriberCannotPublishThroughTheServer:
     async def test_by_pulling_with_a_reply_to_a_services_subject(self, addresses: ServerAddresses) -> None:
         config = ConsumerConfig(name=NAME, ack_policy=AckPolicy.NONE, filter_subject=MARKED)
         next_message = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM_EVENTS}.{NAME}"
@@ -158,8 +158,8 @@ class TestASubscriberCannotHaveTheServerSpeakForIt:
                     await subscriber.publish(f"$JS.API.{question}", b"", reply=subject)
             await round_trip(subscriber)
 
-    async def test_by_sending_a_consumer_of_its_own_making_through_the_import(self, addresses: ServerAddresses) -> None:
-        """JetStream's answer about a consumer reads as a request to make one, and the import leads to the services."""
+    async def test_by_sending_its_own_consumer_through_the_import(self, addresses: ServerAddresses) -> None:
+        """JetStream's answer about a consumer is also a request to create one, and the import leads to the services."""
         import_of_services = f"services.$JS.API.CONSUMER.CREATE.{STREAM_EVENTS}"
         async with connected(addresses, "subscriber") as subscriber, connected(addresses, "management") as management:
             made = management.jetstream()
@@ -185,8 +185,8 @@ class TestASubscriberCannotHaveTheServerSpeakForIt:
 
 
 @pytest.mark.usefixtures("untouched")
-class TestNobodyCanDeleteAtRunTime:
-    """A status without a body, sent on to the API, reads as a request of the server itself."""
+class TestNoUserCanDeleteStreams:
+    """A status without a body, delivered to the API, would be a request by the server itself."""
 
     @pytest.mark.parametrize("user", READS)
     async def test_by_a_pull_request_whose_reply_is_the_deletion(self, addresses: ServerAddresses, user: str) -> None:
@@ -230,7 +230,7 @@ class TestNobodyCanDeleteAtRunTime:
 
 
 class TestWhatASubscriberCanDo:
-    """As an ordinary client, with the credentials that it is given."""
+    """With an ordinary client and the subscriber's credentials."""
 
     @pytest.fixture
     async def subscriber(self, addresses: ServerAddresses) -> AsyncIterator[Client]:
@@ -239,7 +239,7 @@ class TestWhatASubscriberCanDo:
 
     async def test_pull_with_a_durable_consumer(self, subscriber: Client) -> None:
         jetstream = subscriber.jetstream()
-        for _ in range(2):  # the second goes on with the first one's
+        for _ in range(2):  # the second continues with the first one's consumer
             reading = await jetstream.pull_subscribe(MARKED, durable="isolation-durable", stream=STREAM_EVENTS)
             (message,) = await reading.fetch(1, PATIENCE_S)
             await message.ack_sync(PATIENCE_S)
@@ -267,7 +267,7 @@ class TestWhatASubscriberCanDo:
             message = await subscriber.jetstream().get_last_msg(STREAM_EVENTS, MARKED, direct=direct)
             assert message.data == b'{"marked": true}'
 
-    async def test_but_find_no_stream_that_is_the_services_own(self, subscriber: Client) -> None:
+    async def test_but_not_see_streams_of_the_services(self, subscriber: Client) -> None:
         info = await subscriber.jetstream().account_info()
         assert info.streams == 1
         for stream in (STREAM_INTERNAL, STREAM_STATE):
@@ -281,7 +281,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServers]:
         yield own
 
 
-class TestWhatTheSubscribersReadIsWhatTemplateServicePublishes:
+class TestSubscribersReadWhatTemplateServicePublishes:
     @staticmethod
     async def publish(addresses: ServerAddresses, *subjects: str) -> None:
         async with connected(addresses, "template") as template:
@@ -290,7 +290,7 @@ class TestWhatTheSubscribersReadIsWhatTemplateServicePublishes:
 
     @staticmethod
     async def read(addresses: ServerAddresses, *, until: str) -> list[str]:
-        """Return what a subscriber reads from the beginning up to a subject; it tries until the stream is there."""
+        """Return the subjects a subscriber reads from the beginning up to one; retry until the stream exists."""
         async with connected(addresses, "subscriber") as subscriber, asyncio.timeout(EVENTUALLY_S):
             while True:
                 try:
@@ -303,7 +303,7 @@ class TestWhatTheSubscribersReadIsWhatTemplateServicePublishes:
                 else:
                     return heard
 
-    async def test_whoever_comes_first(self, own: OwnServers) -> None:
+    async def test_if_the_subscriber_starts_first(self, own: OwnServers) -> None:
         reading = asyncio.create_task(self.read(own.addresses, until="identity.t.role.1"))
         await asyncio.sleep(0.2)
         for service in SERVICES:
@@ -311,8 +311,8 @@ class TestWhatTheSubscribersReadIsWhatTemplateServicePublishes:
         await self.publish(own.addresses, "identity.t.role.1")
         assert await reading == ["identity.t.role.1"]
 
-    async def test_to_the_last_however_much_it_is_at_once(self, own: OwnServers) -> None:
-        """What flows into the copy, and from it, obeys the server's flow control."""
+    async def test_to_the_last_message_of_a_large_burst(self, own: OwnServers) -> None:
+        """Flow control applies into the copy and out of it."""
         count, size = 300, 200_000
         await make_streams(own.addresses)
         async with connected(own.addresses, "template") as template:
@@ -336,7 +336,7 @@ class TestWhatTheSubscribersReadIsWhatTemplateServicePublishes:
         heard = await self.read(own.addresses, until="identity.t.role.3")
         assert heard[-2:] == ["identity.t.role.2", "identity.t.role.3"]
 
-    async def test_after_their_copy_alone_was_lost(self, own: OwnServers) -> None:
+    async def test_after_only_their_copy_was_lost(self, own: OwnServers) -> None:
         await make_streams(own.addresses)
         await self.publish(own.addresses, "identity.t.role.4")
         before = await self.read(own.addresses, until="identity.t.role.4")

@@ -1,4 +1,4 @@
-"""The embedded servers: their life and death, what they keep, and what each service may do in them."""
+"""The embedded servers: life cycle, stored data, and the permissions of each service."""
 
 import asyncio
 import contextlib
@@ -46,7 +46,7 @@ from tests.support.patience import PATIENCE_S, round_trip
 
 pytestmark = pytest.mark.heavy
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="what only root must do differently")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="behaviour of root only")
 
 START = """
 import os, sys
@@ -64,7 +64,7 @@ servers.stop()
 
 
 class Cluster:
-    """Servers that run for the tests, in a directory that is theirs."""
+    """Running servers with a directory of their own."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -81,7 +81,7 @@ class Cluster:
 
 
 def make_home() -> Path:
-    """A directory that others may pass through (below pytest's own, root's PostgreSQL could not have its data)."""
+    """A directory that other users can traverse (root's PostgreSQL, run as another user, cannot enter pytest's)."""
     home = Path(tempfile.mkdtemp(prefix="embedded sérvers "))
     home.chmod(0o711)
     return home
@@ -96,7 +96,7 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """Servers for the tests that leave them as they found them."""
+    """Shared servers, for tests that leave them unchanged."""
     home = make_home()
     started = Cluster(home)
     yield started
@@ -106,7 +106,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def stopped() -> Iterator[Path]:
-    """A data directory that has been started once; for tests that start on it, or fail to, and leave it as good."""
+    """An initialized data directory, for tests that start on it, or fail to, and leave it intact."""
     home = make_home()
     servers = EmbeddedServers(home / "servers", sync=False)
     servers.start()
@@ -129,7 +129,7 @@ async def execute(url: str, statement: str) -> list[tuple[object, ...]]:
 
 
 def processes_in(directory: Path) -> list[int]:
-    """The processes whose working directory is there; all those of PostgreSQL are in its data."""
+    """Return the processes with this working directory; every PostgreSQL process works in its data directory."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -141,7 +141,7 @@ def processes_in(directory: Path) -> list[int]:
 
 
 def sockets_of(pid: int) -> Iterator[str]:
-    """The inodes of the sockets of a process, which goes on opening and closing files meanwhile."""
+    """Yield the socket inodes of a process, which may open and close files meanwhile."""
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
             name = descriptor.readlink().name
@@ -228,7 +228,7 @@ class TestLife:
         finally:
             second.stop()
 
-    async def test_a_start_at_once_after_the_parent_was_killed_waits_for_what_is_left(self, stopped: Path) -> None:
+    async def test_a_start_right_after_the_parent_was_killed_waits_for_the_old_servers(self, stopped: Path) -> None:
         parent = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", START, stopped), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
         )
@@ -240,7 +240,7 @@ class TestLife:
         assert second.start().management_database_url == url
         second.stop()
 
-    async def test_a_killed_server_comes_back_as_it_was(self, stopped: Path) -> None:
+    async def test_a_killed_server_restarts_with_its_data_and_port(self, stopped: Path) -> None:
         servers = EmbeddedServers(stopped)
         addresses = servers.start()
         try:
@@ -275,13 +275,13 @@ class TestLife:
     def test_a_key_pressed_in_the_terminal_does_not_reach_the_servers(self, cluster: Cluster) -> None:
         assert os.getsid(0) not in {os.getsid(server.pid) for server in cluster.all()}
 
-    def test_a_port_that_somebody_else_has_taken_is_replaced(self, stopped: Path) -> None:
+    def test_a_port_in_use_is_replaced(self, stopped: Path) -> None:
         servers = EmbeddedServers(stopped, sync=False)
         before = urlsplit(servers.start().admin_redis_url)
         servers.stop()
-        with socket.socket() as somebody:
-            somebody.bind(("127.0.0.1", before.port or 0))
-            somebody.listen()
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", before.port or 0))
+            other.listen()
             with pytest.raises(EmbeddedError, match=r"^Valkey did not start: .*Address already in use"):
                 servers.valkey.start()
             after = urlsplit(servers.start().admin_redis_url)
@@ -292,8 +292,8 @@ class TestLife:
             servers.stop()
 
 
-class TestWhatIsWrongIsSaidInOneLine:
-    """Each on a data directory that is good otherwise: one start for all of them."""
+class TestErrorsAreOneLine:
+    """The tests share one data directory and repair it afterwards."""
 
     @staticmethod
     def refused(directory: Path, kind: type[EmbeddedError]) -> str:
@@ -337,7 +337,7 @@ class TestWhatIsWrongIsSaidInOneLine:
         assert "pg_hba.conf" in message
         assert message.endswith(f"(log: {stopped}/log/postgres.log)")
 
-    def test_secrets_that_are_not_those_of_the_data(self, stopped: Path) -> None:
+    def test_secrets_of_other_data(self, stopped: Path) -> None:
         secrets, aside = stopped / "secrets.json", stopped / "aside"
         secrets.rename(aside)
         message = self.refused(stopped, EmbeddedError)
@@ -356,7 +356,7 @@ class TestWhatIsWrongIsSaidInOneLine:
         monkeypatch.setattr(wheels, "distribution", distribution)
         assert f"the Python package {wheel} " in self.refused(stopped, WheelMissing)
 
-    def test_an_initdb_that_was_interrupted_is_done_again(self, home: Path) -> None:
+    def test_an_interrupted_initdb_is_repeated(self, home: Path) -> None:
         unfinished = home / "servers" / "postgres.unfinished" / "data"
         unfinished.mkdir(parents=True)
         (unfinished / "PG_VERSION").write_text("18\n")
@@ -367,7 +367,7 @@ class TestWhatIsWrongIsSaidInOneLine:
 
 
 class TestSecrecy:
-    def test_nobody_else_can_read_what_is_kept(self, cluster: Cluster) -> None:
+    def test_other_users_cannot_read_the_files(self, cluster: Cluster) -> None:
         entries = [cluster.directory, *cluster.directory.iterdir()]
         modes = {entry.name: oct(entry.stat().st_mode & 0o777) for entry in entries}
         assert modes == {
@@ -399,7 +399,7 @@ class TestSecrecy:
     def test_every_user_has_a_password_of_its_own(self, cluster: Cluster) -> None:
         assert len(set(cluster.secrets())) == len(cluster.secrets()) == 4 + 4 + 4
 
-    def test_only_this_machine_is_listened_to_and_no_socket_in_the_file_system(self, cluster: Cluster) -> None:
+    def test_the_servers_listen_on_the_loopback_address_only(self, cluster: Cluster) -> None:
         inodes = {inode for server in cluster.all() for inode in sockets_of(server.pid)}
         tcp = [
             line.split() for table in ("tcp", "tcp6") for line in Path(f"/proc/net/{table}").read_text().splitlines()
@@ -430,7 +430,7 @@ class TestPostgres:
         )
         assert rows == [(name, name, False) for name in ("management", "template", "token")]
 
-    async def test_nobody_gets_in_without_the_password(self, cluster: Cluster) -> None:
+    async def test_a_connection_needs_the_password(self, cluster: Cluster) -> None:
         port = cluster.servers.postgres.port
         for user in ("postgres", "management"):
             with pytest.raises(asyncpg.InvalidPasswordError):
@@ -465,7 +465,7 @@ class TestValkey:
             management.execute_command(*command)
 
     @pytest.mark.parametrize("service", ["management", "template"])
-    def test_who_judges_access_tokens_can_read_what_was_revoked_and_nothing_else(
+    def test_verifiers_of_access_tokens_can_read_revocations_only(
         self, cluster: Cluster, token: redis.Redis, service: str
     ) -> None:
         token.set("identity:default:revocation:a.b", "1")
@@ -506,7 +506,7 @@ class TestValkey:
             async with redis.asyncio.Redis.from_url(url, client_name="a-name") as client:
                 assert await client.ping()
 
-    def test_nobody_gets_in_without_a_password(self, cluster: Cluster) -> None:
+    def test_a_connection_needs_a_password(self, cluster: Cluster) -> None:
         with pytest.raises(redis.exceptions.AuthenticationError):
             redis.Redis(port=cluster.servers.valkey.port, retry=Retry(NoBackoff(), 0)).ping()
 
@@ -567,7 +567,7 @@ CONSUMING_STATE = {f"$JS.API.CONSUMER.{action}.IDENTITY_STATE.a" for action in (
 class TestNats:
     @staticmethod
     async def allowed(url: str) -> tuple[set[str], set[str]]:
-        """What of the subjects above the user may publish, and may subscribe to."""
+        """Return which of the subjects above the user may publish to, and may subscribe to."""
         refused: list[str] = []
 
         async def keep(error: Exception) -> None:
@@ -588,7 +588,7 @@ class TestNats:
         await client.close()
         return published, subscribed
 
-    async def test_what_each_user_may_publish_and_hear(self, cluster: Cluster) -> None:
+    async def test_what_each_user_may_publish_and_subscribe_to(self, cluster: Cluster) -> None:
         addresses = cluster.addresses
         assert await self.allowed(addresses.management_nats_url) == (
             {"identity-internal.default.user.1", "identity-relay.default.management", *STREAMS_OF_ALL},
@@ -650,13 +650,13 @@ class TestNats:
 
             await management.subscribe("identity-rpc.*.password-check", cb=answer)
             await round_trip(management)
-            told = await token.request("identity-rpc.default.password-check", b"?", timeout=PATIENCE_S)
-            assert told.data == b"right"
+            reply = await token.request("identity-rpc.default.password-check", b"?", timeout=PATIENCE_S)
+            assert reply.data == b"right"
         finally:
             for client in (management, template, token, subscriber):
                 await client.close()
 
-    async def test_nobody_gets_in_without_the_password(self, cluster: Cluster) -> None:
+    async def test_a_connection_needs_the_password(self, cluster: Cluster) -> None:
         for user in ("", "token:wrong@"):
             with pytest.raises(nats.errors.Error):
                 await nats.connect(f"nats://{user}127.0.0.1:{cluster.servers.nats.port}", allow_reconnect=False)
@@ -695,7 +695,7 @@ class TestPrivileges:
         assert not (private / "servers").exists()
 
     @as_root
-    def test_a_place_that_somebody_else_made_is_not_used(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_directory_of_another_user_is_not_used(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         theirs, private = home / "theirs", home / "private"
         theirs.mkdir(mode=0o755)
         shutil.chown(theirs, "nobody")
@@ -706,12 +706,12 @@ class TestPrivileges:
 
     @as_root
     def test_an_ordinary_user_needs_nothing_outside_the_directory(self, home: Path) -> None:
-        nobody = pwd.getpwnam("nobody")
+        user = pwd.getpwnam("nobody")
         own = home / "own"
         own.mkdir(mode=0o700)
-        os.chown(own, nobody.pw_uid, nobody.pw_gid)
+        os.chown(own, user.pw_uid, user.pw_gid)
         result = subprocess.run(
-            [sys.executable, "-c", START, own / "servers", str(nobody.pw_gid), str(nobody.pw_uid)],
+            [sys.executable, "-c", START, own / "servers", str(user.pw_gid), str(user.pw_uid)],
             env={"HOME": str(own)},
             input="",
             capture_output=True,
@@ -719,12 +719,12 @@ class TestPrivileges:
             text=True,
         )
         assert (result.returncode, result.stderr) == (0, "")
-        assert {path.stat().st_uid for path in own.rglob("*")} == {nobody.pw_uid}
+        assert {path.stat().st_uid for path in own.rglob("*")} == {user.pw_uid}
         assert not (own / "servers" / "postgres").is_symlink()
 
     @as_root
-    def test_root_goes_on_with_the_data_of_an_ordinary_user(self, stopped: Path) -> None:
-        """It runs PostgreSQL as the owner of the data, whoever that is."""
+    def test_root_starts_on_the_data_of_an_ordinary_user(self, stopped: Path) -> None:
+        """PostgreSQL runs as the owner of the data directory."""
         data = stopped / "postgres"
         owner = data.stat()
         servers = EmbeddedServers(stopped, sync=False)
@@ -737,7 +737,7 @@ class TestPrivileges:
 
 
 @pytest.mark.servers
-class TestServersThatWereThereBefore:
+class TestExternalServers:
     @pytest.fixture
     def environment(self, cluster: Cluster) -> Iterator[dict[str, str]]:
         stored = msgspec.json.decode((cluster.directory / "secrets.json").read_bytes())
@@ -747,7 +747,7 @@ class TestServersThatWereThereBefore:
             "NATS_URL": f"nats://127.0.0.1:{cluster.servers.nats.port}",
             "NATS_PASSWORDS": msgspec.json.encode(stored["nats"]).decode(),
         }
-        # The services' passwords have been changed; as they were for the other tests.
+        # The test changed the services' passwords; restore them for the other tests.
         own = ExternalServers(
             cluster.home / "restored",
             postgres_url=cluster.addresses.admin_postgres_url,
@@ -761,7 +761,7 @@ class TestServersThatWereThereBefore:
         own.stop()
         shutil.rmtree(cluster.home / "restored")
 
-    async def test_they_are_provisioned_again_and_again_with_the_same_passwords(
+    async def test_they_can_be_provisioned_repeatedly_with_the_same_passwords(
         self, home: Path, environment: dict[str, str]
     ) -> None:
         found: list[ServerAddresses] = []
@@ -785,22 +785,20 @@ class TestServersThatWereThereBefore:
         )
 
     @pytest.mark.parametrize("passwords", ["{", "[]", '{"management": "a"}', '{"management": "a:b@c"}'])
-    def test_passwords_that_cannot_be_used_are_refused(
-        self, home: Path, environment: dict[str, str], passwords: str
-    ) -> None:
+    def test_invalid_passwords_are_refused(self, home: Path, environment: dict[str, str], passwords: str) -> None:
         with pytest.raises(EmbeddedError, match=r"^NATS_PASSWORDS must be a JSON object"):
             external_or_embedded({**environment, "NATS_PASSWORDS": passwords}, home / "servers")
 
     @pytest.mark.parametrize(("name", "server"), [("POSTGRES_URL", "PostgreSQL"), ("REDIS_URL", "Redis")])
-    @pytest.mark.parametrize("url", ["nonsense", "http://somebody:visible@127.0.0.1", "redis://visible:visible:1/0"])
-    def test_an_address_that_cannot_be_read_is_said_in_one_line(
+    @pytest.mark.parametrize("url", ["nonsense", "http://user:visible@127.0.0.1", "redis://visible:visible:1/0"])
+    def test_an_invalid_address_is_reported_in_one_line(
         self, home: Path, environment: dict[str, str], name: str, server: str, url: str
     ) -> None:
         with pytest.raises(EmbeddedError, match=f"^the URL of {server} is not valid: [^\n]*$") as refusal:
             external_or_embedded({**environment, name: url}, home / "servers").start()
         assert "visible" not in str(refusal.value)
 
-    def test_one_that_is_not_there_is_said_in_one_line_without_its_password(
+    def test_an_unreachable_server_is_reported_in_one_line_without_its_password(
         self, home: Path, environment: dict[str, str]
     ) -> None:
         environment["POSTGRES_URL"] = "postgresql://postgres:visible@127.0.0.1:1/postgres"

@@ -1,4 +1,4 @@
-// What a walk is told, and how it speaks with whoever started it: one JSON object a line.
+// Parameters of a run, and its protocol with the test: one JSON object a line.
 import { webcrypto } from 'node:crypto';
 import { createInterface } from 'node:readline';
 
@@ -23,14 +23,14 @@ export const tokenExchange = 'urn:ietf:params:oauth:grant-type:token-exchange';
 const lines = createInterface({ input: process.stdin });
 const answers = lines[Symbol.asyncIterator]();
 
-/** Send the person's browser to an address; return the address at which it comes back to the application. */
+/** Send the user's browser to a URL; return the URL at which it returns to the application. */
 export async function visit(url) {
   console.log(JSON.stringify({ visit: url.href }));
   const { value } = await answers.next();
   return new URL(value);
 }
 
-/** End the walk: what was seen on the way. */
+/** End the run and report its results. */
 export function seen(facts) {
   console.log(JSON.stringify({ seen: facts }));
   lines.close();

@@ -1,4 +1,4 @@
-// oauth4webapi, found by RFC 8414; it verifies ID tokens and, as a resource server would, access tokens.
+// oauth4webapi with RFC 8414 discovery; it verifies ID tokens and, as a resource server, access tokens.
 import {
   accessTokenType, clientId, clientSecret, goodbye, issuer, machineId, machineSecret, redirectUri, resource, scope, seen,
   subjectToken, tokenExchange, visit,

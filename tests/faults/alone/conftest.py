@@ -1,4 +1,4 @@
-"""Servers that these tests may kill, and the services as processes on them: new ones for every module here."""
+"""Servers that these tests may kill, and the services as processes on them, new for every module."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.support.processes import Deployment
 
 @pytest.fixture(scope="module")
 def own_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where the servers keep their data."""
+    """Return the data directory of the servers."""
     return tmp_path_factory.mktemp("servers")
 
 
@@ -34,7 +34,7 @@ def own_addresses(own_servers: EmbeddedServers) -> ServerAddresses:
 
 @pytest.fixture(scope="module")
 def token_settings() -> dict[str, str]:
-    """Return what token-service is told besides where its servers are; a module may say something else."""
+    """Return settings of token-service besides its addresses; a module may override them."""
     return {}
 
 

@@ -1,4 +1,4 @@
-"""A change that reaches many survives whatever is killed: nothing is lost, nothing doubled, nothing out of order."""
+"""A large fan-out survives killed processes: no event is lost, duplicated or out of order."""
 
 import asyncio
 import itertools
@@ -24,7 +24,7 @@ SEEDS = range(1, 1 + length(short=1, long=3))
 
 @pytest.fixture(scope="module")
 def deployment(own_addresses: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """Two replicas of template-service, each of which may be the active one."""
+    """Two replicas of template-service; either may be the active one."""
     with Deployment(own_addresses, tmp_path_factory.mktemp("logs"), template_replicas=2) as deployment:
         yield deployment
 
@@ -50,7 +50,7 @@ async def kill_at_random(deployment: Deployment, servers: EmbeddedServers, seed:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_with_replicas_and_nats_killed_meanwhile_the_events_lead_to_what_the_database_holds(
+async def test_the_events_agree_with_the_database_after_replicas_and_nats_are_killed(
     deployment: Deployment, own_servers: EmbeddedServers, tables: TemplateTables, seed: int
 ) -> None:
     chance = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Random changes of the template and of members while processes are killed: nothing is lost, and everybody agrees."""
+"""Random changes of the template and of members while processes are killed: nothing is lost, and all stores agree."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ SEED = int(os.environ.get("RANDOM_SEED", "20261121"))
 
 @pytest.fixture(scope="module")
 def deployment(own_addresses: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """Two replicas of whoever is killed."""
+    """Two replicas of each service that is killed."""
     logs = tmp_path_factory.mktemp("logs")
     with Deployment(own_addresses, logs, token_replicas=2, template_replicas=2) as deployment:
         yield deployment

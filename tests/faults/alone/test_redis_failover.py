@@ -1,4 +1,4 @@
-"""Redis goes on from a replica: what was spent stays spent, what was revoked stays revoked."""
+"""After Redis fails over to a replica, spent tokens stay spent and revoked permissions stay revoked."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ SUBJECT_TOKEN = "sub_" + "a" * 43
 
 @pytest.fixture
 def replica(own_addresses: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerAddresses]:
-    """A second Redis that follows the first one, with users of its own."""
+    """A second Redis that replicates the first one, with its own ACL users."""
     servers = EmbeddedServers(tmp_path_factory.mktemp("replica"), sync=False)
     try:
         addresses = servers.start()
@@ -67,7 +67,7 @@ def subject_tokens(addresses: ServerAddresses, *, replicas: int) -> tuple[Subjec
 
 
 async def test_a_take_that_too_few_replicas_acknowledge_is_refused(own_addresses: ServerAddresses) -> None:
-    """L7: what is spent must be spent wherever Redis may go on from, before the answer."""
+    """A token must be spent on every possible failover target before the answer."""
     store_subject_token(own_addresses)
     tokens, client = subject_tokens(own_addresses, replicas=1)
     with pytest.raises(OAuthError) as refused:
@@ -77,10 +77,10 @@ async def test_a_take_that_too_few_replicas_acknowledge_is_refused(own_addresses
     await client.aclose()
 
 
-async def test_a_token_that_was_taken_stays_taken_when_a_replica_is_promoted(
+async def test_a_taken_token_stays_taken_when_a_replica_is_promoted(
     own_servers: EmbeddedServers, own_addresses: ServerAddresses, replica: ServerAddresses
 ) -> None:
-    """L7, L11: failover brings no spent token back; a replica that is slow today refuses the take, and no more."""
+    """A failover brings no spent token back; with a slow replica a take is refused, and retrying succeeds."""
     tokens, client = subject_tokens(own_addresses, replicas=1)
     taken = None
     async with asyncio.timeout(PATIENCE_S):
@@ -98,7 +98,7 @@ async def test_a_token_that_was_taken_stays_taken_when_a_replica_is_promoted(
 
 
 def share_users(primary: "redis.Redis", copy: "redis.Redis") -> None:
-    """Let a copy know the services as the primary does; its administrator stays its own."""
+    """Copy the primary's ACL users to a copy, except for its administrator."""
     for user in primary.acl_list():
         _, name, *rules = user.split(" ")
         if name != "default":
@@ -110,7 +110,7 @@ def is_complete(primary: "redis.Redis", copy: "redis.Redis") -> bool:
 
 
 def make_askers(management: ManagementClient, http: httpx.AsyncClient, count: int) -> list[list[Asker]]:
-    """Return so many groups, with a user and an application each."""
+    """Return this many groups, each with a user and an application."""
     impersonation = set_up(management)
     return [
         [
@@ -121,8 +121,8 @@ def make_askers(management: ManagementClient, http: httpx.AsyncClient, count: in
     ]
 
 
-async def said(askers: Sequence[Asker], urls: Sequence[str], *revisions: str | None) -> set[bool]:
-    """Return what every replica says of each of these, as soon as it does not say to come back later."""
+async def answers(askers: Sequence[Asker], urls: Sequence[str], *revisions: str | None) -> set[bool]:
+    """Return what every replica answers for each of these, retrying on 503."""
 
     async def answer(asker: Asker, url: str, revision: str | None) -> bool:
         async with asyncio.timeout(PATIENCE_S):
@@ -135,7 +135,7 @@ async def said(askers: Sequence[Asker], urls: Sequence[str], *revisions: str | N
 
 @pytest_asyncio.fixture
 async def redis_of_the_services(own_addresses: ServerAddresses) -> AsyncIterator[TcpProxy]:
-    """Where the services find Redis, whichever it is."""
+    """The address at which the services reach Redis, whichever server is behind it."""
     async with TcpProxy(own_addresses.admin_redis_url) as proxy:
         yield proxy
 
@@ -159,28 +159,28 @@ async def services(
         await asyncio.to_thread(deployment.stop)
 
 
-async def test_a_copy_that_is_some_seconds_old_grants_no_organization_permission_that_was_revoked(
+async def test_a_copy_some_seconds_old_grants_no_revoked_organization_permission(
     own_servers: EmbeddedServers,
     own_addresses: ServerAddresses,
     replica: ServerAddresses,
     redis_of_the_services: TcpProxy,
     services: Deployment,
 ) -> None:
-    """With the revision or without, by those who have heard of it; and by itself everything is as it was."""
+    """By replicas that have seen the revocation, with and without the revision; recovery is automatic."""
     urls = [process.url for process in services.tokens]
     async with httpx.AsyncClient(timeout=30) as http:
         with services.management_client() as management:
             kept, edited, moved, removed, dissolved = await asyncio.to_thread(make_askers, management, http, 5)
             revoked = [*edited, *moved, *removed, *dissolved]
             template = kept[0].template
-            assert await said([*kept, *revoked], urls, template.last_revision) == {True}
+            assert await answers([*kept, *revoked], urls, template.last_revision) == {True}
             with (
                 redis.Redis.from_url(own_addresses.admin_redis_url, decode_responses=True) as primary,
                 redis.Redis.from_url(replica.admin_redis_url, decode_responses=True) as copy,
             ):
                 share_users(primary, copy)
                 await eventually_here(lambda: is_complete(primary, copy))
-                copy.replicaof("no", "one")  # what comes now it does not know
+                copy.replicaof("no", "one")  # it misses all later writes
 
             def revoke() -> None:
                 for each in edited:
@@ -193,13 +193,13 @@ async def test_a_copy_that_is_some_seconds_old_grants_no_organization_permission
                     template.delete_organization(each.organization)
 
             await asyncio.to_thread(revoke)
-            assert await said(revoked, urls, template.last_revision) == {False}
+            assert await answers(revoked, urls, template.last_revision) == {False}
 
             own_servers.valkey.kill()
             await redis_of_the_services.lead_to(replica.admin_redis_url)
-            assert await said(revoked, urls, None, template.last_revision) == {False}
-            assert await said(kept, urls, None, template.last_revision) == {True}
+            assert await answers(revoked, urls, None, template.last_revision) == {False}
+            assert await answers(kept, urls, None, template.last_revision) == {True}
 
             await asyncio.to_thread(lambda: [each.hold(each.role) for each in [*moved, *removed]])
-            assert await said([*kept, *moved, *removed], urls, template.last_revision) == {True}
+            assert await answers([*kept, *moved, *removed], urls, template.last_revision) == {True}
     own_servers.valkey.start()

@@ -1,7 +1,7 @@
-"""A second replica of everything comes and goes under load: whichever is killed, the other one serves on.
+"""Of two replicas of every service under load, either is killed and the other keeps serving.
 
-A request may fail only because of the process that it was sent to: because that one was killed while it was at it, is
-away, or has just started.
+A request may fail only because of its own process: if that process is killed during the request, is down, or has just
+started.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ STRAY = 0.05
 SEED = 20261123
 
 LOST_ON_THE_WAY = {"ReadError", "RemoteProtocolError", "WriteError"}
-"""Errors of a connection that was there: whoever was asked may have done it, and died."""
+"""Errors of an established connection: the process may have served the request before it died."""
 
 Replicas = Mapping[Service, Sequence[ServiceProcess]]
 
@@ -45,7 +45,7 @@ class Attempt(NamedTuple):
     """One request to one process.
 
     Attributes:
-        failure: ``503``, or the name of the error of the connection; empty for an answer below 500.
+        failure: ``503``, or the name of the connection error; empty for an answer below 500.
     """
 
     process: ServiceProcess
@@ -55,27 +55,27 @@ class Attempt(NamedTuple):
 
 
 class Watch:
-    """Remembers when each process was there for everybody, and what it has answered."""
+    """Records when each process was serving, and the outcome of every request."""
 
     def __init__(self) -> None:
         self.attempts: list[Attempt] = []
-        self._there: dict[ServiceProcess, list[tuple[float, float]]] = {}
+        self._serving: dict[ServiceProcess, list[tuple[float, float]]] = {}
 
-    def is_there(self, process: ServiceProcess) -> bool:
-        return any(until == float("inf") for _, until in self._there.get(process, ()))
+    def is_serving(self, process: ServiceProcess) -> bool:
+        return any(until == float("inf") for _, until in self._serving.get(process, ()))
 
-    def arrived(self, process: ServiceProcess) -> None:
-        """Take note that the process says that it is ready."""
-        self._there.setdefault(process, []).append((time.monotonic(), float("inf")))
+    def started_serving(self, process: ServiceProcess) -> None:
+        """Record that the process is ready."""
+        self._serving.setdefault(process, []).append((time.monotonic(), float("inf")))
 
-    def leaves(self, process: ServiceProcess) -> None:
-        """Take note that the process is about to be killed."""
-        if self.is_there(process):
-            began, _ = self._there[process].pop()
-            self._there[process].append((began, time.monotonic()))
+    def stops_serving(self, process: ServiceProcess) -> None:
+        """Record that the process is about to be killed."""
+        if self.is_serving(process):
+            began, _ = self._serving[process].pop()
+            self._serving[process].append((began, time.monotonic()))
 
     def send(self, transport: httpx.BaseTransport, process: ServiceProcess, request: httpx.Request) -> httpx.Response:
-        """Send a request to a process and take note of the outcome."""
+        """Send a request to a process and record the outcome."""
         url = httpx.URL(process.url)
         request.url = request.url.copy_with(scheme=url.scheme, host=url.host, port=url.port)
         began = time.monotonic()
@@ -91,21 +91,21 @@ class Watch:
             self.attempts.append(Attempt(process, began, time.monotonic(), failure))
         return answer
 
-    def failures_of_who_was_there(self) -> list[tuple[str, str, str]]:
-        """Return what failed although nothing happened to the process while it was asked."""
+    def failures_while_serving(self) -> list[tuple[str, str, str]]:
+        """Return the requests that failed although their process served throughout."""
         return [
             (attempt.process.package, attempt.process.url, attempt.failure)
             for attempt in self.attempts
             if attempt.failure
             and any(
                 since <= attempt.began and attempt.ended <= until
-                for since, until in self._there.get(attempt.process, ())
+                for since, until in self._serving.get(attempt.process, ())
             )
         ]
 
 
 class Edge(httpx.BaseTransport):
-    """Sends each request to a replica that is there, now and then to one that is not."""
+    """Sends each request to a serving replica, or sometimes to one that may be down."""
 
     def __init__(self, watch: Watch, replicas: Replicas, *, seed: int, stray: float) -> None:
         self._watch = watch
@@ -117,8 +117,8 @@ class Edge(httpx.BaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         service = service_for(request.url.path)
         assert service is not None
-        there = [process for process in self._replicas[service] if self._watch.is_there(process)]
-        choice = self._replicas[service] if self._random.random() < self._stray else there
+        serving = [process for process in self._replicas[service] if self._watch.is_serving(process)]
+        choice = self._replicas[service] if self._random.random() < self._stray else serving
         return self._watch.send(self._inner, self._random.choice(choice), request)
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ class OneReplica(httpx.BaseTransport):
 
 @pytest.fixture(scope="module")
 def pairs(own_addresses: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """Two replicas of everything; none is started yet but the first of each."""
+    """Two replicas of every service; only the first of each is started."""
     with KeysEdge() as keys:
         deployment = Deployment(
             own_addresses,
@@ -151,7 +151,7 @@ def pairs(own_addresses: ServerAddresses, tmp_path_factory: pytest.TempPathFacto
             management_replicas=2,
             template_replicas=2,
             jwks_url=keys.url,
-            token_settings={"REVISION_WAIT_S": "20"},  # a relay that takes over from one that was killed needs a moment
+            token_settings={"REVISION_WAIT_S": "20"},  # a relay that takes over from a killed one needs a moment
         )
         keys.replicas = [process.url for process in deployment.tokens]
         try:
@@ -169,8 +169,8 @@ def _exchange(racer: httpx.Client, *, form: dict[str, str]) -> str:
     return "won" if answer.status_code == 200 else str(answer.json()["error"])
 
 
-def come_and_go(watch: Watch, pairs: Deployment) -> None:
-    """Start the replica that is missing of each service; kill it as it starts, or one of the two when both serve."""
+def start_and_kill(watch: Watch, pairs: Deployment) -> None:
+    """Start the missing replica of each service; kill it during its start, or either replica once both serve."""
     chance = random.Random(SEED)
     away = [pairs.tokens[1], pairs.managements[1], pairs.templates[1]]
     present = [pairs.tokens[0], pairs.managements[0], pairs.templates[0]]
@@ -184,13 +184,13 @@ def come_and_go(watch: Watch, pairs: Deployment) -> None:
                 process.start()
         for process in away:
             process.wait_until_ready()
-            watch.arrived(process)
+            watch.started_serving(process)
         time.sleep(chance.uniform(0.5, 1.5))
         victims = [chance.choice(both) for both in zip(present, away, strict=True)]
         present = [one if one not in victims else other for one, other in zip(present, away, strict=True)]
         away = victims
         for process in chance.sample(victims, len(victims)):
-            watch.leaves(process)
+            watch.stops_serving(process)
             process.kill()
             time.sleep(chance.uniform(0.0, 0.3))
         time.sleep(chance.uniform(0.5, 1.5))
@@ -200,8 +200,8 @@ class Load:
     """Clients that keep the replicas busy: writers, racers for subject tokens, visitors.
 
     Attributes:
-        management: Asks only who is there.
-        races: How many races had a winner, and how many were lost with the process that won.
+        management: Sends to serving replicas only.
+        races: Number of races with a winner, and of races whose winner died before its answer.
     """
 
     def __init__(self, watch: Watch, pairs: Deployment) -> None:
@@ -224,7 +224,7 @@ class Load:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Keep them busy while the body runs; raise at the end what went wrong for one of them."""
+        """Run the load while the body runs; raise the first error of the load at the end."""
         with ThreadPoolExecutor(2) as pool, writing(self.writers, pause_s=PAUSE_S):
             busy = [pool.submit(self._keep_racing), pool.submit(self._keep_visiting)]
             try:
@@ -252,7 +252,7 @@ class Load:
                     form = self.impersonation.form(minter.subject_tokens.create(self.impersonation.user_id).token)
                     outcomes = Counter(pool.map(functools.partial(_exchange, form=form), racers))
                     assert outcomes["won"] <= 1, outcomes
-                    # Where nobody won somebody did, and the answer was lost with the process.
+                    # Without a visible winner, its answer was lost with the process.
                     assert outcomes["won"] or outcomes.keys() & LOST_ON_THE_WAY, outcomes
                     self.races["won" if outcomes["won"] else "lost"] += 1
 
@@ -265,23 +265,23 @@ class Load:
                     return
 
 
-async def test_replicas_that_come_and_are_killed_cost_nobody_anything_but_their_own_answers(
+async def test_starting_and_killing_replicas_fails_only_the_requests_sent_to_them(
     own_addresses: ServerAddresses, pairs: Deployment
 ) -> None:
     watch = Watch()
     for process in (pairs.tokens[0], pairs.management, pairs.template):
-        watch.arrived(process)
+        watch.started_serving(process)
     load = Load(watch, pairs)
     with load.running():
-        come_and_go(watch, pairs)
+        start_and_kill(watch, pairs)
 
-    assert watch.failures_of_who_was_there() == []
+    assert watch.failures_while_serving() == []
     assert {attempt.failure for attempt in watch.attempts if attempt.failure.isdigit()} <= {"503"}
     assert load.races["won"] > 10 * load.races["lost"]
     await require_agreement(own_addresses, load.management, load.writers)
     for process in pairs.processes:
-        if not watch.is_there(process):
+        if not watch.is_serving(process):
             process.start()
             process.wait_until_ready()
-            watch.arrived(process)
+            watch.started_serving(process)
     eventually(lambda: cycle_works(pairs, load.management, load.impersonation))

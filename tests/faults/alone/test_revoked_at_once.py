@@ -1,4 +1,4 @@
-"""Revoke, then ask: whoever names the revision of a write gets a token that shows it, at whichever replica."""
+"""Revoke, then request: a token request that names the revision of a write sees it, at every replica."""
 
 import asyncio
 import itertools
@@ -19,20 +19,20 @@ pytestmark = pytest.mark.slow
 
 ROUNDS = length(short=25, long=250)
 AT_ONCE = 2
-"""Requests to each replica right after a write, besides the one that is always under way."""
+"""Requests to each replica right after a write, besides the one that is always in flight."""
 
 
 @pytest.fixture(scope="module")
 def token_settings() -> dict[str, str]:
-    """Wait for a revision as long as it takes: on a busy machine "come back later" is no wrong answer."""
+    """Wait long for a revision: on a busy machine 503 would be a correct answer."""
     return {"REVISION_WAIT_S": "20"}
 
 
 class History:
-    """Writes that grant and revoke in turn, and what was asked meanwhile.
+    """Alternating grants and revocations, with token requests in between.
 
     Attributes:
-        asked: How many answers were bound to show the last write, because the next one had not begun yet.
+        asked: Number of answers that had to reflect the last write, because the next one had not begun.
     """
 
     def __init__(self, asker: Asker, urls: Sequence[str]) -> None:
@@ -43,14 +43,14 @@ class History:
         self._begun = self._acknowledged = 0
 
     async def write(self, change: Callable[[], object], *, granted: bool) -> None:
-        """Grant or revoke, then ask every replica."""
+        """Grant or revoke, then request tokens from every replica."""
         self._begun += 1
         await asyncio.to_thread(change)
         self._acknowledged, self._granted = self._begun, granted
         await asyncio.gather(*(self._ask(url) for url in self._urls for _ in range(AT_ONCE)))
 
     async def keep_asking(self, url: str) -> None:
-        """Ask a replica again and again, also while a write is under way."""
+        """Request tokens from a replica in a loop, also while a write is in flight."""
         while True:
             await self._ask(url)
 
@@ -58,12 +58,12 @@ class History:
         acknowledged, granted, revision = self._acknowledged, self._granted, self._asker.template.last_revision
         holds = await self._asker.holds(url, revision=revision)
         if acknowledged == self._begun:
-            assert holds is granted, f"the token does not show {revision}, which it was asked for with"
+            assert holds is granted, f"the token does not reflect {revision}, which its request named"
             self.asked += 1
 
 
 def ways(asker: Asker) -> Iterator[tuple[Callable[[], object], Callable[[], object]]]:
-    """Yield ways to revoke a permission, and how to grant it again, in turn."""
+    """Yield pairs of functions that revoke a permission and grant it again, endlessly."""
     template, permission, role = asker.template, asker.permission, asker.role
     return itertools.cycle(
         [
@@ -82,7 +82,7 @@ def ways(asker: Asker) -> Iterator[tuple[Callable[[], object], Callable[[], obje
 
 
 @pytest.mark.parametrize("kind", ["user", "application"])
-async def test_no_token_asked_for_after_a_revocation_carries_what_was_revoked(
+async def test_no_token_requested_after_a_revocation_carries_the_revoked_permission(
     deployment: Deployment, management: ManagementClient, impersonation: Impersonation, kind: MemberType
 ) -> None:
     eventually(lambda: cycle_works(deployment, management, impersonation))

@@ -1,4 +1,4 @@
-"""PostgreSQL is the truth; the bus only carries it: lost streams are made whole again, by themselves."""
+"""PostgreSQL is the source of truth: lost streams are rebuilt automatically."""
 
 import shutil
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.support.processes import Deployment
 pytestmark = pytest.mark.slow
 
 
-def test_nats_that_lost_its_storage_is_healed_and_a_new_replica_starts_from_current_rights_only(
+def test_lost_nats_storage_is_rebuilt_and_a_new_replica_starts_from_current_rights_only(
     own_servers: EmbeddedServers,
     own_directory: Path,
     deployment: Deployment,
