@@ -16,7 +16,7 @@ from sqlalchemy import text
 from all_in_one.provision import ServerAddresses
 from identity_common.clock import now_ms
 from identity_common.oauth import OAuthError
-from tests.support.authorizing import Stores, Verifier, begin, code_for, issue, opened, until_somebody_waits
+from tests.support.authorizing import Stores, Verifier, begin, code_for, issue, opened, until_a_transaction_waits
 from tests.support.running_stack import RunningStack
 from token_service.authorizations import Authorization, Code, Consented, Consents
 from token_service.authorizations.codes import CODE_TTL_S, MARK_TTL_S
@@ -213,7 +213,7 @@ async def test_a_withdrawal_waits_for_an_authorization_in_progress_and_ends_it(r
     async with replicas.one.authorizations.agreement("user", "app") as agreement:
         await agreement.begin(code.authorization)
         withdrawal = asyncio.create_task(replicas.other.authorizations.withdraw_consent("user", "app"))
-        await until_somebody_waits(replicas.one)
+        await until_a_transaction_waits(replicas.one)
 
     assert await withdrawal
     assert await replicas.redeem(replicas.one, code) == (False, None)
@@ -352,7 +352,7 @@ async def test_a_use_that_waits_while_its_authorization_ends_yields_nothing(repl
         end = text("UPDATE authorizations SET ended_at = :now WHERE id = :id")
         await connection.execute(end, {"now": replicas.time(), "id": authorization.id})
         used = asyncio.ensure_future(using)
-        await until_somebody_waits(replicas.one)
+        await until_a_transaction_waits(replicas.one)
 
     assert not await used
 

@@ -19,7 +19,7 @@ from identity_common.identifiers import new_id, new_token_id
 from identity_common.oauth import OAuthError
 from identity_common.stores.redis import RedisCommands
 from identity_common.wire.revocations import CopyPosition, position_key, revocation_key, revoking_ids
-from tests.support.authorizing import Stores, opened, until_somebody_waits
+from tests.support.authorizing import Stores, opened, until_a_transaction_waits
 from tests.support.patience import PATIENCE_S
 from tests.support.running_stack import RunningStack
 from tests.support.tenant_keys import read_keys, replace_keys
@@ -240,7 +240,7 @@ async def test_a_copy_that_is_lost_while_it_is_continued_starts_again(replicas: 
     async with replicas.one.engine.begin() as connection:
         await connection.execute(text("LOCK TABLE revocations"))
         copying = asyncio.create_task(replicas.other.revocations.copy())
-        await until_somebody_waits(replicas.one)
+        await until_a_transaction_waits(replicas.one)
         await replicas.replace_copy({})
     await copying
 

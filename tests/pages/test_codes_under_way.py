@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from tests.pages.test_authorization import application
 from tests.support.at_a_browser import Person, callback, heading
-from tests.support.authorizing import REDIRECT_URI, Stores, Verifier, in_stores, until_somebody_waits
+from tests.support.authorizing import REDIRECT_URI, Stores, Verifier, in_stores, until_a_transaction_waits
 from tests.support.world import Client, World, outcome
 from token_service.authorizations import consents
 
@@ -114,7 +114,7 @@ def in_the_middle(
         async with stores.engine.connect() as connection:
             await consents.withdraw(connection, settings.tenant_id, person.user_id, client.id)
             coming_in = asyncio.create_task(asyncio.to_thread(come_in))
-            await until_somebody_waits(stores)
+            await until_a_transaction_waits(stores)
             if id_token is None:
                 await connection.commit()
             else:
@@ -207,7 +207,7 @@ def test_signing_out_ends_what_was_begun_while_it_went_on(world: World, client: 
             application_id = client.id if held == "what the client got" else other.id
             await connection.execute(these, {"user": tab.person.user_id, "application": application_id})
             signing_out = asyncio.create_task(asyncio.to_thread(sign_out, tab.person, tokens["id_token"]))
-            await until_somebody_waits(stores)
+            await until_a_transaction_waits(stores)
             answer = await asyncio.to_thread(tab.authorize, prompt="none")
         await signing_out
         return answer

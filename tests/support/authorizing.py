@@ -121,7 +121,7 @@ def in_stores(settings: Settings, use: Callable[[Stores], Awaitable[R]]) -> R:
         return thread.submit(lambda: asyncio.run(run())).result()
 
 
-async def until_somebody_waits(stores: Stores) -> None:
+async def until_a_transaction_waits(stores: Stores) -> None:
     """Return when a transaction in PostgreSQL waits for another one."""
     waiting = text(
         "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')"
