@@ -59,7 +59,7 @@ def test_the_code_is_bound_to_the_challenge_and_says_who_signed_in(world: World,
     assert tokens["refresh_token"]
 
 
-def test_who_is_signed_in_is_not_asked_again_and_prompt_login_and_max_age_ask(person: Person, spa: Client) -> None:
+def test_a_signed_in_user_is_asked_again_for_prompt_login_and_max_age_only(person: Person, spa: Client) -> None:
     person.code(spa)
     assert callback(person.authorize(spa))["code"]
     assert callback(person.authorize(spa, prompt="none"))["code"]
@@ -70,17 +70,15 @@ def test_who_is_signed_in_is_not_asked_again_and_prompt_login_and_max_age_ask(pe
         assert callback(person.sign_in(person.follow(answer)))["code"]
 
 
-def test_prompt_none_asks_nobody(person: Person, spa: Client, partner: Client) -> None:
-    """OpenID Connect Core 3.1.2.6; nothing tells a stranger's page who is signed in but the error's name."""
+def test_prompt_none_shows_no_page(person: Person, spa: Client, partner: Client) -> None:
+    """OpenID Connect Core 3.1.2.6: a foreign page learns nothing but the name of the error."""
     assert callback(person.authorize(spa, prompt="none"))["error"] == "login_required"
     person.code(spa)
     assert callback(person.authorize(partner, prompt="none"))["error"] == "consent_required"
     assert callback(person.authorize(spa, prompt="none", max_age="0"))["error"] == "login_required"
 
 
-def test_spaces_around_a_name_are_the_keyboards_and_those_around_a_password_are_not(
-    person: Person, spa: Client
-) -> None:
+def test_spaces_around_a_name_are_stripped_and_those_around_a_password_are_not(person: Person, spa: Client) -> None:
     page = person.follow(person.authorize(spa))
     spaced = person.send(page, identifier=f"{person.username} ", password=f"{PASSWORD} ")
     assert Form(spaced.text).values["identifier"] == person.username
@@ -92,15 +90,15 @@ def test_spaces_around_a_name_are_the_keyboards_and_those_around_a_password_are_
 def test_a_wrong_password_and_an_unknown_name_look_the_same(person: Person, spa: Client) -> None:
     page = person.follow(person.authorize(spa))
     wrong = person.sign_in(page, password="wrong")
-    unknown = person.send(page, identifier="nobody at all", password="wrong")
+    unknown = person.send(page, identifier="unknown user", password="wrong")
     assert wrong.status_code == unknown.status_code == 200
-    assert wrong.text.replace(person.username, "nobody at all") == unknown.text
+    assert wrong.text.replace(person.username, "unknown user") == unknown.text
     assert "The name or the password is not right." in wrong.text
     assert PASSWORD not in wrong.text
     assert callback(person.sign_in(wrong))["code"]
 
 
-def test_attempts_are_counted_and_the_right_password_is_not_tried_either(world: World, spa: Client) -> None:
+def test_attempts_are_limited_and_the_right_password_is_refused_too(world: World, spa: Client) -> None:
     person = Person(world)
     page = person.follow(person.authorize(spa))
     for _ in range(10):
@@ -126,16 +124,16 @@ def test_a_suspended_person_cannot_sign_in_and_a_session_ends_with_the_suspensio
     assert "This account cannot sign in" in refused.text
 
 
-def test_whoever_has_a_new_password_signs_in_with_it_at_once(world: World, person: Person, spa: Client) -> None:
-    """Every change ends what was before it, to the next second: several in one lie ahead of the clock."""
+def test_a_new_password_works_at_once(world: World, person: Person, spa: Client) -> None:
+    """Every change invalidates up to the next second: several in one second lie ahead of the clock."""
     for _ in range(5):
         world.management.users.set_password(person.user_id, PASSWORD)
     assert person.redeem(spa, *person.code(spa))["refresh_token"]
 
 
 @pytest.mark.heavy
-def test_whoever_is_let_in_again_signs_in_at_once(world: World, spa: Client) -> None:
-    """What signs people in has seen what the password check knew."""
+def test_a_reinstated_user_signs_in_at_once(world: World, spa: Client) -> None:
+    """The sign-in has seen every revision that the password check had seen."""
     for _ in range(10):
         person = Person(world)
         world.management.users.suspend(person.user_id)
@@ -151,7 +149,7 @@ def test_cancelling_and_denying_tell_the_client(person: Person, spa: Client, par
     assert callback(person.send(consent, decision="deny"))["error"] == "access_denied"
 
 
-def test_a_third_party_asks_for_consent_once_and_again_for_what_is_new(person: Person, partner: Client) -> None:
+def test_a_third_party_asks_for_consent_once_and_again_for_new_scopes(person: Person, partner: Client) -> None:
     asked = {"scope": "openid read:things"}
     consent = person.follow(person.sign_in(person.follow(person.authorize(partner, **asked))))
     assert heading(consent) == "Allow access?"
@@ -180,7 +178,7 @@ def test_a_third_party_asks_for_consent_once_and_again_for_what_is_new(person: P
         None,
     ],
 )
-def test_nobody_is_sent_to_an_address_that_is_not_registered(
+def test_an_unregistered_redirect_uri_is_not_redirected_to(
     person: Person, spa: Client, redirect_uri: str | None
 ) -> None:
     answer = person.authorize(spa, redirect_uri=redirect_uri)
@@ -190,8 +188,8 @@ def test_nobody_is_sent_to_an_address_that_is_not_registered(
     assert "evil.example.com" not in answer.text
 
 
-def test_a_client_that_is_not_there_gets_a_page_and_no_redirect(world: World, person: Person) -> None:
-    for client in (Client("nobody"), Client("<script>"), world.machine):
+def test_an_unknown_client_gets_a_page_and_no_redirect(world: World, person: Person) -> None:
+    for client in (Client("unknown"), Client("<script>"), world.machine):
         answer = person.authorize(client)
         assert (answer.status_code, "Location" in answer.headers) == (400, False)
         assert "<script>" not in answer.text
@@ -205,12 +203,12 @@ def test_a_client_that_is_not_there_gets_a_page_and_no_redirect(world: World, pe
         ({"response_type": "token"}, "unsupported_response_type"),
         ({"request": "e30.e30."}, "request_not_supported"),
         ({"request_uri": "http://127.0.0.1:1/x"}, "request_uri_not_supported"),
-        ({"resource": "https://nobody.example.com"}, "invalid_target"),
+        ({"resource": "https://unknown.example.com"}, "invalid_target"),
         ({"prompt": "none consent"}, "invalid_request"),
         ({"scope": ["openid", "profile"]}, "invalid_request"),
     ],
 )
-def test_what_is_wrong_is_told_to_the_client(
+def test_an_error_is_reported_to_the_client(
     world: World, person: Person, spa: Client, changes: dict[str, Any], error: str
 ) -> None:
     back = callback(person.authorize(spa, **changes))
@@ -225,7 +223,7 @@ FORM = "application/x-www-form-urlencoded"
     ("content_type", "body"),
     [
         (FORM, b"identifier=" + b"a" * 40_000),
-        (FORM, [b"identifier=", *[b"a" * 65_536] * 200]),  # in parts, without saying how long it will be
+        (FORM, [b"identifier=", *[b"a" * 65_536] * 200]),  # chunked, without a Content-Length
         (FORM, b"&".join(b"p%d=1" % number for number in range(1000))),
         (FORM, b"identifier=a%00b"),
         (FORM, b"identifier=\xff"),
@@ -234,7 +232,7 @@ FORM = "application/x-www-form-urlencoded"
     ],
     ids=["large", "endless", "many", "NUL", "not UTF-8", "JSON", "nothing"],
 )
-def test_what_is_no_form_or_a_huge_one_gets_a_page(
+def test_a_malformed_or_oversized_form_gets_a_page(
     world: World, path: str, content_type: str, body: bytes | list[bytes]
 ) -> None:
     answer = world.stack.http.post(path, content=body, headers={"Content-Type": content_type})
@@ -242,7 +240,7 @@ def test_what_is_no_form_or_a_huge_one_gets_a_page(
 
 
 def test_a_page_opens_only_in_the_browser_that_asked(person: Person, spa: Client) -> None:
-    """Session fixation and login CSRF: somebody else's link opens nothing."""
+    """Session fixation and login CSRF: the link of another user opens nothing."""
     answer = person.authorize(spa)
     link = answer.headers["Location"]
     page = person.follow(answer)
@@ -254,8 +252,8 @@ def test_a_page_opens_only_in_the_browser_that_asked(person: Person, spa: Client
 
 
 @pytest.mark.parametrize("foreign", ['prefs={"theme":"dark"}', "a[b]=1", "n=café"])
-def test_cookies_of_others_keep_nobody_from_signing_in(person: Person, spa: Client, foreign: str) -> None:
-    """What else is at this host may set what it likes."""
+def test_foreign_cookies_do_not_prevent_a_sign_in(person: Person, spa: Client, foreign: str) -> None:
+    """Other software on this host may set any cookie."""
 
     def add_foreign(request: httpx.Request) -> None:
         ours = request.headers.get("Cookie")
@@ -279,7 +277,7 @@ def test_a_form_without_its_token_does_nothing(person: Person, partner: Client) 
     assert callback(person.send(consent, decision="allow"))["code"]
 
 
-def test_the_session_has_another_secret_after_every_sign_in(person: Person, spa: Client) -> None:
+def test_the_session_has_a_new_secret_after_every_sign_in(person: Person, spa: Client) -> None:
     person.code(spa)
     before = person.browser.cookies["identity-session"]
     person.sign_in(person.follow(person.authorize(spa, prompt="login")))
@@ -291,7 +289,7 @@ def test_the_session_has_another_secret_after_every_sign_in(person: Person, spa:
     assert "/sign-in" in person.authorize(spa).headers["Location"]
 
 
-def test_an_answered_page_is_over(person: Person, partner: Client) -> None:
+def test_an_answered_page_cannot_be_answered_again(person: Person, partner: Client) -> None:
     """The back button, and a form that is sent twice."""
     page = person.follow(person.authorize(partner))
     consent = person.follow(person.sign_in(page))
@@ -323,7 +321,7 @@ def test_a_page_may_do_nothing_but_send_its_form(person: Person, spa: Client) ->
     assert "identity-browser=" in cookies
 
 
-def test_signing_out_asks_unless_the_client_shows_whom_it_means(world: World, person: Person, spa: Client) -> None:
+def test_signing_out_asks_unless_the_client_sends_an_id_token(world: World, person: Person, spa: Client) -> None:
     code, verifier = person.code(spa)
     form = {
         "grant_type": "authorization_code",
@@ -362,12 +360,12 @@ def test_the_form_of_the_sign_out_page_signs_out(person: Person, spa: Client) ->
     assert "/sign-in" in person.authorize(spa).headers["Location"]
 
 
-def test_a_page_of_an_application_that_is_gone_says_so(world: World, person: Person, spa: Client) -> None:
-    """Whoever is signed in already is told so as well: nobody is sent to its addresses any more."""
+def test_a_page_of_a_deleted_application_says_so(world: World, person: Person, spa: Client) -> None:
+    """Also to a user who is signed in already: there is no redirect to its addresses any more."""
     person.code(spa)
     gone = application(world, "SPA")
     answer = person.authorize(gone, prompt="consent")
     world.management.applications.delete(gone.id)
-    eventually(lambda: person.follow(answer).status_code != 200)  # the news is on its way
+    eventually(lambda: person.follow(answer).status_code != 200)  # the event is on its way
     page = person.follow(answer)
     assert (page.status_code, "the application was deleted" in page.text) == (400, True)

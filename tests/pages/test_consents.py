@@ -23,7 +23,7 @@ def partner(world: World) -> Client:
     return application(world, "SPA", third_party=True)
 
 
-def test_a_consent_is_shown_and_its_withdrawal_ends_what_it_gave(world: World, partner: Client) -> None:
+def test_a_consent_is_shown_and_its_withdrawal_ends_its_tokens(world: World, partner: Client) -> None:
     person, users = Person(world), world.management.users
     assert users.consents(person.user_id) == []
     verifier = Verifier()
@@ -52,7 +52,7 @@ def test_a_consent_is_shown_and_its_withdrawal_ends_what_it_gave(world: World, p
         users.withdraw_consent(person.user_id, partner.id)
 
 
-def test_a_third_party_hears_of_the_organizations_that_were_picked(world: World, partner: Client) -> None:
+def test_a_third_party_sees_the_organizations_that_were_picked(world: World, partner: Client) -> None:
     person, template = Person(world), world.template
     picked, other = template.organization(), template.organization()
     for organization in (picked, other):
@@ -68,9 +68,7 @@ def test_a_third_party_hears_of_the_organizations_that_were_picked(world: World,
     assert consent.organization_ids == (picked,)
 
 
-def test_what_is_picked_anew_replaces_what_was_picked_before_for_tokens_got_earlier_too(
-    world: World, partner: Client
-) -> None:
+def test_a_new_choice_of_organizations_applies_to_earlier_tokens_too(world: World, partner: Client) -> None:
     person, template = Person(world), world.template
     kept, dropped, added = (template.organization() for _ in range(3))
     for organization in (kept, dropped, added):
@@ -86,8 +84,8 @@ def test_what_is_picked_anew_replaces_what_was_picked_before_for_tokens_got_earl
         back = person.send(person.follow(answer), decision="allow", organization=organizations)
         return person.redeem(partner, callback(back)["code"], verifier)
 
-    def heard_of(tokens: dict[str, Any]) -> set[str]:
-        """Return the organizations of which the client hears, by whichever way."""
+    def organizations_seen_by(tokens: dict[str, Any]) -> set[str]:
+        """Return the organizations that the client sees, in the ID token and at userinfo alike."""
         refreshed = refresh(tokens)
         told = jwt.decode(refreshed["id_token"], options={"verify_signature": False})["organizations"]
         bearer = {"Authorization": f"Bearer {tokens['access_token']}"}
@@ -105,7 +103,7 @@ def test_what_is_picked_anew_replaces_what_was_picked_before_for_tokens_got_earl
     assert "access_token" in refresh(earlier, organization_id=dropped)
     later = pick(kept, added)
     for tokens in (earlier, later):
-        assert heard_of(tokens) == {kept, added}
+        assert organizations_seen_by(tokens) == {kept, added}
         assert refresh(tokens, organization_id=dropped)["error"] == "access_denied"
         for organization in (kept, added):
             assert "access_token" in refresh(tokens, organization_id=organization)
@@ -115,10 +113,10 @@ def test_what_is_picked_anew_replaces_what_was_picked_before_for_tokens_got_earl
     ticked = set(re.findall(r'value="([^"]+)"\s+checked', page.text))
     assert ticked == {kept, added}
     person.send(page, decision="allow")
-    assert heard_of(earlier) == heard_of(later) == set()
+    assert organizations_seen_by(earlier) == organizations_seen_by(later) == set()
 
 
-def test_what_is_not_asked_about_stays_picked(world: World, partner: Client) -> None:
+def test_organizations_stay_picked_when_the_page_does_not_ask_about_them(world: World, partner: Client) -> None:
     person = Person(world)
     picked = world.template.organization()
     world.template.member(picked, person.user_id)
@@ -132,7 +130,7 @@ def test_what_is_not_asked_about_stays_picked(world: World, partner: Client) -> 
     assert consent.organization_ids == (picked,)
 
 
-def test_an_application_that_was_deleted_is_not_shown(world: World) -> None:
+def test_a_deleted_application_is_not_shown(world: World) -> None:
     person, users = Person(world), world.management.users
     passing, staying = application(world, "SPA"), application(world, "SPA")
     for client in (passing, staying):
@@ -142,18 +140,18 @@ def test_an_application_that_was_deleted_is_not_shown(world: World) -> None:
     eventually(lambda: [each.application_id for each in users.consents(person.user_id)] == [staying.id])
 
 
-def test_who_and_what_is_not_there_is_a_miss(world: World, partner: Client) -> None:
+def test_unknown_users_and_consents_are_not_found(world: World, partner: Client) -> None:
     users = world.management.users
     with pytest.raises(NotFound, match="not_exists_with_id"):
-        users.consents("nobody")
+        users.consents("unknown")
     with pytest.raises(NotFound, match="not_exists_with_id"):
-        users.withdraw_consent("nobody", partner.id)
+        users.withdraw_consent("unknown", partner.id)
     for application_id in (partner.id, "nothing", "x" * 1000):
         with pytest.raises(NotFound, match="not_found"):
             users.withdraw_consent(world.customer, application_id)
 
 
-def test_nobody_but_the_management_api_may_ask(world: World, partner: Client) -> None:
+def test_consents_need_a_token_for_the_management_api(world: World, partner: Client) -> None:
     path = f"/api/users/{world.customer}/consents"
     own = {"Authorization": f"Bearer {world.userinfo_token(world.customer)}"}
     for headers in ({}, own):

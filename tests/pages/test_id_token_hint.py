@@ -1,4 +1,4 @@
-"""An application says whom it means by an ID token (OpenID Connect Core 1.0 sections 3.1.2.1 and 3.1.2.2)."""
+"""``id_token_hint``: the user that an application expects (OpenID Connect Core 1.0 sections 3.1.2.1 and 3.1.2.2)."""
 
 from __future__ import annotations
 
@@ -30,16 +30,14 @@ def id_token(person: Person, client: Client) -> str:
     return str(person.redeem(client, *person.code(client))["id_token"])
 
 
-def test_whoever_is_meant_and_signed_in_is_not_asked(ada: Person, spa: Client) -> None:
-    for _ in range(2):  # the ID token of an ID token's person, and so on: silent renewal
+def test_the_expected_user_is_not_asked_when_signed_in(ada: Person, spa: Client) -> None:
+    for _ in range(2):  # silent renewal: each ID token is the next hint
         hint = id_token(ada, spa)
         assert callback(ada.authorize(spa, prompt="none", id_token_hint=hint))["code"]
         assert callback(ada.authorize(spa, id_token_hint=hint))["code"]
 
 
-def test_nobody_gets_a_code_for_another_person_than_the_one_that_is_meant(
-    ada: Person, bob: Person, spa: Client
-) -> None:
+def test_no_code_is_issued_for_another_user_than_the_expected_one(ada: Person, bob: Person, spa: Client) -> None:
     hint = id_token(ada, spa)
     bob.code(spa)
     assert callback(bob.authorize(spa, prompt="none", id_token_hint=hint))["error"] == "login_required"
@@ -52,7 +50,7 @@ def test_nobody_gets_a_code_for_another_person_than_the_one_that_is_meant(
     assert callback(bob.authorize(spa, prompt="none"))["code"], "the sign-in itself was good"
 
 
-def test_signing_in_as_the_one_who_is_meant_goes_on(world: World, ada: Person, bob: Person, spa: Client) -> None:
+def test_signing_in_as_the_expected_user_goes_on(world: World, ada: Person, bob: Person, spa: Client) -> None:
     hint = id_token(ada, spa)
     bob.code(spa)
     verifier = Verifier()
@@ -62,10 +60,10 @@ def test_signing_in_as_the_one_who_is_meant_goes_on(world: World, ada: Person, b
     assert world.claims(tokens["access_token"], f"{world.stack.issuer}/me")["sub"] == ada.user_id
 
 
-def test_the_consent_of_another_person_than_the_one_that_is_meant_does_not_count(
+def test_the_consent_of_another_user_than_the_expected_one_does_not_count(
     world: World, ada: Person, bob: Person
 ) -> None:
-    """The page was opened for one, and somebody else signs in at the same browser before it is answered."""
+    """The page was opened for one user, and another signs in at the same browser before it is answered."""
     partner, ours = application(world, "SPA", third_party=True), application(world, "SPA")
     verifier = Verifier()
     consent = ada.follow(ada.sign_in(ada.follow(ada.authorize(partner, verifier=verifier))))
@@ -77,8 +75,8 @@ def test_the_consent_of_another_person_than_the_one_that_is_meant_does_not_count
     assert heading(ada.follow(ada.send(consent, decision="allow"))) == "Sign in"
 
 
-def test_what_is_no_id_token_of_this_client_is_a_mistake_of_the_client(world: World, ada: Person, spa: Client) -> None:
-    """Section 3.1.2.2: it is a hint only if it was issued here, and about a session with this client."""
+def test_a_hint_that_is_not_an_id_token_of_this_client_is_refused(world: World, ada: Person, spa: Client) -> None:
+    """Section 3.1.2.2: a hint is an ID token that was issued here for a session with this client."""
     tokens = ada.redeem(spa, *ada.code(spa))
     hint, other = tokens["id_token"], application(world, "SPA")
     assert callback(ada.authorize(other))["code"]

@@ -1,4 +1,4 @@
-"""A session from its sign-in to its end, and what applications have from it (RP-Initiated Logout 1.0)."""
+"""Sessions from sign-in to sign-out, and the tokens that applications get from them (RP-Initiated Logout 1.0)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tokens_of(person: Person, client: Client, **changes: Any) -> dict[str, Any]:
 
 
 def is_alive(person: Person, client: Client, tokens: dict[str, Any]) -> bool:
-    """Tell whether the client can go on; whether it can must not depend on what it has."""
+    """Tell whether the tokens are alive; access token and refresh token must agree."""
     form = {"grant_type": "refresh_token", "client_id": client.id, "refresh_token": tokens["refresh_token"]}
     refreshed = person.world.stack.token_request(form)
     bearer = {"Authorization": f"Bearer {tokens['access_token']}"}
@@ -54,7 +54,7 @@ def sign_out(browser: httpx.Client, tokens: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("demand", [{"prompt": "login"}, {"max_age": "0"}])
-def test_who_signs_in_again_goes_on_with_the_session_and_signs_out_of_all_of_it(
+def test_signing_in_again_continues_the_session_and_signing_out_ends_all_of_it(
     person: Person, spa: Client, other: Client, demand: dict[str, str]
 ) -> None:
     first, elsewhere = tokens_of(person, spa), tokens_of(person, other)
@@ -72,13 +72,13 @@ def test_who_signs_in_again_goes_on_with_the_session_and_signs_out_of_all_of_it(
     assert session_of(tokens_of(person, spa)) != session_of(again)
 
 
-def test_who_signs_in_over_the_session_of_another_signs_them_out(world: World, person: Person, spa: Client) -> None:
+def test_signing_in_over_another_users_session_ends_that_session(world: World, person: Person, spa: Client) -> None:
     earlier = tokens_of(person, spa)
     under_way, verifier = person.code(spa)
     later = Person(world)
     later.browser = person.browser
     page = later.follow(later.authorize(spa, prompt="login"))
-    assert is_alive(person, spa, earlier), "nobody has signed in yet"
+    assert is_alive(person, spa, earlier), "the new sign-in is not complete yet"
     later.sign_in(page, password="wrong")
     assert is_alive(person, spa, earlier), "nor now"
     assert callback(later.sign_in(page))["code"]
@@ -92,7 +92,7 @@ def test_who_signs_in_over_the_session_of_another_signs_them_out(world: World, p
     assert is_alive(later, spa, tokens)
 
 
-def test_whoever_may_not_sign_in_ends_nobody_elses_session(world: World, person: Person, spa: Client) -> None:
+def test_a_refused_sign_in_does_not_end_another_users_session(world: World, person: Person, spa: Client) -> None:
     tokens = tokens_of(person, spa)
     suspended = Person(world)
     world.management.users.suspend(suspended.user_id)
@@ -103,10 +103,10 @@ def test_whoever_may_not_sign_in_ends_nobody_elses_session(world: World, person:
     assert callback(person.authorize(spa, prompt="none"))["code"]
 
 
-def test_a_client_signs_out_for_itself_where_the_browser_has_forgotten_the_session(
+def test_without_the_session_cookie_signing_out_ends_that_clients_tokens_only(
     person: Person, spa: Client, other: Client
 ) -> None:
-    """What is signed in at another browser is not for an ID token alone to end."""
+    """An ID token alone cannot end the session of another browser."""
     tokens, elsewhere = tokens_of(person, spa), tokens_of(person, other)
     verifier = Verifier()
     under_way = callback(person.authorize(spa, verifier=verifier))["code"]
@@ -120,7 +120,7 @@ def test_a_client_signs_out_for_itself_where_the_browser_has_forgotten_the_sessi
     assert is_alive(person, spa, tokens_of(person, spa)), "the session goes on where it is"
 
 
-def test_signing_out_with_an_old_id_token_ends_what_it_came_with_too(person: Person, spa: Client) -> None:
+def test_signing_out_with_an_old_id_token_ends_its_own_tokens_too(person: Person, spa: Client) -> None:
     """The browser was closed, and the person signed in again."""
     old = tokens_of(person, spa)
     person.browser = person.new_browser()
@@ -131,12 +131,12 @@ def test_signing_out_with_an_old_id_token_ends_what_it_came_with_too(person: Per
     assert "/sign-in" in person.authorize(spa).headers["Location"]
 
 
-def test_a_client_signs_out_for_itself_while_somebody_else_is_signed_in_here(
+def test_signing_out_with_an_id_token_of_another_user_leaves_the_session_alone(
     world: World, person: Person, spa: Client
 ) -> None:
-    tokens, somebody = tokens_of(person, spa), Person(world)
-    theirs = tokens_of(somebody, spa)
-    asked = somebody.browser.get(END, params={"id_token_hint": tokens["id_token"]})
+    tokens, other_person = tokens_of(person, spa), Person(world)
+    theirs = tokens_of(other_person, spa)
+    asked = other_person.browser.get(END, params={"id_token_hint": tokens["id_token"]})
     assert heading(asked) == "Sign out?"
     assert not is_alive(person, spa, tokens)
-    assert is_alive(somebody, spa, theirs)
+    assert is_alive(other_person, spa, theirs)

@@ -1,4 +1,4 @@
-"""An application asks for what an administrator has just made, while the news is still on its way to token-service."""
+"""Authorization requests for objects created a moment ago, whose events have not reached token-service yet."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def late_world(servers: ServerAddresses, tmp_path_factory: pytest.TempPath
         yield world
 
 
-async def test_a_scope_that_was_just_made_is_asked_for(late_world: World) -> None:
+async def test_the_consent_page_shows_a_scope_created_a_moment_ago(late_world: World) -> None:
     def ask(world: World) -> None:
         resource = next(each for each in world.management.resources.list() if each.indicator == world.resource)
         person, partner = Person(world), third_party(world)
@@ -37,7 +37,7 @@ async def test_a_scope_that_was_just_made_is_asked_for(late_world: World) -> Non
     await asyncio.to_thread(ask, late_world)
 
 
-async def test_an_organization_permission_that_was_just_made_is_asked_for(late_world: World) -> None:
+async def test_the_consent_page_shows_an_organization_permission_created_a_moment_ago(late_world: World) -> None:
     def ask(world: World) -> None:
         person, partner = Person(world), third_party(world)
         agree(person, partner, ORGANIZATIONS)
@@ -49,7 +49,7 @@ async def test_an_organization_permission_that_was_just_made_is_asked_for(late_w
     await asyncio.to_thread(ask, late_world)
 
 
-async def test_an_address_that_was_just_registered_is_gone_to_after_signing_out(late_world: World) -> None:
+async def test_signing_out_redirects_to_an_address_registered_a_moment_ago(late_world: World) -> None:
     def sign_out(world: World) -> None:
         person, partner = Person(world), third_party(world)
         for _ in range(3):
@@ -79,9 +79,9 @@ def agree(person: Person, partner: Client, scope: str) -> None:
 
 
 def asked(person: Person, partner: Client, scope: str) -> str:
-    """Return the page that asks somebody who has agreed to less before."""
+    """Return the consent page of a user who has agreed to less before."""
     answer = person.authorize(partner, scope=scope)
-    assert not answer.headers["Location"].startswith(REDIRECT_URI), "nobody was asked"
+    assert not answer.headers["Location"].startswith(REDIRECT_URI), "there was no consent page"
     page = person.follow(answer)
     assert heading(page) == "Allow access?"
     return page.text

@@ -1,4 +1,4 @@
-"""Token requests for what is still on its way to token-service, with ``Identity-Revision`` and without (lesson L7)."""
+"""Token requests while an event is still on its way to token-service, with ``Identity-Revision`` and without."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def late_world(servers: ServerAddresses, tmp_path_factory: pytest.TempPath
         yield world
 
 
-async def test_a_grant_that_was_just_allowed_or_forbidden_is_answered_as_it_is_now(late_world: World) -> None:
+async def test_a_grant_allowed_or_forbidden_a_moment_ago_gets_the_new_answer(late_world: World) -> None:
     """And a refusal spends nothing: the last exchange takes the token of the one before."""
 
     def ask(world: World) -> None:
@@ -37,7 +37,7 @@ async def test_a_grant_that_was_just_allowed_or_forbidden_is_answered_as_it_is_n
     await asyncio.to_thread(ask, late_world)
 
 
-async def test_an_actor_of_an_application_that_was_just_trusted_acts(late_world: World) -> None:
+async def test_an_actor_token_of_an_application_trusted_a_moment_ago_is_accepted(late_world: World) -> None:
     def ask(world: World) -> None:
         actor_token = world.userinfo_token(client=world.third_party)
         world.management.applications.update(world.third_party.id, is_third_party=False)
@@ -47,10 +47,10 @@ async def test_an_actor_of_an_application_that_was_just_trusted_acts(late_world:
     await asyncio.to_thread(ask, late_world)
 
 
-async def test_a_role_that_was_just_assigned_is_in_a_token_that_does_not_ask_for_the_revision(
+async def test_a_role_assigned_a_moment_ago_counts_without_the_header(
     late_world: World,
 ) -> None:
-    """Without the header: the subject token is older than the role, and what is not held is looked up once more."""
+    """The subject token is older than the role; a scope that is not held is looked up once more."""
 
     def ask(world: World) -> None:
         user = world.user()
@@ -69,7 +69,7 @@ async def test_a_role_that_was_just_assigned_is_in_a_token_that_does_not_ask_for
     await asyncio.to_thread(ask, late_world)
 
 
-async def test_an_application_and_a_secret_that_were_just_made_authenticate(late_world: World) -> None:
+async def test_an_application_and_a_secret_created_a_moment_ago_authenticate(late_world: World) -> None:
     def ask(world: World) -> None:
         client = world.client("MachineToMachine", exchange=False)
         answers = [world.client_credentials(client)]

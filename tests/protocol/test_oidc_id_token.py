@@ -1,4 +1,4 @@
-"""ID tokens (OpenID Connect Core sections 2, 3.1.3.6 and 5.4): what they say, to whom, and what they are not."""
+"""ID tokens (OpenID Connect Core sections 2, 3.1.3.6 and 5.4): their claims, audience, and where they are refused."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ def test_an_address_is_verified_when_an_administrator_says_so(world: World, pers
     assert claims_for(world, person, "openid email")["email_verified"] is False
 
 
-def test_organizations_and_roles_in_them_are_said_to_whoever_may_know(world: World, person: str) -> None:
-    """The scopes of the contract; an application of somebody else hears of the organizations that were picked."""
+def test_organizations_and_roles_in_them_need_their_scopes(world: World, person: str) -> None:
+    """The scopes of the contract; a third-party application sees the organizations that were picked."""
     template = world.template
     role = world.organization_role("read:invoices")
     name = world.management.organization_roles.get(role).name
@@ -112,18 +112,18 @@ def test_organizations_and_roles_in_them_are_said_to_whoever_may_know(world: Wor
     scopes = f"openid {ORGANIZATIONS} {ORGANIZATION_ROLES}"
     expected = {"organizations": sorted([first, second]), "organization_roles": [f"{first}:{name}"]}
 
-    def is_said() -> bool:
+    def has_claims() -> bool:
         claims = claims_for(world, person, scopes)
         return {name: claims[name] for name in expected} == expected
 
-    eventually(is_said)
+    eventually(has_claims)
     assert "organization_roles" not in claims_for(world, person, f"openid {ORGANIZATIONS}")
     assert "organizations" not in claims_for(world, person, f"openid {ORGANIZATION_ROLES}")
     picked = claims_for(world, person, scopes, client=world.third_party, organizations=frozenset({second, "another"}))
     assert (picked["organizations"], picked["organization_roles"]) == ([second], [])
 
 
-def test_what_is_not_known_is_not_there(world: World) -> None:
+def test_unknown_values_are_left_out(world: World) -> None:
     nameless = world.management.users.create().id
 
     assert set(claims_for(world, nameless, "openid profile email phone")) == {
@@ -142,8 +142,8 @@ def test_it_lives_as_long_as_the_application_says(world: World) -> None:
     assert claims["exp"] - claims["iat"] == 60
 
 
-def test_it_is_no_access_token(world: World) -> None:
-    """L3, L4, D-L3: neither at the Management API nor as subject, actor, code or refresh token."""
+def test_it_is_not_an_access_token(world: World) -> None:
+    """RFC 8725 section 3.12: neither at the Management API nor as subject, actor, code or refresh token."""
     sign_in = SignIn(world)
     id_token = sign_in.tokens()["id_token"]
     forged = world.forger.sign(

@@ -1,4 +1,4 @@
-"""Userinfo (OpenID Connect Core section 5.3) with bearer tokens (RFC 6750): who may ask how, and what is said."""
+"""Userinfo (OpenID Connect Core section 5.3) with bearer tokens (RFC 6750): how to ask, and what the answer says."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_a_change_is_seen_at_once(world: World, person: str) -> None:
     eventually(lambda: me(world, token).json()["name"] == "Augusta Ada")
 
 
-def test_a_token_that_was_got_by_exchange_opens_it_too(world: World) -> None:
-    """The contract: it speaks for the subject, whoever acts."""
+def test_a_token_from_an_exchange_opens_it_too(world: World) -> None:
+    """The contract: it represents the subject, with an actor or without."""
     own = world.exchanged_userinfo_token(world.customer)
     acted = world.exchanged_userinfo_token(
         world.customer,
@@ -83,8 +83,8 @@ def test_the_token_may_come_in_a_form(world: World) -> None:
     assert [answer.json() for answer in (in_form, in_header, with_body)] == [{"sub": world.agent}] * 3
 
 
-def test_two_at_once_are_an_invalid_request(world: World) -> None:
-    """RFC 6750 section 2: clients MUST NOT use more than one method; L2."""
+def test_two_tokens_at_once_are_an_invalid_request(world: World) -> None:
+    """RFC 6750 section 2: clients MUST NOT use more than one method."""
     token = world.userinfo_token()
     bearer = {"Authorization": f"Bearer {token}"}
     both = world.stack.http.post(PATH, data={"access_token": token}, headers=bearer)
@@ -106,8 +106,8 @@ def test_two_at_once_are_an_invalid_request(world: World) -> None:
         {"method": "POST", "data": {"x": "y"}},
     ],
 )
-def test_without_credentials_the_challenge_says_nothing_of_an_error(world: World, request_: dict[str, Any]) -> None:
-    """RFC 6750 section 3.1; a token in the address is none (section 2.3, RFC 9700 section 4.3.2)."""
+def test_without_credentials_the_challenge_names_no_error(world: World, request_: dict[str, Any]) -> None:
+    """RFC 6750 section 3.1; a token in the query does not count (section 2.3, RFC 9700 section 4.3.2)."""
     answer = world.stack.http.request(url=PATH, **request_)
 
     assert (answer.status_code, answer.headers["WWW-Authenticate"], answer.content) == (
@@ -131,7 +131,7 @@ def test_without_openid_the_scope_is_insufficient(world: World) -> None:
 
 
 def test_only_userinfo_tokens_open_it(world: World) -> None:
-    """L3, L4: no access token of another audience, no ID token, no other class, nothing that others have signed."""
+    """RFC 8725 section 3.12: no access token of another audience, no ID token, no other class, no foreign signature."""
     sign_in = SignIn(world)
     tokens = sign_in.tokens(resource=world.resource)
     good = world.claims(world.userinfo_token(), f"{world.stack.issuer}/me")
@@ -155,8 +155,8 @@ def test_only_userinfo_tokens_open_it(world: World) -> None:
 
 
 @pytest.mark.parametrize("end", ["suspend", "delete", "set_password"])
-def test_whoever_ended_it_is_not_spoken_for_any_more(world: World, end: str) -> None:
-    """L1: subject and actor."""
+def test_a_token_ends_with_its_subject_or_actor(world: World, end: str) -> None:
+    """The same liveness check for subject and actor."""
     arguments = ("a new and long password",) if end == "set_password" else ()
     people = [world.user(), world.user()]
     common = {

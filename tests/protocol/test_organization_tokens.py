@@ -20,14 +20,14 @@ from stead.event_types import MemberType
 from tests.support.signing_in import SignIn
 from tests.support.world import MANAGEMENT_API, NOT_ACCEPTABLE, World, error_body, outcome
 
-NO_MEMBER = {
+NOT_A_MEMBER = {
     "exchange": error_body("access_denied", "the subject is not a member of this organization"),
     "client credentials": error_body("access_denied", "the application is not a member of this organization"),
 }
 
 
 class Asker:
-    """Asks for tokens in one organization, in one of the two ways, for a member of its own."""
+    """Requests tokens in one organization, by one of the two grants, for a member of its own."""
 
     def __init__(self, world: World, how: str) -> None:
         self.world = world
@@ -64,11 +64,11 @@ class Asker:
         return {full[name] for name in answer.json()["scope"].split()}
 
     def is_refused(self, **changes: Any) -> bool:
-        """Tell whether it is refused for not being a member; any other answer but a success fails the test."""
+        """Tell whether the request is refused as a non-member's; any other refusal fails the test."""
         answer = self(**changes)
         if answer.status_code == 200:
             return False
-        assert (answer.status_code, answer.json()) == (403, NO_MEMBER[self.how])
+        assert (answer.status_code, answer.json()) == (403, NOT_A_MEMBER[self.how])
         return True
 
 
@@ -78,7 +78,7 @@ def asker(world: World, request: pytest.FixtureRequest) -> Asker:
 
 
 class TestAnswer:
-    """What is issued."""
+    """The tokens that are issued."""
 
     def test_by_client_credentials_for_an_organization(self, world: World) -> None:
         before = int(time.time())
@@ -128,7 +128,7 @@ class TestAnswer:
         }
 
     def test_by_exchange_for_an_organization(self, world: World) -> None:
-        """The subject's membership; ``openid`` makes no userinfo token of it."""
+        """The subject's membership; ``openid`` does not turn it into a userinfo token."""
         scope = world.permission("read:invoices")
         answer = world.exchange(
             world.subject_token(),
@@ -178,7 +178,7 @@ class TestAnswer:
         }
 
     def test_the_lifetime_is_fixed(self, asker: Asker) -> None:
-        """The interface: an organization token has a fixed expiry that cannot be changed, by no parameter either."""
+        """The interface: an organization token has a fixed expiry that cannot be changed, not even by a parameter."""
         asker.join()
         answer = asker(expires_in="60", lifetime="60", requested_lifetime="60")
 
@@ -195,10 +195,10 @@ class TestAnswer:
 
 
 class TestScopes:
-    """Section 3.3 of RFC 6749: granted is what was asked for and is held in *this* organization at this moment."""
+    """Section 3.3 of RFC 6749: a requested scope is granted if it is held in *this* organization now."""
 
-    def test_what_is_granted_never_widens(self, asker: Asker) -> None:
-        """L1: unknown ones are dropped, OIDC scopes never granted, names compared byte for byte."""
+    def test_granted_scopes_never_widen(self, asker: Asker) -> None:
+        """Unknown scopes are dropped, OIDC scopes never granted, names compared byte for byte."""
         world = asker.world
         asker.join(asker.clerk_role)
         read, write, sign = (world.permission(name) for name in ("read:invoices", "write:invoices", "sign:invoices"))
@@ -223,7 +223,7 @@ class TestScopes:
         assert {scope: asker(scope).json()["scope"] for scope in requests} == requests
 
     def test_within_an_organization_a_resource_has_its_own_scopes_only(self, asker: Asker) -> None:
-        """L5: neither organization permissions nor another resource's scopes of the same name."""
+        """Neither organization permissions nor another resource's scopes of the same name."""
         world = asker.world
         asker.join(asker.role("read:invoices", scopes=("read:things",)))
         wish = f"read:things write:things {world.permission('read:invoices')} openid"
@@ -231,8 +231,8 @@ class TestScopes:
         answers = [asker(wish, resource=resource) for resource in (world.resource, world.other_resource)]
         assert [answer.json()["scope"] for answer in answers] == ["read:things", ""]
 
-    def test_api_roles_count_nowhere_in_an_organization(self, asker: Asker) -> None:
-        """L5: and organization roles nowhere outside of it."""
+    def test_api_roles_do_not_count_in_an_organization(self, asker: Asker) -> None:
+        """And organization roles do not count outside of it."""
         world = asker.world
         api_role = world.role("read:things", kind="User" if asker.how == "exchange" else "MachineToMachine")
         if asker.how == "exchange":
@@ -246,8 +246,8 @@ class TestScopes:
         outside = asker(wish, resource=world.resource, organization_id=None)
         assert [answer.json()["scope"] for answer in (inside, outside)] == ["write:things", "read:things"]
 
-    def test_what_is_held_in_one_organization_is_not_held_in_another(self, asker: Asker) -> None:
-        """L5 (CVE-2026-9094): roles belong to a membership, not to a person."""
+    def test_permissions_in_one_organization_do_not_count_in_another(self, asker: Asker) -> None:
+        """CVE-2026-9094: roles belong to a membership, not to a person."""
         other = asker.world.template.organization()
         asker.join(asker.clerk_role)
         asker.join(organization_id=other)
@@ -270,11 +270,11 @@ class TestScopes:
 
 
 class TestMembership:
-    """L1, L5: who is no member gets nothing, and does not learn whether there is such an organization."""
+    """A non-member gets nothing, and does not learn whether the organization exists."""
 
     @pytest.mark.parametrize("within", ["the organization", "a resource"])
-    def test_who_is_no_member_is_refused(self, asker: Asker, within: str) -> None:
-        """CVE-2026-2366: one answer, whether there is such an organization or not."""
+    def test_a_non_member_is_refused(self, asker: Asker, within: str) -> None:
+        """CVE-2026-2366: one answer, whether the organization exists or not."""
         changes: dict[str, Any] = {"resource": asker.world.resource} if within == "a resource" else {}
         ended = asker.world.template.organization()
         asker.join(asker.clerk_role, organization_id=ended)
@@ -296,25 +296,25 @@ class TestMembership:
         refused = [asker.is_refused(organization_id=each, **changes) for each in organizations]
         assert refused == [False] + [True] * (len(organizations) - 1)
 
-    def test_somebody_elses_membership_is_not_the_subjects(self, world: World) -> None:
-        """L1: nor is the actor's."""
+    def test_another_users_membership_does_not_count_for_the_subject(self, world: World) -> None:
+        """Nor does the actor's."""
         organization = world.template.organization()
         world.template.member(organization, world.agent, world.clerk_roles["user"])
         world.template.member(organization, world.machine.id, world.clerk_roles["application"], kind="application")
         answer = world.with_actor(world.userinfo_token(), organization_id=organization, resource=None)
 
-        assert (answer.status_code, answer.json()) == (403, NO_MEMBER["exchange"])
+        assert (answer.status_code, answer.json()) == (403, NOT_A_MEMBER["exchange"])
 
     def test_the_refusal_spends_the_subject_token(self, world: World) -> None:
-        """It needs the subject; and it is the same whether there is such an organization or not."""
+        """The check needs the subject; the refusal is the same whether the organization exists or not."""
         for organization_id in (world.other_organization, new_short_id()):
             subject_token = world.subject_token()
             answer = world.exchange(subject_token, organization_id=organization_id, resource=None)
-            assert (answer.status_code, answer.json()) == (403, NO_MEMBER["exchange"])
+            assert (answer.status_code, answer.json()) == (403, NOT_A_MEMBER["exchange"])
             assert not world.is_usable(subject_token)
 
-    def test_a_member_whose_account_ended_is_refused_like_anybody(self, world: World) -> None:
-        """L1: the membership helps nobody who is suspended or deleted; and does not tell it from a bad token."""
+    def test_a_suspended_or_deleted_member_is_refused(self, world: World) -> None:
+        """CVE-2025-14559: membership does not help, and the answer is that for a bad token."""
         for end in (world.management.users.suspend, world.management.users.delete):
             user = world.user()
             world.template.member(world.organization, user, world.clerk_roles["user"])
@@ -328,8 +328,8 @@ class TestMembership:
             )
             assert (answer.status_code, answer.json()) == (400, error_body("invalid_request", NOT_ACCEPTABLE))
 
-    def test_a_deleted_application_is_no_client_any_more(self, world: World) -> None:
-        """L1 (CVE-2025-64521): whatever it was a member of."""
+    def test_a_deleted_application_is_refused(self, world: World) -> None:
+        """CVE-2025-64521: whatever it was a member of."""
         machine = world.client("MachineToMachine", exchange=False)
         world.template.member(world.organization, machine.id, world.clerk_roles["application"], kind="application")
         ask: dict[str, Any] = {"organization_id": world.organization, "resource": None}
@@ -344,9 +344,9 @@ class TestMembership:
 
 
 class TestTheRequest:
-    """L2: what names the target is neither repeated nor passed over."""
+    """Parameters that name the target are neither repeated nor ignored."""
 
-    def test_an_organization_that_is_named_twice_is_refused(self, asker: Asker) -> None:
+    def test_a_repeated_organization_is_refused(self, asker: Asker) -> None:
         """RFC 6749 section 3.2; also the same one, and an empty one beside it."""
         asker.join()
         for values in ([asker.organization] * 2, [asker.organization, ""], ["", asker.organization]):
@@ -356,7 +356,7 @@ class TestTheRequest:
                 error_body("invalid_request", "a parameter is repeated"),
             )
 
-    def test_an_empty_one_is_none(self, world: World) -> None:
+    def test_an_empty_organization_is_an_absent_one(self, world: World) -> None:
         """RFC 6749 section 3.2: as if it had been omitted."""
         answers = [
             world.client_credentials(organization_id="", resource=None),
@@ -368,21 +368,21 @@ class TestTheRequest:
         assert "organization_id" not in world.claims(answers[2].json()["access_token"], world.resource)
 
     def test_the_management_api_belongs_to_no_organization(self, asker: Asker) -> None:
-        """L4: what a member may do in one organization opens nothing of the whole tenant's."""
+        """Permissions in one organization do not extend to the whole tenant."""
         asker.join(asker.clerk_role)
         answer = asker("all subject-tokens", resource=MANAGEMENT_API)
 
         assert outcome(answer) == (400, "invalid_target")
 
-    def test_an_organization_is_no_resource(self, asker: Asker) -> None:
-        """L4: its audience cannot be asked for as one."""
+    def test_an_organization_is_not_a_resource(self, asker: Asker) -> None:
+        """Its audience cannot be requested as a resource."""
         asker.join()
         answer = asker(resource=asker.world.organization_audience(asker.organization), organization_id=None)
 
         assert outcome(answer) == (400, "invalid_target")
 
     @pytest.mark.parametrize("name", ["resource", "audience"])
-    def test_other_targets_are_refused_beside_it_as_ever(self, asker: Asker, name: str) -> None:
+    def test_other_targets_are_refused_beside_it(self, asker: Asker, name: str) -> None:
         """RFC 8707 section 2: one target."""
         asker.join()
         value = [asker.world.resource, asker.world.other_resource] if name == "resource" else asker.world.resource
@@ -390,8 +390,8 @@ class TestTheRequest:
         assert outcome(asker(**{name: value})) == (400, "invalid_target")
 
     @pytest.mark.parametrize("name", ["traditional", "spa", "native", "third_party"])
-    def test_only_machines_speak_for_themselves(self, world: World, name: str) -> None:
-        """L1: others are refused before it is looked at whether they are members."""
+    def test_only_machines_act_for_themselves(self, world: World, name: str) -> None:
+        """Other clients are refused before their membership is looked up."""
         client = getattr(world, name)
         form = {"grant_type": "client_credentials", "organization_id": world.organization, "client_id": client.id}
         answer = world.stack.token_request(form, auth=client.basic if client.secret else None)
@@ -400,10 +400,10 @@ class TestTheRequest:
 
 
 class TestChanges:
-    """The next token shows what was changed."""
+    """The next token reflects a change."""
 
-    def test_what_was_made_a_moment_ago_counts_without_a_header(self, asker: Asker) -> None:
-        """The design: what is unknown, and what is not held, is looked up once more before it is refused."""
+    def test_objects_created_a_moment_ago_count_without_a_header(self, asker: Asker) -> None:
+        """The design: an unknown organization, or a scope that is not held, is looked up once more before a refusal."""
         world = asker.world
         for number in range(5):
             name = f"made:{asker.organization}:{number}"
@@ -422,16 +422,19 @@ class TestChanges:
 
     REVOCATIONS: tuple[tuple[str, Callable[[Asker, str, str], object]], ...] = (
         ("the role is taken from the member", lambda asker, role, permission: asker.join()),
-        ("the role loses it", lambda asker, role, permission: asker.world.template.replace_contents(role)),
-        ("the role ends", lambda asker, role, permission: asker.world.template.delete_role(role)),
-        ("the permission ends", lambda asker, role, permission: asker.world.template.delete_permission(permission)),
+        ("the role loses the permission", lambda asker, role, permission: asker.world.template.replace_contents(role)),
+        ("the role is deleted", lambda asker, role, permission: asker.world.template.delete_role(role)),
+        (
+            "the permission is deleted",
+            lambda asker, role, permission: asker.world.template.delete_permission(permission),
+        ),
     )
 
     @pytest.mark.parametrize("revoke", [each[1] for each in REVOCATIONS], ids=[each[0] for each in REVOCATIONS])
-    def test_what_was_revoked_is_in_no_token_that_asks_for_the_revision(
+    def test_a_revoked_permission_is_not_in_a_token_that_awaits_the_revision(
         self, asker: Asker, revoke: Callable[[Asker, str, str], object]
     ) -> None:
-        """L7: ``Identity-Revision: template:…`` is waited for before anything is judged or spent."""
+        """``Identity-Revision: template:…`` is awaited before anything is judged or spent."""
         world = asker.world
         for number in range(5):
             name = f"passing:{asker.organization}:{number}"
@@ -443,16 +446,15 @@ class TestChanges:
             after = asker(name, headers={"Identity_Revision": world.template.last_revision}).json()["scope"]
             assert (before, after) == (name, "")
 
-    def test_who_was_removed_is_refused_in_the_next_request(self, asker: Asker) -> None:
-        """L1, L7."""
+    def test_a_removed_member_is_refused_in_the_next_request(self, asker: Asker) -> None:
         for _ in range(5):
             asker.join(asker.clerk_role)
             assert not asker.is_refused()
             asker.world.template.remove_member(asker.organization, asker.member, kind=asker.kind)
             assert asker.is_refused(headers={"Identity_Revision": asker.world.template.last_revision})
 
-    def test_the_end_of_an_organization_counts_before_its_members_are_cleared_away(self, asker: Asker) -> None:
-        """L1, L7; and an organization that is made afterwards inherits nothing (L5)."""
+    def test_the_deletion_of_an_organization_counts_before_its_members_are_removed(self, asker: Asker) -> None:
+        """CVE-2026-55670: an organization that is created afterwards inherits nothing."""
         for _ in range(5):
             asker.join(asker.clerk_role)
             assert asker.granted("read:invoices") == {"read:invoices"}
@@ -461,8 +463,8 @@ class TestChanges:
             asker.organization = asker.world.template.organization()
             assert asker.is_refused()
 
-    def test_a_scope_that_was_deleted_is_granted_by_no_organization_role(self, asker: Asker) -> None:
-        """L5: of the other source; nor is one of the same name that is made afterwards."""
+    def test_a_deleted_scope_is_not_granted_by_any_organization_role(self, asker: Asker) -> None:
+        """The deletion comes from the other source; a later scope of the same name is not granted either."""
         world = asker.world
         resource = world.management.resources.create("Passing", f"https://{asker.organization}.example.com/api")
         scope = world.management.resources.create_scope(resource.id, "read:it")
@@ -488,7 +490,7 @@ class TestChanges:
 
         assert asker(f"{old} {new}", headers=headers).json()["scope"] == new
 
-    def test_tokens_that_were_issued_stay_as_they_are(self, asker: Asker) -> None:
+    def test_issued_tokens_stay_as_they_are(self, asker: Asker) -> None:
         """The interface, limit 5: existing organization tokens stay valid until they expire."""
         world = asker.world
         asker.join(asker.clerk_role)
@@ -502,7 +504,7 @@ class TestChanges:
 class TestTheAwaitedRevision:
     """``Identity-Revision`` with the source ``template``, on every request."""
 
-    def test_one_that_is_there_changes_nothing(self, asker: Asker) -> None:
+    def test_a_known_revision_changes_nothing(self, asker: Asker) -> None:
         asker.join()
         assert {"management", "template"} <= set(re.split(r"[:, ]+", asker.world.template.last_revision))
 
@@ -510,7 +512,7 @@ class TestTheAwaitedRevision:
             assert outcome(asker(headers={"Identity_Revision": revision})) == (200, None)
 
     @pytest.mark.heavy
-    def test_one_that_does_not_come_is_503_and_nothing_is_spent(self, world: World) -> None:
+    def test_a_revision_that_does_not_arrive_is_503_and_nothing_is_spent(self, world: World) -> None:
         headers = {"Identity_Revision": "template:999999999"}
         organization: dict[str, Any] = {"organization_id": world.organization, "resource": None}
         subject_token = world.subject_token()
@@ -525,8 +527,8 @@ class TestTheAwaitedRevision:
         assert [answer.headers["Retry-After"] for answer in answers] == ["1"] * 4
         assert world.is_usable(subject_token)
 
-    def test_who_may_not_ask_does_not_wait(self, world: World) -> None:
-        """Waits begin after authentication and validation."""
+    def test_a_refused_client_does_not_wait(self, world: World) -> None:
+        """Waiting begins after authentication and validation."""
         headers = {"Identity_Revision": "template:999999999"}
         unknown = world.client_credentials(
             organization_id=world.organization, resource="https://unknown.example.com", headers=headers
@@ -537,7 +539,7 @@ class TestTheAwaitedRevision:
 
 
 class TestForPeople:
-    """By refresh token, or with the code: what a person consented to, as a member."""
+    """By refresh token or code: the consented scopes that the user holds as a member."""
 
     SCOPE = "openid offline_access urn:service:scope:organizations"
 
@@ -564,7 +566,7 @@ class TestForPeople:
         assert world.claims(tokens["access_token"], world.organization_audience())["sub"] == world.customer
 
     def test_a_resource_within_an_organization(self, world: World) -> None:
-        """API permissions of organization roles only: the customer's API role counts nothing there."""
+        """API permissions of organization roles only: the customer's API role does not count there."""
         sign_in = self.sign_in(world, resource_scopes={world.resource: "read:things write:things"})
         tokens = sign_in.tokens()
         refreshed = sign_in.refreshed(
@@ -575,7 +577,7 @@ class TestForPeople:
         assert (claims["scope"], claims["organization_id"]) == ("write:things", world.organization)
         assert refreshed["expires_in"] == world.resource_ttl_s
 
-    def test_what_was_not_consented_to_is_not_in_it(self, world: World) -> None:
+    def test_a_permission_without_consent_is_not_in_it(self, world: World) -> None:
         """The interface, limit 5: a permission reaches tokens once the client lists it and the user consents."""
         sign_in = self.sign_in(world, organization_permissions=world.permission("read:invoices"))
         refreshed = sign_in.refreshed(sign_in.tokens()["refresh_token"], organization_id=world.organization)
@@ -587,7 +589,7 @@ class TestForPeople:
     def test_a_permission_and_scopes_of_the_same_name_are_consented_to_one_by_one(
         self, world: World, by: str, with_scope: bool
     ) -> None:
-        """The person holds them all, in the organization and outside; what was consented to for the target counts."""
+        """The user holds them all, in the organization and outside; only the consent for the target counts."""
         name, management = f"read:{new_short_id()}", world.management
         resources = [management.resources.create(each, f"https://{each}.{name[5:]}.example.com") for each in "ab"]
         a, b = (resource.indicator for resource in resources)
@@ -609,13 +611,13 @@ class TestForPeople:
             "the scope of b": {"organization_permissions": "", "resource_scopes": {a: "", b: name}},
         }
 
-        def has_it(consent: str, target: str) -> bool:
+        def is_granted(consent: str, target: str) -> bool:
             sign_in = self.sign_in(world, user_id=person, **consents[consent])
             granted = sign_in.granted(by, scope=name if with_scope else None, **targets[target])
             assert granted in {name, ""}
             return granted == name
 
-        assert {consent: [target for target in targets if has_it(consent, target)] for consent in consents} == {
+        assert {consent: [target for target in targets if is_granted(consent, target)] for consent in consents} == {
             "the permission": ["organization"],
             "the scope of a": ["a in the organization", "a"],
             "the scope of b": ["b in the organization", "b"],
@@ -644,28 +646,28 @@ class TestForPeople:
         ]
 
     @pytest.mark.parametrize("resource", [True, False])
-    def test_who_is_no_member_is_denied_and_may_go_on(self, world: World, resource: bool) -> None:
-        """L1, L5: whether there is such an organization or not; the refresh token stays as it was."""
+    def test_a_non_member_is_denied_and_the_refresh_token_stays_good(self, world: World, resource: bool) -> None:
+        """Whether the organization exists or not."""
         sign_in = self.sign_in(world)
         refresh_token = sign_in.tokens()["refresh_token"]
         changes = {"resource": world.resource} if resource else {}
         for organization_id in (world.other_organization, "o12345678901", "*", "a.b", "x" * 10_000):
             answer = sign_in.refresh(refresh_token, organization_id=organization_id, **changes)
-            assert (answer.status_code, answer.json()) == (403, NO_MEMBER["exchange"])
+            assert (answer.status_code, answer.json()) == (403, NOT_A_MEMBER["exchange"])
         assert outcome(sign_in.refresh(refresh_token)) == (200, None)
 
     def test_a_third_party_gets_the_organizations_that_were_picked(self, world: World) -> None:
-        """The issue, 3: and is not told whether the person is a member of another one."""
+        """And is not told whether the user is a member of another one."""
         second = world.template.organization()
         world.template.member(second, world.customer, world.clerk_roles["user"])
         sign_in = self.sign_in(world, client=world.third_party, organizations=frozenset({second}))
         refresh_token = sign_in.tokens()["refresh_token"]
         refused = sign_in.refresh(refresh_token, organization_id=world.organization)
 
-        assert (refused.status_code, refused.json()) == (403, NO_MEMBER["exchange"])
+        assert (refused.status_code, refused.json()) == (403, NOT_A_MEMBER["exchange"])
         assert outcome(sign_in.refresh(refresh_token, organization_id=second)) == (200, None)
 
-    def test_without_the_scope_there_is_none(self, world: World) -> None:
+    def test_without_the_scope_it_is_refused(self, world: World) -> None:
         sign_in = self.sign_in(world, scope="openid offline_access")
         answer = sign_in.refresh(sign_in.tokens()["refresh_token"], organization_id=world.organization)
 

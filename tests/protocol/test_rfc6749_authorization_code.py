@@ -22,8 +22,8 @@ def is_revoked(world: World, token_id: str) -> bool:
     return in_stores(world.stack.token_settings, ask)
 
 
-def said_of(sign_in: SignIn, run_directory: Path) -> list[str]:
-    """Return the events that were logged of an authorization, in their order."""
+def events_of(sign_in: SignIn, run_directory: Path) -> list[str]:
+    """Return the logged events of an authorization, in order."""
     lines = lines_of(run_directory / "services.log")
     return [line["event"] for line in lines if line.get("authorization_id") == sign_in.authorization_id]
 
@@ -50,20 +50,20 @@ def test_a_code_gives_tokens(world: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["traditional", "spa", "native", "third_party"])
-def test_every_kind_of_client_with_a_person_in_front_of_it_gets_them(world: World, name: str) -> None:
+def test_every_kind_of_interactive_client_gets_them(world: World, name: str) -> None:
     client: Client = getattr(world, name)
 
     assert outcome(SignIn(world, client).redeem()) == (200, None)
 
 
-def test_a_machine_gets_none(world: World) -> None:
+def test_a_machine_is_refused(world: World) -> None:
     answer = SignIn(world, world.machine).redeem()
 
     assert answer.json() == error_body("unauthorized_client", "machine-to-machine applications have no sign-in")
 
 
 @pytest.mark.parametrize("missing", ["code", "redirect_uri", "code_verifier"])
-def test_what_is_missing_is_named_and_spends_nothing(world: World, missing: str) -> None:
+def test_a_missing_parameter_is_named_and_spends_nothing(world: World, missing: str) -> None:
     sign_in = SignIn(world)
 
     assert sign_in.redeem(**{missing: None}).json() == error_body("invalid_request", f"{missing} is required")
@@ -77,15 +77,15 @@ def test_what_is_missing_is_named_and_spends_nothing(world: World, missing: str)
         (["https://a.example.com", "https://b.example.com"], "a token is bound to one resource"),
     ],
 )
-def test_a_target_that_cannot_be_spends_nothing(world: World, resource: str, description: str) -> None:
-    """The contract's order: what can be judged without the code is judged before it."""
+def test_an_invalid_target_spends_nothing(world: World, resource: str, description: str) -> None:
+    """The contract's order: checks that do not need the code come first."""
     sign_in = SignIn(world)
 
     assert sign_in.redeem(resource=resource).json() == error_body("invalid_target", description)
     assert outcome(sign_in.redeem()) == (200, None)
 
 
-def test_a_resource_makes_the_access_token_one_for_it(world: World) -> None:
+def test_with_a_resource_the_access_token_is_for_that_resource(world: World) -> None:
     """Consented ∩ held: the customer holds two of the three; OIDC scopes are not a resource's."""
     sign_in = SignIn(world)
     tokens = sign_in.tokens(resource=world.resource)
@@ -103,13 +103,13 @@ def test_a_resource_that_was_not_asked_for_at_sign_in_is_refused(world: World) -
     assert answer.json() == error_body("invalid_target", "the resource was not part of the authorization request")
 
 
-def test_scopes_that_were_not_consented_to_are_not_given_although_they_are_held(world: World) -> None:
+def test_scopes_without_consent_are_not_granted_although_they_are_held(world: World) -> None:
     sign_in = SignIn(world, resource_scopes={world.resource: "read:things"})
 
     assert sign_in.tokens(resource=world.resource)["scope"] == "read:things"
 
 
-def test_a_permission_that_is_taken_away_between_sign_in_and_redemption_is_not_given(world: World) -> None:
+def test_a_permission_revoked_between_sign_in_and_redemption_is_not_granted(world: World) -> None:
     role = world.role("read:things")
     user = world.user(role)
     sign_in = SignIn(world, user_id=user)
@@ -167,7 +167,7 @@ def test_an_organization_needs_its_scope(world: World) -> None:
 # attacks
 
 
-def test_a_second_use_is_refused_and_revokes_what_the_first_gave(world: World) -> None:
+def test_a_second_use_is_refused_and_revokes_the_tokens_of_the_first(world: World) -> None:
     """Section 4.1.2: MUST deny, SHOULD revoke all tokens previously issued based on that code."""
     sign_in = SignIn(world)
     tokens = sign_in.tokens(resource=world.resource)
@@ -181,32 +181,32 @@ def test_a_second_use_is_refused_and_revokes_what_the_first_gave(world: World) -
     assert is_revoked(world, jti)
 
 
-def test_a_second_use_is_one_although_redis_has_lost_its_mark(world: World, run_directory: Path) -> None:
-    """Section 4.1.2: the used code is there again, as if it had not been used; the row knows better."""
+def test_a_second_use_is_detected_although_redis_has_lost_the_first(world: World, run_directory: Path) -> None:
+    """Section 4.1.2: the code is in Redis again, as if unused; the row in PostgreSQL records its use."""
     sign_in = SignIn(world)
     tokens = sign_in.tokens()
     sign_in.code = in_stores(world.stack.token_settings, lambda stores: stores.codes.issue(sign_in.stands_for))
 
     assert sign_in.redeem().json() == REFUSED
     assert sign_in.refresh(tokens["refresh_token"]).json() == REFUSED
-    assert said_of(sign_in, run_directory) == ["authorization.ended", "code.replayed"]
+    assert events_of(sign_in, run_directory) == ["authorization.ended", "code.replayed"]
 
 
-def test_a_code_whose_authorization_has_ended_is_refused_and_not_called_replayed(
+def test_a_code_of_an_ended_authorization_is_refused_and_not_reported_as_a_replay(
     world: World, run_directory: Path
 ) -> None:
-    """Nothing is given for it, then or later; only the second use is a replay."""
+    """Nothing is issued for it, then or later; only the second use is a replay."""
     sign_in = SignIn(world)
     sign_in.end()
 
     assert sign_in.redeem().json() == REFUSED
-    assert said_of(sign_in, run_directory) == ["authorization.ended", "code.refused"]
+    assert events_of(sign_in, run_directory) == ["authorization.ended", "code.refused"]
     assert sign_in.redeem().json() == REFUSED
-    assert said_of(sign_in, run_directory)[2:] == ["code.replayed"]
+    assert events_of(sign_in, run_directory)[2:] == ["code.replayed"]
 
 
-def test_uses_at_once_never_leave_anything_alive(world: World) -> None:
-    """L11: one is the first, the others end what it gave, whichever comes first."""
+def test_concurrent_uses_never_leave_a_live_token(world: World) -> None:
+    """One use wins, and the others revoke its tokens, in whatever order they arrive."""
     for _ in range(5):
         sign_in = SignIn(world)
         with ThreadPoolExecutor(8) as clients:
@@ -221,7 +221,7 @@ def test_uses_at_once_never_leave_anything_alive(world: World) -> None:
 
 @pytest.mark.parametrize("thief", ["spa", "third_party", "native"])
 def test_another_clients_code_is_unknown_and_stays_good(world: World, thief: str) -> None:
-    """Code injection; and who got hold of a code cannot end what it stands for either."""
+    """Code injection; a stolen code cannot end its authorization either."""
     sign_in = SignIn(world)
 
     assert sign_in.redeem(client=getattr(world, thief)).json() == REFUSED
@@ -249,7 +249,7 @@ def test_another_redirect_uri_is_refused_and_spends_the_code(world: World, redir
 
 @pytest.mark.parametrize("token", ["subject", "refresh", "access", "secret", "cod_" + "a" * 43, "cod_", "x" * 40_000])
 def test_nothing_else_passes_for_a_code(world: World, token: str) -> None:
-    """L4."""
+    """RFC 8725 section 3.12."""
     sign_in = SignIn(world)
     tokens = sign_in.tokens()
     others = {
@@ -264,7 +264,7 @@ def test_nothing_else_passes_for_a_code(world: World, token: str) -> None:
 
 
 def test_a_code_passes_for_nothing_else(world: World) -> None:
-    """L4: neither as a subject token nor as a refresh token; it stays good."""
+    """Neither for a subject token nor for a refresh token; it stays good."""
     sign_in = SignIn(world)
 
     assert outcome(world.exchange(sign_in.code)) == (400, "invalid_request")
@@ -282,8 +282,7 @@ def test_a_code_passes_for_nothing_else(world: World) -> None:
         b"grant_type=authorization_code&code=" + b"a" * 70_000,
     ],
 )
-def test_what_is_malformed_repeated_or_huge_is_an_invalid_request(world: World, body: bytes) -> None:
-    """L2, D-L4."""
+def test_a_malformed_repeated_or_oversized_form_is_an_invalid_request(world: World, body: bytes) -> None:
     answer = world.stack.http.post(
         "/oidc/token",
         content=body,
@@ -294,11 +293,11 @@ def test_what_is_malformed_repeated_or_huge_is_an_invalid_request(world: World, 
     assert outcome(answer) == (400, "invalid_request")
 
 
-# liveness (L1)
+# liveness
 
 
-def test_a_person_who_is_suspended_or_gone_gets_nothing(world: World) -> None:
-    """L1: everything that was signed in before is over; the code is spent."""
+def test_a_suspended_or_deleted_user_gets_nothing(world: World) -> None:
+    """Every earlier sign-in has ended; the code is spent."""
     for change in ("suspend", "delete", "set_password"):
         user = world.management.users.create(name="Passing", password="correct horse 1").id
         sign_in = SignIn(world, user_id=user)
@@ -312,7 +311,7 @@ def test_a_person_who_is_suspended_or_gone_gets_nothing(world: World) -> None:
 
 
 def test_a_secret_that_is_wrong_or_missing_is_refused_before_the_code(world: World) -> None:
-    """CVE-2023-0091: client first; it spends nothing."""
+    """CVE-2023-0091: the client is checked first; the code is not spent."""
     sign_in = SignIn(world)
     wrong = Client(sign_in.client.id, "wrong")
     public = Client(sign_in.client.id)
@@ -321,8 +320,8 @@ def test_a_secret_that_is_wrong_or_missing_is_refused_before_the_code(world: Wor
     assert outcome(sign_in.redeem()) == (200, None)
 
 
-def test_who_has_just_been_let_in_again_is_not_refused_for_what_is_over(world: World) -> None:
-    """A code carries the revision of the sign-in: the directory may be behind who judged the password."""
+def test_a_user_reinstated_a_moment_ago_is_not_refused(world: World) -> None:
+    """A code carries the revision of the sign-in: the directory may lag behind the password check."""
     users = world.management.users
     user = users.create(name="Back").id
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""RFC 6749 section 4.4, the client credentials grant: a machine-to-machine application speaks for itself."""
+"""RFC 6749 section 4.4, the client credentials grant: a machine-to-machine application acts for itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_the_answer_has_a_token_and_no_refresh_token(world: World) -> None:
 
 
 def test_the_secret_may_be_in_the_header_or_in_the_form(world: World) -> None:
-    """Section 4.4.2: the client MUST authenticate, by a method that its type has."""
+    """Section 4.4.2: the client MUST authenticate, by a method of its type."""
     client_id, secret = world.machine.basic
     form = {"grant_type": "client_credentials", "resource": world.resource}
 
@@ -43,10 +43,10 @@ def test_the_secret_may_be_in_the_header_or_in_the_form(world: World) -> None:
         ("all", ""),
     ],
 )
-def test_granted_is_what_was_asked_for_and_is_held_through_api_roles(
+def test_a_requested_scope_is_granted_if_it_is_held_through_api_roles(
     world: World, requested: str | None, granted: str
 ) -> None:
-    """L1. Section 3.3: none requested, none granted; never more than is held."""
+    """Section 3.3: none requested, none granted; never more than is held."""
     answer = world.client_credentials(scope=requested)
 
     assert (answer.status_code, answer.json()["scope"]) == (200, granted)
@@ -60,13 +60,12 @@ def test_without_roles_nothing_is_granted(world: World) -> None:
 
 
 def test_a_scope_of_the_same_name_on_another_resource_is_another_scope(world: World) -> None:
-    """L5."""
     assert world.client_credentials(resource=world.other_resource).json()["scope"] == ""
 
 
 @pytest.mark.parametrize("name", ["traditional", "third_party", "traditional_without_exchange"])
 def test_only_machines_may_use_the_grant(world: World, name: str) -> None:
-    """L1: not even with a good secret."""
+    """Not even with a good secret."""
     client: Client = getattr(world, name)
     answer = world.client_credentials(client)
 
@@ -95,8 +94,8 @@ def test_a_target_is_needed(world: World) -> None:
         )
 
 
-def test_the_management_api_is_open_to_who_holds_its_scope_only(world: World) -> None:
-    """L1: any machine gets a token for it; what it may do there is in the scope."""
+def test_the_management_api_needs_its_scope(world: World) -> None:
+    """Any machine gets a token for it; the scope decides what the token opens."""
     nothing = world.client_credentials(resource=MANAGEMENT_API, scope="all subject-tokens")
     access = world.stack.credentials.management_api
     everything = world.client_credentials(
@@ -106,8 +105,8 @@ def test_the_management_api_is_open_to_who_holds_its_scope_only(world: World) ->
     assert [answer.json()["scope"] for answer in (nothing, everything)] == ["", "all"]
 
 
-def test_a_deleted_client_or_secret_or_role_or_resource_counts_no_more(world: World) -> None:
-    """L1 (CVE-2023-0091, CVE-2025-64521): with the revision that the write returned, in the very next request."""
+def test_a_deleted_client_or_secret_or_role_or_resource_no_longer_counts(world: World) -> None:
+    """CVE-2023-0091, CVE-2025-64521: in the next request, with the revision that the write returned."""
     management = world.management
     client = world.client("MachineToMachine", exchange=False)
     role = world.role("read:things", kind="MachineToMachine")
@@ -140,7 +139,7 @@ def test_a_deleted_client_or_secret_or_role_or_resource_counts_no_more(world: Wo
     "revision", ["management", "management:x", "other:1", "management:1,", "", "97", "management:-1"]
 )
 def test_a_malformed_revision_is_refused(world: World, revision: str) -> None:
-    """L2: it is not passed over."""
+    """It is not ignored."""
     answer = world.client_credentials(headers={"Identity_Revision": revision})
 
     assert (answer.status_code, answer.json()) == (
@@ -149,7 +148,7 @@ def test_a_malformed_revision_is_refused(world: World, revision: str) -> None:
     )
 
 
-def test_a_revision_that_does_not_come_is_503(world: World) -> None:
+def test_a_revision_that_does_not_arrive_is_503(world: World) -> None:
     answer = world.client_credentials(headers={"Identity_Revision": "management:999999999"})
 
     assert answer.status_code == 503
@@ -157,8 +156,8 @@ def test_a_revision_that_does_not_come_is_503(world: World) -> None:
     assert answer.json() == error_body("temporarily_unavailable", "the awaited revision has not arrived yet")
 
 
-def test_who_does_not_authenticate_does_not_wait(world: World) -> None:
-    """A stranger cannot make the service hold requests: waits begin after authentication and validation."""
+def test_an_unauthenticated_client_does_not_wait(world: World) -> None:
+    """An attacker cannot make the service hold requests: waiting begins after authentication and validation."""
     headers = {"Identity_Revision": "management:999999999"}
 
     wrong = Client(world.machine.id, "x" * 43)

@@ -16,7 +16,7 @@ REFUSED = error_body("invalid_grant", NOT_ACCEPTABLE)
 
 
 def rotated_long_ago(world: World, sign_in: SignIn) -> None:
-    """Let the grace of everything that was rotated so far be over."""
+    """Let the grace period of every rotated token expire."""
 
     async def age(stores: Stores) -> None:
         statement = "UPDATE refresh_tokens SET rotated_at = rotated_at - 11000 WHERE authorization_id = :id"
@@ -42,8 +42,8 @@ def sign_in(world: World) -> SignIn:
     return SignIn(world)
 
 
-def test_a_refresh_gives_everything_anew(world: World, sign_in: SignIn) -> None:
-    """Section 6: without target and scope a userinfo token with all that was consented to."""
+def test_a_refresh_issues_new_tokens(world: World, sign_in: SignIn) -> None:
+    """Section 6: without target and scope a userinfo token with every scope of the consent."""
     first = sign_in.tokens()
     second = sign_in.refreshed(first["refresh_token"])
 
@@ -68,7 +68,7 @@ def test_the_new_id_token_is_of_the_same_sign_in(world: World) -> None:
     assert second["iat"] >= first["iat"]
 
 
-def test_each_target_is_chosen_anew(world: World, sign_in: SignIn) -> None:
+def test_each_refresh_chooses_its_own_target(world: World, sign_in: SignIn) -> None:
     tokens = sign_in.tokens()
     for_resource = sign_in.refreshed(tokens["refresh_token"], resource=world.resource)
     for_userinfo = sign_in.refreshed(for_resource["refresh_token"])
@@ -87,7 +87,7 @@ def test_each_target_is_chosen_anew(world: World, sign_in: SignIn) -> None:
     ],
 )
 def test_fewer_scopes_may_be_asked_for(world: World, sign_in: SignIn, requested: str, granted: str) -> None:
-    """Consented ∩ held, and of the target: what is consented to elsewhere is no error and no grant."""
+    """Consented ∩ held, and of the target: a scope consented to for another target is neither an error nor granted."""
     tokens = sign_in.tokens()
     refreshed = sign_in.refreshed(tokens["refresh_token"], resource=world.resource, scope=requested)
 
@@ -95,7 +95,7 @@ def test_fewer_scopes_may_be_asked_for(world: World, sign_in: SignIn, requested:
     assert ("id_token" in refreshed) == ("openid" in requested)
 
 
-def test_what_was_narrowed_once_is_whole_again_the_next_time(world: World, sign_in: SignIn) -> None:
+def test_a_narrowed_scope_is_complete_again_at_the_next_refresh(world: World, sign_in: SignIn) -> None:
     """Section 6: the scope of the refresh token stays that of the consent."""
     narrow = sign_in.refreshed(sign_in.tokens()["refresh_token"], scope="openid")
 
@@ -119,7 +119,7 @@ def test_scopes_beyond_the_consent_are_refused(world: World, scope: str) -> None
     "resource", ["other", MANAGEMENT_API, "https://unknown.example.com", "urn:service:organization:o1"]
 )
 def test_a_resource_that_was_not_granted_is_refused(world: World, sign_in: SignIn, resource: str) -> None:
-    """RFC 8707 section 2.2: invalid_target; the same scope name of another resource is another scope (L5)."""
+    """RFC 8707 section 2.2: invalid_target; the same scope name of another resource is another scope."""
     refresh_token = sign_in.tokens()["refresh_token"]
     resource = world.other_resource if resource == "other" else resource
 
@@ -139,8 +139,7 @@ def test_an_organization_needs_its_scope(world: World, sign_in: SignIn) -> None:
     assert outcome(sign_in.refresh(refresh_token)) == (200, None)
 
 
-def test_an_organization_of_which_the_person_is_no_member_is_refused(world: World) -> None:
-    """L1, L5."""
+def test_an_organization_is_refused_to_a_non_member(world: World) -> None:
     sign_in = SignIn(world, scope=f"{EVERYTHING} urn:service:scope:organizations")
     answer = sign_in.refresh(sign_in.tokens()["refresh_token"], organization_id="o12345678901")
 
@@ -150,8 +149,8 @@ def test_an_organization_of_which_the_person_is_no_member_is_refused(world: Worl
     )
 
 
-def test_what_was_taken_away_is_gone_and_what_was_given_is_there_at_the_next_refresh(world: World) -> None:
-    """Consented by name for everything that exists, held or not; held is asked every time."""
+def test_changes_of_permissions_count_at_the_next_refresh(world: World) -> None:
+    """Consent covers every existing scope by name, held or not; each refresh looks up the held ones."""
     read, purge = world.role("read:things"), world.role("purge:things")
     user = world.user(read)
     sign_in = SignIn(world, user_id=user)
@@ -175,8 +174,8 @@ def test_what_was_taken_away_is_gone_and_what_was_given_is_there_at_the_next_ref
 # rotation
 
 
-def test_a_token_may_be_used_again_within_the_grace(sign_in: SignIn) -> None:
-    """The answer may have been lost: the predecessor gives a sibling, and either goes on."""
+def test_a_token_may_be_used_again_within_the_grace_period(sign_in: SignIn) -> None:
+    """The answer may have been lost: the predecessor yields a sibling, and either goes on."""
     first = sign_in.tokens()["refresh_token"]
     sign_in.refreshed(first)
     sibling = sign_in.refreshed(first)["refresh_token"]
@@ -185,7 +184,7 @@ def test_a_token_may_be_used_again_within_the_grace(sign_in: SignIn) -> None:
 
 
 def test_a_later_reuse_ends_the_family(world: World, sign_in: SignIn) -> None:
-    """RFC 9700 section 4.14.2: whoever of the two is the thief."""
+    """RFC 9700 section 4.14.2: whichever of the two parties is the thief."""
     first = sign_in.tokens()["refresh_token"]
     second = sign_in.refreshed(first)["refresh_token"]
     third = sign_in.refreshed(second)["refresh_token"]
@@ -194,8 +193,8 @@ def test_a_later_reuse_ends_the_family(world: World, sign_in: SignIn) -> None:
     assert [sign_in.refresh(token).json() for token in (first, second, third)] == [REFUSED] * 3
 
 
-def test_uses_at_once_never_fork_for_good(world: World, sign_in: SignIn) -> None:
-    """L11: all within the grace succeed; then one line goes on, and any other ends it."""
+def test_concurrent_uses_never_fork_the_family_for_good(world: World, sign_in: SignIn) -> None:
+    """All uses within the grace period succeed; then one line goes on, and any other ends the family."""
     first = sign_in.tokens()["refresh_token"]
     with ThreadPoolExecutor(8) as clients:
         answers = list(clients.map(lambda _: sign_in.refresh(first), range(8)))
@@ -217,8 +216,8 @@ def test_an_application_may_keep_its_refresh_token(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", ["SPA", "Native"])
-def test_a_public_client_rotates_whatever_it_is_set_to(world: World, kind: str) -> None:
-    """RFC 9700 section 2.2.2: those of public clients are rotated where they are not sender-constrained."""
+def test_a_public_client_rotates_whatever_its_setting(world: World, kind: str) -> None:
+    """RFC 9700 section 2.2.2: refresh tokens of public clients are rotated unless they are sender-constrained."""
     sign_in = SignIn(world, client_with(world, kind, rotateRefreshToken=False))
     first = sign_in.tokens()["refresh_token"]
 
@@ -271,7 +270,7 @@ def test_another_clients_refresh_token_is_unknown_and_stays_good(world: World, s
 
 
 def test_a_public_clients_refresh_token_needs_its_client_id(world: World) -> None:
-    """Another public client that knows a good id may say it: that is what rotation is for; no id is no client."""
+    """Any public client can send a good id, which is why tokens rotate; without an id there is no client."""
     sign_in = SignIn(world, world.spa)
     refresh_token = sign_in.tokens()["refresh_token"]
 
@@ -280,7 +279,7 @@ def test_a_public_clients_refresh_token_needs_its_client_id(world: World) -> Non
 
 
 def test_nothing_else_passes_for_a_refresh_token_and_it_passes_for_nothing_else(world: World, sign_in: SignIn) -> None:
-    """L4."""
+    """RFC 8725 section 3.12."""
     tokens = sign_in.tokens()
     for other in (
         tokens["access_token"],
@@ -313,8 +312,7 @@ def test_a_machine_may_not_refresh(world: World, sign_in: SignIn) -> None:
         b"grant_type=refresh_token&refresh_token=" + b"a" * 70_000,
     ],
 )
-def test_what_is_missing_malformed_repeated_or_huge_is_an_invalid_request(world: World, body: bytes) -> None:
-    """L2, D-L4."""
+def test_a_missing_malformed_repeated_or_oversized_parameter_is_an_invalid_request(world: World, body: bytes) -> None:
     answer = world.stack.http.post(
         "/oidc/token",
         content=body,
@@ -326,8 +324,8 @@ def test_what_is_missing_malformed_repeated_or_huge_is_an_invalid_request(world:
 
 
 @pytest.mark.parametrize("change", ["suspend", "suspend and back", "delete", "set_password"])
-def test_what_ends_a_sign_in_ends_its_refresh_tokens(world: World, change: str) -> None:
-    """L1 (CVE-2026-9704 and others): also when the person is let in again; a new sign-in is needed."""
+def test_the_end_of_a_sign_in_ends_its_refresh_tokens(world: World, change: str) -> None:
+    """Also when the user is reinstated; a new sign-in is needed."""
     users = world.management.users
     user = users.create(name="Passing", password="correct horse 1").id
     sign_in = SignIn(world, user_id=user)
@@ -356,8 +354,8 @@ def test_a_withdrawn_consent_ends_it(world: World, sign_in: SignIn) -> None:
     assert sign_in.refresh(refresh_token).json() == REFUSED
 
 
-def test_a_client_or_resource_that_is_gone_is_refused(world: World) -> None:
-    """L1 (CVE-2026-93999): a refresh looks at everything that the first issue looked at."""
+def test_a_deleted_client_or_resource_is_refused(world: World) -> None:
+    """CVE-2026-93999: a refresh repeats every check of the first issue."""
     management = world.management
     resource = management.resources.create("Passing", f"https://{SignIn(world).authorization_id}.example.com")
     client = client_with(world)

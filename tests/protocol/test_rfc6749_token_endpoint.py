@@ -24,7 +24,7 @@ def post(world: World, content: bytes | str, **headers: str) -> httpx.Response:
 class TestAnswers:
     """Sections 5.1 and 5.2: what every answer looks like."""
 
-    def test_a_success_is_json_that_nobody_stores(self, world: World) -> None:
+    def test_a_success_is_json_that_must_not_be_stored(self, world: World) -> None:
         """Section 5.1: ``Cache-Control: no-store`` and ``Pragma: no-cache`` beside any token."""
         answer = world.client_credentials()
 
@@ -41,7 +41,7 @@ class TestAnswers:
         }
 
     def test_a_refusal_has_the_same_headers_and_one_body(self, world: World) -> None:
-        """Section 5.2; ``code`` and ``message`` are what the SDKs of this family read beside it."""
+        """Section 5.2; ``code`` and ``message`` beside it are read by SDKs."""
         answer = post(world, "grant_type=client_credentials&grant_type=x")
 
         assert answer.status_code == 400
@@ -109,8 +109,8 @@ class TestRequests:
     """Section 3.2: POST, a form, each parameter once."""
 
     @pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"])
-    def test_only_post_is_taken(self, world: World, method: str) -> None:
-        """Section 3.2: the client MUST use POST; the refusal is in the words of OAuth all the same."""
+    def test_only_post_is_accepted(self, world: World, method: str) -> None:
+        """Section 3.2: the client MUST use POST; the refusal is an OAuth error nevertheless."""
         answer = world.stack.http.request(method, "/oidc/token", content=b"grant_type=x", headers=FORM)
 
         assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
@@ -131,7 +131,7 @@ class TestRequests:
             "application/x-www-form-urlencoded-not",
         ],
     )
-    def test_only_a_form_in_utf_8_is_taken(self, world: World, content_type: str) -> None:
+    def test_only_a_form_in_utf_8_is_accepted(self, world: World, content_type: str) -> None:
         """Section 3.2 and appendix B."""
         answer = post(world, "grant_type=client_credentials", Content_Type=content_type)
 
@@ -170,7 +170,7 @@ class TestRequests:
         assert missing.json() == error_body("invalid_request", "grant_type is required")
 
     def test_parameters_of_the_query_are_not_read(self, world: World) -> None:
-        """Section 2.3.1: credentials MUST NOT be in the request URI; neither fill in nor contradict the body."""
+        """Section 2.3.1: credentials MUST NOT be in the request URI; they neither complete nor contradict the body."""
         form = {"grant_type": "client_credentials", "resource": world.resource}
         query = {**form, "client_id": world.machine.id, "client_secret": world.machine.secret or ""}
 
@@ -185,7 +185,7 @@ class TestRequests:
         "name", ["grant_type", "client_id", "client_secret", "scope", "subject_token", "actor_token", "audience", "x"]
     )
     def test_a_repeated_parameter_is_refused(self, world: World, name: str) -> None:
-        """L2. Section 3.2: request parameters MUST NOT be included more than once."""
+        """Section 3.2: request parameters MUST NOT be included more than once."""
         for values in (["a", "b"], ["a", "a"], ["", "a"]):
             answer = world.client_credentials(**{name: values})
             assert (answer.status_code, answer.json()) == (
@@ -242,7 +242,7 @@ class TestClientAuthentication:
         assert different.json() == error_body("invalid_request", "client_id differs from the Authorization header")
 
     def test_two_methods_at_once_are_refused(self, world: World) -> None:
-        """L2. Section 2.3: the client MUST NOT use more than one authentication method in each request."""
+        """Section 2.3: the client MUST NOT use more than one authentication method in each request."""
         for extra in (
             {"client_secret": world.machine.secret},
             {"client_id": world.machine.id, "client_secret": world.machine.secret},
@@ -261,7 +261,7 @@ class TestClientAuthentication:
         assert twice.json() == error_body("invalid_request", "the Authorization header is repeated")
 
     def test_the_401_is_the_same_for_every_reason(self, world: World) -> None:
-        """L14, L1: no one can tell an unknown client from a wrong secret, or an expired one from none."""
+        """An unknown client looks like a wrong secret, and an expired secret like a missing one."""
         deleted = world.client("Traditional")
         world.management.applications.delete(deleted.id)
         revoked = world.client("MachineToMachine", exchange=False)
@@ -269,7 +269,7 @@ class TestClientAuthentication:
         grant = "grant_type=client_credentials&resource=https://x.example"
         machine, secret = world.machine.basic
         requests: dict[str, tuple[str, dict[str, str]]] = {
-            "nothing at all": (grant, {}),
+            "no credentials": (grant, {}),
             "an unknown client": (grant, {"Authorization": basic("unknown", secret)}),
             "a deleted client": (grant, {"Authorization": basic(*deleted.basic)}),
             "a revoked secret": (grant, {"Authorization": basic(*revoked.basic)}),
@@ -333,7 +333,7 @@ class TestOrderOfRefusals:
 
     @pytest.mark.slow
     def test_each_refusal_shows_once_everything_before_it_is_in_order(self, world: World) -> None:
-        """L2: nothing that comes later is judged, or spent, for a request that fails earlier."""
+        """No later check is made, and nothing is spent, for a request that fails earlier."""
         subject_token = world.subject_token()
         everything_wrong: dict[str, Any] = {
             "grant_type": "urn:example:no-such-grant",

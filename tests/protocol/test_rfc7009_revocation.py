@@ -1,4 +1,4 @@
-"""RFC 7009, OAuth 2.0 Token Revocation: a client ends what is its own, and everything that descends from it."""
+"""RFC 7009, OAuth 2.0 Token Revocation: a client revokes its own token and everything derived from it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_an_access_token_is_revoked_alone(world: World, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["traditional", "spa"])
-def test_a_refresh_token_takes_its_whole_family_along(world: World, name: str) -> None:
+def test_revoking_a_refresh_token_revokes_its_whole_family(world: World, name: str) -> None:
     """Section 2.1: SHOULD also invalidate all access tokens based on the same grant; so does an older one."""
     for place in (0, 1):
         sign_in = SignIn(world, getattr(world, name))
@@ -89,12 +89,12 @@ def test_another_clients_token_is_refused_and_stays_alive(world: World) -> None:
 
 
 @pytest.mark.parametrize("token", ["x", "ref_" + "a" * 43, "ref_", "eyJhbGciOiJub25lIn0.e30.", "x" * 40_000])
-def test_an_unknown_token_is_no_error(world: World, token: str) -> None:
-    """Section 2.2: the purpose, that it counts no more, is achieved."""
+def test_an_unknown_token_is_not_an_error(world: World, token: str) -> None:
+    """Section 2.2: the purpose, that the token is invalid, is achieved."""
     assert revoked(revoke(world, token, world.spa))
 
 
-def test_what_was_revoked_may_be_revoked_again(world: World) -> None:
+def test_a_revoked_token_may_be_revoked_again(world: World) -> None:
     sign_in = SignIn(world)
     tokens = sign_in.tokens()
     for token in (tokens["access_token"], tokens["refresh_token"]):
@@ -102,7 +102,7 @@ def test_what_was_revoked_may_be_revoked_again(world: World) -> None:
 
 
 def test_other_classes_of_tokens_are_left_alone(world: World) -> None:
-    """L4: an ID token is no access token; a subject token is not spent, a code stays good."""
+    """An ID token is not an access token; a subject token is not spent, a code stays good."""
     sign_in = SignIn(world)
     subject_token = world.subject_token()
 
@@ -131,7 +131,7 @@ def test_authentication_and_form_are_those_of_the_token_endpoint(world: World) -
 
     assert outcome(revoke(world, token, Client(sign_in.client.id, "wrong"))) == (401, "invalid_client")
     assert outcome(revoke(world, token, Client(sign_in.client.id))) == (401, "invalid_client")
-    assert outcome(revoke(world, token, Client("nobody"))) == (401, "invalid_client")
+    assert outcome(revoke(world, token, Client("unknown"))) == (401, "invalid_client")
     assert revoke(world, "", sign_in.client).json() == error_body("invalid_request", "token is required")
     assert outcome(revoke(world, "a\0", sign_in.client)) == (400, "invalid_request")
     answer = world.stack.http.get("/oidc/token/revocation")
@@ -139,11 +139,11 @@ def test_authentication_and_form_are_those_of_the_token_endpoint(world: World) -
     assert is_active(world, token)
 
 
-# what honours it
+# where revocation counts
 
 
-def test_a_revoked_token_is_no_actor_token(world: World) -> None:
-    """L1, CVE-2026-9097."""
+def test_a_revoked_token_is_not_an_actor_token(world: World) -> None:
+    """CVE-2026-9097."""
     sign_in = SignIn(world, user_id=world.agent)
     token = sign_in.tokens()["access_token"]
     assert outcome(world.with_actor(token)) == (200, None)
@@ -152,7 +152,7 @@ def test_a_revoked_token_is_no_actor_token(world: World) -> None:
     assert world.with_actor(token).json() == error_body("invalid_request", NOT_ACCEPTABLE)
 
 
-def test_a_revoked_token_opens_userinfo_no_more(world: World) -> None:
+def test_a_revoked_token_no_longer_opens_userinfo(world: World) -> None:
     sign_in = SignIn(world)
     token = sign_in.tokens()["access_token"]
     bearer = {"Authorization": f"Bearer {token}"}
@@ -163,8 +163,8 @@ def test_a_revoked_token_opens_userinfo_no_more(world: World) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/users", "/api/configs/oidc/private-keys", "/api/organizations"])
-def test_a_revoked_token_opens_no_part_of_the_management_api(world: World, path: str) -> None:
-    """L1: of the three services, each."""
+def test_a_revoked_token_is_refused_by_every_part_of_the_management_api(world: World, path: str) -> None:
+    """One path of each of the three services."""
     access = world.stack.credentials.management_api
     client = Client(access.client_id, access.client_secret)
     token = world.client_credentials(client, resource=MANAGEMENT_API, scope="all").json()["access_token"]
@@ -179,7 +179,7 @@ def test_a_revoked_token_opens_no_part_of_the_management_api(world: World, path:
 
 
 def test_pages_of_registered_origins_may_revoke(world: World) -> None:
-    """The contract: like the token endpoint; introspection is for no page."""
+    """The contract: like the token endpoint; introspection is not for pages."""
     application = world.management.applications.create(
         name="Page", type="SPA", oidc_client_metadata={"redirectUris": ["https://page.example.com/callback"]}
     )

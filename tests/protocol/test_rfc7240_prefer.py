@@ -34,7 +34,7 @@ def test_section_2_a_preference_stands_among_others_with_or_without_quotes(
 
 
 @pytest.mark.parametrize("lines", [["wait=10, wait=20"], ["wait=10", "wait=20"], ['wait="10"; a=b, Wait=20']])
-def test_section_2_of_a_repeated_preference_the_first_counts(lines: list[str]) -> None:
+def test_section_2_the_first_of_a_repeated_preference_counts(lines: list[str]) -> None:
     assert preferred_wait(lines) == 10
 
 
@@ -43,11 +43,11 @@ def test_section_2_of_a_repeated_preference_the_first_counts(lines: list[str]) -
     ["wait", "wait=", 'wait=""', "wait=x", "wait=-1", "wait=1.5", "wait=9999999999", "wait=1 2", "waiting=20", "=20",
      "wait=x, wait=20", "x" * 2000 + ", wait=20", 'wait="20', "wait=\u0661\u0660"],
 )  # fmt: skip
-def test_section_2_what_is_not_understood_is_ignored(line: str) -> None:
+def test_section_2_a_malformed_preference_is_ignored(line: str) -> None:
     assert preferred_wait([line]) is None
 
 
 @given(st.lists(st.text(max_size=50), max_size=5))
-def test_whatever_a_client_prefers_is_no_error(lines: list[str]) -> None:
+def test_no_preference_causes_an_error(lines: list[str]) -> None:
     seconds = preferred_wait(lines)
     assert seconds is None or seconds >= 0

@@ -59,7 +59,7 @@ def test_a_token_names_a_published_key_that_verifies_it(world: World) -> None:
 
 
 def test_private_keys_are_stored_encrypted(world: World) -> None:
-    """The database alone gives no key away: neither as DER nor as its number."""
+    """The database alone does not reveal a key, neither as DER nor as its number."""
 
     async def rows() -> list[asyncpg.Record]:
         connection = await asyncpg.connect(world.stack.token_settings.database_url.replace("+asyncpg", ""))
@@ -94,14 +94,14 @@ class TestCaching:
         assert answer.headers["ETag"].strip('"').isalnum()
 
     @pytest.mark.parametrize("form", ["{}", "W/{}", '"other", {}', '{}, "other"', "*"])
-    def test_who_has_it_gets_304(self, world: World, form: str) -> None:
+    def test_a_client_that_has_it_gets_304(self, world: World, form: str) -> None:
         etag = world.stack.http.get("/oidc/jwks").headers["ETag"]
         answer = world.stack.http.get("/oidc/jwks", headers={"If-None-Match": form.format(etag)})
 
         assert (answer.status_code, answer.content, answer.headers["ETag"]) == (304, b"", etag)
 
     @pytest.mark.parametrize("condition", ['"other"', "", "x", '"'])
-    def test_who_has_another_gets_the_document(self, world: World, condition: str) -> None:
+    def test_a_client_that_has_another_gets_the_document(self, world: World, condition: str) -> None:
         answer = world.stack.http.get("/oidc/jwks", headers={"If-None-Match": condition})
 
         assert (answer.status_code, answer.json()) == (200, read_jwks(world))

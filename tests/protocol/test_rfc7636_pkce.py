@@ -21,14 +21,14 @@ def test_the_example_of_the_rfc_is_accepted(world: World) -> None:
 
 @pytest.mark.parametrize("name", ["traditional", "spa", "native"])
 def test_another_verifier_is_refused_and_spends_the_code(world: World, name: str) -> None:
-    """Section 4.6: invalid_grant. Who guesses once has no second guess."""
+    """Section 4.6: invalid_grant. There is no second guess."""
     sign_in = SignIn(world, getattr(world, name))
 
     assert sign_in.redeem(code_verifier="a" * 43).json() == REFUSED
     assert sign_in.redeem().json() == REFUSED
 
 
-def test_the_challenge_itself_is_no_verifier(world: World) -> None:
+def test_the_challenge_itself_is_not_a_verifier(world: World) -> None:
     """CVE-2024-23647: no downgrade to the method ``plain``, which the token request cannot choose either."""
     sign_in = SignIn(world)
 
@@ -36,8 +36,8 @@ def test_the_challenge_itself_is_no_verifier(world: World) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"code_verifier": None}, {"code_verifier": ""}])
-def test_leaving_it_out_is_no_way_around_it(world: World, changes: dict[str, str | None]) -> None:
-    """CVE-2024-23647; L2: nothing is spent."""
+def test_the_verifier_cannot_be_left_out(world: World, changes: dict[str, str | None]) -> None:
+    """CVE-2024-23647: and nothing is spent."""
     sign_in = SignIn(world)
 
     assert sign_in.redeem(**changes).json() == error_body("invalid_request", "code_verifier is required")
@@ -45,7 +45,7 @@ def test_leaving_it_out_is_no_way_around_it(world: World, changes: dict[str, str
 
 
 @pytest.mark.parametrize("verifier", ["a" * 42, "a" * 129, "a" * 42 + "=", "a" * 42 + " ", "ä" * 43, "a" * 42 + "\n"])
-def test_a_verifier_of_another_form_is_an_invalid_request(world: World, verifier: str) -> None:
+def test_a_malformed_verifier_is_an_invalid_request(world: World, verifier: str) -> None:
     """Section 4.1: 43 to 128 unreserved characters."""
     sign_in = SignIn(world)
 

@@ -1,4 +1,4 @@
-"""RFC 7662, OAuth 2.0 Token Introspection: who may ask about what, and what is alive."""
+"""RFC 7662, OAuth 2.0 Token Introspection: who may ask about which token, and which tokens are active."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def introspect(
 
 
 def is_active(world: World, token: str, **changes: Any) -> bool:
-    """Tell what is said after everything that was answered so far; what is inactive is nothing but that."""
+    """Tell whether a token is active after all writes so far; an inactive answer must say nothing else."""
     revision = {"Identity-Revision": world.management.last_revision or ""}
     answer = introspect(world, token, headers=revision, **changes)
     assert answer.status_code == 200, answer.text
@@ -61,7 +61,7 @@ def test_it_shows_who_really_acts(world: World) -> None:
     assert (said["sub"], said["act"], said["gty"]) == (world.customer, {"sub": world.agent}, GRANT_TOKEN_EXCHANGE)
 
 
-def test_every_kind_of_access_token_of_ours_is_known(world: World) -> None:
+def test_every_kind_of_access_token_is_known(world: World) -> None:
     access = world.stack.credentials.management_api
     api_client = Client(access.client_id, access.client_secret)
     for token in (
@@ -100,7 +100,7 @@ def test_a_refresh_token_is_known_to_its_owner_alone(world: World) -> None:
         assert not is_active(world, tokens["refresh_token"], client=client)
 
 
-def test_asking_about_a_rotated_refresh_token_says_no_and_does_no_harm(world: World) -> None:
+def test_a_rotated_refresh_token_is_inactive_and_asking_about_it_does_no_harm(world: World) -> None:
     sign_in = SignIn(world)
     first = sign_in.tokens()["refresh_token"]
     second = sign_in.refreshed(first)["refresh_token"]
@@ -159,12 +159,12 @@ def test_authentication_and_form_are_those_of_the_token_endpoint(world: World) -
 @pytest.mark.parametrize(
     "token", ["x", "eyJhbGciOiJub25lIn0.e30.", "ref_x", "sub_x", "cod_x", "ref_" + "x" * 40_000, "ä"]
 )
-def test_what_is_no_token_is_inactive(world: World, token: str) -> None:
+def test_anything_but_a_token_is_inactive(world: World, token: str) -> None:
     assert not is_active(world, token)
 
 
 def test_other_classes_of_tokens_are_inactive(world: World) -> None:
-    """L3, L4: an ID token, a code, a subject token, a secret; and what somebody else has signed."""
+    """RFC 8725 section 3.12: an ID token, a code, a subject token, a secret; and tokens signed by others."""
     sign_in = SignIn(world)
     code = sign_in.code
     tokens = sign_in.tokens()
@@ -175,7 +175,7 @@ def test_other_classes_of_tokens_are_inactive(world: World) -> None:
         world.subject_token(),
         world.machine.secret or "",
         world.forger.sign({**good, "iss": "https://evil.example.com"}),
-        world.forger.sign({**good, "aud": "https://nobody.example.com"}),
+        world.forger.sign({**good, "aud": "https://unknown.example.com"}),
         world.forger.sign({**good, "aud": [world.resource]}),
         world.forger.sign({**good, "aud": ""}),
         world.forger.sign({**good, "exp": good["iat"] - 100}),
@@ -187,8 +187,8 @@ def test_other_classes_of_tokens_are_inactive(world: World) -> None:
 
 
 @pytest.mark.parametrize("end", ["suspend", "delete", "set_password"])
-def test_a_subject_or_actor_who_ended_it_makes_it_inactive(world: World, end: str) -> None:
-    """L1, CVE-2026-8922: the same liveness everywhere."""
+def test_a_token_becomes_inactive_with_its_subject_or_actor(world: World, end: str) -> None:
+    """CVE-2026-8922: the same liveness check everywhere."""
     arguments = ("a new and long password",) if end == "set_password" else ()
     people = [world.user(), world.user()]
     good = {"aud": world.resource, "client_id": world.traditional.id, "iat": 1_700_000_000}
@@ -202,8 +202,7 @@ def test_a_subject_or_actor_who_ended_it_makes_it_inactive(world: World, end: st
     assert [is_active(world, token) for token in (spoken_for, acted)] == [False, False]
 
 
-def test_a_client_or_resource_that_is_gone_makes_it_inactive(world: World) -> None:
-    """L1."""
+def test_a_token_becomes_inactive_with_its_client_or_resource(world: World) -> None:
     management = world.management
     client = world.client("MachineToMachine", exchange=False)
     resource = management.resources.create("Passing", f"https://{client.id}.example.com/api")
@@ -217,8 +216,8 @@ def test_a_client_or_resource_that_is_gone_makes_it_inactive(world: World) -> No
     assert [is_active(world, token) for token in (by_client, for_resource)] == [False, False]
 
 
-def test_a_family_that_has_ended_makes_its_tokens_inactive(world: World) -> None:
-    """RFC 6749 section 4.1.2, L7: access tokens and refresh tokens, at once."""
+def test_tokens_of_an_ended_family_are_inactive(world: World) -> None:
+    """RFC 6749 section 4.1.2: access tokens and refresh tokens, at once."""
     sign_in = SignIn(world)
     tokens = sign_in.tokens(resource=world.resource)
     refreshed = sign_in.refreshed(tokens["refresh_token"])

@@ -71,7 +71,7 @@ def test_the_issuer_is_the_one_in_tokens_and_in_the_address(world: World) -> Non
     assert document["issuer"] == claims["iss"] == f"{world.stack.base_url}/oidc"
 
 
-def test_what_the_document_names_answers(world: World) -> None:
+def test_every_address_in_the_document_answers(world: World) -> None:
     document = world.stack.http.get(WELL_KNOWN).json()
 
     assert world.stack.http.get(document["jwks_uri"]).status_code == 200
@@ -132,7 +132,7 @@ def test_there_is_no_document_of_another_issuer(world: World, path: str) -> None
 
 @pytest.mark.parametrize("path", [WELL_KNOWN, DISCOVERY])
 def test_head_tells_what_get_would_answer(world: World, path: str) -> None:
-    """RFC 9110 section 9.3.2: who only asks whether it is there, or has changed, need not fetch it."""
+    """RFC 9110 section 9.3.2: a client that only asks whether it exists, or has changed, need not fetch it."""
     asked, got = world.stack.http.head(path), world.stack.http.get(path)
 
     assert (asked.status_code, asked.content) == (200, b"")

@@ -22,7 +22,7 @@ JWT_TYPE = "urn:ietf:params:oauth:token-type:jwt"
 
 
 def refused_token(answer: httpx.Response) -> bool:
-    """Tell whether a subject or actor token was refused; any other answer but a success is a failure of the test."""
+    """Tell whether a subject or actor token was refused; any other refusal fails the test."""
     if answer.status_code == 200:
         return False
     assert (answer.status_code, answer.json()) == (400, REFUSED)
@@ -36,7 +36,7 @@ def last_revision(world: World) -> dict[str, str]:
 
 
 class TestResponse:
-    """Section 2.2.1: what is issued."""
+    """Section 2.2.1: the token that is issued."""
 
     def test_the_answer_is_that_of_the_interface(self, world: World) -> None:
         """Section 2.2.1: ``issued_token_type`` and ``token_type``; no refresh token, whatever is asked for."""
@@ -54,8 +54,8 @@ class TestResponse:
         assert (answer.headers["Cache-Control"], answer.headers["Pragma"]) == ("no-store", "no-cache")
         assert world.claims(access_token, world.resource)["sub"] == world.customer
 
-    def test_the_token_counts_at_once_for_a_user_who_was_just_let_in_again(self, world: World) -> None:
-        """docs/decisions/0004: it bears no time before tokensValidAfter, which may lie ahead."""
+    def test_the_token_counts_at_once_for_a_user_reinstated_a_moment_ago(self, world: World) -> None:
+        """docs/decisions/0004: it is not dated before tokensValidAfter, which may lie ahead of the clock."""
         users, user = world.management.users, world.user()
         for _ in range(2):
             users.suspend(user)
@@ -66,7 +66,7 @@ class TestResponse:
 
         assert (me.status_code, me.json()) == (200, {"sub": user})
 
-    def test_the_token_represents_the_subject_and_says_how_it_was_got(self, world: World) -> None:
+    def test_the_token_represents_the_subject_and_names_the_grant(self, world: World) -> None:
         """Sections 1.1 and 4.1: impersonation has no ``act``; ``gty`` names the grant."""
         before = int(time.time())
         answer = world.exchange(world.subject_token())
@@ -105,7 +105,7 @@ class TestResponse:
 
 
 class TestScopes:
-    """Section 2.1 ``scope``; RFC 6749 section 3.3: granted is what was asked for and is held by the subject."""
+    """Section 2.1 ``scope``; RFC 6749 section 3.3: a requested scope is granted if the subject holds it."""
 
     @pytest.mark.parametrize(
         ("requested", "granted"),
@@ -127,8 +127,8 @@ class TestScopes:
             ("urn:service:scope:organizations", ""),
         ],
     )
-    def test_what_is_granted_never_widens(self, world: World, requested: str | None, granted: str) -> None:
-        """L1: not the client's nor the actor's permissions count, but the subject's; unknown ones are dropped."""
+    def test_granted_scopes_never_widen(self, world: World, requested: str | None, granted: str) -> None:
+        """Only the subject's permissions count, not the client's or the actor's; unknown scopes are dropped."""
         answer = world.exchange(world.subject_token(), scope=requested)
 
         assert (answer.status_code, answer.json()["scope"]) == (200, granted)
@@ -140,7 +140,7 @@ class TestScopes:
         assert (answer.status_code, answer.json()["scope"]) == (200, "")
 
     def test_a_scope_of_the_same_name_on_another_resource_is_another_scope(self, world: World) -> None:
-        """L5: a scope counts together with its resource."""
+        """A scope counts together with its resource."""
         answer = world.exchange(world.subject_token(), resource=world.other_resource, scope="read:things")
 
         assert (answer.status_code, answer.json()["scope"], answer.json()["expires_in"]) == (200, "", 3600)
@@ -161,7 +161,7 @@ class TestScopes:
         assert granted == ["purge:things read:things", "purge:things", "purge:things write:things", ""]
 
     def test_very_many_requested_scopes_are_all_judged(self, world: World) -> None:
-        """L8: the last one counts, as far as the form's size reaches."""
+        """CVE-2024-27101: the last one counts, up to the size limit of the form."""
         scope = " ".join(f"s{number}" for number in range(2**12)) + " read:things"
 
         assert world.exchange(world.subject_token(), scope=scope).json()["scope"] == "read:things"
@@ -193,7 +193,7 @@ class TestUserinfoTokens:
 
     @pytest.mark.parametrize("scope", [None, "", "profile", "openid2", "read:openid", "OPENID", "xopenid openidx"])
     def test_without_openid_there_is_no_target(self, world: World, scope: str | None) -> None:
-        """D-L2: ``openid`` is compared as a scope token and not looked for in the text."""
+        """``openid`` is compared as a scope token, not searched for in the text."""
         subject_token = world.subject_token()
         answer = world.exchange(subject_token, resource=None, scope=scope)
 
@@ -204,7 +204,7 @@ class TestUserinfoTokens:
         assert world.is_usable(subject_token)
 
     def test_a_userinfo_token_cannot_be_asked_for_by_its_audience(self, world: World) -> None:
-        """L4: the audience of userinfo tokens is no resource."""
+        """The audience of userinfo tokens is not a resource."""
         answer = world.exchange(world.subject_token(), resource=f"{world.stack.issuer}/me", scope="openid")
 
         assert outcome(answer) == (400, "invalid_target")
@@ -221,7 +221,7 @@ class TestActor:
         assert (claims["sub"], claims["act"]) == (world.customer, {"sub": world.agent})
 
     def test_the_actors_permissions_are_not_the_subjects(self, world: World) -> None:
-        """L1: neither added nor taken away."""
+        """They are neither added nor subtracted."""
         other = world.user(world.role("purge:things"))
         answer = world.with_actor(world.userinfo_token(other), scope="read:things purge:things")
 
@@ -233,7 +233,7 @@ class TestActor:
         assert [outcome(world.with_actor(actor_token)) for _ in range(3)] == [(200, None)] * 3
 
     def test_actors_nest_four_deep_and_not_deeper(self, world: World) -> None:
-        """Section 4.1, D-L2, L8: the chain is kept whole, or refused; every actor in it is alive."""
+        """Section 4.1: the chain is kept whole, or refused; every actor in it is alive."""
         people = [world.user() for _ in range(5)]
         chain: dict[str, Any] | None = None
         for person in people:
@@ -250,8 +250,8 @@ class TestActor:
         assert (fifth.status_code, fifth.json()) == (400, REFUSED)
         assert world.is_usable(subject_token)
 
-    def test_a_token_that_was_got_by_exchange_is_no_actor_token(self, world: World) -> None:
-        """D-L2: who impersonates somebody cannot go on to act in that person's name."""
+    def test_a_token_from_an_exchange_is_not_an_actor_token(self, world: World) -> None:
+        """A client that impersonates a user cannot go on to act in that user's name."""
         exchanged = world.exchanged_userinfo_token()
         claims = world.claims(exchanged, f"{world.stack.issuer}/me")
         control = world.forger.access_token(**{name: claims[name] for name in ("sub", "aud", "client_id", "scope")})
@@ -259,7 +259,7 @@ class TestActor:
         assert [refused_token(world.with_actor(token)) for token in (exchanged, control)] == [True, False]
 
     def test_an_actor_behind_the_actor_must_be_alive_too(self, world: World) -> None:
-        """L1: everybody whom the token names."""
+        """The check covers every actor that the token names."""
         prior = world.user()
         token = world.forger.access_token(
             sub=world.agent,
@@ -305,15 +305,15 @@ class TestActor:
     def test_actor_token_and_its_type_belong_together(
         self, world: World, changes: dict[str, str], description: str
     ) -> None:
-        """L2. Section 2.1: ``actor_token_type`` is required with, and MUST NOT be there without, the actor token."""
+        """Section 2.1: ``actor_token_type`` is required with, and MUST NOT be present without, the actor token."""
         subject_token = world.subject_token()
         answer = world.exchange(subject_token, **changes)
 
         assert (answer.status_code, answer.json()) == (400, error_body("invalid_request", description))
         assert world.is_usable(subject_token)
 
-    def test_an_actor_whose_account_ended_is_no_actor(self, world: World) -> None:
-        """L1: suspended, deleted, or with a password changed since: the same check as for the subject."""
+    def test_an_actor_whose_account_ended_is_refused(self, world: World) -> None:
+        """Suspended, deleted, or with a password changed since: the same check as for the subject."""
         ended = []
         for end in (
             world.management.users.suspend,
@@ -328,8 +328,7 @@ class TestActor:
 
         assert [refused_token(answer) for answer in ended] == [True, True, True]
 
-    def test_the_end_of_a_suspension_revives_no_actor_token(self, world: World) -> None:
-        """L7."""
+    def test_the_end_of_a_suspension_does_not_revive_an_actor_token(self, world: World) -> None:
         actor = world.user()
         token = world.userinfo_token(actor)
         world.management.users.suspend(actor)
@@ -340,10 +339,10 @@ class TestActor:
 
     @pytest.mark.parametrize("first", ["set_password", "suspend"])
     @pytest.mark.parametrize("second", ["set_password", "suspend"])
-    def test_of_two_changes_within_a_second_the_second_ends_what_was_issued_in_between(
+    def test_the_second_of_two_changes_within_a_second_ends_tokens_issued_in_between(
         self, world: World, first: str, second: str
     ) -> None:
-        """L7: an access token is dated in whole seconds, so that it may seem to be younger than the second change."""
+        """An access token is dated in whole seconds, so it may seem younger than the second change."""
         users = world.management.users
 
         def change(how: str) -> None:
@@ -362,8 +361,8 @@ class TestActor:
             answers = [world.with_actor(token, headers=last_revision(world)) for token in (between, after)]
             assert [refused_token(answer) for answer in answers] == [True, False]
 
-    def test_the_application_of_the_actor_token_must_be_there_and_first_party(self, world: World) -> None:
-        """L1, D-L3: a token of an application that is gone, or somebody else's, opens nothing."""
+    def test_the_application_of_the_actor_token_must_exist_and_be_first_party(self, world: World) -> None:
+        """A token of a deleted or third-party application is refused."""
         client = world.client("Traditional")
         token = world.userinfo_token(client=client)
         assert outcome(world.with_actor(token)) == (200, None)
@@ -378,7 +377,7 @@ class TestActor:
 
     @pytest.mark.parametrize("scope", ["", "profile", "openid2", "xopenid", "OPENID", "open id", None])
     def test_an_actor_token_needs_openid(self, world: World, scope: str | None) -> None:
-        """D-L2: compared as a scope token."""
+        """It is compared as a scope token."""
         claims = {"sub": world.agent, "aud": f"{world.stack.issuer}/me", "client_id": world.traditional.id}
         answers = [
             world.with_actor(world.forger.access_token(**claims, scope=each)) for each in ("openid email", scope)
@@ -388,17 +387,16 @@ class TestActor:
 
 
 class TestSubjectToken:
-    """Section 2.2.2: one that is not acceptable is ``invalid_request``, with one description for every reason."""
+    """Section 2.2.2: an unacceptable one is ``invalid_request``, with one description for every reason."""
 
     def test_it_is_spent_at_most_once(self, world: World) -> None:
-        """L11, D-L1."""
         subject_token = world.subject_token()
 
         answers = [world.exchange(subject_token) for _ in range(3)]
         assert [refused_token(answer) for answer in answers] == [False, True, True]
 
     def test_unknown_expired_and_spent_are_indistinguishable(self, world: World) -> None:
-        """L14: status, body and every header but date and request id are the same."""
+        """Status, body and every header but date and request id are the same."""
         spent = world.subject_token()
         assert outcome(world.exchange(spent)) == (200, None)
         expired = _stored(world, expires_at=int(time.time() * 1000) - 1)
@@ -409,7 +407,7 @@ class TestSubjectToken:
             "expired": expired,
             "expired before": expired_and_asked_twice,
             "unknown": f"sub_{new_secret()}",
-            "of another form": "sub_x",
+            "malformed": "sub_x",
             "without its prefix": spent.removeprefix("sub_"),
             "an access token": world.userinfo_token(),
             "with a space": f"{spent} ",
@@ -432,7 +430,7 @@ class TestSubjectToken:
         assert seen["spent"].status_code == 400
 
     def test_the_store_holds_no_token(self, world: World) -> None:
-        """Its hash only: whoever reads Redis can exchange nothing."""
+        """Only its hash: an attacker who reads Redis cannot exchange anything."""
         subject_token = world.subject_token()
         keys = [key.decode() for key in world.redis.scan_iter("identity:default:subject-token:*")]
         record = world.redis.get(subject_token_key("default", subject_token)) or b""
@@ -443,7 +441,7 @@ class TestSubjectToken:
 
     @pytest.mark.parametrize("end", ["suspend", "delete", "set_password"])
     def test_a_subject_whose_account_ended_is_refused_and_the_token_is_spent(self, world: World, end: str) -> None:
-        """L1 (CVE-2025-14559): the very next exchange with the revision of the write."""
+        """CVE-2025-14559: in the next exchange, with the revision of the write."""
         user = world.user(world.keeper_role)
         subject_token = world.subject_token(user)
         arguments = (new_secret(),) if end == "set_password" else ()
@@ -452,19 +450,19 @@ class TestSubjectToken:
         assert refused_token(world.exchange(subject_token, headers=last_revision(world)))
         assert not world.is_usable(subject_token)
 
-    def test_the_end_of_a_suspension_revives_no_old_token(self, world: World) -> None:
-        """L7: only what is minted afterwards counts."""
+    def test_the_end_of_a_suspension_does_not_revive_an_old_token(self, world: World) -> None:
+        """Only tokens minted afterwards count."""
         user = world.user(world.keeper_role)
         old = world.subject_token(user)
         world.management.users.suspend(user)
         world.management.users.suspend(user, suspended=False)
         new = world.subject_token(user)
 
-        # What names a later revision goes first: without one, nobody waits for the news of a change.
+        # The token of the later revision goes first: without it, no request waits for the change.
         assert [refused_token(world.exchange(token)) for token in (new, old)] == [False, True]
 
     def test_after_a_password_change_a_new_token_counts_at_once(self, world: World) -> None:
-        """L7: strict before the change, and no false refusal after it, whatever the fraction of the second."""
+        """Strict before the change, and no false refusal after it, at any fraction of the second."""
         user = world.user(world.keeper_role)
         for _ in range(10):
             old = world.subject_token(user)
@@ -472,8 +470,8 @@ class TestSubjectToken:
             new = world.subject_token(user)
             assert [refused_token(world.exchange(token)) for token in (new, old)] == [False, True]
 
-    def test_the_tokens_that_an_application_asked_for_end_with_it(self, world: World) -> None:
-        """L1: client and issuer of a subject token are both live when it is exchanged."""
+    def test_subject_tokens_end_with_the_application_that_requested_them(self, world: World) -> None:
+        """Client and requester of a subject token must both be live when it is exchanged."""
         minter = world.minter()
         before, after = (minter.subject_tokens.create(world.customer).token for _ in range(2))
         assert not refused_token(world.exchange(before))
@@ -482,7 +480,7 @@ class TestSubjectToken:
         assert refused_token(world.exchange(after, headers=last_revision(world)))
 
     def test_it_waits_for_the_revision_at_which_it_was_minted(self, world: World) -> None:
-        """A token that is from a future which the directory has not seen is not judged by the past."""
+        """A token is not judged by a directory that is older than the token."""
         token = _stored(world, expires_at=int(time.time() * 1000) + 60_000, revision=10**9)
         answer = world.exchange(token)
 
@@ -506,7 +504,7 @@ def _stored(world: World, *, expires_at: int, revision: int = 0) -> str:
 
 
 class TestWhatLeavesTheTokenUsable:
-    """What can be decided without the subject is decided before: the token stays good for the right request."""
+    """Checks that do not need the subject come first: the token stays good for the right request."""
 
     REASONS: tuple[tuple[str, dict[str, Any], tuple[int, str]], ...] = (
         ("a repeated parameter", {"scope": ["a", "b"]}, (400, "invalid_request")),
@@ -558,7 +556,7 @@ class TestWhatLeavesTheTokenUsable:
             {"organization_id": "o12345678901", "resource": MANAGEMENT_API, "scope": "all"},
             (400, "invalid_target"),
         ),
-        ("half an actor", {"actor_token": "x"}, (400, "invalid_request")),
+        ("an actor token without its type", {"actor_token": "x"}, (400, "invalid_request")),
         (
             "a bad actor token",
             {"actor_token": "x", "actor_token_type": TOKEN_TYPE_ACCESS_TOKEN},
@@ -585,7 +583,7 @@ class TestWhatLeavesTheTokenUsable:
         ],
     )
     def test_a_client_that_may_not_exchange(self, world: World, client: str, expected: tuple[int, str]) -> None:
-        """L1 (CVE-2022-1245): the client must be first-party, and allowed to."""
+        """CVE-2022-1245: the client must be first-party, and allowed to."""
         subject_token = world.subject_token()
         answer = world.exchange(subject_token, client=getattr(world, client))
 
@@ -610,7 +608,7 @@ class TestWhatLeavesTheTokenUsable:
         assert outcome(answer) == (400, "invalid_target")
         assert outcome(world.exchange(subject_token)) == (200, None)
 
-    def test_a_revision_that_does_not_come(self, world: World) -> None:
+    def test_a_revision_that_does_not_arrive(self, world: World) -> None:
         """The contract: 503 with ``Retry-After`` after a bounded wait, and nothing is spent."""
         subject_token = world.subject_token()
         answer = world.exchange(subject_token, headers={"Identity_Revision": "management:999999999"})
@@ -634,15 +632,15 @@ class TestWhatLeavesTheTokenUsable:
         assert refused_token(answer)
         assert outcome(world.exchange(subject_token)) == (200, None)
 
-    def test_a_revision_that_is_there_changes_nothing(self, world: World) -> None:
+    def test_a_known_revision_changes_nothing(self, world: World) -> None:
         for revision in ("management:0", world.management.last_revision or ""):
             answer = world.exchange(world.subject_token(), headers={"Identity_Revision": revision})
             assert outcome(answer) == (200, None)
 
 
 @pytest.mark.parametrize("what", ["application", "resource", "exchange switched off", "third-party"])
-def test_what_is_gone_or_forbidden_is_so_for_the_very_next_exchange(world: World, what: str) -> None:
-    """L1, L7: with the revision that the write returned."""
+def test_a_deletion_or_prohibition_counts_for_the_next_exchange(world: World, what: str) -> None:
+    """With the revision that the write returned."""
     management = world.management
     client = world.client("Traditional")
     resource = management.resources.create("Short-lived", f"https://{client.id}.example.com/api")

@@ -62,7 +62,7 @@ def test_an_unknown_resource_is_an_invalid_target(world: World, grant: str) -> N
 
 
 def test_a_second_resource_is_refused_even_if_it_is_the_same(world: World, grant: str) -> None:
-    """L2. Section 2: several may be asked for; none is dropped silently, so more than one is refused."""
+    """Section 2: several may be requested; none is dropped silently, so more than one is refused."""
     for second in (world.other_resource, world.resource, "https://unknown.example.com"):
         answer = ask(world, grant, resource=[world.resource, second])
         assert (answer.status_code, answer.json()) == (
@@ -78,7 +78,7 @@ def test_an_empty_resource_is_an_absent_one(world: World, grant: str) -> None:
 
 
 def test_an_audience_is_refused(world: World, grant: str) -> None:
-    """L2 (CVE-2026-9704): RFC 8693 section 2.1 ``audience`` would change the target if it were ignored."""
+    """CVE-2026-9704: RFC 8693 section 2.1 ``audience`` would change the target if it were ignored."""
     for audience in (world.resource, world.other_resource, "x"):
         answer = ask(world, grant, audience=audience)
         assert (answer.status_code, answer.json()) == (
@@ -88,8 +88,8 @@ def test_an_audience_is_refused(world: World, grant: str) -> None:
     assert outcome(ask(world, grant, audience="x", resource=None, scope="openid")) == (400, "invalid_target")
 
 
-def test_the_management_api_is_no_target_of_an_exchange(world: World) -> None:
-    """L4: nobody manages the service in somebody else's name."""
+def test_the_management_api_is_not_a_target_of_an_exchange(world: World) -> None:
+    """The service is not managed in another user's name."""
     subject_token = world.subject_token()
     answer = world.exchange(subject_token, resource=MANAGEMENT_API, scope="all")
 
@@ -100,7 +100,7 @@ def test_the_management_api_is_no_target_of_an_exchange(world: World) -> None:
     assert world.is_usable(subject_token)
 
 
-def test_reserved_names_are_no_target(world: World, grant: str) -> None:
+def test_reserved_names_are_not_targets(world: World, grant: str) -> None:
     """The contract: the URN of organizations, the issuer and what lies under it are never a target."""
     for resource in (
         "urn:service:resource:organizations",
@@ -112,7 +112,7 @@ def test_reserved_names_are_no_target(world: World, grant: str) -> None:
 
 
 def test_a_resource_is_known_in_the_request_after_its_creation(world: World, grant: str) -> None:
-    """The contract: what is unknown is looked up once more, so that create, then use works without a header."""
+    """The contract: an unknown resource is looked up once more, so it can be used right after its creation."""
     for _ in range(5):
         made = world.management.resources.create("New", f"https://{new_id()}.example.com/api")
         assert outcome(ask(world, grant, resource=made.indicator)) == (200, None)

@@ -117,7 +117,7 @@ def test_a_client_that_speaks_for_itself_is_its_own_subject(world: World) -> Non
     assert claims.keys() == REQUIRED | {"scope"}
 
 
-def test_the_subject_of_an_exchange_is_the_user_and_the_client_is_who_asked(world: World) -> None:
+def test_the_subject_of_an_exchange_is_the_user_and_client_id_names_the_caller(world: World) -> None:
     """Sections 2.2 and 5: the client that requested the token is in ``client_id``."""
     claims = world.claims(*by_exchange(world))
 
@@ -142,7 +142,7 @@ def test_an_empty_scope_is_an_empty_string(world: World) -> None:
 
 
 def test_our_sdk_accepts_it_for_its_audience_only(world: World, issue: Issue) -> None:
-    """L3, section 4: a verifier of any other resource refuses it."""
+    """Section 4: a verifier of any other resource refuses it."""
     token, audience = issue(world)
 
     verifier = AccessTokenVerifier(issuer=world.stack.issuer, audience=audience)
@@ -158,8 +158,8 @@ def test_our_sdk_accepts_it_for_its_audience_only(world: World, issue: Issue) ->
             AccessTokenVerifier(issuer=world.stack.issuer, audience=other).verify(token)
 
 
-def test_it_holds_no_person(world: World, issue: Issue) -> None:
-    """Section 6: what an access token says is read by whoever holds it; ids only."""
+def test_it_holds_no_personal_data(world: World, issue: Issue) -> None:
+    """Section 6: every holder of an access token can read it; ids only."""
     token, _ = issue(world)
 
     assert "Somebody" not in json.dumps(decoded(token.split(".")[1]))

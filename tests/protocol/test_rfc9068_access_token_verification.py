@@ -91,7 +91,7 @@ class TestForm:
             "AAAA.AAAA.",
         ],
     )
-    def test_whatever_is_no_compact_jws_is_malformed(self, candidate: Any) -> None:
+    def test_anything_but_a_compact_jws_is_malformed(self, candidate: Any) -> None:
         """RFC 7515 section 7.1: three segments of base64url, no padding."""
         assert refusal(candidate) == "malformed"
 
@@ -100,7 +100,7 @@ class TestForm:
         assert refusal(token(KEY).rpartition(".")[0]) == "malformed"
 
     def test_a_token_without_signature_is_malformed(self) -> None:
-        """An empty signature is no signature, whatever alg says."""
+        """An empty signature is not a signature, whatever alg says."""
         assert refusal(token(KEY).rpartition(".")[0] + ".") == "malformed"
 
     def test_a_token_of_more_than_16_kib_is_refused_before_it_is_read(self) -> None:
@@ -139,14 +139,14 @@ class TestForm:
             b'{"alg":"\xff"}',
         ],
     )
-    def test_a_header_that_is_no_object_of_strings_is_malformed(self, header: bytes) -> None:
+    def test_a_header_that_is_not_an_object_of_strings_is_malformed(self, header: bytes) -> None:
         """Garbage where the header should be ends in a refusal, never in another exception."""
         assert refusal(compact(header, claims(), KEY)) == "malformed"
 
     @pytest.mark.parametrize(
         "payload", [b" ", b"null", b"[]", b"{", b"\xff\xfe", b'{"a":' * 2000, b'{"exp":1e999}', b"7"]
     )
-    def test_a_payload_that_is_no_object_is_malformed(self, payload: bytes) -> None:
+    def test_a_payload_that_is_not_an_object_is_malformed(self, payload: bytes) -> None:
         """Also when the signature over it is good."""
         header = {"alg": "ES256", "typ": "at+jwt", "kid": KEY.kid}
         assert refusal(compact(header, payload, KEY)) == "malformed"
@@ -161,7 +161,7 @@ class TestForm:
 
 class TestHeader:
     @pytest.mark.parametrize("typ", ["at+jwt", "AT+JWT", "application/at+jwt", "Application/At+JWT"])
-    def test_an_access_token_is_told_by_its_typ(self, typ: str) -> None:
+    def test_an_access_token_is_recognized_by_its_typ(self, typ: str) -> None:
         """RFC 9068 section 4; media types compare without regard to case (RFC 7515 section 4.1.9)."""
         assert verify(token(KEY, header={"typ": typ})).subject == "user00000001"
 
@@ -185,8 +185,8 @@ class TestHeader:
         assert refusal(f"{unsigned}.AAAA") == "unsupported_algorithm"
 
     @pytest.mark.parametrize("alg", ["HS256", "ES256", "RS256"])
-    def test_the_public_key_is_no_shared_secret(self, alg: str) -> None:
-        """CVE-2026-11800: an HMAC keyed with what is published, under every name of an algorithm."""
+    def test_the_public_key_is_not_a_shared_secret(self, alg: str) -> None:
+        """CVE-2026-11800: an HMAC with the published key as its secret, under every name of an algorithm."""
         signing_input = ".".join(
             b64(json.dumps(part).encode()) for part in ({"alg": alg, "typ": "at+jwt", "kid": RSA_KEY.kid}, claims())
         )
@@ -207,7 +207,7 @@ class TestHeader:
 
     @pytest.mark.parametrize("kid", [None, "", "other", "CURRENT", "current ", "../current", "0"])
     def test_a_key_that_the_issuer_has_not_published_is_refused(self, kid: str | None) -> None:
-        """Without a kid as well; there is no trying of every key."""
+        """Nor one without a kid: keys are not tried in turn."""
         assert refusal(token(KEY, header={"kid": kid})) == "unknown_key"
 
     def test_a_foreign_key_under_a_known_kid_is_refused(self) -> None:
@@ -230,7 +230,7 @@ class TestHeader:
         """RFC 7515 section 4.1.11: none is understood, so none can be honoured."""
         assert refusal(token(KEY, header={"crit": crit, "b64": False})) == "unsupported_header"
 
-    def test_of_two_equal_members_the_last_counts(self) -> None:
+    def test_the_last_of_two_equal_members_counts(self) -> None:
         """RFC 7515 section 4: one of the two ways that the section allows."""
         header = b'{"alg":"ES256","typ":"at+jwt","kid":"current","alg":"none"}'
         assert refusal(compact(header, claims(), KEY)) == "unsupported_algorithm"
@@ -334,8 +334,8 @@ class TestClaims:
 
     @pytest.mark.parametrize("name", ["exp", "iat", "nbf"])
     @pytest.mark.parametrize("value", ["1800000000", True, [], {}, -1, 2**53, 10**400, 1e300])
-    def test_a_time_that_is_no_sensible_number_is_refused(self, name: str, value: Any) -> None:
-        """Neither a string nor true nor a number beyond reason is a time, and none is a crash."""
+    def test_a_time_that_is_not_a_sensible_number_is_refused(self, name: str, value: Any) -> None:
+        """A string, true, or a number beyond reason is refused, and does not crash the verifier."""
         assert refusal(token(KEY, **{name: value})) in {"invalid_claims", "malformed"}
 
     def test_times_may_have_fractions(self) -> None:
@@ -352,8 +352,8 @@ class TestClaims:
 
     @pytest.mark.parametrize("name", ["sub", "client_id", "jti"])
     @pytest.mark.parametrize("value", ["", 7, True, ["x"], {"x": 1}])
-    def test_a_name_that_is_no_string_is_refused(self, name: str, value: Any) -> None:
-        """Nor is an empty one."""
+    def test_a_name_that_is_not_a_string_is_refused(self, name: str, value: Any) -> None:
+        """An empty one is refused as well."""
         assert refusal(token(KEY, **{name: value})) == "invalid_claims"
 
     @pytest.mark.parametrize(
@@ -361,7 +361,7 @@ class TestClaims:
         [{"scope": ["read:things"]}, {"scope": 7}, {"act": "user"}, {"act": []}, {"gty": 1}, {"organization_id": 1}],
     )
     def test_an_optional_claim_of_a_wrong_type_is_refused(self, changes: dict[str, Any]) -> None:
-        """An act that nobody can read must not read as no act."""
+        """An unreadable act must not count as an absent one."""
         assert refusal(token(KEY, **changes)) == "invalid_claims"
 
     def test_scopes_are_tokens_and_not_parts_of_a_string(self) -> None:
@@ -389,7 +389,7 @@ class TestExpectations:
             Expectations(issuer=ISSUER, audience=AUDIENCE, leeway_s=-1)
 
 
-def test_a_refusal_says_nothing_of_the_token() -> None:
+def test_a_refusal_reveals_nothing_about_the_token() -> None:
     """Reason, text and repr are the same few words for every token."""
     candidate = token(FOREIGN_KEY, sub="somebody-in-particular")
     with pytest.raises(TokenInvalid) as refused:

@@ -55,7 +55,7 @@ def refused(world: World, forwarded_for: list[str]) -> int:
         (1, [f"198.51.100.{n}" for n in range(ATTEMPTS)], 0),
         (1, [f"198.51.100.{n}, 203.0.113.7" for n in range(ATTEMPTS)], ATTEMPTS - LIMIT),
     ],
-    ids=["no proxy: the header is ignored", "one proxy: what it says counts", "what a client says before it does not"],
+    ids=["no proxy: the header is ignored", "one proxy: its entry counts", "one proxy: earlier entries do not"],
 )
 def test_only_a_trusted_proxy_says_where_a_request_comes_from(
     servers: ServerAddresses, tmp_path: Path, trusted_proxies: int, forwarded_for: list[str], expected: int

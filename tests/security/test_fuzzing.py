@@ -1,7 +1,7 @@
-"""Whatever the OpenAPI document allows, and whatever it does not: every service answers as the document says.
+"""Schema-based fuzzing: every service answers valid and invalid requests as the OpenAPI document says.
 
-``FUZZ_EXAMPLES`` is the number of examples over all operations: a search at random. Without it the examples are the
-same every time, so that a failure is of the change at hand.
+``FUZZ_EXAMPLES`` is the number of examples over all operations, chosen at random. Without it the examples are the
+same in every run, so that a failure comes from the change under test.
 """
 
 import json
@@ -27,7 +27,7 @@ from tests.support.lengths import length
 
 SERVICES: Final[tuple[Service, ...]] = ("management", "template", "token")
 WEIGHTS: Final = {"/oidc/token": 25}
-"""Of operations that get more than one share of the examples: behind this one are all the grants."""
+"""Operations with more than one share of the examples: this one serves every grant."""
 
 WHOLE: dict[str, Any] = json.loads(SWAGGER.read_bytes())
 PATHS = {path: found for path, found in WHOLE["paths"].items() if service_for(path) in SERVICES}
@@ -46,7 +46,7 @@ SCHEMA = schemathesis.openapi.from_dict(
             # unknown parameters of a query are ignored
             "generation": {"mode": "all", "allow-extra-parameters": False, **examples(1)},
             "operations": [{"include-path": path, "generation": examples(weight)} for path, weight in WEIGHTS.items()],
-            # Of several refusals the service names the first; 413 is one, and not to be met with a small body.
+            # The service reports the first of several errors; 413 is possible, although a small body cannot cause it.
             "checks": {
                 "negative_data_rejection": {
                     "expected-statuses": ["400", "401", "403", "404", "405", "413", "415", "422"]
@@ -55,7 +55,7 @@ SCHEMA = schemathesis.openapi.from_dict(
         }
     ),
 )
-# Whether a value is acceptable is not all in the schema: user names, addresses and indicators have rules of their own.
+# The schema does not hold every rule: user names, addresses and indicators have rules of their own.
 _NOT_PROMISED = [check for check in CHECKS.get_all() if check.__name__ == "positive_data_acceptance"]
 
 
@@ -82,17 +82,17 @@ def test_every_answer_is_as_the_document_says(
     case: schemathesis.Case, system: FuzzedSystem, session: requests.Session
 ) -> None:
     chance = zlib.crc32(repr((case.path_parameters, case.body)).encode())
-    make_sensible(case, system, chance)
+    use_existing_objects(case, system, chance)
     headers, credentials = system.authorization(case.path, case.body, chance >> 20)
     answer = case.call(base_url=system.base_url, session=session, headers=headers, auth=credentials, timeout=30)
     not_promised = _NOT_PROMISED
-    if answer.status_code == 503 and HEADER in case.headers:  # a revision that does not come is waited for in vain
+    if answer.status_code == 503 and HEADER in case.headers:  # the awaited revision never arrives
         not_promised = [*_NOT_PROMISED, schemathesis.checks.not_a_server_error]
     case.validate_response(answer, excluded_checks=not_promised, headers=headers)
 
 
-def make_sensible(case: schemathesis.Case, system: FuzzedSystem, chance: int) -> None:
-    """Name what exists in three of four cases; what was generated to be wrong stays so."""
+def use_existing_objects(case: schemathesis.Case, system: FuzzedSystem, chance: int) -> None:
+    """Name existing objects in three of four cases; values that were generated to be invalid stay."""
     if chance % 4 == 0:
         return
     if case.path_parameters and not is_negative(case, ParameterLocation.PATH):

@@ -1,7 +1,7 @@
-"""Nothing that was secret stands anywhere that was written (L14).
+"""No secret is written anywhere (CVE-2023-46255, CVE-2024-32967).
 
-What was minted and presented was recorded by every test that spoke to the running stack. This file makes secrets of
-every kind, and looks for them; at the end of the run all is looked through again (``stack`` in ``tests/conftest.py``).
+Every test that talks to the running stack records the secrets that it mints and presents. This file creates secrets of
+every kind and searches for them; the end of the run searches everything again (``stack`` in ``tests/conftest.py``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def written(world: World, run_directory: Path) -> Written:
-    """Everything that was written so far, and by one more round of everything."""
+    """Everything that was written so far, and by one more round of every kind of request."""
     user = world.management.users.create(name="Last", password=new_secret()).id
     world.management.users.set_password(user, new_secret())
     client = world.client("Traditional")
@@ -50,12 +50,12 @@ def written(world: World, run_directory: Path) -> Written:
 
 @pytest.fixture
 def recorder(written: Written) -> Recorder:
-    """Every secret of that."""
+    """The recorder of every secret so far."""
     return written.recorder
 
 
 def _signed_in(world: World, user: str) -> None:
-    """Redeem, refresh, and do both again: what is used twice is logged."""
+    """Redeem, refresh, and do both again: a second use is logged."""
     sign_in = SignIn(world, user_id=user)
     refresh_token = sign_in.tokens()["refresh_token"]
     sign_in.refreshed(refresh_token)
@@ -64,7 +64,7 @@ def _signed_in(world: World, user: str) -> None:
 
 
 def _refusals(world: World, user: str) -> None:
-    """Make refusals of every kind with real secrets in them."""
+    """Provoke refusals of every kind with real secrets in the requests."""
     token = world.subject_token(user)
     secret = world.traditional.secret or ""
     access_token = world.client_credentials().json()["access_token"]
@@ -85,7 +85,7 @@ def _refusals(world: World, user: str) -> None:
 
 
 def test_the_recorder_finds_what_is_there(recorder: Recorder) -> None:
-    """L14, the control: every kind was seen, and would be found in a line of any shape."""
+    """The control: every kind was seen, and would be found in a line of any shape."""
     assert set(recorder.secrets.values()) >= KINDS
     for kind in KINDS:
         secret = next(secret for secret, each in recorder.secrets.items() if each == kind)
@@ -95,7 +95,7 @@ def test_the_recorder_finds_what_is_there(recorder: Recorder) -> None:
 
 
 def test_no_log_line_holds_a_secret(written: Written, run_directory: Path) -> None:
-    """L14 (CVE-2023-46255): the services' own lines and those of the three servers."""
+    """CVE-2023-46255: the services' own lines and those of the three servers."""
     events = {line["event"] for line in lines_of(run_directory / "services.log")}
 
     assert events >= {"subject-token.minted", "subject-token.refused", "actor-token.refused", "code.replayed"}
@@ -104,7 +104,7 @@ def test_no_log_line_holds_a_secret(written: Written, run_directory: Path) -> No
 
 
 def test_no_log_line_names_a_person_or_quotes_a_body(world: World, run_directory: Path) -> None:
-    """L14: ids only."""
+    """Ids only."""
     person = world.management.users.create(
         name="Ada Hunter-Two", primary_email="ada@hunter2.example.com", primary_phone="+15550100999"
     )
@@ -116,7 +116,7 @@ def test_no_log_line_names_a_person_or_quotes_a_body(world: World, run_directory
 
 
 def test_no_answer_holds_a_secret_but_the_one_that_minted_it(recorder: Recorder) -> None:
-    """L14 (CVE-2024-32967): no error, no list, no header; also what a caller sent is not sent back."""
+    """CVE-2024-32967: no error, no list, no header; nor is a caller's secret echoed."""
     assert sum(recorder.answers.values()) > 20
     assert recorder.answers[400]
     assert recorder.answers[401]
@@ -124,7 +124,7 @@ def test_no_answer_holds_a_secret_but_the_one_that_minted_it(recorder: Recorder)
 
 
 def test_no_message_of_a_stream_holds_a_secret(written: Written) -> None:
-    """L14: neither a secret, nor a password, nor a password's hash."""
+    """Neither a secret, nor a password, nor a password's hash."""
     messages = written.messages()
 
     assert len(messages) > 20
@@ -133,7 +133,7 @@ def test_no_message_of_a_stream_holds_a_secret(written: Written) -> None:
 
 
 def test_no_metric_holds_a_secret(world: World, written: Written) -> None:
-    """L14: on the page of each service; nor an id, of which there would be one series each."""
+    """On the metrics page of each service; nor an id, which would create one series each."""
     pages = written.metrics()
 
     assert all("stead_http_requests_total{" in page for page in pages)
@@ -142,8 +142,8 @@ def test_no_metric_holds_a_secret(world: World, written: Written) -> None:
     assert not [each for page in pages for each in ids if each in page]
 
 
-def test_no_store_holds_a_token_or_a_secret_as_it_is(world: World, written: Written) -> None:
-    """L14: hashes only, in Redis and in every table of every database; private keys are encrypted."""
+def test_no_store_holds_a_token_or_a_secret_in_plain_text(world: World, written: Written) -> None:
+    """Hashes only, in Redis and in every table of every database; private keys are encrypted."""
     assert written.recorder.found(written.in_redis()) == []
     rows = written.rows()
     assert len(rows) > 20

@@ -1,6 +1,6 @@
-"""What is tried against people who sign in, and against their applications (RFC 9700, RFC 9207).
+"""Attacks on people who sign in, and on their applications (RFC 9700, RFC 9207).
 
-Told with browsers, two people and the SDK's client. What the token endpoint refuses by itself, whoever sends it, stands
+The tests use browsers, two people and the SDK's client. What the token endpoint refuses by itself, from any client, is
 in the protocol tests: replayed and raced codes and refresh tokens, those of another client, wrong verifiers, scopes
 beyond the consent.
 """
@@ -62,7 +62,7 @@ def victim(world: World) -> Person:
 
 @pytest.fixture(scope="module")
 def signed_in(world: World, ours: Client) -> Person:
-    """Somebody who is signed in, so that a code would go out at once."""
+    """A person who is signed in, so that a code would be issued at once."""
     person = Person(world)
     person.code(ours)
     return person
@@ -92,10 +92,8 @@ def is_signed_in(person: Person, client: Client) -> bool:
 class TestMixUp:
     """RFC 9700 section 4.4: an answer of one server is taken for that of another."""
 
-    def test_whatever_comes_back_says_whose_answer_it_is(
-        self, world: World, victim: Person, ours: Client, partner: Client
-    ) -> None:
-        """RFC 9207: good answers and refusals alike."""
+    def test_every_answer_names_its_issuer(self, world: World, victim: Person, ours: Client, partner: Client) -> None:
+        """RFC 9207: codes and errors alike."""
         sign_in = victim.follow(victim.authorize(ours))
         answers = [
             victim.authorize(ours, prompt="none"),
@@ -109,7 +107,7 @@ class TestMixUp:
         assert [callback(answer)["iss"] for answer in answers] == [world.stack.issuer] * len(answers)
 
     @pytest.mark.parametrize("issuer", [None, "", "https://evil.example.com/oidc", "with a slash"])
-    def test_an_answer_of_another_server_is_not_taken(
+    def test_an_answer_of_another_server_is_refused(
         self, world: World, victim: Person, ours: Client, issuer: str | None
     ) -> None:
         client = sdk_client(world, ours)
@@ -123,9 +121,9 @@ class TestMixUp:
 
 
 class TestCodeInjection:
-    """RFC 9700 section 4.5: somebody else's code in one's own session, one's own in somebody else's."""
+    """RFC 9700 section 4.5: the victim's code in the attacker's session, and the attacker's in the victim's."""
 
-    def test_the_attackers_code_signs_nobody_in_as_the_attacker(
+    def test_the_attackers_code_does_not_sign_the_victim_in_as_the_attacker(
         self, world: World, victim: Person, attacker: Person, ours: Client
     ) -> None:
         client = sdk_client(world, ours)
@@ -136,7 +134,7 @@ class TestCodeInjection:
         assert refused.value.error == "invalid_grant"
         assert not client.is_signed_in()
 
-    def test_a_stolen_code_is_worth_nothing_in_the_attackers_own_session(
+    def test_a_stolen_code_is_useless_in_the_attackers_own_session(
         self, world: World, victim: Person, attacker: Person, ours: Client
     ) -> None:
         stolen = victim.go(sdk_client(world, ours).sign_in_url(REDIRECT_URI))
@@ -150,10 +148,10 @@ class TestCodeInjection:
         assert refused.value.error == "invalid_grant"
         assert not client.is_signed_in()
 
-    def test_a_code_out_of_the_history_gives_nothing_and_ends_what_it_gave(
+    def test_a_code_from_the_history_is_refused_and_its_tokens_are_revoked(
         self, world: World, victim: Person, ours: Client
     ) -> None:
-        """RFC 6749 section 4.1.2: a second use revokes what the first one gave."""
+        """RFC 6749 section 4.1.2: a second use revokes the tokens of the first."""
         code, verifier = victim.code(ours)
         tokens = victim.redeem(ours, code, verifier)
         form = {"grant_type": "authorization_code", "client_id": ours.id, "code": code, "redirect_uri": REDIRECT_URI}
@@ -164,7 +162,7 @@ class TestCodeInjection:
 
 
 class TestPkceDowngrade:
-    """RFC 9700 section 4.8.2, CVE-2024-23647: no client, no way of asking does without."""
+    """RFC 9700 section 4.8.2, CVE-2024-23647: PKCE is mandatory for every client and every form of request."""
 
     @pytest.mark.parametrize(
         "changes",
@@ -224,7 +222,7 @@ class TestRedirectUris:
         assert heading(answer) == "This did not work"
 
     @pytest.mark.parametrize("evil_first", [True, False])
-    def test_two_addresses_are_none(self, signed_in: Person, ours: Client, evil_first: bool) -> None:
+    def test_two_redirect_uris_are_refused(self, signed_in: Person, ours: Client, evil_first: bool) -> None:
         both = ["https://evil.example.com/", REDIRECT_URI]
         answer = signed_in.authorize(ours, redirect_uri=both if evil_first else both[::-1])
         assert (answer.status_code, "Location" in answer.headers) == (400, False)
@@ -247,8 +245,8 @@ class TestRedirectUris:
             "https://127.0.0.1:1/cb",
         ],
     )
-    def test_a_free_port_frees_nothing_else(self, signed_in: Person, native: Client, redirect_uri: str) -> None:
-        """RFC 8252 section 7.3: of a native application's loopback address the port, and only that."""
+    def test_only_the_loopback_port_is_free(self, signed_in: Person, native: Client, redirect_uri: str) -> None:
+        """RFC 8252 section 7.3: only the port of a native application's loopback address."""
         good = signed_in.authorize(native, redirect_uri="http://127.0.0.1:49152/cb")
         assert good.headers["Location"].startswith("http://127.0.0.1:49152/cb?code=")
         answer = signed_in.authorize(native, redirect_uri=redirect_uri)
@@ -256,7 +254,7 @@ class TestRedirectUris:
 
 
 class TestOpenRedirects:
-    """RFC 9700 section 4.11: nobody is sent on by us to where somebody else wants them."""
+    """RFC 9700 section 4.11: the service never redirects to an address of the attacker's choice."""
 
     @pytest.mark.parametrize(
         "headers",
@@ -275,8 +273,8 @@ class TestOpenRedirects:
         answer = victim.authorize(ours)
         assert answer.headers["Location"].startswith(f"{world.stack.base_url}/sign-in?")
 
-    def test_the_pages_listen_to_no_address_in_a_form(self, victim: Person, partner: Client) -> None:
-        """The redirect is that of the request that was judged, whatever else is sent."""
+    def test_the_pages_ignore_an_address_in_a_form(self, victim: Person, partner: Client) -> None:
+        """The redirect is that of the validated request, whatever else is sent."""
         evil = dict.fromkeys(("redirect_uri", "return_to", "next", "continue", "url"), "https://evil.example.com/")
         page = victim.follow(victim.authorize(partner))
         consent = victim.follow(victim.send(page, identifier=victim.username, password=PASSWORD, **evil))
@@ -295,10 +293,10 @@ class TestOpenRedirects:
             "javascript:alert(1)",
         ],
     )
-    def test_signing_out_sends_nobody_elsewhere(
+    def test_signing_out_does_not_redirect_elsewhere(
         self, victim: Person, ours: Client, partner: Client, target: str
     ) -> None:
-        """With a hint, without one, and with a form whose fields somebody has changed."""
+        """With a hint, without one, and with a form whose fields were changed."""
         id_token = victim.redeem(ours, *victim.code(ours))["id_token"]
         end = "/oidc/session/end"
         page = victim.browser.get(end, params={"client_id": ours.id, "post_logout_redirect_uri": f"{REDIRECT_URI}/bye"})
@@ -316,7 +314,7 @@ class TestOpenRedirects:
 class TestForgedForms:
     """Cross-site request forgery: the browser is the victim's, the form is not ours."""
 
-    def test_nobody_is_signed_in_as_the_attacker(self, victim: Person, attacker: Person, ours: Client) -> None:
+    def test_the_victim_is_not_signed_in_as_the_attacker(self, victim: Person, attacker: Person, ours: Client) -> None:
         """Login CSRF: the attacker's page, request, token, name and password, sent by the victim's browser."""
         victim.follow(victim.authorize(ours))
         form = Form(attacker.follow(attacker.authorize(ours)).text)
@@ -336,7 +334,7 @@ class TestForgedForms:
 
     @pytest.mark.parametrize("content_type", ["text/plain", "application/json", "multipart/form-data; boundary=x", ""])
     def test_only_a_form_is_a_consent(self, world: World, victim: Person, partner: Client, content_type: str) -> None:
-        """What other sites can send without asking, and what they can not."""
+        """Content types that other sites can send without a preflight, and those that they cannot."""
         consent = victim.follow(victim.sign_in(victim.follow(victim.authorize(partner))))
         body = urlencode({**Form(consent.text).values, "decision": "allow"})
         forged = victim.browser.post("/consent", content=body, headers={"Content-Type": content_type})
@@ -349,8 +347,10 @@ class TestForgedForms:
         assert heading(victim.browser.get("/consent", params=fields)) == "Allow access?"
         assert world.management.users.consents(victim.user_id) == []
 
-    def test_nobody_signs_somebody_else_out(self, world: World, victim: Person, attacker: Person, ours: Client) -> None:
-        """A link, a form without our token, the attacker's own ID token, one of nobody's."""
+    def test_the_attacker_cannot_sign_the_victim_out(
+        self, world: World, victim: Person, attacker: Person, ours: Client
+    ) -> None:
+        """A link, a form without our token, the attacker's own ID token, one that names no session."""
         victim.code(ours)
         own = attacker.redeem(ours, *attacker.code(ours))["id_token"]
         forged = world.forger.sign({"sub": victim.user_id, "aud": ours.id}, typ="JWT")
@@ -371,7 +371,7 @@ class TestForgedForms:
             assert not any(attribute.startswith("domain") for attribute in attributes)
 
     def test_on_https_a_cookie_is_of_this_host_alone(self) -> None:
-        """RFC 6265bis section 4.1.3.2: a neighbouring subdomain can plant no cookie with this prefix."""
+        """RFC 6265bis section 4.1.3.2: a neighbouring subdomain cannot plant a cookie with this prefix."""
         cookie = Cookies(secure=True).set(SESSION, "secret").to_header(header="")
         assert cookie.startswith(f"__Host-{SESSION}=secret;")
         assert "secure" in cookie.lower()
@@ -379,9 +379,9 @@ class TestForgedForms:
 
 
 class TestSessionFixation:
-    """What somebody else has put into the browser before the victim signs in."""
+    """What an attacker has put into the browser before the victim signs in."""
 
-    def test_a_session_that_was_made_up_is_none(self, victim: Person, ours: Client) -> None:
+    def test_an_invented_session_is_not_a_session(self, victim: Person, ours: Client) -> None:
         planted = "a" * 43
         victim.browser.cookies.set(SESSION, planted, domain="127.0.0.1")
         victim.code(ours)
@@ -402,10 +402,10 @@ class TestSessionFixation:
         assert claims["sub"] == victim.user_id
         assert not is_signed_in(attacker, ours)
 
-    def test_a_planted_browser_gives_the_attacker_no_part_in_the_sign_in(
+    def test_a_planted_browser_cookie_does_not_let_the_attacker_join_the_sign_in(
         self, victim: Person, attacker: Person, partner: Client
     ) -> None:
-        """The attacker knows the cookie that binds a request to a browser, and waits in the middle of it."""
+        """The attacker knows the cookie that binds a request to a browser, and opens the request meanwhile."""
         link = attacker.authorize(partner).headers["Location"]
         for name, value in attacker.browser.cookies.items():
             victim.browser.cookies.set(name, value, domain="127.0.0.1")
@@ -442,10 +442,10 @@ class TestFrames:
 
 
 class TestRaces:
-    """The same at the same time (L11)."""
+    """The same request many times at once."""
 
     def raced(self, person: Person, path: str, fields: dict[str, Any]) -> list[httpx.Response]:
-        """Send a form twelve times at once from one browser; again, where the service was too busy to judge it."""
+        """Send a form twelve times at once from one browser; repeat those that the service was too busy to judge."""
 
         def send(_: int) -> httpx.Response:
             answer = person.browser.post(path, data=fields)
@@ -470,8 +470,8 @@ class TestRaces:
         answers = self.raced(victim, "/sign-in", {**form, "identifier": victim.username, "password": PASSWORD})
         assert self.codes(answers) == 1
 
-    def test_no_more_passwords_are_tried_by_trying_them_at_once(self, victim: Person, ours: Client) -> None:
-        """CVE-2023-47111; and an account is one, however its name or its number is written (L13)."""
+    def test_concurrent_attempts_do_not_get_round_the_limit(self, victim: Person, ours: Client) -> None:
+        """CVE-2023-47111; and every spelling of an account's name or number shares one limit."""
         form = Form(victim.follow(victim.authorize(ours)).text).values
         number = str(secrets.randbelow(10**12)).zfill(12)
         for spellings in ((victim.username, victim.username.upper()), (f"+{number}", number)):
@@ -484,9 +484,9 @@ class TestRaces:
 
 
 class TestIdTokens:
-    """An ID token says who signed in; it opens nothing (L4, RFC 8725 section 3.12)."""
+    """An ID token says who signed in; it opens nothing (RFC 8725 section 3.12)."""
 
-    def test_it_opens_no_door(self, world: World, victim: Person, ours: Client) -> None:
+    def test_it_is_accepted_nowhere(self, world: World, victim: Person, ours: Client) -> None:
         id_token = victim.redeem(ours, *victim.code(ours))["id_token"]
         bearer = {"Authorization": f"Bearer {id_token}"}
         scopes = f"/api/organizations/{world.organization}/users/{victim.user_id}/scopes"
@@ -504,10 +504,10 @@ class TestIdTokens:
 
 
 class TestMoreThanWasAgreedTo:
-    """What a partner gets is what the person has seen and allowed."""
+    """A partner gets only what the person has seen and allowed."""
 
     def test_nothing_is_added_after_the_page_was_shown(self, world: World, victim: Person, partner: Client) -> None:
-        """Fields of the form that are not its own, and an organization that is not one's own."""
+        """Fields that the form does not have, and an organization that the person does not belong to."""
         verifier = Verifier()
         asked = {"scope": f"openid offline_access read:things {ORGANIZATIONS}", "verifier": verifier}
         consent = victim.follow(victim.sign_in(victim.follow(victim.authorize(partner, **asked))))
@@ -543,12 +543,12 @@ class TestSilence:
     """``prompt=none`` tells a page nothing but the name of an error (OpenID Connect Core section 3.1.2.6)."""
 
     def test_it_says_and_leaves_nothing(self, world: World, victim: Person, ours: Client, partner: Client) -> None:
-        """No cookie, no request that waits, nobody's name: whoever is signed in, whoever is guessed at."""
-        nobody = {
+        """No cookie, no pending request and no name, for a user who is signed in and for one who is guessed."""
+        errors = {
             tuple(sorted(callback(victim.authorize(ours, prompt="none", login_hint=hint)).items()))
-            for hint in (victim.username, "nobody at all")
+            for hint in (victim.username, "unknown user")
         }
-        assert len(nobody) == 1
+        assert len(errors) == 1
         assert not victim.browser.cookies
         victim.code(ours)
         waiting = set(world.redis.scan_iter("identity:*:pending-authorization:*"))
@@ -565,8 +565,10 @@ class TestSilence:
         assert not {victim.user_id, victim.username, "Ada"} & set(back["error_description"].split())
         assert set(world.redis.scan_iter("identity:*:pending-authorization:*")) <= waiting
 
-    def test_it_is_the_same_for_who_is_gone(self, world: World, victim: Person, ours: Client) -> None:
-        """A suspension is not told to whoever asks silently."""
+    def test_a_suspended_user_is_not_told_from_an_anonymous_one(
+        self, world: World, victim: Person, ours: Client
+    ) -> None:
+        """A silent request does not reveal a suspension."""
         anonymous = callback(Person(world).authorize(ours, prompt="none"))
         victim.code(ours)
         world.management.users.suspend(victim.user_id)
@@ -578,7 +580,7 @@ class TestSilence:
 
 @pytest.fixture(scope="module")
 def named(world: World) -> Callable[[Person], dict[str, str]]:
-    """Everything that has a name, named badly; returns what to ask for."""
+    """Put markup into every name; return a function that gives the parameters to request it all."""
     management = world.management
     resource = management.resources.create(MARKUP, "https://markup.example.com/api")
     management.resources.create_scope(resource.id, "read:markup", MARKUP)
@@ -657,7 +659,7 @@ class TestMarkup:
         assert callback(victim.send(sign_out), f"{REDIRECT_URI}/bye") == {"state": MARKUP}
 
     @pytest.mark.parametrize("name", ["client_id", "redirect_uri", "state", "scope", "prompt", "resource", "max_age"])
-    def test_it_is_on_no_error_page(self, signed_in: Person, ours: Client, name: str) -> None:
+    def test_it_is_not_on_an_error_page(self, signed_in: Person, ours: Client, name: str) -> None:
         answer = signed_in.authorize(ours, **{"redirect_uri": "https://evil.example.com", name: MARKUP})
         assert answer.status_code == 400
         self.harmless(answer)
@@ -669,7 +671,7 @@ class TestMarkup:
         "state", ["a\r\nSet-Cookie: x=1", "a\nLocation: //evil.example.com", "é\u2028%0d%0a&code=x"]
     )
     def test_a_state_stays_one_value_in_the_address(self, signed_in: Person, ours: Client, state: str) -> None:
-        """Response splitting, and parameters of the attacker's in the answer."""
+        """Response splitting, and the attacker's parameters in the answer."""
         answer = signed_in.authorize(ours, state=state)
         assert callback(answer)["state"] == state
         assert "Set-Cookie" not in answer.headers

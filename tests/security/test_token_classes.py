@@ -1,7 +1,7 @@
-"""Tokens of one class never pass for another, and what is pinned of a token is pinned everywhere (L3, L4, D-L3).
+"""Tokens of one class never pass for another (RFC 8725 section 3.12), and every verifier pins the same members.
 
-Every candidate but the forged ones with a foreign key is signed with the current key: what is wrong with it is one
-thing, and that thing is what it is refused for.
+Every candidate but the forged ones with a foreign key is signed with the current key: it has one flaw, and is refused
+for that flaw.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ FORGERIES: dict[str, Make] = {
     "a scope that is a list": with_claims(scope=["all", "openid"]),
     "an actor that is text": with_claims(act="somebody"),
     "claims that are a list": lambda world, claims: _signed(world, json.dumps([claims]).encode()),
-    "claims that are no JSON": lambda world, claims: _signed(world, b"{"),
+    "claims that are not JSON": lambda world, claims: _signed(world, b"{"),
     "claims twice": lambda world, claims: _cut(world.forger.sign(claims), lambda h, c, s: f"{h}.{c}.{c}.{s}"),
     "no signature": lambda world, claims: _cut(world.forger.sign(claims), lambda h, c, _: f"{h}.{c}."),
     "half a signature": lambda world, claims: _cut(world.forger.sign(claims), lambda h, c, s: f"{h}.{c}.{s[:43]}"),
@@ -147,7 +147,7 @@ def _cut(token: str, rebuild: Callable[[str, str, str], str]) -> str:
 
 
 class TestAsActorToken:
-    """What is not a userinfo token of ours makes no actor, and costs nobody a subject token."""
+    """Only a userinfo token of ours makes an actor; another token is refused, and no subject token is spent."""
 
     def claims(self, world: World) -> dict[str, Any]:
         now = int(time.time())
@@ -168,24 +168,24 @@ class TestAsActorToken:
         assert (answer.status_code, answer.json()) == (400, REFUSED)
         assert world.is_usable(subject_token)
 
-    def test_one_that_is_signed_like_ours_is_accepted(self, world: World) -> None:
-        """L3, the control: nothing below is refused for any other reason than the one it names."""
+    def test_a_token_signed_like_ours_is_accepted(self, world: World) -> None:
+        """The control: each case below is refused only for the reason that it names."""
         token = world.forger.sign(self.claims(world))
 
         assert outcome(world.with_actor(token)) == (200, None)
 
     @pytest.mark.parametrize("typ", ["at+jwt", "AT+JWT", "application/at+jwt"])
     def test_its_typ_may_be_written_as_the_rfc_allows(self, world: World, typ: str) -> None:
-        """L3, RFC 9068 section 4: both forms; media types compare without regard to case (RFC 7515 section 4.1.9)."""
+        """RFC 9068 section 4: both forms; media types compare without regard to case (RFC 7515 section 4.1.9)."""
         assert outcome(world.with_actor(world.forger.sign(self.claims(world), typ=typ))) == (200, None)
 
     @pytest.mark.parametrize("make", FORGERIES.values(), ids=FORGERIES)
     def test_a_forgery_is_refused(self, world: World, make: Make) -> None:
-        """L3 (CVE-2026-11800, CVE-2026-16093): alg, typ, kid, iss, aud and times are pinned."""
+        """CVE-2026-11800, CVE-2026-16093: alg, typ, kid, iss, aud and times are pinned."""
         self.refused(world, make(world, self.claims(world)))
 
     def test_a_clock_may_differ_by_a_minute_and_not_more(self, world: World) -> None:
-        """L3: ``exp`` and ``nbf`` get 60 s of leeway, ``iat`` is not judged."""
+        """``exp`` and ``nbf`` get 60 s of leeway, ``iat`` is not judged."""
         claims = self.claims(world)
         inside = [{"exp": ago(50)}, {"nbf": ago(-50)}, {"iat": ago(-86_400)}]
 
@@ -193,13 +193,13 @@ class TestAsActorToken:
             (200, None)
         ] * 3
 
-    def test_an_access_token_for_a_resource_is_no_actor_token(self, world: World) -> None:
-        """L4, D-L3: neither one that was exchanged nor one with ``openid`` in its scope."""
+    def test_an_access_token_for_a_resource_is_not_an_actor_token(self, world: World) -> None:
+        """Neither one from an exchange nor one with ``openid`` in its scope."""
         self.refused(world, world.exchange(world.subject_token()).json()["access_token"])
         self.refused(world, world.forger.sign({**self.claims(world), "aud": world.resource}))
 
-    def test_a_clients_own_token_is_no_actor_token(self, world: World) -> None:
-        """L4: a machine is no actor."""
+    def test_a_clients_own_token_is_not_an_actor_token(self, world: World) -> None:
+        """A machine is not an actor."""
         access = world.stack.credentials.management_api
         api_token = world.client_credentials(
             Client(access.client_id, access.client_secret), resource=MANAGEMENT_API, scope="all"
@@ -208,28 +208,27 @@ class TestAsActorToken:
         self.refused(world, api_token.json()["access_token"])
         self.refused(world, world.forger.sign({**self.claims(world), "sub": world.machine.id}))
 
-    def test_an_organization_token_is_no_actor_token(self, world: World) -> None:
-        """L4: neither the subject's own nor a machine's, nor one that was given ``openid``."""
+    def test_an_organization_token_is_not_an_actor_token(self, world: World) -> None:
+        """Neither the subject's own nor a machine's, nor one with ``openid`` added."""
         organization: dict[str, Any] = {"organization_id": world.organization, "scope": "openid"}
         self.refused(world, world.exchange(world.subject_token(), resource=None, **organization).json()["access_token"])
         self.refused(world, world.exchange(world.subject_token(), **organization).json()["access_token"])
         self.refused(world, world.client_credentials(resource=None, **organization).json()["access_token"])
         self.refused(world, world.forger.sign({**self.claims(world), "aud": world.organization_audience()}))
 
-    def test_a_subject_token_is_no_actor_token(self, world: World) -> None:
-        """L4: and is not spent by being tried."""
+    def test_a_subject_token_is_not_an_actor_token(self, world: World) -> None:
+        """And the attempt does not spend it."""
         candidate = world.subject_token(world.agent)
         self.refused(world, candidate)
 
         assert world.is_usable(candidate)
 
-    def test_a_client_secret_is_no_actor_token(self, world: World) -> None:
-        """L4."""
+    def test_a_client_secret_is_not_an_actor_token(self, world: World) -> None:
         self.refused(world, world.traditional.secret or "")
 
     @pytest.mark.parametrize("act", [{}, {"sub": 7}, {"sub": "a", "act": "b"}, {"sub": "a", "act": {}}])
     def test_a_malformed_chain_of_actors_is_refused(self, world: World, act: dict[str, Any]) -> None:
-        """L2: not cut off where it breaks."""
+        """The chain is not cut off at the malformed part."""
         self.refused(world, world.forger.sign({**self.claims(world), "act": act}))
 
 
@@ -241,7 +240,7 @@ class TestAsSubjectToken:
         ["userinfo token", "access token", "client token", "organization token", "API token", "secret", "hash"],
     )
     def test_nothing_else_is_exchanged(self, world: World, kind: str) -> None:
-        """L4, D-L3, CVE-2026-9097: no access token, whoever's, is a subject token."""
+        """CVE-2026-9097: no kind of access token is a subject token."""
         subject_token = world.subject_token()
         made: dict[str, Callable[[], str]] = {
             "userinfo token": world.userinfo_token,
@@ -292,45 +291,45 @@ class TestAtTheManagementApi:
             assert (answer.status_code, answer.json()["code"]) == (401, "auth.unauthorized")
             assert answer.headers["WWW-Authenticate"] == 'Bearer error="invalid_token"'
 
-    def test_one_that_is_signed_like_ours_is_accepted(self, world: World) -> None:
-        """L3, the control."""
+    def test_a_token_signed_like_ours_is_accepted(self, world: World) -> None:
+        """The control."""
         token = world.forger.sign(self.claims(world))
 
         assert (self.ask(world, token).status_code, self.mint(world, token).status_code) == (200, 201)
 
     @pytest.mark.parametrize("make", FORGERIES.values(), ids=FORGERIES)
     def test_a_forgery_is_refused(self, world: World, make: Make) -> None:
-        """L3 (CVE-2026-55669, CVE-2026-55689)."""
+        """CVE-2026-55669, CVE-2026-55689."""
         self.refused(world, make(world, self.claims(world)))
 
     def test_a_userinfo_token_is_refused(self, world: World) -> None:
-        """L4: also with the scope of the API in it."""
+        """Also with the scope of the API in it."""
         self.refused(world, world.userinfo_token())
         self.refused(
             world, world.forger.sign({**self.claims(world), "aud": f"{world.stack.issuer}/me", "scope": "openid all"})
         )
 
     def test_a_token_for_another_resource_is_refused(self, world: World) -> None:
-        """L3: whatever its scope."""
+        """Whatever its scope."""
         self.refused(world, world.client_credentials().json()["access_token"])
         self.refused(world, world.exchange(world.subject_token()).json()["access_token"])
         self.refused(world, world.forger.sign({**self.claims(world), "aud": world.resource}))
 
     def test_an_organization_token_is_refused(self, world: World) -> None:
-        """L4: whatever its scope."""
+        """Whatever its scope."""
         organization: dict[str, Any] = {"organization_id": world.organization, "resource": None, "scope": "all"}
         self.refused(world, world.client_credentials(**organization).json()["access_token"])
         self.refused(world, world.exchange(world.subject_token(), **organization).json()["access_token"])
         self.refused(world, world.forger.sign({**self.claims(world), "aud": world.organization_audience()}))
 
-    def test_a_token_that_counts_within_an_organization_is_forbidden(self, world: World) -> None:
-        """L4: nobody manages the whole tenant as a member of one organization, whatever the scope says."""
+    def test_a_token_limited_to_an_organization_is_forbidden(self, world: World) -> None:
+        """A member of one organization cannot manage the whole tenant, whatever the scope says."""
         token = world.forger.sign({**self.claims(world), "organization_id": world.organization})
         for answer in (self.ask(world, token), self.mint(world, token)):
             assert (answer.status_code, answer.json()["code"]) == (403, "auth.forbidden")
 
-    def test_a_subject_token_and_a_secret_are_no_bearer_tokens(self, world: World) -> None:
-        """L4: and the subject token is not spent by being tried."""
+    def test_a_subject_token_and_a_secret_are_not_bearer_tokens(self, world: World) -> None:
+        """And the attempt does not spend the subject token."""
         subject_token = world.subject_token()
         self.refused(world, subject_token)
         self.refused(world, world.stack.credentials.management_api.client_secret)
@@ -338,7 +337,7 @@ class TestAtTheManagementApi:
         assert world.is_usable(subject_token)
 
     def test_a_token_with_an_actor_is_forbidden(self, world: World) -> None:
-        """L4: nobody manages the service in somebody else's name, whatever the scope says."""
+        """The service is not managed in another user's name, whatever the scope says."""
         person = world.user()
         good = {**self.claims(world), "sub": person, "client_id": world.traditional.id}
         for act in ({"sub": world.agent}, {"sub": world.agent, "act": {"sub": world.customer}}, {"sub": person}, {}):
@@ -352,7 +351,7 @@ class TestAtTheManagementApi:
 
     @pytest.mark.parametrize("scope", ["", "subject-tokens", "openid", "ALL", "all2", "subject-tokens-all", None])
     def test_without_the_scope_it_is_forbidden(self, world: World, scope: str | None) -> None:
-        """L1: compared as a scope token."""
+        """It is compared as a scope token."""
         claims = {name: value for name, value in {**self.claims(world), "scope": scope}.items() if value is not None}
         answer = self.ask(world, world.forger.sign(claims))
 
@@ -360,13 +359,13 @@ class TestAtTheManagementApi:
 
     @pytest.mark.parametrize("scheme", ["Basic", "DPoP", "Token", "bearerx"])
     def test_another_scheme_is_refused(self, world: World, scheme: str) -> None:
-        """L4: a bearer token is one by its scheme too (RFC 6750 section 2.1)."""
+        """A bearer token needs its scheme (RFC 6750 section 2.1)."""
         answer = self.ask(world, world.forger.sign(self.claims(world)), scheme=scheme)
 
         assert (answer.status_code, answer.json()["code"]) == (401, "auth.authorization_token_type_not_supported")
 
-    def test_an_exchange_gives_no_token_for_it(self, world: World) -> None:
-        """L4: not for a user who holds its scope either."""
+    def test_an_exchange_does_not_issue_a_token_for_it(self, world: World) -> None:
+        """Not even for a user who holds its scope."""
         api = next(each for each in world.management.resources.list() if each.indicator == MANAGEMENT_API)
         scopes = [scope.id for scope in world.management.resources.scopes(api.id)]
         role = world.management.roles.create(f"Administrator {world.agent}", "manages", "User", scopes)
@@ -379,8 +378,8 @@ class TestAtTheManagementApi:
         assert userinfo.json()["scope"] == "openid"
         self.refused(world, userinfo.json()["access_token"])
 
-    def test_a_user_token_of_somebody_who_ended_it_is_refused(self, world: World) -> None:
-        """L1, L7: the same liveness at ``/api``: deleted, suspended, password changed."""
+    def test_a_user_token_ends_with_its_user(self, world: World) -> None:
+        """The same liveness check at ``/api``: deleted, suspended, password changed."""
         for end in ("suspend", "delete", "set_password"):
             person = world.user()
             token = world.forger.sign(
@@ -392,7 +391,7 @@ class TestAtTheManagementApi:
             self.refused(world, token)
 
     def test_a_token_of_a_deleted_client_is_refused(self, world: World) -> None:
-        """L1 (CVE-2025-64521)."""
+        """CVE-2025-64521."""
         client = world.client("MachineToMachine", exchange=False)
         token = world.forger.sign({**self.claims(world), "sub": client.id, "client_id": client.id})
         assert self.ask(world, token).status_code == 200
@@ -401,8 +400,8 @@ class TestAtTheManagementApi:
         self.refused(world, token)
 
 
-def test_the_token_endpoint_takes_no_bearer_token(world: World) -> None:
-    """L4: a token is not a client's authentication."""
+def test_the_token_endpoint_does_not_accept_a_bearer_token(world: World) -> None:
+    """A token does not authenticate a client."""
     for token in (world.userinfo_token(), world.client_credentials().json()["access_token"], world.subject_token()):
         answer = world.stack.token_request(
             {"grant_type": GRANT_TOKEN_EXCHANGE, "resource": world.resource}, Authorization=f"Bearer {token}"

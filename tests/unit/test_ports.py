@@ -1,4 +1,4 @@
-"""The ports that the programs of a laptop are told to listen on."""
+"""Port arguments of the programs that run on a laptop."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "support-desk"
         ("abc", "invalid port value: 'abc'"),
     ],
 )
-def test_what_is_no_port_is_said_in_one_line(
+def test_an_invalid_port_is_reported_in_one_line(
     port: str, problem: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["all_in_one", f"--port={port}"])
@@ -30,7 +30,7 @@ def test_what_is_no_port_is_said_in_one_line(
     assert capsys.readouterr().err.splitlines()[-1] == f"python -m all_in_one: error: argument --port: {problem}"
 
 
-def test_the_example_says_it_too() -> None:
+def test_the_example_reports_it_too() -> None:
     ended = subprocess.run([sys.executable, EXAMPLE, "--port=99999"], capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     assert ended.stderr.endswith(": error: argument --port: 99999 is not a port number: 1 to 65535\n")

@@ -1,4 +1,4 @@
-"""What two services must agree on: management says what ends everything issued before, token-service dates and judges.
+"""tokensValidAfter, on which two services must agree: management-service sets it, token-service dates and judges by it.
 
 Any history of one user: changes that end everything (a suspension, its end, a new password), and tokens in between.
 """
@@ -41,7 +41,7 @@ def issue(now: int, tokens_valid_after: int, changes: int) -> Issued:
 @example(steps=[(0, "issue"), (0, "change")], fraction=0)
 @example(steps=[(0, "change"), (0, "issue"), (0, "change"), (0, "issue")], fraction=0)
 def test_a_token_counts_until_the_next_change_and_never_again(steps: list[tuple[int, str]], fraction: int) -> None:
-    """L7: however many changes and tokens there are within one second, or one millisecond."""
+    """However many changes and tokens there are within one second, or one millisecond."""
     now, after, changes = START + fraction, 0, 0
     issued: list[Issued] = []
     for pause_ms, what in steps:
@@ -57,7 +57,7 @@ def test_a_token_counts_until_the_next_change_and_never_again(steps: list[tuple[
 
 @given(now=st.integers(min_value=START, max_value=START + HOUR_MS), earlier=st.integers(min_value=0, max_value=HOUR_MS))
 def test_a_change_long_after_the_last_one_takes_effect_now(now: int, earlier: int) -> None:
-    """Nothing lies ahead unless changes follow each other within a second or two."""
+    """It lies ahead of the clock only if changes follow each other within a second or two."""
     assert next_tokens_valid_after(now=now, tokens_valid_after=now - 1_000 - earlier) == now + 1
     assert next_tokens_valid_after(now=now, tokens_valid_after=0) == now + 1
 

@@ -1,4 +1,4 @@
-"""Hot paths of the Management API: to their callers routes like any other."""
+"""Hot paths of the Management API: callers see routes like any other."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -19,19 +19,19 @@ JSON = [(b"content-type", b"application/json; charset=UTF-8")]
 
 
 class Wish(msgspec.Struct, forbid_unknown_fields=True):
-    """What may be asked for."""
+    """The body of a request."""
 
     size: int
 
 
 class Made(msgspec.Struct):
-    """What is answered."""
+    """The body of an answer."""
 
     size: int
 
 
 def receiving(*messages: dict[str, Any]) -> Receive:
-    """Return what hands these out, one after the other."""
+    """Return a receive callable that yields these messages in turn."""
     left = list(messages)
 
     async def receive() -> Any:
@@ -41,7 +41,7 @@ def receiving(*messages: dict[str, Any]) -> Receive:
 
 
 def body(*parts: bytes) -> Receive:
-    """Return what hands a body out in parts."""
+    """Return a receive callable that yields a body in parts."""
     more = [{"type": "http.request", "body": part, "more_body": True} for part in parts[:-1]]
     return receiving(*more, {"type": "http.request", "body": parts[-1], "more_body": False})
 
@@ -69,12 +69,12 @@ async def ask(
 
 
 @pytest.mark.parametrize("parts", [(b'{"size":3}',), (b'{"si', b"", b'ze":3', b"}"), (b"", b'{"size":3}')])
-async def test_a_body_is_read_in_however_many_parts_it_comes(parts: tuple[bytes, ...]) -> None:
+async def test_a_body_is_read_in_any_number_of_parts(parts: tuple[bytes, ...]) -> None:
     headers = {"content-type": "application/json", "cache-control": "no-store", "content-length": "10"}
     assert await ask(make, body(*parts)) == (201, headers, {"size": 3})
 
 
-async def test_of_a_body_that_is_too_large_no_more_is_read_than_shows_it() -> None:
+async def test_an_oversized_body_is_not_read_to_its_end() -> None:
     mib = b" " * 1024 * 1024
     endless = receiving(*({"type": "http.request", "body": mib, "more_body": True} for _ in range(5)))  # no sixth
     assert len(mib) * 4 == MAX_BODY_BYTES
@@ -82,7 +82,7 @@ async def test_of_a_body_that_is_too_large_no_more_is_read_than_shows_it() -> No
     assert (status, refusal["code"]) == (413, "request.too_large")
 
 
-async def test_who_hangs_up_in_the_middle_gets_nothing() -> None:
+async def test_a_client_that_disconnects_midway_gets_no_answer() -> None:
     receive = receiving({"type": "http.request", "body": b'{"size":', "more_body": True}, {"type": "http.disconnect"})
     status, _, refusal = await ask(make, receive)
     assert (status, refusal["code"]) == (400, "guard.invalid_input")

@@ -49,7 +49,7 @@ async def test_a_loop_survives_every_error_and_logs_what_it_should() -> None:
     assert ["traceback" in line for line in lines] == [False, True]
 
 
-async def test_callers_share_the_run_that_begins_after_all_of_them_have_asked() -> None:
+async def test_callers_share_the_next_run_to_begin() -> None:
     begun, may_end = 0, asyncio.Event()
 
     async def work() -> None:
@@ -70,7 +70,7 @@ async def test_callers_share_the_run_that_begins_after_all_of_them_have_asked() 
     assert begun == 2
 
 
-async def test_a_run_that_fails_fails_for_its_callers_alone() -> None:
+async def test_a_failing_run_fails_for_its_own_callers_only() -> None:
     outcomes: list[Exception | None] = [LookupError(), None]
 
     async def work() -> None:

@@ -27,9 +27,9 @@ def sources(package: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_no_code_of_ours_calls_wait_for(package: str) -> None:
-    """``asyncio.wait_for`` of Python 3.11 swallows a cancellation that comes in the turn in which what it waits for
-    happens; a loop around it then goes on for ever, and the service never ends. ``asyncio.timeout`` does not.
+def test_our_code_does_not_call_wait_for(package: str) -> None:
+    """``asyncio.wait_for`` of Python 3.11 swallows a cancellation that arrives in the same tick as the awaited
+    result; a loop around it then runs for ever, and the service never ends. ``asyncio.timeout`` does not.
     """
     calls = [
         f"{path.name}:{node.lineno}"
@@ -45,7 +45,7 @@ def test_no_code_of_ours_calls_wait_for(package: str) -> None:
     assert calls == []
 
 
-async def test_a_loop_with_a_timeout_ends_when_it_is_cancelled_in_the_turn_of_its_event() -> None:
+async def test_a_loop_with_a_timeout_ends_when_it_is_cancelled_in_the_tick_of_its_event() -> None:
     """The control: ``asyncio.timeout`` does not swallow it."""
     event = asyncio.Event()
 

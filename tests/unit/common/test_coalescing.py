@@ -1,4 +1,4 @@
-"""Items of one turn of the event loop are processed as one batch, each with its own result."""
+"""Items of one tick of the event loop are processed as one batch, each with its own result."""
 
 import asyncio
 import gc
@@ -23,7 +23,7 @@ class Doubler:
         return [2 * number for number in numbers]
 
 
-async def test_items_of_one_turn_are_one_batch_in_order() -> None:
+async def test_items_of_one_tick_are_one_batch_in_order() -> None:
     double_all = Doubler()
     coalescer: Coalescer[int, int] = Coalescer(double_all)
     assert await asyncio.gather(*(coalescer.submit(number) for number in range(5))) == [0, 2, 4, 6, 8]
@@ -60,15 +60,15 @@ async def test_an_item_that_is_never_awaited_is_processed_and_may_fail_silently(
         await asyncio.sleep(0.01)
         gc.collect()
     finally:
-        loop.set_exception_handler(usual)  # the loop is that of all tests
+        loop.set_exception_handler(usual)  # all tests share the loop
     assert (double_all.batches, complaints) == ([[1, 13]], [])
 
 
-async def test_items_wait_while_the_maximum_number_of_calls_is_under_way() -> None:
+async def test_items_wait_while_the_maximum_number_of_calls_is_in_flight() -> None:
     double_all = Doubler()
     coalescer: Coalescer[int, int] = Coalescer(double_all, max_concurrent=1, max_batch=3)
     first = coalescer.submit(0)
-    await asyncio.sleep(0)  # it is being answered
+    await asyncio.sleep(0)  # the first call is in flight
     assert await asyncio.gather(*(coalescer.submit(number) for number in range(1, 6))) == [2, 4, 6, 8, 10]
     assert await first == 0
     assert double_all.batches == [[0], [1, 2, 3], [4, 5]]
@@ -78,7 +78,7 @@ async def test_items_wait_while_the_maximum_number_of_calls_is_under_way() -> No
 
 
 class TestSameTurn:
-    async def test_items_of_one_turn_are_processed_in_order_one_right_after_the_other(self) -> None:
+    async def test_items_of_one_tick_are_processed_in_order_without_a_break(self) -> None:
         happened: list[str] = []
 
         def double(number: int) -> int:
@@ -99,7 +99,7 @@ class TestSameTurn:
             "1 asked", "2 asked", "1 answered", "2 answered", "got 2", "got 4", "3 asked", "3 answered", "got 6",
         ]  # fmt: skip
 
-    async def test_a_failure_is_raised_at_its_submitter_alone(self) -> None:
+    async def test_a_failure_is_raised_at_its_own_submitter_only(self) -> None:
         coalescer = SameTurn(lambda number: 1 // number)
 
         first, second, third = await asyncio.gather(*map(coalescer.submit, (1, 0, -1)), return_exceptions=True)

@@ -19,11 +19,11 @@ JSON = st.recursive(
 
 @pytest.mark.heavy
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), JSON, max_size=5))
-def test_what_is_stored_is_what_was_given(value: dict[str, Any]) -> None:
+def test_an_object_is_stored_unchanged(value: dict[str, Any]) -> None:
     assert json.loads(free_form_text(value)) == value
 
 
-def test_nothing_is_the_empty_object() -> None:
+def test_an_absent_object_is_stored_as_an_empty_one() -> None:
     assert free_form_text(None) == "{}"
 
 

@@ -48,7 +48,7 @@ def test_threads_lose_no_line() -> None:
         assert [line for line in lines if line.startswith(f"{thread} ")] == [f"{thread} {n}" for n in range(500)]
 
 
-def test_a_stream_that_cannot_be_written_to_harms_no_caller() -> None:
+def test_a_broken_stream_does_not_harm_callers() -> None:
     stream = io.StringIO()
     output = output_to(stream)
     stream.close()

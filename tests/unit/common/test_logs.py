@@ -1,4 +1,4 @@
-"""Logs: what is written of an event, and what cannot be written whatever a call says."""
+"""Logs: which parts of an event are written, and what is never written whatever the call."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_an_event_is_one_json_object_a_line(log: Log) -> None:
 
 
 def test_a_field_that_is_not_on_the_list_is_dropped_and_its_name_reported(log: Log) -> None:
-    """L14: a new field has to be allowed before it is written."""
+    """A new field has to be allowed before it is written."""
     get_logger("x").warning("e", password="hunter2", client_secret="hunter2", user_id="u1", body={"a": "hunter2"})
 
     assert log.line == {
@@ -76,7 +76,6 @@ def test_a_field_that_is_not_on_the_list_is_dropped_and_its_name_reported(log: L
 
 
 def test_bound_fields_go_the_same_way_and_the_request_is_named(log: Log) -> None:
-    """L14."""
     before = REQUEST_ID.set("r1")
     get_logger("x").bind(subject_token="hunter2", client_id="c1", authorization="Bearer hunter2").info("e")
     REQUEST_ID.reset(before)
@@ -104,8 +103,8 @@ SECRETS = {
 
 @pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
 @pytest.mark.parametrize("around", ["{}", "it is {}.", '{{"token":"{}"}}', "Bearer {}", "x={}&y=1", "({})", "{}\n{}"])
-def test_what_looks_like_a_secret_is_replaced_wherever_it_stands(log: Log, secret: str, around: str) -> None:
-    """L14: in the event's name, in a field that is allowed, in a list, in an argument of the message."""
+def test_text_that_looks_like_a_secret_is_replaced_everywhere(log: Log, secret: str, around: str) -> None:
+    """In the event's name, in a field that is allowed, in a list, in an argument of the message."""
     text = around.format(secret, secret)
     logger = get_logger("x")
     logger.info(text)
@@ -133,7 +132,7 @@ def test_what_looks_like_a_secret_is_replaced_wherever_it_stands(log: Log, secre
     ],
 )
 def test_a_connection_string_loses_its_user_and_password(log: Log, url: str) -> None:
-    """L14: CVE-2023-46255, CVE-2024-32967."""
+    """CVE-2023-46255, CVE-2024-32967."""
     get_logger("x").error("e", address=url, reason=f"could not connect to {url}: refused")
 
     line = log.line
@@ -142,7 +141,7 @@ def test_a_connection_string_loses_its_user_and_password(log: Log, url: str) -> 
 
 
 def test_ids_are_not_taken_for_secrets() -> None:
-    """A log without ids would be of no use."""
+    """A log without ids would be useless."""
     for text in (
         new_id(),
         new_short_id(),
@@ -157,13 +156,13 @@ def test_ids_are_not_taken_for_secrets() -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(before=st.text(max_size=20), after=st.text(max_size=20))
 def test_every_secret_we_make_is_recognized_among_other_words(before: str, after: str) -> None:
-    """L14: whatever stands around it, a space between."""
+    """Whatever surrounds it, separated by a space."""
     for secret in (new_secret(), f"sub_{new_secret()}", JWT):
         assert secret not in redact(f"{before} {secret} {after}")
 
 
 class HiddenError(Exception):
-    """Its message holds what must not be written."""
+    """Its message holds a secret that must not be written."""
 
 
 def fail_deeper() -> None:
@@ -180,7 +179,7 @@ def fail() -> None:
 
 class TestExceptions:
     def test_frames_and_types_are_written_and_no_message(self, log: Log) -> None:
-        """L14: neither the exception's text nor its cause's nor a local value."""
+        """Neither the exception's text nor its cause's nor a local value."""
         try:
             fail()
         except RuntimeError as error:
@@ -200,8 +199,8 @@ class TestExceptions:
         assert "hunter2" not in traceback.replace('raise RuntimeError("message-hunter2") from cause', "")
 
     @pytest.mark.parametrize("library", [False, True])
-    def test_exc_info_true_is_the_exception_at_hand(self, log: Log, library: bool) -> None:
-        """L14: also from a library, through the standard library's logging."""
+    def test_exc_info_true_is_the_current_exception(self, log: Log, library: bool) -> None:
+        """Also from a library, through the standard library's logging."""
         try:
             fail()
         except RuntimeError:
@@ -217,7 +216,7 @@ class TestExceptions:
         assert "cause-hunter2" not in json.dumps(line)
 
     def test_a_source_line_of_the_traceback_is_searched_like_everything_else(self, log: Log) -> None:
-        """L14: source code is quoted in a traceback; a secret that stands there is replaced."""
+        """Source code is quoted in a traceback; a secret that stands there is replaced."""
         namespace: dict[str, Any] = {}
         source = f"def broken():\n    raise ValueError('{CLIENT_SECRET}')\n"
         exec(compile(source, "broken.py", "exec"), namespace)
@@ -229,8 +228,8 @@ class TestExceptions:
         assert CLIENT_SECRET not in log.stream.getvalue()
 
 
-def test_the_values_of_requests_are_not_among_the_fields() -> None:
-    """L14: no field that could carry a token, a secret, a body or a person by its very purpose."""
+def test_no_allowed_field_is_meant_for_the_values_of_requests() -> None:
+    """No field whose purpose is to carry a token, a secret, a body or a person."""
     forbidden = {
         "token", "subject_token", "actor_token", "access_token", "secret", "client_secret", "password", "authorization",
         "body", "form", "headers", "email", "username", "name", "url", "database_url", "redis_url", "nats_url",
@@ -248,7 +247,7 @@ def test_levels_below_info_are_not_written(log: Log) -> None:
 
 
 def test_a_random_password_in_a_connection_string_is_replaced() -> None:
-    """L14: whatever letters base64url has."""
+    """With any letters of base64url."""
     for _ in range(256):
         password = secrets.token_urlsafe(24)
         assert password not in redact(f"nats://token:{password}@127.0.0.1:4222")

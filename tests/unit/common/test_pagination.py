@@ -27,7 +27,7 @@ def test_a_page_is_read_from_a_query(query: str, page: Page) -> None:
     assert read_page(query.encode(), whole_by_default=False) == page
 
 
-def test_a_query_that_names_no_page_asks_for_the_first_or_for_everything() -> None:
+def test_a_query_without_a_page_asks_for_the_first_or_for_everything() -> None:
     for query in (b"", b"other=x", b"Page=2", b"&&="):
         assert read_page(query, whole_by_default=False) == Page(1, 20)
         assert read_page(query, whole_by_default=True) == Page(1, None)
@@ -68,7 +68,7 @@ def test_a_whole_list_has_its_number_and_no_links() -> None:
     assert headers == {"Total-Number": "3"}
 
 
-def test_what_is_searched_for_stands_in_q_or_search_and_the_last_one_counts() -> None:
+def test_the_search_term_is_in_q_or_search_and_the_last_one_counts() -> None:
     for query, search in (
         (b"q=x", "x"),
         (b"search=%25a%25b%25", "a%b"),
@@ -93,7 +93,7 @@ def test_a_flag_is_true_false_or_left_out(query: str, expected: object) -> None:
 
 
 @pytest.mark.parametrize("query", ["flag", "flag=", "flag=yes", "flag=TRUE", "flag=1&flag=1", "flag=%00", "flag=%FF"])
-def test_a_flag_is_nothing_else(query: str) -> None:
+def test_any_other_value_of_a_flag_is_refused(query: str) -> None:
     with pytest.raises(ApiError) as refused:
         read_flag(query.encode(), "flag")
     assert refused.value.body.code == "guard.invalid_input"

@@ -1,4 +1,4 @@
-"""A number that only grows, and people waiting for it."""
+"""A monotonic counter that tasks can await."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def started(*tasks: asyncio.Task[bool]) -> None:
     assert not any(task.done() for task in tasks)
 
 
-async def test_what_is_reached_already_is_not_waited_for() -> None:
+async def test_a_value_that_is_already_reached_is_not_waited_for() -> None:
     progress = Progress(max_waiters=0)
     progress.advance(5)
 
@@ -36,7 +36,7 @@ async def test_it_never_goes_back() -> None:
     assert progress.value == 3
 
 
-async def test_waiters_are_woken_in_the_order_of_what_they_wait_for_and_then_of_their_arrival() -> None:
+async def test_waiters_are_woken_in_the_order_of_their_values_and_then_of_their_arrival() -> None:
     progress = Progress()
     woken: list[str] = []
 
@@ -59,7 +59,7 @@ async def test_waiters_are_woken_in_the_order_of_what_they_wait_for_and_then_of_
     assert woken[6:] == ["9a", "9b", "9c"]
 
 
-async def test_who_waits_in_vain_is_told_so_and_makes_room() -> None:
+async def test_a_waiter_that_times_out_returns_false_and_frees_its_slot() -> None:
     progress = Progress(max_waiters=1)
 
     assert await progress.reach(1, timeout_s=0.001) is False
@@ -71,7 +71,7 @@ async def test_who_waits_in_vain_is_told_so_and_makes_room() -> None:
 
 
 async def test_the_number_of_waiters_is_bounded() -> None:
-    """L8: one more than the bound is refused at once, and the others go on waiting."""
+    """One waiter more than the bound is refused at once, and the others go on waiting."""
     progress = Progress(max_waiters=256)
     tasks = [asyncio.create_task(progress.reach(1, timeout_s=LONG_S)) for _ in range(256)]
     await started(*tasks)
@@ -83,8 +83,8 @@ async def test_the_number_of_waiters_is_bounded() -> None:
     assert await asyncio.gather(*tasks) == [True] * 256
 
 
-async def test_who_stops_waiting_makes_room() -> None:
-    """A caller that goes away must not use up the bound for ever."""
+async def test_a_cancelled_waiter_frees_its_slot() -> None:
+    """A caller that disconnects must not occupy a slot for ever."""
     progress = Progress(max_waiters=1)
     for _ in range(3):
         waiting = asyncio.create_task(progress.reach(10, timeout_s=LONG_S))
@@ -99,7 +99,7 @@ async def test_who_stops_waiting_makes_room() -> None:
     assert await last is True
 
 
-async def test_a_waiter_cancelled_in_the_turn_in_which_the_value_arrives_affects_no_other() -> None:
+async def test_a_waiter_cancelled_in_the_tick_in_which_the_value_arrives_affects_no_other() -> None:
     progress = Progress(max_waiters=3)
     tasks = [asyncio.create_task(progress.reach(1, timeout_s=LONG_S)) for _ in range(3)]
     await started(*tasks)
@@ -115,7 +115,7 @@ async def test_a_waiter_cancelled_in_the_turn_in_which_the_value_arrives_affects
     st.lists(st.integers(min_value=0, max_value=20), min_size=1, max_size=12),
     st.lists(st.integers(min_value=-1, max_value=20), max_size=12),
 )
-def test_exactly_those_are_woken_whose_value_was_reached(wanted: list[int], steps: list[int]) -> None:
+def test_exactly_the_waiters_whose_value_was_reached_are_woken(wanted: list[int], steps: list[int]) -> None:
     async def run() -> list[bool]:
         progress = Progress()
         tasks = [asyncio.create_task(progress.reach(value, timeout_s=LONG_S)) for value in wanted]

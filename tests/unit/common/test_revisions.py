@@ -1,4 +1,4 @@
-"""``Identity-Revision``: what is read of the header and what is refused."""
+"""``Identity-Revision``: which headers are read and which are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REVISIONS = st.integers(min_value=0, max_value=10**18 - 1)
 
 
 @given(st.dictionaries(st.sampled_from(sorted(SOURCES)), REVISIONS, min_size=1))
-def test_what_is_formatted_is_parsed_back(revisions: dict[str, int]) -> None:
+def test_formatted_revisions_are_parsed_back(revisions: dict[str, int]) -> None:
     assert parse_revisions([format_revisions(revisions)]) == revisions
 
 
@@ -76,8 +76,8 @@ def test_well_formed_headers(lines: list[str], revisions: dict[str, int]) -> Non
         "x" * 2**16,
     ],
 )
-def test_anything_else_is_refused_and_not_passed_over(line: str) -> None:
-    """L2: an unknown source or number is never dropped silently; also beside a good one."""
+def test_anything_else_is_refused_and_not_ignored(line: str) -> None:
+    """An unknown source or number is never dropped silently; also beside a good one."""
     for lines in ([line], ["management:1", line], [line, "template:1"]):
         with pytest.raises(MalformedRevisionError):
             parse_revisions(lines)
@@ -95,7 +95,7 @@ def test_any_text_is_revisions_or_malformed(text: str) -> None:
 
 @pytest.mark.parametrize("count", [2**8, 2**16, 2**16 + 1])
 def test_very_many_items_are_all_read(count: int) -> None:
-    """L8: the last one counts like the first."""
+    """CVE-2024-27101: the last one counts like the first."""
     header = ",".join(["management:1"] * (count - 1) + ["management:2"])
 
     assert parse_revisions([header]) == {"management": 2}

@@ -1,4 +1,4 @@
-"""The record of a subject token as it is encoded: the script that takes it relies on the order of its members."""
+"""The encoding of a subject token record: the script that consumes it relies on the order of its members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an application may send people, and what its secrets may be called."""
+"""Redirect URIs and origins of applications, and names and expiry of their secrets."""
 
 import pytest
 from hypothesis import given
@@ -74,7 +74,7 @@ def test_nothing_else_is_a_redirect_uri(uri: str) -> None:
 
 
 @pytest.mark.parametrize("origin", ["https://example.com", "https://example.com:8443", "http://localhost:3000"])
-def test_what_is_an_origin(origin: str) -> None:
+def test_valid_origins_are_accepted(origin: str) -> None:
     assert is_origin(origin)
 
 
@@ -82,24 +82,24 @@ def test_what_is_an_origin(origin: str) -> None:
     "origin", ["", "null", "*", "example.com", "https://example.com/", "https://example.com?x", "https://a@b.example",
                "https://*.example.com", "https://a;b.example", "ftp://example.com", "https://", "https://example.com:x"]
 )  # fmt: skip
-def test_what_is_no_origin(origin: str) -> None:
+def test_invalid_origins_are_refused(origin: str) -> None:
     assert not is_origin(origin)
 
 
 @given(st.text())
-def test_no_text_is_too_strange_to_be_judged(text: str) -> None:
+def test_any_text_is_judged_without_an_error(text: str) -> None:
     is_redirect_uri(text, "Native")
     is_redirect_uri(f"https://{text}", "Native")
     is_origin(f"https://{text}")
 
 
 @pytest.mark.parametrize("name", ["first", "2026-11", "with space", "ü", "..."])
-def test_what_a_secret_may_be_called(name: str) -> None:
+def test_valid_names_of_secrets_are_accepted(name: str) -> None:
     assert list(secret_problems(SecretCreation(name=name), now=0)) == []
 
 
 @pytest.mark.parametrize("name", ["a/b", ".", "..", "tab\t", "\x7f"])
-def test_what_a_secret_may_not_be_called(name: str) -> None:
+def test_invalid_names_of_secrets_are_refused(name: str) -> None:
     assert [path for path, _ in secret_problems(SecretCreation(name=name), now=0)] == ["name"]
 
 

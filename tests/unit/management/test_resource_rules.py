@@ -25,7 +25,7 @@ def is_indicator(text: str) -> bool:
         "https://id.example.com/api",
     ],
 )
-def test_what_may_indicate_a_resource(indicator: str) -> None:
+def test_valid_indicators_are_accepted(indicator: str) -> None:
     """RFC 8707 section 2."""
     assert is_indicator(indicator)
 
@@ -51,11 +51,11 @@ def test_what_may_indicate_a_resource(indicator: str) -> None:
         f"{ISSUER}?a=b",
     ],
 )
-def test_what_may_not_indicate_a_resource(indicator: str) -> None:
+def test_invalid_indicators_are_refused(indicator: str) -> None:
     assert not is_indicator(indicator)
 
 
 @given(st.text())
-def test_no_text_is_too_strange_to_be_judged(text: str) -> None:
+def test_any_text_is_judged_without_an_error(text: str) -> None:
     is_indicator(text)
     is_indicator(f"https://{text}")

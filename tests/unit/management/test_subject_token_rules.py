@@ -1,4 +1,4 @@
-"""What a subject token looks like."""
+"""The format of subject tokens."""
 
 import re
 from collections import Counter

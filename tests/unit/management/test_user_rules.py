@@ -1,4 +1,4 @@
-"""What a user's members may be, and when two of them are the same."""
+"""Valid values for the members of a user, and when two values count as the same."""
 
 import unicodedata
 
@@ -16,7 +16,7 @@ def test_a_key_is_the_key_of_itself(text: str) -> None:
 
 
 @given(st.text())
-def test_composition_and_case_make_no_other_key(text: str) -> None:
+def test_composition_and_case_do_not_change_a_key(text: str) -> None:
     for form in ("NFC", "NFD"):
         assert identity_key(unicodedata.normalize(form, text)) == identity_key(text)
     assert identity_key(text.casefold()) == identity_key(text)
@@ -24,13 +24,13 @@ def test_composition_and_case_make_no_other_key(text: str) -> None:
 
 
 @given(st.text())
-def test_case_makes_no_other_key_for_anything_that_python_can_turn_back(text: str) -> None:
+def test_case_does_not_change_a_key_where_python_can_reverse_it(text: str) -> None:
     if text.upper().casefold() == text.casefold():
         assert identity_key(text.upper()) == identity_key(text)
 
 
 @given(st.text(min_size=1), st.text(), st.text())
-def test_a_part_is_found_in_what_is_searched(middle: str, before: str, after: str) -> None:
+def test_a_part_is_found_in_the_searched_text(middle: str, before: str, after: str) -> None:
     whole = before + middle + after
     if unicodedata.normalize("NFD", whole) == "".join(
         unicodedata.normalize("NFD", part) for part in (before, middle, after)
@@ -41,7 +41,7 @@ def test_a_part_is_found_in_what_is_searched(middle: str, before: str, after: st
 @pytest.mark.parametrize(
     "username", ["alice", "Alice-1", "a.b_c", "żółw", "李", "o'neill", "x" * 128, "🙂", "42", "007a", "+"]
 )
-def test_what_may_be_a_username(username: str) -> None:
+def test_valid_usernames_are_accepted(username: str) -> None:
     assert list(problems(UserCreation(username=username))) == []
     assert list(problems(UserUpdate(username=username))) == []
 
@@ -50,12 +50,12 @@ def test_what_may_be_a_username(username: str) -> None:
     "username",
     ["a b", "a@b", " a", "a\n", "a\u200b", "a\u00a0b", "\ud800", "a\x7f", "\ue000", "4915112345678", "+110", "110"],
 )
-def test_what_may_not_be_a_username(username: str) -> None:
+def test_invalid_usernames_are_refused(username: str) -> None:
     assert [path for path, _ in problems(UserCreation(username=username))] == ["username"]
 
 
 @pytest.mark.parametrize("email", ["a@b.c", "a+b@example.co.uk", "ü@exämple.com", '"q"@b.c'])
-def test_what_may_be_an_email_address(email: str) -> None:
+def test_valid_email_addresses_are_accepted(email: str) -> None:
     assert list(problems(UserCreation(primary_email=email))) == []
 
 
@@ -80,7 +80,7 @@ def test_what_may_be_an_email_address(email: str) -> None:
         "\ud800@b.c",
     ],
 )
-def test_what_may_not_be_an_email_address(email: str) -> None:
+def test_invalid_email_addresses_are_refused(email: str) -> None:
     assert [path for path, _ in problems(UserCreation(primary_email=email))] == ["primaryEmail"]
 
 
@@ -88,7 +88,7 @@ def test_what_may_not_be_an_email_address(email: str) -> None:
     "avatar",
     ["https://example.com/a.png", "HTTP://cdn.example.com:8080/~u/(1)?s=64&d=*#top", "https://[::1]/a", "http://a"],
 )
-def test_what_may_be_an_avatar(avatar: str) -> None:
+def test_valid_avatars_are_accepted(avatar: str) -> None:
     assert list(problems(UserCreation(avatar=avatar))) == []
     assert list(problems(UserUpdate(avatar=avatar))) == []
 
@@ -100,23 +100,23 @@ def test_what_may_be_an_avatar(avatar: str) -> None:
      " https://example.com/a", "https://example.com/a b", "https://example.com/\n", 'https://example.com/"><script>',
      "https://example.com/\u202e", "https://ex\u00e4mple.com/"],
 )  # fmt: skip
-def test_what_may_not_be_an_avatar(avatar: str) -> None:
+def test_invalid_avatars_are_refused(avatar: str) -> None:
     """It becomes the claim ``picture``, which applications show."""
     assert [path for path, _ in problems(UserCreation(avatar=avatar))] == ["avatar"]
     assert [path for path, _ in problems(UserUpdate(avatar=avatar))] == ["avatar"]
 
 
 @pytest.mark.parametrize("phone", ["110", "+4915112345678", "4915112345678"])
-def test_what_may_be_a_telephone_number(phone: str) -> None:
+def test_valid_telephone_numbers_are_accepted(phone: str) -> None:
     assert list(problems(UserCreation(primary_phone=phone))) == []
     assert phone_key(phone).isdigit()
 
 
 @pytest.mark.parametrize("phone", ["", "+", "11", "0151/123", "++49", "49 151", "٠١٢٣", "1" * 33])
-def test_what_may_not_be_a_telephone_number(phone: str) -> None:
+def test_invalid_telephone_numbers_are_refused(phone: str) -> None:
     assert [path for path, _ in problems(UserCreation(primary_phone=phone))] == ["primaryPhone"]
 
 
 @given(st.text())
-def test_no_text_is_too_strange_to_be_judged(text: str) -> None:
+def test_any_text_is_judged_without_an_error(text: str) -> None:
     list(problems(UserCreation(username=text, primary_email=text, primary_phone=text, avatar=text)))

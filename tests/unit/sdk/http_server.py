@@ -1,4 +1,4 @@
-"""A real HTTP server of a few lines: it records what it is asked and answers what a function says."""
+"""A real HTTP server of a few lines: it records each request and sends the answer that a function returns."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Answer:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 64  # with less than the connections that tests open at once, one waits a second to be let in
+    request_queue_size = 64  # with fewer than tests open at once, a connection waits a second to be accepted
 
 
 class HttpServer:

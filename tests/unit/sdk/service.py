@@ -1,4 +1,4 @@
-"""A stand-in for the remote service: a token endpoint, and whatever answer the test prepares for the Management API."""
+"""A stand-in for the remote service: a token endpoint, and the answers that a test prepares for the Management API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ACTOR_TOKEN = "actor-token"
 
 
 class Service(HttpServer):
-    """Issues ``access-token-1``, ``access-token-2``, …; answers everything else as it was told, by default 200 {}."""
+    """Issues ``access-token-1``, ``access-token-2``, …; answers everything else as prepared, by default 200 {}."""
 
     def __init__(self) -> None:
         super().__init__(self.respond)

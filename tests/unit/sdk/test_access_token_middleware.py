@@ -107,7 +107,7 @@ class Api:
             return await client.request(method, path, headers=sent)
 
     async def open(self, path: str, bearer: str | None = None, **scope: Any) -> list[dict[str, Any]]:
-        """Return what is answered to whoever opens a WebSocket."""
+        """Return the messages that a client gets when it opens a WebSocket."""
         answers: list[dict[str, Any]] = []
 
         async def send(message: dict[str, Any]) -> None:
@@ -137,7 +137,7 @@ def api(server: Jwks, clock: Clock) -> Api:
 
 
 def refused(answer: httpx.Response) -> tuple[int, str | None, str]:
-    """Return status, challenge and error of a refusal, whose form is judged here."""
+    """Return status, challenge and error of a refusal, after checking its form."""
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["cache-control"] == "no-store"
     body = answer.json()
@@ -155,7 +155,7 @@ class TestAdmission:
     async def test_any_token_opens_a_route_that_demands_no_scopes(self, api: Api) -> None:
         assert (await api.request("GET", "/me", bearer=token(KEY, scope=None))).status_code == 200
 
-    async def test_a_public_route_needs_no_token_and_looks_at_none(self, api: Api, server: Jwks) -> None:
+    async def test_a_public_route_needs_no_token_and_ignores_any(self, api: Api, server: Jwks) -> None:
         for sent in (None, GOOD, "junk", "a b"):
             assert (await api.request("GET", "/health", bearer=sent)).json() == {}
         assert server.received == []
@@ -169,7 +169,7 @@ class TestAdmission:
     async def test_a_server_that_keeps_the_case_of_header_names_makes_no_difference(
         self, api: Api, name: bytes
     ) -> None:
-        """Two headers in different case are two."""
+        """Two headers that differ in case count as two."""
         judged = await api.protected._judge(http("/things", headers=[(name, f"Bearer {GOOD}".encode())]))
         assert isinstance(judged, AccessToken)
         twice = http("/things", headers=[(n, f"Bearer {GOOD}".encode()) for n in (name, b"authorization")])
@@ -186,7 +186,7 @@ class TestAdmission:
         assert access_token_of(scope).scopes == {"read:things", "write:things"}
         assert came_in == before
 
-    async def test_without_a_verified_token_there_is_none_to_be_had(self, api: Api) -> None:
+    async def test_reading_the_token_fails_without_a_verified_one(self, api: Api) -> None:
         await api.request("GET", "/health", bearer=GOOD)
         for scope in (api.application.scopes[0], {}, {"state": {}}, {"state": {"access_token": GOOD}}, {"state": 7}):
             with pytest.raises(LookupError, match="no access token"):
@@ -203,8 +203,8 @@ class TestAdmission:
         await api.protected(scope, None, ignore)
         assert api.application.scopes == [scope]
 
-    async def test_what_cannot_be_judged_is_not_let_through(self, api: Api) -> None:
-        """A server may come to know more kinds of requests than this version."""
+    async def test_a_request_of_an_unknown_type_is_not_let_through(self, api: Api) -> None:
+        """A server may support kinds of requests that this version does not know."""
         with pytest.raises(ValueError, match="cannot judge a request of type"):
             await api.protected({"type": "webtransport", "path": "/health"}, None, ignore)
         assert not api.was_called
@@ -220,18 +220,18 @@ def http(path: str, **scope: Any) -> dict[str, Any]:
 
 class TestRefusals:
     @pytest.mark.parametrize("path", ["/things", "/me", "/nothing", "//health", "/health/..", "/HEALTH"])
-    async def test_without_a_token_everything_but_the_public_is_closed(self, api: Api, path: str) -> None:
-        """RFC 6750 section 3: whoever has not authenticated learns how, and no more; not even what there is."""
+    async def test_without_a_token_everything_but_public_routes_is_closed(self, api: Api, path: str) -> None:
+        """RFC 6750 section 3: an unauthenticated client learns how to authenticate, but not which routes exist."""
         assert refused(await api.request("GET", path)) == (401, "Bearer", "unauthenticated")
         assert not api.was_called
 
     @pytest.mark.parametrize("value", ["", "Basic eDp5", f"DPoP {GOOD}", f"Bearerx {GOOD}", GOOD, f"Token {GOOD}"])
-    async def test_another_scheme_is_no_token(self, api: Api, value: str) -> None:
+    async def test_another_scheme_is_not_a_token(self, api: Api, value: str) -> None:
         """RFC 6750 section 3."""
         answer = await api.request("GET", "/things", ("Authorization", value))
         assert refused(answer) == (401, "Bearer", "unauthenticated")
 
-    async def test_a_token_in_the_query_alone_is_no_token(self, api: Api) -> None:
+    async def test_a_token_in_the_query_alone_is_not_accepted(self, api: Api) -> None:
         """RFC 9700 section 4.3.2: access tokens in a query are not to be accepted."""
         assert refused(await api.request("GET", f"/things?access_token={GOOD}"))[0] == 401
 
@@ -265,7 +265,7 @@ class TestRefusals:
         assert refused(answer) == (400, 'Bearer error="invalid_request"', "invalid_request")
 
     @pytest.mark.parametrize("query", ["token=x", "q=access_token", "my_access_token=x", "access+token=x", "%ff=%"])
-    async def test_other_parameters_are_the_applications(self, api: Api, query: str) -> None:
+    async def test_other_parameters_are_left_to_the_application(self, api: Api, query: str) -> None:
         assert (await api.request("GET", f"/things?{query}", bearer=GOOD)).status_code == 200
 
     @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ class TestRefusals:
             "x" * 20_000,
         ],
     )
-    async def test_a_token_that_is_not_good_is_invalid_and_not_told_why(
+    async def test_an_unacceptable_token_is_invalid_and_the_answer_does_not_say_why(
         self, api: Api, candidate: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         """RFC 6750 section 3.1."""
@@ -306,7 +306,7 @@ class TestRefusals:
             ("GET", "/admin", "read:things", "admin"),
         ],
     )
-    async def test_a_token_without_the_scopes_is_told_which(
+    async def test_the_answer_to_a_token_without_the_scopes_names_them(
         self, api: Api, method: str, path: str, held: str | None, missing: str
     ) -> None:
         """RFC 6750 section 3.1; scopes compare as whole tokens, with regard to case (RFC 6749 section 3.3)."""
@@ -318,8 +318,8 @@ class TestRefusals:
     async def test_head_is_judged_as_get(self, api: Api) -> None:
         assert (await api.request("HEAD", "/admin", bearer=GOOD)).status_code == 403
 
-    async def test_a_route_that_was_forgotten_is_closed(self, api: Api) -> None:
-        """Also to a token that holds everything."""
+    async def test_an_undeclared_route_is_closed(self, api: Api) -> None:
+        """Also to a token with every scope."""
         everything = token(KEY, scope="read:things write:things admin")
         assert refused(await api.request("GET", "/forgotten", bearer=everything)) == (404, None, "not_found")
         answer = await api.request("DELETE", "/things", bearer=everything)
@@ -338,8 +338,8 @@ class TestRefusals:
         clock.now = NOW + 1
         assert (await api.request("GET", "/things", bearer=GOOD)).status_code == 200
 
-    async def test_nothing_of_a_token_is_logged(self, api: Api, server: Jwks, caplog: pytest.LogCaptureFixture) -> None:
-        """Whatever becomes of the request."""
+    async def test_no_part_of_a_token_is_logged(self, api: Api, server: Jwks, caplog: pytest.LogCaptureFixture) -> None:
+        """Whatever the outcome of the request."""
         caplog.set_level(logging.DEBUG)
         signatures = []
         for candidate in (GOOD, token(KEY, scope=None), token(KEY, aud="x"), token(JUNK)):
@@ -361,7 +361,7 @@ class TestOrganizations:
     async def test_a_route_that_does_not_look_at_the_organization_is_closed(
         self, api: Api, method: str, path: str
     ) -> None:
-        """RFC 6750 section 3.1: the token is good; RFC 9068 section 4: what it says of rights is looked at whole."""
+        """RFC 6750 section 3.1: the token is valid; RFC 9068 section 4: its scopes count only with its organization."""
         for within in (WITHIN, token(KEY, organization_id="")):
             answer = await api.request(method, path, bearer=within)
             assert refused(answer) == (403, 'Bearer error="insufficient_scope"', "insufficient_scope")
@@ -375,7 +375,7 @@ class TestOrganizations:
         expected = "org000000001" if bearer == WITHIN else None
         assert {access_token_of(scope).organization_id for scope in api.application.scopes} == {expected}
 
-    async def test_it_demands_its_scopes_all_the_same(self, api: Api) -> None:
+    async def test_it_demands_its_scopes_nevertheless(self, api: Api) -> None:
         answer = await api.request("GET", "/organizations/org000000001/admin", bearer=WITHIN)
         assert refused(answer) == (403, 'Bearer error="insufficient_scope", scope="admin"', "insufficient_scope")
 
@@ -416,20 +416,20 @@ class TestWebSockets:
     async def test_otherwise_it_is_refused_before_it_is_opened(
         self, api: Api, path: str, bearer: str | None, status: int
     ) -> None:
-        """RFC 6455 section 4.2.2; to whoever may be told more (ASGI's websocket.http.response), as to any request."""
+        """RFC 6455 section 4.2.2; with ASGI's websocket.http.response the refusal is that of any request."""
         assert await api.open(path, bearer) == [{"type": "websocket.close", "code": 1008}]
         start, body = await api.open(path, bearer, extensions={"websocket.http.response": {}})
         assert (start["type"], start["status"]) == ("websocket.http.response.start", status)
         assert body["type"] == "websocket.http.response.body"
         assert not api.was_called
 
-    async def test_a_method_of_that_name_is_no_websocket(self, api: Api) -> None:
+    async def test_a_method_of_that_name_is_not_a_websocket(self, api: Api) -> None:
         assert (await api.request("WEBSOCKET", "/open")).status_code == 401
         assert (await api.request("WEBSOCKET", "/feed", bearer=GOOD)).status_code == 404
 
 
 class TestFlood:
-    """Who sends junk cannot make this API a nuisance to the issuer, nor unavailable to others."""
+    """A client that sends junk can neither flood the issuer nor make this API unavailable to others."""
 
     async def test_a_thousand_tokens_of_unknown_keys_at_once_are_one_request_for_keys(
         self, api: Api, server: Jwks, clock: Clock
@@ -490,12 +490,12 @@ class TestConstruction:
 
     @pytest.mark.parametrize("verifier", [None, AccessTokenVerifier(issuer=ISSUER, audience=AUDIENCE), "verifier"])
     def test_another_verifier_is_refused(self, verifier: Any) -> None:
-        """Found out when the application starts, not when a token comes."""
+        """Detected when the application starts, not when a token arrives."""
         with pytest.raises(TypeError, match="AsyncAccessTokenVerifier"):
             AccessTokenMiddleware(Application(), verifier=verifier, routes=ROUTES)
 
     @pytest.mark.parametrize("routes", [{}, {"GET /x": ""}, {"/x": "a"}, {"GET /x": None}])
-    def test_routes_that_mean_nothing_are_refused(self, routes: Any) -> None:
+    def test_meaningless_routes_are_refused(self, routes: Any) -> None:
         verifier = AsyncAccessTokenVerifier(issuer=ISSUER, audience=AUDIENCE)
         with pytest.raises(ValueError, match="route"):
             AccessTokenMiddleware(Application(), verifier=verifier, routes=routes)

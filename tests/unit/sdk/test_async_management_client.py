@@ -1,4 +1,4 @@
-"""The Management API client for tasks: its token and connections; the rest it shares with the one for threads."""
+"""The Management API client for tasks: its token and connections; it shares the rest with the client for threads."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class TestToken:
         assert await asyncio.gather(*requests(async_client)) == [{}] * TASKS
         assert service.tokens_issued == 2
 
-    async def test_a_renewal_ahead_of_time_holds_up_nobody_else(
+    async def test_an_early_renewal_does_not_hold_up_other_callers(
         self, service: Service, async_client: AsyncManagementClient, clock: Clock
     ) -> None:
         await async_client.request("GET", "/api/users")
@@ -127,7 +127,7 @@ class TestToken:
     async def test_sixteen_tasks_share_one_failing_token_request(
         self, service: Service, async_client: AsyncManagementClient
     ) -> None:
-        """A queue of callers must not each wait for a time-out of their own."""
+        """Queued callers must not each wait for a timeout of their own."""
         held = HeldTokenRequests(service, Answer(503, b"", {"Retry-After": "2"}))
         asking = requests(async_client)
         await held.wait_until_asked()
@@ -150,7 +150,7 @@ class TestToken:
         with pytest.raises(Unavailable):
             await async_client.request("GET", "/api/users")
 
-    async def test_a_task_that_is_cancelled_while_it_renews_leaves_the_way_free(
+    async def test_a_cancelled_renewal_does_not_block_the_next(
         self, service: Service, async_client: AsyncManagementClient
     ) -> None:
         held = HeldTokenRequests(service)
@@ -203,7 +203,7 @@ async def test_no_answer_in_time_is_unavailable(service: Service, clock: Clock) 
 
 
 async def test_a_redirect_is_not_followed(service: Service, clock: Clock) -> None:
-    """Credentials stay with whom they are meant for, whatever the caller's own client would do."""
+    """Credentials stay with the service, even if the caller's own client would follow the redirect."""
     service.will_answer("GET", "/api/users/x", status=302, headers={"Location": f"{service.url}/elsewhere"})
     async with httpx.AsyncClient(follow_redirects=True) as http, service.async_client(clock, http=http) as client:
         with pytest.raises(Exception, match="unexpected_answer"):
@@ -212,7 +212,7 @@ async def test_a_redirect_is_not_followed(service: Service, clock: Clock) -> Non
 
 
 @pytest.mark.parametrize("path", ["", "api/users", "https://attacker.example/", "@attacker.example", "/a b"])
-async def test_a_request_of_ones_own_stays_with_the_service(
+async def test_a_custom_request_stays_with_the_service(
     service: Service, async_client: AsyncManagementClient, path: str
 ) -> None:
     """Nothing that is passed as a path can name another host."""
@@ -221,9 +221,7 @@ async def test_a_request_of_ones_own_stays_with_the_service(
     assert service.received == []
 
 
-async def test_a_request_of_ones_own_answers_with_its_json(
-    service: Service, async_client: AsyncManagementClient
-) -> None:
+async def test_a_custom_request_returns_its_json(service: Service, async_client: AsyncManagementClient) -> None:
     service.will_answer("PUT", "/api/configs/x", {"script": "…"}, status=201)
     service.will_answer("DELETE", "/api/configs/x", status=204)
     assert await async_client.request("PUT", "/api/configs/x", json={"script": "…"}) == {"script": "…"}
@@ -317,7 +315,7 @@ class TestTokenFunctions:
             await call(service)
 
     @pytest.mark.parametrize("call", [exchange, get_own])
-    async def test_a_client_of_ones_own_sends_the_request_and_stays_open(
+    async def test_the_callers_own_client_sends_the_request_and_stays_open(
         self, service: Service, call: Callable[..., Any]
     ) -> None:
         async with httpx.AsyncClient(headers={"X-Proxy": "yes"}) as http:

@@ -1,4 +1,4 @@
-"""Reading what a member may do: what is known is not sent again, and may be waited to change."""
+"""Reading held permissions: a known answer is not sent again, and the caller can wait for a change."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def read(client: ManagementClient | AsyncManagementClient, **wish: Any) ->
     return found if isinstance(found, HeldPermissions) else await found
 
 
-async def test_what_is_known_is_returned_while_it_holds(
+async def test_a_known_answer_is_returned_while_it_is_current(
     service: Service, client: ManagementClient, async_client: AsyncManagementClient
 ) -> None:
     for each in (client, async_client):
@@ -50,7 +50,7 @@ async def test_what_is_known_is_returned_while_it_holds(
 
 
 @pytest.mark.parametrize(("wait_s", "prefer"), [(0, None), (-1, None), (1, "wait=1"), (20, "wait=20"), (21, "wait=20")])
-async def test_nobody_waits_for_longer_than_the_service_does(
+async def test_a_wait_is_limited_to_that_of_the_service(
     service: Service, client: ManagementClient, wait_s: int, prefer: str | None
 ) -> None:
     service.will_answer("GET", PATH, status=304)
@@ -58,7 +58,7 @@ async def test_nobody_waits_for_longer_than_the_service_does(
     assert sent(service)["prefer"] == prefer
 
 
-async def test_without_anything_known_there_is_nothing_to_wait_for(service: Service, client: ManagementClient) -> None:
+async def test_without_a_known_answer_there_is_nothing_to_wait_for(service: Service, client: ManagementClient) -> None:
     service.will_answer("GET", PATH, [], headers={"ETag": 'W/"2"'})
     assert await read(client, wait_s=20) == HeldPermissions(permissions=(), etag='W/"2"')
     assert sent(service) == {"if-none-match": None, "prefer": None}
@@ -80,7 +80,7 @@ async def test_answers_that_the_service_would_not_give_are_errors(
             await read(each, known=KNOWN, wait_s=20)
 
 
-async def test_the_time_that_is_waited_on_purpose_is_no_time_out(service: Service) -> None:
+async def test_a_requested_wait_is_not_a_timeout(service: Service) -> None:
     answered = threading.Event()
 
     def late(request: Received) -> Answer:

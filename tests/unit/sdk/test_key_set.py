@@ -78,13 +78,13 @@ def test_a_key_that_cannot_be_used_is_left_out_and_the_others_stay(jwk: Any) -> 
 
 
 @pytest.mark.parametrize("document", [b"", b"[]", b"{}", b'{"keys":7}', b"<html>", b"\xff", b'{"keys":' + b"[" * 5000])
-def test_a_document_that_is_no_jwk_set_is_a_value_error(document: bytes) -> None:
+def test_a_document_that_is_not_a_jwk_set_is_a_value_error(document: bytes) -> None:
     with pytest.raises(ValueError, match="not a JWK Set"):
         KeySet.parse(document)
 
 
 def test_private_members_are_not_read() -> None:
-    """An issuer that publishes too much by mistake does not get it into our memory."""
+    """Private members that an issuer publishes by mistake do not enter our memory."""
     keys = KeySet.parse(json.dumps({"keys": [KEY.private_jwk()]}).encode())
 
     found = keys.get("current")
@@ -94,7 +94,7 @@ def test_private_members_are_not_read() -> None:
     assert not hasattr(found._key, "private_numbers")
 
 
-def test_of_two_keys_with_one_kid_the_first_counts() -> None:
+def test_the_first_of_two_keys_with_one_kid_counts() -> None:
     other = SigningKey("current")
 
     found = KeySet.parse(jwks(KEY, other)).get("current")

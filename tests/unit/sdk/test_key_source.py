@@ -1,4 +1,4 @@
-"""Where a verifier has its keys from: over real HTTP, with a clock that the test sets."""
+"""How a verifier gets its keys: over real HTTP, with a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_the_keys_are_beside_the_issuer_unless_said_otherwise(server: JwksServer
 
 
 def test_junk_fetches_nothing(server: JwksServer, verifier: AccessTokenVerifier) -> None:
-    """What can be refused without a key is."""
+    """A token that can be refused without a key is refused without one."""
     headers: list[dict[str, str | None]] = [{"typ": "JWT"}, {"alg": "none"}, {"kid": None}]
     for candidate in ("", "junk", *(token(OLD, header=header) for header in headers)):
         with pytest.raises(TokenInvalid):
@@ -119,7 +119,7 @@ def test_an_answer_is_kept_for_ten_seconds_to_a_day(headers: dict[str, str], sec
     assert max_age(httpx.Headers(headers)) == seconds
 
 
-def test_an_unknown_key_is_asked_for_at_once_after_the_floor(
+def test_an_unknown_key_is_requested_at_once_after_the_floor(
     server: JwksServer, verifier: AccessTokenVerifier, clock: Clock
 ) -> None:
     verifier.verify(token(OLD))
@@ -135,7 +135,7 @@ def test_an_unknown_key_is_asked_for_at_once_after_the_floor(
     assert server.requests == 2
 
 
-def test_tokens_with_invented_keys_cannot_make_us_a_nuisance(
+def test_tokens_with_invented_keys_cannot_flood_the_issuer(
     server: JwksServer, verifier: AccessTokenVerifier, clock: Clock
 ) -> None:
     """1,000 tokens of unknown keys in 100 s are 20 requests to the issuer."""
@@ -213,7 +213,7 @@ def test_old_keys_go_on_serving_while_the_issuer_fails(
     assert {record.levelname for record in caplog.records if record.name == "stead"} == {"WARNING"}
 
 
-def test_old_keys_go_on_serving_when_nobody_listens_any_more(clock: Clock) -> None:
+def test_old_keys_go_on_serving_when_the_issuer_is_down(clock: Clock) -> None:
     with JwksServer() as server:
         verifier = AccessTokenVerifier(issuer=ISSUER, audience=AUDIENCE, jwks_url=server.url, clock=clock)
         verifier.verify(token(OLD))
@@ -247,7 +247,7 @@ def test_a_clock_that_is_set_back_does_not_stop_refreshes(
 
 
 def test_equal_keys_stay_the_same_object() -> None:
-    """So that tokens that were verified under them need not be verified again after every refresh."""
+    """Tokens verified under them need not be verified again after every refresh."""
     freshness = KeyFreshness(floor_s=5)
     first = KeySet.parse(jwks(OLD, NEW))
     freshness.fetched(first, max_age_s=600, now=NOW)
@@ -258,7 +258,7 @@ def test_equal_keys_stay_the_same_object() -> None:
 
 
 def test_sixteen_threads_share_one_first_fetch(server: JwksServer, verifier: AccessTokenVerifier) -> None:
-    """One refresh in flight: the others wait for it, they have nothing else."""
+    """One refresh in flight: the others have no keys and wait for it."""
     server.open.clear()
     with ThreadPoolExecutor(THREADS) as threads:
         verified = [threads.submit(verifier.verify, token(OLD)) for _ in range(THREADS)]
@@ -314,7 +314,7 @@ def test_only_the_one_that_refreshes_old_keys_waits_for_it(
     assert server.requests == 2
 
 
-def test_a_client_of_ones_own_fetches_the_keys_and_stays_open(server: JwksServer, clock: Clock) -> None:
+def test_the_callers_own_client_fetches_the_keys_and_stays_open(server: JwksServer, clock: Clock) -> None:
     with httpx.Client(headers={"X-Proxy": "yes"}, follow_redirects=True) as http:
         verifier = AccessTokenVerifier(issuer=ISSUER, audience=AUDIENCE, jwks_url=server.url, clock=clock, http=http)
         verifier.verify(token(OLD))
@@ -377,7 +377,7 @@ async def test_only_the_task_that_refreshes_old_keys_waits_for_it(
     assert (await refreshing).subject == "user00000001"
 
 
-async def test_a_task_that_is_cancelled_while_it_fetches_leaves_the_way_free(
+async def test_a_cancelled_fetch_does_not_block_the_next(
     server: JwksServer, async_verifier: AsyncAccessTokenVerifier
 ) -> None:
     server.open.clear()

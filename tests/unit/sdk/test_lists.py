@@ -1,4 +1,4 @@
-"""Lists: read as somebody goes through them, to their end, and never to less."""
+"""Lists: read lazily, and always to their end."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_no_number_of_items_is_special(total: int, page_size: int) -> None:
     assert (received, pages) == (total, -(-total // page_size))
 
 
-def test_nothing_is_asked_for_before_it_is_wanted(service: Service, client: ManagementClient) -> None:
+def test_a_page_is_not_requested_before_it_is_needed(service: Service, client: ManagementClient) -> None:
     paged = PagedService(service, 257)
     roles = client.roles.list(page_size=50)
     assert service.received == []
@@ -91,7 +91,7 @@ def test_nothing_is_asked_for_before_it_is_wanted(service: Service, client: Mana
         assert paged.pages == (["1"] if number < 50 else ["1", "2"])
 
 
-async def test_a_list_left_early_asks_for_no_more(service: Service, async_client: AsyncManagementClient) -> None:
+async def test_a_list_left_early_requests_no_more_pages(service: Service, async_client: AsyncManagementClient) -> None:
     paged = PagedService(service, 257)
     async for found in async_client.roles.list(page_size=10):
         if found.id == "ro9":
@@ -102,16 +102,14 @@ async def test_a_list_left_early_asks_for_no_more(service: Service, async_client
 async def test_a_list_is_read_from_the_beginning_each_time(
     service: Service, client: ManagementClient, async_client: AsyncManagementClient
 ) -> None:
-    """An iterator that is used up would be an empty list."""
+    """A used-up iterator would look like an empty list."""
     PagedService(service, 3)
     roles, async_roles = client.roles.list(), async_client.roles.list()
     assert [len(list(roles)) for _ in range(2)] == [3, 3]
     assert [len([found async for found in async_roles]) for _ in range(2)] == [3, 3]
 
 
-def test_what_a_list_of_the_organization_template_is_asked_for_is_a_parameter(
-    service: Service, client: ManagementClient
-) -> None:
+def test_filters_of_organization_template_lists_are_parameters(service: Service, client: ManagementClient) -> None:
     for path, listed in (
         ("organization-scopes", client.organization_permissions.list(search="ü")),
         ("organization-roles", client.organization_roles.list(search="ü")),
@@ -133,7 +131,7 @@ def test_page_size_and_search_are_parameters(service: Service, client: Managemen
 async def test_a_page_size_that_the_service_would_not_give_is_refused_at_once(
     service: Service, client: ManagementClient, async_client: AsyncManagementClient, page_size: int
 ) -> None:
-    """Not cut down to what it would give."""
+    """It is not reduced silently."""
     for of_client in (client.users.list, async_client.users.list):
         with pytest.raises(ValueError, match="page_size"):
             of_client(page_size=page_size)
@@ -143,7 +141,7 @@ async def test_a_page_size_that_the_service_would_not_give_is_refused_at_once(
 def test_an_id_that_would_name_something_else_is_refused_at_once(
     service: Service, async_client: AsyncManagementClient
 ) -> None:
-    """Before anybody goes through the list."""
+    """Before the list is iterated."""
     with pytest.raises(ValueError, match="id or name"):
         async_client.users.roles("..")
 
@@ -174,7 +172,7 @@ def total(number: int) -> dict[str, str]:
 def test_a_list_that_does_not_say_how_long_it_is_is_an_error(
     service: Service, client: ManagementClient, headers: dict[str, str]
 ) -> None:
-    """Whoever dropped the header may have dropped the rest."""
+    """A proxy that dropped the header may have dropped the rest."""
     Script(service, (20, headers))
     with pytest.raises(ApiError, match="how long") as refused:
         list(client.roles.list())
@@ -189,13 +187,13 @@ def test_a_list_that_does_not_say_how_long_it_is_is_an_error(
         # a link, and no more by the number: the link counts
         ([(2, total(2) | NEXT), (1, total(3))], 3, ["1", "2"]),
         ([(2, total(2) | NEXT), (0, total(2))], 2, ["1", "2"]),
-        # counted, then something was deleted, then read
+        # an item was deleted between counting and reading
         ([(2, total(3) | NEXT), (0, total(3)), (0, total(2))], 2, ["1", "2", "2"]),
         ([(0, total(1)), (0, total(0))], 0, ["1", "1"]),
         ([(0, total(1)), (1, total(1))], 1, ["1", "1"]),
-        # something came in before what has been read: seen twice, and the end is reached all the same
+        # an item was inserted before the current page: one is seen twice, and the end is still reached
         ([(2, total(3) | NEXT), (2, total(4))], 4, ["1", "2"]),
-        # a page of less than was asked for
+        # a page with fewer items than requested
         ([(1, total(2) | NEXT), (1, total(2))], 2, ["1", "2"]),
     ],
 )
@@ -218,7 +216,7 @@ async def test_an_end_is_believed_only_if_number_and_link_agree(
 async def test_a_list_that_ends_before_its_number_is_an_error(
     service: Service, client: ManagementClient, async_client: AsyncManagementClient
 ) -> None:
-    """What is there is handed out, and then it is said that more was promised."""
+    """The items are yielded, and then the error."""
     answers = [(2, total(5) | NEXT), (0, total(5)), (0, total(5))]
     Script(service, *answers)
     going = iter(client.roles.list())

@@ -1,4 +1,4 @@
-"""The Management API client: its token, its memory of revisions, what it makes of answers."""
+"""The Management API client: its token, the revisions that it remembers, and how it reads answers."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class TestToken:
             assert [future.result(10) for future in done] == [{}] * THREADS
         assert service.tokens_issued == 2
 
-    def test_a_renewal_ahead_of_time_holds_up_nobody_else(
+    def test_an_early_renewal_does_not_hold_up_other_callers(
         self, service: Service, client: ManagementClient, clock: Clock
     ) -> None:
         client.request("GET", "/api/users")
@@ -145,7 +145,7 @@ class TestToken:
         assert service.calls[-1].headers["authorization"] == "Bearer access-token-2"
 
     def test_sixteen_threads_share_one_failing_token_request(self, service: Service, client: ManagementClient) -> None:
-        """A queue of callers must not each wait for a time-out of their own."""
+        """Queued callers must not each wait for a timeout of their own."""
         answer, asked = threading.Event(), threading.Event()
         hold_token_requests(service, asked, answer, Answer(503, b"", {"Retry-After": "2"}))
         with ThreadPoolExecutor(THREADS) as threads:
@@ -158,7 +158,7 @@ class TestToken:
             done = [threads.submit(ask) for _ in range(THREADS)]
             started.wait(10)
             assert asked.wait(10)
-            time.sleep(0.2)  # until all of them wait for the one; nothing tells
+            time.sleep(0.2)  # until all of them wait for the same request; no event tells
             answer.set()
             failures = [future.exception(10) for future in done]
         assert {type(failure) for failure in failures} == {Unavailable}
@@ -222,7 +222,7 @@ class TestRevisions:
         assert client.last_revision == "management:5"
 
     def test_sixteen_threads_never_lose_a_revision(self, service: Service, client: ManagementClient) -> None:
-        """The maximum of all that was seen, in whatever order it came."""
+        """The maximum of all revisions seen, in whatever order they arrived."""
         numbers = list(range(1, 201))
         count = iter(numbers)
         lock = threading.Lock()
@@ -282,7 +282,7 @@ class TestAnswers:
     @pytest.mark.parametrize(
         "body", [b"", b"<html>Bad</html>", b"[]", b"{}", b'{"code":7}', b"\xff", b"[" * 5000, b'{"error":"not ours"}']
     )
-    def test_a_refusal_of_another_form_is_an_error_of_its_kind_all_the_same(
+    def test_a_malformed_refusal_is_an_error_of_its_kind(
         self, service: Service, client: ManagementClient, body: bytes
     ) -> None:
         service.will_answer("GET", "/api/users/x", body, status=404, headers={"X-Request-Id": "<script>"})
@@ -292,16 +292,14 @@ class TestAnswers:
         assert (refused.value.data, refused.value.issues) == ({}, [])
 
     @pytest.mark.parametrize("data", [7, None, [], {"issues": 7}, {"issues": [7, None]}])
-    def test_data_of_another_form_makes_no_trouble(self, service: Service, client: ManagementClient, data: Any) -> None:
+    def test_malformed_error_data_does_no_harm(self, service: Service, client: ManagementClient, data: Any) -> None:
         service.will_answer("GET", "/api/users/x", {"code": "c", "message": "m", "data": data}, status=400)
         with pytest.raises(InvalidInput) as refused:
             client.users.get("x")
         assert refused.value.issues == []
 
     @pytest.mark.parametrize("body", [b"", b"{}", b"null", b'{"id":7}', b"<html>", b"\xff", b'{"id":' + b"[" * 5000])
-    def test_a_success_of_another_form_is_an_error(
-        self, service: Service, client: ManagementClient, body: bytes
-    ) -> None:
+    def test_a_malformed_success_is_an_error(self, service: Service, client: ManagementClient, body: bytes) -> None:
         service.will_answer("GET", "/api/users/x", body)
         with pytest.raises(ApiError) as refused:
             client.users.get("x")
@@ -310,7 +308,7 @@ class TestAnswers:
     @pytest.mark.parametrize(
         ("status", "header", "seconds"), [(503, "3", 3), (502, None, None), (504, "Wed, 21 Oct", None)]
     )
-    def test_an_answer_from_in_between_is_unavailable_and_never_repeated(
+    def test_an_answer_from_a_proxy_is_unavailable_and_never_repeated(
         self, service: Service, client: ManagementClient, status: int, header: str | None, seconds: float | None
     ) -> None:
         headers = {"Retry-After": header, "X-Request-Id": "req-1"} if header else {"X-Request-Id": "req-1"}
@@ -322,7 +320,7 @@ class TestAnswers:
         assert len(service.calls) == 1
 
     def test_a_redirect_is_not_followed(self, service: Service, clock: Clock) -> None:
-        """Credentials stay with whom they are meant for, whatever the caller's own client would do."""
+        """Credentials stay with the service, even if the caller's own client would follow the redirect."""
         with httpx.Client(follow_redirects=True) as http, service.client(clock, http=http) as client:
             service.will_answer("GET", "/api/users/x", status=302, headers={"Location": f"{service.url}/elsewhere"})
             with pytest.raises(ApiError) as refused:
@@ -345,7 +343,7 @@ class TestAnswers:
             client.users.get("x")
         answer.set()
 
-    def test_a_request_of_ones_own_answers_with_its_json(self, service: Service, client: ManagementClient) -> None:
+    def test_a_custom_request_returns_its_json(self, service: Service, client: ManagementClient) -> None:
         service.will_answer("PUT", "/api/configs/jwt-customizer/access-token", {"script": "…"}, status=201)
         service.will_answer("DELETE", "/api/configs/jwt-customizer/access-token", status=204)
         path = "/api/configs/jwt-customizer/access-token"
@@ -359,7 +357,7 @@ class TestAnswers:
     @pytest.mark.parametrize(
         "path", ["", "api/users", "https://attacker.example/", "@attacker.example", "/a b", "/é", "/\n"]
     )
-    def test_a_request_of_ones_own_stays_with_the_service(
+    def test_a_custom_request_stays_with_the_service(
         self, service: Service, client: ManagementClient, path: str
     ) -> None:
         """Nothing that is passed as a path can name another host."""
@@ -414,7 +412,7 @@ class TestConstruction:
         ],
     )
     def test_the_endpoint_must_be_a_plain_http_url(self, endpoint: str) -> None:
-        """And has no place for credentials."""
+        """And it cannot contain credentials."""
         with pytest.raises(ValueError, match="endpoint"):
             ManagementClient(endpoint, client_id="id", client_secret="secret")
 

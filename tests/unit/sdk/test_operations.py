@@ -1,4 +1,4 @@
-"""What each operation sends, and what it makes of the answer: one row each, for both clients."""
+"""What each operation sends, and how it reads the answer: one row each, for both clients."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ OPERATIONS: list[tuple[Call, str, str, Any, Any, Any]] = [
         "GET",
         "/api/users/u1/consents",
         None,
-        (  # answered whole: no list with pages
+        (  # answered whole, not in pages
             {
                 "tenantId": "default",
                 "applicationId": "a1",
@@ -899,7 +899,7 @@ IDS = [f"{row[1]} {row[2]}" for row in OPERATIONS]
 
 
 def carried_out(result: Any) -> Any:
-    """Return a result; what is to be gone through, as a list."""
+    """Return a result; an iterable as a list."""
     return list(result) if hasattr(result, "__iter__") else result
 
 
@@ -974,7 +974,7 @@ async def test_no_operation_overlooks_a_refusal(
 
 
 def offered(client: ManagementClient | AsyncManagementClient) -> dict[str, Any]:
-    """Return the operations of a client by the names under which they are called."""
+    """Return the operations of a client by name."""
     return {
         f"{group_name}.{name}": getattr(type(group), name)
         for group_name, group in vars(client).items()
@@ -1007,7 +1007,7 @@ def test_both_clients_offer_the_same(client: ManagementClient, async_client: Asy
     assert offered(client) == offered(async_client)
 
 
-async def test_a_bound_operation_tells_its_parameters(
+async def test_a_bound_operation_shows_its_parameters(
     client: ManagementClient, async_client: AsyncManagementClient
 ) -> None:
     """For ``help`` and for editors."""

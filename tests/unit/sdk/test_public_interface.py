@@ -1,4 +1,4 @@
-"""What users may rely on: names, the tree of errors, and that nothing shown or logged holds a secret."""
+"""What users may rely on: names, the exception tree, and that nothing shown or logged holds a secret."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tests.unit.sdk.service import ACTOR_TOKEN, CLIENT_ID, CLIENT_SECRET, PASSWO
 
 
 def test_the_public_names_are_these() -> None:
-    """A name that is gone breaks somebody; a name that is new must be meant."""
+    """Removing a name breaks users; a new name must be intended."""
     assert sorted(stead.__all__) == [
         "Access",
         "AccessToken",
@@ -106,7 +106,7 @@ def test_the_public_names_are_these() -> None:
 BLOCKING = ("AccessTokenVerifier", "IdentityClient", "ManagementClient", "client_credentials", "exchange_subject_token")
 
 
-def test_whatever_blocks_has_a_twin_for_tasks_whose_name_begins_with_async() -> None:
+def test_every_blocking_name_has_an_async_twin() -> None:
     twins = {name for name in stead.__all__ if name.lower().startswith("async")}
     assert twins == {f"Async{name}" if name[0].isupper() else f"async_{name}" for name in BLOCKING}
 
@@ -137,8 +137,8 @@ def test_the_errors_are_one_tree() -> None:
     assert IdentityError.__base__ is Exception
 
 
-def test_the_library_imports_nothing_else_of_this_house_and_no_framework() -> None:
-    """What it needs is what its users must install."""
+def test_the_library_imports_no_other_package_of_ours_and_no_framework() -> None:
+    """Its users must install everything that it imports."""
     source = Path(stead.__file__).parent
     imported = {
         name.partition(".")[0]
@@ -169,7 +169,7 @@ def test_the_public_names_of_the_events_are_these() -> None:
         "identity_events",
         "permission_changes",
     ]
-    described = [name for name in stead.events.__all__ if name != "Since"]  # an alias has no place for it
+    described = [name for name in stead.events.__all__ if name != "Since"]  # an alias cannot have a docstring
     assert all(getattr(stead.events, name).__doc__ for name in described)
     assert stead.events.EventsRefused.__base__ is IdentityError
 
@@ -235,7 +235,7 @@ async def test_nothing_that_holds_a_secret_shows_it(
     ],
 )
 async def test_no_error_of_the_token_endpoint_shows_a_secret(service: Service, answer: Answer) -> None:
-    """Not even when something in between echoes what was sent."""
+    """Not even when a proxy echoes the request."""
     service.token_answer = answer
     arguments = {
         "client_id": CLIENT_ID,

@@ -1,4 +1,4 @@
-"""What the declared routes demand of a request: never less than was meant, and nothing of what was not declared."""
+"""What declared routes demand of a request: never less than was intended; undeclared paths are not found."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_request_finds_the_most_specific_route(method: str | None, path: str, 
         (None, "/health"),
     ],
 )
-def test_what_is_not_declared_is_not_found(method: str | None, path: str) -> None:
+def test_an_undeclared_route_is_not_found(method: str | None, path: str) -> None:
     assert ROUTES.find(method, path) is None
 
 
@@ -121,13 +121,13 @@ def test_what_is_not_declared_is_not_found(method: str | None, path: str) -> Non
         "/orders/../docs/a",
     ],
 )
-def test_a_path_that_some_router_may_take_for_another_is_not_found(path: str) -> None:
-    """Two readings of one path would let the judged one differ from the served one."""
+def test_an_ambiguous_path_is_not_found(path: str) -> None:
+    """With two readings of one path, the checked path could differ from the served one."""
     assert ROUTES.find("GET", path) is None
 
 
 @given(path=st.text(alphabet="/.ab{}*%\\\n", max_size=12))
-def test_a_public_prefix_opens_nothing_but_what_is_below_it(path: str) -> None:
+def test_a_public_prefix_opens_only_the_paths_below_it(path: str) -> None:
     routes = Routes({"GET /a/{rest:path}": Access.PUBLIC})
     segments = path.removesuffix("/").split("/")
     is_below = (
@@ -186,7 +186,7 @@ def test_the_methods_of_a_path_are_known(path: str, methods: list[str]) -> None:
         "GET /files/{rest:path}/meta",
     ],
 )
-def test_a_route_that_means_nothing_is_refused_when_it_is_declared(route: str) -> None:
+def test_a_meaningless_route_is_refused_when_it_is_declared(route: str) -> None:
     with pytest.raises(ValueError, match=r"GET|segment|slash"):
         Routes({route: "x"})
 
@@ -194,15 +194,15 @@ def test_a_route_that_means_nothing_is_refused_when_it_is_declared(route: str) -
 @pytest.mark.parametrize(
     "demanded", ["", " ", "a  b", " a", "a ", "a\tb", 'a"b', "a\\b", "é", "a\nb", None, [], ["a"], frozenset("a"), True]
 )
-def test_a_demand_that_demands_nothing_is_refused_when_it_is_declared(demanded: Any) -> None:
-    """An empty setting must not open a route, and nothing here can break out of a header."""
+def test_a_meaningless_demand_is_refused_when_it_is_declared(demanded: Any) -> None:
+    """An empty setting must not open a route, and no value can break out of a header."""
     for declared in (demanded, OrganizationAware(demanded)):
         with pytest.raises(ValueError, match="scope tokens"):
             Routes({"GET /orders": declared})
 
 
 @pytest.mark.parametrize("demanded", [Access.PUBLIC, OrganizationAware("read:orders")])
-def test_no_route_is_public_or_twice_aware_of_organizations(demanded: Any) -> None:
+def test_organization_aware_takes_scopes_only(demanded: Any) -> None:
     with pytest.raises(ValueError, match="scope tokens"):
         Routes({"GET /orders": OrganizationAware(demanded)})
 
@@ -212,11 +212,11 @@ def test_no_route_is_public_or_twice_aware_of_organizations(demanded: Any) -> No
     [("GET /orders/{a}", "GET /orders/{b}"), ("GET /x/{a:int}", "GET /x/{a:str}"), ("GET /{a:path}", "GET /{b:path}")],
 )
 def test_routes_that_are_the_same_are_refused(first: str, second: str) -> None:
-    """Of two demands on one route, none is dropped silently."""
+    """Neither of two demands on one route is dropped silently."""
     with pytest.raises(ValueError, match="declared twice"):
         Routes({first: "a", second: "b"})
 
 
-def test_no_routes_are_refused() -> None:
+def test_an_empty_declaration_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
         Routes({})

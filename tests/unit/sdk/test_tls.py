@@ -1,4 +1,4 @@
-"""Connections of the library's own: they check who answers, and do not read the trusted certificates each time."""
+"""The library's own connections verify the server, and read the trusted certificates only once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sign_in(address: str) -> object:
         return client.handle_callback(f"/callback?code=x&state={state}&iss={address}/oidc")
 
 
-def test_whoever_answers_is_checked() -> None:
+def test_the_server_is_verified() -> None:
     context = default_ssl_context()
 
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
@@ -66,7 +66,7 @@ def test_the_certificates_are_read_once_a_process(
         lambda: AsyncManagementClient("https://id.example.com", client_id="c", client_secret="s"),
     ],
 )
-def test_nor_is_anything_read_for_a_client_of_tasks(
+def test_a_client_for_tasks_does_not_read_them_again(
     make: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     default_ssl_context()

@@ -163,7 +163,7 @@ def test_a_refusal_is_an_oauth_error(service: Service, status: int, error: str) 
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"[]", b"{}", b'{"error":7}', b'{"error":null}', b"\xff", b"[" * 5000]
 )
-def test_a_refusal_of_another_form_is_an_oauth_error_as_well(service: Service, body: bytes) -> None:
+def test_a_malformed_refusal_is_an_oauth_error_as_well(service: Service, body: bytes) -> None:
     service.token_answer = Answer(400, body)
     with pytest.raises(OAuthError) as refused:
         exchange(service)
@@ -185,7 +185,7 @@ def test_a_refusal_of_another_form_is_an_oauth_error_as_well(service: Service, b
         {"scope": ["x"]},
     ],
 )
-def test_a_success_of_another_form_is_refused_without_quoting_it(service: Service, changes: dict[str, Any]) -> None:
+def test_a_malformed_success_is_refused_without_quoting_it(service: Service, changes: dict[str, Any]) -> None:
     """A token that cannot stand in a header would come back in the text of a transport error."""
     body = {"access_token": "secret-token", "token_type": "Bearer", "expires_in": 3600, "scope": ""} | changes
     service.token_answer = Answer(200, json.dumps({k: v for k, v in body.items() if v is not None}).encode())
@@ -194,7 +194,7 @@ def test_a_success_of_another_form_is_refused_without_quoting_it(service: Servic
     assert str(refused.value) == "unexpected_answer: the answer does not come from a token endpoint"
 
 
-def test_the_service_may_ask_to_come_back_later(service: Service) -> None:
+def test_the_service_may_ask_for_a_later_retry(service: Service) -> None:
     service.token_answer = Answer(503, b'{"error":"temporarily_unavailable"}', {"Retry-After": "2"})
     with pytest.raises(Unavailable) as unavailable:
         exchange(service)
@@ -209,7 +209,7 @@ def test_no_connection_is_unavailable() -> None:
         exchange(gone)
 
 
-def test_a_client_of_ones_own_sends_the_request_and_stays_open(service: Service) -> None:
+def test_the_callers_own_client_sends_the_request_and_stays_open(service: Service) -> None:
     with httpx.Client(headers={"X-Proxy": "yes"}) as http:
         exchange(service, http=http)
         assert not http.is_closed

@@ -1,4 +1,4 @@
-"""What the verifiers remember of verified tokens: it changes what a token costs and never what is decided."""
+"""The verifiers' cache of verified tokens: it changes the cost of a token and never the decision."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Verifier:
     """A verifier for threads or for tasks, the keys that its issuer published last, and the time.
 
     Attributes:
-        checker: What remembers.
+        checker: The object with the cache.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Verifier:
         self.checker = self._verifier._checker
 
     async def decide(self, candidate: str, *, keys: KeySet, now: float = NOW) -> AccessToken | str:
-        """Return what a token says, or why it is refused, right after these keys have come."""
+        """Return what a token says, or why it is refused, with these keys just fetched."""
         self._clock.now = now
         self._verifier._source._freshness.fetched(keys, max_age_s=10, now=now)
         try:
@@ -78,7 +78,7 @@ def verifier(kind: Any) -> Verifier:
     ),
     cache_size=st.sampled_from([1, 2, 1024]),
 )
-async def test_with_and_without_the_memory_every_decision_is_the_same(
+async def test_with_and_without_the_cache_every_decision_is_the_same(
     kind: Any, steps: list[tuple[str, KeySet, int]], cache_size: int
 ) -> None:
     """CVE-2024-56323, CVE-2026-33729: differential test over tokens, times and changes of keys."""
@@ -99,7 +99,7 @@ class CountingKeySet(KeySet):
         return super().get(key_id)
 
 
-async def test_a_token_that_comes_again_costs_no_second_verification(verifier: Verifier) -> None:
+async def test_a_repeated_token_is_not_verified_a_second_time(verifier: Verifier) -> None:
     keys = CountingKeySet.parse(jwks(KEY))
     assert isinstance(keys, CountingKeySet)
 
@@ -125,7 +125,7 @@ async def test_a_token_whose_key_was_withdrawn_is_forgotten(verifier: Verifier) 
 
 
 async def test_only_accepted_tokens_are_remembered_and_only_so_many(kind: Any) -> None:
-    """A client that sends junk, or tokens that have expired, cannot fill the memory."""
+    """A client that sends junk, or tokens that have expired, cannot fill the cache."""
     verifier = Verifier(kind, cache_size=4)
     for candidate in TOKENS[2:6]:
         await verifier.decide(candidate, keys=KEY_SETS[1], now=NOW + 35)
@@ -136,7 +136,7 @@ async def test_only_accepted_tokens_are_remembered_and_only_so_many(kind: Any) -
     assert len(verifier.checker._cache) == 4
 
 
-async def test_the_token_that_was_not_seen_for_longest_is_forgotten_first(kind: Any) -> None:
+async def test_the_least_recently_used_token_is_evicted_first(kind: Any) -> None:
     verifier = Verifier(kind, cache_size=2)
     often, seldom, new = (token(KEY, jti=name) for name in ("often", "seldom", "new"))
     for candidate in (often, seldom, often, new):
@@ -148,7 +148,7 @@ async def test_the_token_that_was_not_seen_for_longest_is_forgotten_first(kind: 
 
 
 async def test_the_token_itself_is_not_kept(verifier: Verifier) -> None:
-    """A hash of it is, and what it says; nothing that anybody would take for the token."""
+    """Only a hash and its claims are; nothing that a verifier would accept as the token."""
     await verifier.decide(TOKENS[0], keys=KEY_SETS[0])
 
     unchecked = read_token(TOKENS[0], EXPECTED)
@@ -159,7 +159,7 @@ async def test_the_token_itself_is_not_kept(verifier: Verifier) -> None:
 @pytest.mark.parametrize(
     "what", ["", "a.b.c", TOKENS[0] + "A", TOKENS[0][:-1], "é" * 40, "\ud800", "x" * 20_000, None, 1]
 )
-async def test_nothing_is_remembered_of_what_is_not_that_token(verifier: Verifier, what: object) -> None:
+async def test_the_cache_has_no_answer_for_another_token(verifier: Verifier, what: object) -> None:
     await verifier.decide(TOKENS[0], keys=KEY_SETS[0])
 
     recalled = [verifier.checker.recall(each, keys=KEY_SETS[0], now=NOW) for each in (TOKENS[0], what)]
@@ -167,8 +167,8 @@ async def test_nothing_is_remembered_of_what_is_not_that_token(verifier: Verifie
 
 
 @pytest.mark.parametrize("cache_size", [0, 1024])
-async def test_what_a_caller_does_to_the_claims_stays_with_the_caller(kind: Any, cache_size: int) -> None:
-    """No caller can change what the next one is told."""
+async def test_a_caller_that_changes_the_claims_does_not_affect_others(kind: Any, cache_size: int) -> None:
+    """No caller can change the answer to the next one."""
     verifier = Verifier(kind, cache_size=cache_size)
     first = await verifier.decide(TOKENS[6], keys=KEY_SETS[0])
     assert isinstance(first, AccessToken)
@@ -182,8 +182,8 @@ async def test_what_a_caller_does_to_the_claims_stays_with_the_caller(kind: Any,
     assert (second.actor, second.claims["scope"]) == ({"sub": "user00000002"}, "read:things write:things")
 
 
-def test_what_one_token_must_fit_does_not_hold_for_the_next() -> None:
-    """L6: the memory is of signatures; an audience that is expected once is no other token's, nor this one's again."""
+def test_expectations_of_one_check_do_not_apply_to_the_next() -> None:
+    """CVE-2024-56323: only signatures are cached; the expected audience belongs to the single check."""
     checker, other = TokenChecker(EXPECTED), msgspec.structs.replace(EXPECTED, audience="https://other.example.com")
     unchecked = read_token(TOKENS[5], other)
     for _ in range(2):

@@ -39,7 +39,7 @@ def test_a_hint_counts_only_for_the_client_that_got_it() -> None:
     assert (request.hinted_user_id, request.accepts("ada"), request.accepts("bob")) == ("ada", True, False)
 
 
-def test_a_good_request_is_what_it_says() -> None:
+def test_a_valid_request_is_parsed() -> None:
     request = judged(
         resource=["https://a.example.com", "https://b.example.com", "https://a.example.com"],
         prompt="login consent",
@@ -94,12 +94,12 @@ def test_a_good_request_is_what_it_says() -> None:
         ({"scope": ["openid", "profile"]}, "invalid_request"),
     ],
 )
-def test_what_is_wrong_is_refused_at_the_redirect_uri(changed: dict[str, str | list[str] | None], error: str) -> None:
+def test_an_error_is_reported_at_the_redirect_uri(changed: dict[str, str | list[str] | None], error: str) -> None:
     assert refusal(**changed) == error
 
 
 @pytest.mark.parametrize("encoded", [b"state=%00", b"state=%ff", b"state=" + b"x" * 40_000, b"&".join([b"a=1"] * 65)])
-def test_what_cannot_be_read_goes_nowhere(encoded: bytes) -> None:
+def test_an_unreadable_request_is_not_redirected(encoded: bytes) -> None:
     with pytest.raises(BadRequest):
         parse_parameters(encoded)
 

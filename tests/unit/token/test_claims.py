@@ -28,12 +28,12 @@ class TestActorChain:
         assert actor_chain("agent", None) == Actor("agent")
 
     def test_an_actors_own_actor_nests_inside(self) -> None:
-        """RFC 8693 section 4.1, D-L2: prior actors are kept, the least recent is nested deepest."""
+        """RFC 8693 section 4.1: prior actors are kept, the least recent is nested deepest."""
         assert actor_chain("a", nested("b", "c", "d")) == Actor("a", Actor("b", Actor("c", Actor("d"))))
 
     @pytest.mark.parametrize("depth", range(1, 8))
     def test_a_chain_is_four_actors_deep_at_most(self, depth: int) -> None:
-        """L8: four are there, whole; a fifth is refused and not cut off."""
+        """Four actors are kept whole; a fifth is refused and not cut off."""
         subjects = [f"user{number}" for number in range(depth)]
         chain = actor_chain(subjects[0], nested(*subjects[1:]))
 
@@ -42,7 +42,7 @@ class TestActorChain:
 
     @pytest.mark.parametrize("depth", [2**8, 2**16])
     def test_a_very_deep_chain_is_refused(self, depth: int) -> None:
-        """L8: without exhausting the stack."""
+        """Without exhausting the stack."""
         assert actor_chain("a", nested(*["b"] * depth)) is None
 
     @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ class TestActorChain:
         ],
     )
     def test_a_malformed_chain_is_refused(self, earlier: dict[str, Any]) -> None:
-        """L2: no part of it is dropped silently."""
+        """No part of it is dropped silently."""
         assert actor_chain("a", earlier) is None
 
     def test_other_members_are_not_taken_along(self) -> None:
@@ -79,14 +79,14 @@ class TestAge:
     def test_a_token_issued_under_the_present_rule_is_never_outdated_by_it(
         self, now: int, tokens_valid_after: int
     ) -> None:
-        """L7: whatever the clocks of issuer and writer say, a token that was issued knowing the change outlives it."""
+        """Whatever the clocks of issuer and writer say, a token issued with knowledge of the change outlives it."""
         issued_at = issued_at_s(now=now, tokens_valid_after=tokens_valid_after)
 
         assert not is_outdated(issued_at_ms=issued_at * 1000, tokens_valid_after=tokens_valid_after)
 
     @given(now=TIMES, earlier=st.integers(min_value=0, max_value=1_600_000_000_000), after=TIMES)
     def test_a_token_of_an_earlier_second_is_always_outdated(self, now: int, earlier: int, after: int) -> None:
-        """L7: password change and suspension end everything that was issued before."""
+        """A password change and suspension end everything that was issued before."""
         issued_at = issued_at_s(now=now, tokens_valid_after=earlier)
 
         if now // 1000 < after // 1000:
@@ -100,7 +100,7 @@ class TestAge:
     def test_a_token_of_the_same_second_but_before_the_change_is_outdated(
         self, now: int, tokens_valid_after: int
     ) -> None:
-        """L7: strict to the millisecond wherever the change does not fall on a whole second."""
+        """Strict to the millisecond wherever the change does not fall on a whole second."""
         issued_at = issued_at_s(now=now, tokens_valid_after=0)
 
         if now < tokens_valid_after and tokens_valid_after % 1000:
@@ -114,13 +114,13 @@ class TestAge:
 
         assert issued_at == now // 1000 or 0 <= issued_at * 1000 - tokens_valid_after < 1000
 
-    def test_nobody_who_never_changed_anything_is_outdated(self) -> None:
+    def test_without_a_change_no_token_is_outdated(self) -> None:
         assert not is_outdated(issued_at_ms=0, tokens_valid_after=0)
         assert issued_at_s(now=1_700_000_000_999, tokens_valid_after=0) == 1_700_000_000
 
 
 class TestEncoding:
-    def test_claims_that_are_not_there_are_left_out_and_an_empty_scope_is_not(self) -> None:
+    def test_absent_claims_are_left_out_and_an_empty_scope_is_not(self) -> None:
         claims = AccessTokenClaims(iss="i", sub="s", aud="a", client_id="c", iat=1, exp=2, jti="j", scope="")
 
         assert msgspec.json.decode(msgspec.json.encode(claims)) == {

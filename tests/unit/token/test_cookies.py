@@ -15,7 +15,7 @@ def read(*lines: str, secure: bool = False) -> str | None:
 
 
 @pytest.mark.parametrize("foreign", FOREIGN)
-def test_a_cookie_of_somebody_else_costs_nothing(foreign: str) -> None:
+def test_a_foreign_cookie_does_no_harm(foreign: str) -> None:
     ours = f"{SESSION}=s-1_x"
     assert read(f"{foreign}; {ours}") == "s-1_x"
     assert read(f"{ours}; {foreign}") == "s-1_x"
@@ -25,7 +25,7 @@ def test_a_cookie_of_somebody_else_costs_nothing(foreign: str) -> None:
 
 
 def test_a_name_is_ours_only_as_it_is_written() -> None:
-    """Elsewhere blanks of other alphabets were stripped, and a neighbour's cookie became one with the prefix."""
+    """Parsers that strip Unicode whitespace turn a neighbour's cookie into one with the prefix."""
     for name in ("x" + SESSION, SESSION + "x", SESSION.upper(), f"\xa0{SESSION}", f"\x0b{SESSION}"):
         assert read(f"{name}=stolen") is None
     for name in (SESSION, f"__host-{SESSION}", f"\xa0__Host-{SESSION}", f"=__Host-{SESSION}"):
@@ -34,7 +34,7 @@ def test_a_name_is_ours_only_as_it_is_written() -> None:
 
 
 def test_a_neighbour_cannot_put_a_cookie_beside_ours() -> None:
-    """With https the browser sees to it: it takes ``__Host-`` from this host alone, once."""
+    """With https the browser prevents it: it accepts ``__Host-`` from this host alone, once."""
     assert read(f"{SESSION}=tossed; {SESSION}=mine") is None
     assert read(f"{SESSION}=mine", f"{SESSION}=tossed") is None
     assert read(f"{SESSION}=mine; {SESSION}=mine") == "mine"

@@ -1,4 +1,4 @@
-"""The directory in memory: lookups are those of the fold of all events, whatever came, changed, went and came again."""
+"""The in-memory directory: lookups are those of the fold of all events, also after changes, deletions and returns."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def subject_of(state: State) -> str:
 
 
 def message(subject: str, sequence: int, state: msgspec.Struct, *, revision: int | None = None) -> StreamMessage:
-    """Return a message; of the revision that its place in the stream has, unless it is a repetition."""
+    """Return a message; its revision is its place in the stream, unless it is a repetition."""
     revision = sequence if revision is None else revision
     prefix, _, kind, *ids = subject.split(".")
     source = "template" if prefix == "identity" else "management"
@@ -111,7 +111,7 @@ def filled(messages: Sequence[StreamMessage]) -> InMemoryDirectory:
 
 
 def answers(half: InMemoryDirectory) -> list[object]:
-    """Return everything that can be asked of it."""
+    """Return the result of every possible lookup."""
     resources = [half.resource(indicator) for indicator in ("x", "y")]
     return [
         *(half.application(each) for each in "abc"),
@@ -159,8 +159,8 @@ def test_a_snapshot_gives_the_same_answers_as_the_whole_history(states: list[Sta
     ],
     2,
 )
-def test_who_was_away_for_a_while_gives_the_same_answers(states: list[State], left_at: int) -> None:
-    """A name that went from one to another: the new owner may be heard of before the old one lets go of it."""
+def test_a_directory_that_was_away_gives_the_same_answers(states: list[State], left_at: int) -> None:
+    """A name that moved: the event of its new owner may arrive before that of its old one."""
     history = history_of(states)
     missed = [each for each in compacted(history) if each.sequence > left_at]
 
@@ -170,8 +170,8 @@ def test_who_was_away_for_a_while_gives_the_same_answers(states: list[State], le
 @pytest.mark.heavy
 @given(st.lists(STATES, min_size=10, max_size=20).map(consistent), st.integers(0, 10))
 @example([ApplicationState(id="a", name="read"), ApplicationState(id="a", name="write")], 0)
-def test_what_a_relay_repeats_changes_nothing(states: list[State], again_from: int) -> None:
-    """L7: a relay that dies before it forgets what is out repeats it from there on; nothing goes back to how it was."""
+def test_repeated_events_change_nothing(states: list[State], again_from: int) -> None:
+    """A relay that dies before it marks events as published repeats them; no state goes back."""
     history = history_of(states)
     for count in range(len(states) - again_from + 1):
         repeated = [
@@ -183,7 +183,7 @@ def test_what_a_relay_repeats_changes_nothing(states: list[State], again_from: i
 
 @given(st.lists(STATES, max_size=40).map(consistent))
 def test_scopes_are_held_through_live_roles_scopes_and_resources_only(states: list[State]) -> None:
-    """L1, L5: computed anew from nothing but the last state of each aggregate."""
+    """Computed anew from nothing but the last state of each aggregate."""
     half = filled([message(subject_of(state), sequence, state) for sequence, state in enumerate(states, 1)])
     last: dict[tuple[type, str], State] = {(type(state), state.id): state for state in states}
     alive = [state for state in last.values() if not getattr(state, "deleted", False)]
@@ -203,7 +203,7 @@ def test_scopes_are_held_through_live_roles_scopes_and_resources_only(states: li
 
 @given(st.lists(STATES, max_size=40).map(consistent))
 def test_permissions_are_held_through_live_organization_roles_only(states: list[State]) -> None:
-    """L1, L5: computed anew from nothing but the last state of each aggregate; no API role grants any of it."""
+    """Computed anew from nothing but the last state of each aggregate; no API role grants any of it."""
     half = filled(history_of(states))
     last: dict[tuple[type, str], State] = {(type(state), state.id): state for state in states}
     alive = [state for state in last.values() if not getattr(state, "deleted", False)]
@@ -240,7 +240,7 @@ def test_it_is_loaded_when_the_snapshot_is_read_to_its_end_with_managements_wate
 
 
 def test_a_watermark_counts_when_nothing_is_behind_it_any_more() -> None:
-    """L7: of an aggregate that has changed again the stream has the newer state only, behind the watermark."""
+    """The stream keeps only the newest state of an aggregate, which may come behind the watermark."""
     half = InMemoryDirectory(Bus("nats://127.0.0.1:9", service="token"), tenant_id="default")
     watermark = message(watermark_subject("template", "default"), 1, Watermark(7))
     role = OrganizationRoleState(id="r", deleted=True)

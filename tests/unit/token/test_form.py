@@ -24,7 +24,7 @@ def refusal(body: bytes) -> tuple[str, str, int]:
 @given(parameters=st.dictionaries(NAMES, TEXT, max_size=20), resources=st.lists(TEXT, max_size=20))
 @example(parameters={"scope": "a b+c%d&e=f;g"}, resources=["https://a.example/?x=1&y=2#"])
 def test_whatever_urlencode_writes_is_read_back(parameters: dict[str, str], resources: list[str]) -> None:
-    """L13: no character but NUL is refused, and none is changed, normalized or lost on the way in."""
+    """No character but NUL is refused, and none is changed, normalized or lost on the way in."""
     body = urlencode([*parameters.items(), *(("resource", value) for value in resources)]).encode()
 
     assert parse_form(body) == FormParameters(
@@ -41,7 +41,7 @@ def test_whatever_urlencode_writes_is_read_back(parameters: dict[str, str], reso
 @example(b"=&=&=")
 @example(b"&&&&")
 def test_arbitrary_bytes_give_a_form_or_an_oauth_error(body: bytes) -> None:
-    """L13, D-L4: nothing but OAuthError, and what is let through is text that every store can hold."""
+    """No other error than OAuthError, and every store can hold the accepted text."""
     try:
         form = parse_form(body)
     except OAuthError as error:
@@ -88,7 +88,7 @@ class TestParameters:
         ],
     )
     def test_a_repeated_one_is_refused_whatever_its_values_and_spelling(self, body: bytes) -> None:
-        """L2: none of two values is dropped silently, not even an empty one."""
+        """Neither of two values is dropped silently, not even an empty one."""
         assert refusal(body) == ("invalid_request", "a parameter is repeated", 400)
 
     def test_resource_may_be_repeated_and_keeps_its_order(self) -> None:
@@ -96,7 +96,7 @@ class TestParameters:
         assert parse_form(b"resource=b&x=1&resource=a&r%65source=b").resources == ("b", "a", "b")
 
     def test_names_are_compared_byte_for_byte(self) -> None:
-        """L13: neither case nor composition makes two names one."""
+        """Names that differ in case or composition are different names."""
         assert parse_form(b"Scope=a&scope=b&SCOPE=c").values == {"Scope": "a", "scope": "b", "SCOPE": "c"}
         assert parse_form("\u00e9=1&e\u0301=2".encode()).values == {"\u00e9": "1", "e\u0301": "2"}
 
@@ -123,18 +123,18 @@ class TestParameters:
 
     @pytest.mark.parametrize("body", [b"a=%00", b"%00=a", b"a=x\0y", b"a=1&resource=%00", b"a\0", b"unknown=%00"])
     def test_a_nul_character_is_refused_wherever_it_stands(self, body: bytes) -> None:
-        """D-L4, L13: also in a parameter that nobody reads."""
+        """Also in a parameter that is not read."""
         assert refusal(body) == ("invalid_request", "a NUL character is not allowed", 400)
 
     @pytest.mark.parametrize(
         "body", [b"a=%ff", b"%80=a", b"a=\xff", b"a=%c0%80", b"a=%ed%a0%80", b"a=%f5%80%80%80", b"resource=%e2%82"]
     )
     def test_text_that_is_not_utf_8_is_refused(self, body: bytes) -> None:
-        """L13: overlong forms, surrogates and cut characters included; nothing is replaced by a question mark."""
+        """Overlong forms, surrogates and cut characters included; nothing is replaced by a question mark."""
         assert refusal(body) == ("invalid_request", "the form is not valid UTF-8", 400)
 
     def test_a_form_shows_names_and_no_values(self) -> None:
-        """L14: a form in a traceback gives nothing away."""
+        """A form in a traceback reveals nothing."""
         form = parse_form(b"client_secret=hunter2&subject_token=sub_secret&resource=https://a.example")
 
         assert repr(form) == str(form) == "FormParameters(client_secret, subject_token)"
@@ -143,19 +143,19 @@ class TestParameters:
 class TestLimits:
     @pytest.mark.parametrize("size", [2**8, 2**16 - 1, 2**16])
     def test_a_form_of_up_to_64_kib_is_read_whole(self, size: int) -> None:
-        """L8: at 2^8 and 2^16 bytes not one is missing."""
+        """At 2^8 and 2^16 bytes not one is missing."""
         value = "v" * (size - 2)
 
         assert parse_form(f"x={value}".encode()) == FormParameters({"x": value}, ())
 
     @pytest.mark.parametrize("size", [2**16 + 1, 2**17, 2**20])
     def test_a_larger_one_is_refused(self, size: int) -> None:
-        """L8: from 2^16 + 1 bytes on it is refused, not cut."""
+        """From 2^16 + 1 bytes on it is refused, not cut."""
         assert refusal(b"x=" + b"v" * (size - 2)) == ("invalid_request", "the form is larger than 64 KiB", 400)
 
     @pytest.mark.parametrize("name", ["p{}", "resource"])
     def test_64_parameters_are_read_and_65_refused(self, name: str) -> None:
-        """L8: repeated ones and empty ones count as well."""
+        """Repeated ones and empty ones count as well."""
         pairs = [f"{name.format(number)}=" for number in range(65)]
 
         assert parse_form("&".join(pairs[:64]).encode()) == FormParameters({}, ())
@@ -163,10 +163,10 @@ class TestLimits:
 
     @pytest.mark.parametrize("count", [2**8, 2**14])
     def test_very_many_parameters_are_refused(self, count: int) -> None:
-        """L8: no silent cap: what is beyond it is not ignored."""
+        """There is no silent cap beyond which parameters are ignored."""
         assert refusal(b"a=&" * count) == ("invalid_request", "more than 64 parameters", 400)
 
-    def test_separators_alone_are_no_parameters(self) -> None:
+    def test_separators_alone_are_not_parameters(self) -> None:
         assert parse_form(b"&" * 2**16) == FormParameters({}, ())
 
 
@@ -200,7 +200,7 @@ class TestContentType:
             "x" * 2**16,
         ],
     )
-    def test_everything_else_is_415_in_the_words_of_oauth(self, content_type: str) -> None:
+    def test_everything_else_is_415_with_an_oauth_error(self, content_type: str) -> None:
         with pytest.raises(OAuthError) as refused:
             require_form_content_type(content_type)
 

@@ -1,4 +1,4 @@
-"""The form of each grant: what the struct demands is what requests are refused for."""
+"""The form of each grant: requests are refused by the rules of the struct."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def refusal(form_type: type[FormType], parameters: dict[str, str | None]) -> tup
     return refused.value.error, refused.value.description, refused.value.status
 
 
-def test_a_form_has_what_was_sent_and_nothing_of_what_it_does_not_know() -> None:
+def test_a_form_has_the_sent_parameters_and_no_unknown_ones() -> None:
     parameters = {**EXCHANGE, "scope": "a b", "audience": "x", "unknown": "y"}
 
     assert form(TokenExchangeForm, parameters, "https://a.example", "https://b.example") == TokenExchangeForm(

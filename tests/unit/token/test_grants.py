@@ -1,4 +1,4 @@
-"""The one path of a token request: its phases in their order, and what a change does that arrives in the middle."""
+"""The path of every token request: its phases in order, and the effect of a change that arrives meanwhile."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ from token_service.tokens.key_encryption import KeyEncryption
 from token_service.tokens.keys import JwkSet, KeyRing, SigningKeys
 from token_service.tokens.signing import SigningKey, generate_private_key, thumbprint
 
-NOBODY = "127.0.0.1:9"
+UNREACHABLE = "127.0.0.1:9"
 SECRET = "x" * 43
 CREDENTIALS = ClientCredentials("app", "client_secret_basic", hashlib.sha256(SECRET.encode()).hexdigest())
 
 
 class Known:
-    """A directory that has heard of one application; what it hears next is for the test to say."""
+    """A directory that knows one application; the test feeds it further events."""
 
     def __init__(self) -> None:
-        bus = Bus(f"nats://{NOBODY}", service="token")
-        self.redis = connect_redis(f"redis://{NOBODY}")
+        bus = Bus(f"nats://{UNREACHABLE}", service="token")
+        self.redis = connect_redis(f"redis://{UNREACHABLE}")
         self.in_memory = InMemoryDirectory(bus, tenant_id="default")
         self.in_redis = InRedisDirectory(bus, RedisCommands(self.redis), tenant_id="default", max_age_s=900)
         self.directory = Directory(
@@ -72,7 +72,7 @@ class Known:
             revision_wait_s=0.05,
             catch_up_wait_s=0.05,
         )
-        engine = create_database_engine(f"postgresql+asyncpg://{NOBODY}/x", service="token", pool_size=1)
+        engine = create_database_engine(f"postgresql+asyncpg://{UNREACHABLE}/x", service="token", pool_size=1)
         self.keys = SigningKeys(
             engine,
             KeyEncryption([]),
@@ -101,7 +101,7 @@ class Known:
             self.directory, self.keys, ClientAuthenticator(self.directory), {each.grant_type: each for each in grants}
         )
 
-    def hears(self, kind: str, ids: tuple[str, ...], revision: int, state: msgspec.Struct, *, verb: str) -> None:
+    def receives(self, kind: str, ids: tuple[str, ...], revision: int, state: msgspec.Struct, *, verb: str) -> None:
         watermark = kind == "revision"
         subject = (
             watermark_subject("management", "default")
@@ -122,18 +122,18 @@ class Known:
         message = StreamMessage(subject, self._sequence, event)
         self.in_memory._take(Batch([message], caught_up=True))
 
-    def hears_of(self, application: ApplicationState, *, revision: int) -> None:
+    def receives_application(self, application: ApplicationState, *, revision: int) -> None:
         verb = "deleted" if application.deleted else "updated"
-        self.hears("application", (application.id,), revision, application, verb=verb)
-        self.has_heard_up_to(revision)
+        self.receives("application", (application.id,), revision, application, verb=verb)
+        self.receives_watermark(revision)
 
-    def has_heard_up_to(self, revision: int) -> None:
-        self.hears("revision", ("management",), revision, Watermark(revision), verb="published")
+    def receives_watermark(self, revision: int) -> None:
+        self.receives("revision", ("management",), revision, Watermark(revision), verb="published")
         self.in_redis.freshness.advance("management", revision)
 
 
 class ProbingGrant:
-    """Remembers what each phase knew; something may happen while it prepares."""
+    """Records the revision that each phase saw; a change may arrive while it prepares."""
 
     grant_type = "urn:example:probe"
 
@@ -166,7 +166,7 @@ class ProbingGrant:
 async def known() -> AsyncIterator[Known]:
     known = Known()
     application = ApplicationState(id="app", secrets=(SecretState(sha256=CREDENTIALS.secret_sha256 or ""),))
-    known.hears_of(application, revision=4)
+    known.receives_application(application, revision=4)
     known.has_keys()
     yield known
     await known.redis.aclose()
@@ -200,11 +200,11 @@ async def test_a_revision_that_was_there_from_the_beginning_is_not_waited_for(
     assert probe.phases == [("prepare", 4), ("issue", 4)]
 
 
-async def test_what_was_judged_before_a_revision_arrived_is_judged_again(
+async def test_a_check_made_before_the_revision_arrived_is_repeated(
     known: Known, grants: Grants, probe: ProbingGrant
 ) -> None:
-    """L7: the wait may be over before it begins; what was judged by the past does not count all the same."""
-    probe.meanwhile.append(lambda: known.has_heard_up_to(5))
+    """The revision may arrive before the wait begins; the earlier check does not count nevertheless."""
+    probe.meanwhile.append(lambda: known.receives_watermark(5))
     await grants.issue(request(management=5))
 
     assert probe.phases == [("prepare", 4), ("wait", 5), ("prepare", 5), ("issue", 5)]
@@ -213,8 +213,8 @@ async def test_what_was_judged_before_a_revision_arrived_is_judged_again(
 async def test_a_client_that_was_deleted_by_the_awaited_revision_is_refused(
     known: Known, grants: Grants, probe: ProbingGrant
 ) -> None:
-    """L1, L7: authentication is judged again like everything else."""
-    probe.meanwhile.append(lambda: known.hears_of(ApplicationState(id="app", deleted=True), revision=5))
+    """Authentication is checked again like everything else."""
+    probe.meanwhile.append(lambda: known.receives_application(ApplicationState(id="app", deleted=True), revision=5))
     with pytest.raises(OAuthError) as refused:
         await grants.issue(request(management=5))
 
@@ -222,7 +222,7 @@ async def test_a_client_that_was_deleted_by_the_awaited_revision_is_refused(
     assert probe.phases == [("prepare", 4), ("wait", 5)]
 
 
-async def test_a_revision_that_does_not_come_is_refused_before_anything_is_issued(
+async def test_a_revision_that_does_not_arrive_is_refused_before_anything_is_issued(
     grants: Grants, probe: ProbingGrant
 ) -> None:
     with pytest.raises(OAuthError) as refused:
@@ -236,12 +236,12 @@ async def test_a_revision_that_does_not_come_is_refused_before_anything_is_issue
     assert probe.phases == [("prepare", 4), ("wait", 4)]
 
 
-async def test_a_refusal_by_the_past_is_taken_back_once_the_revision_is_there(
+async def test_an_outdated_refusal_is_withdrawn_once_the_revision_arrives(
     known: Known, grants: Grants, probe: ProbingGrant
 ) -> None:
-    """L7: an administrator has allowed the grant in that very revision."""
+    """An administrator has allowed the grant in that very revision."""
     probe.refusals.append(unauthorized_client("not yet"))
-    probe.meanwhile.append(lambda: known.has_heard_up_to(5))
+    probe.meanwhile.append(lambda: known.receives_watermark(5))
     await grants.issue(request(management=5))
 
     assert probe.phases == [("prepare", 4), ("wait", 5), ("prepare", 5), ("issue", 5)]
@@ -250,22 +250,22 @@ async def test_a_refusal_by_the_past_is_taken_back_once_the_revision_is_there(
 async def test_a_refusal_that_the_revision_does_not_change_is_answered(
     known: Known, grants: Grants, probe: ProbingGrant
 ) -> None:
-    probe.refusals += [unauthorized_client("by the past"), invalid_target("by what is known now")]
-    probe.meanwhile.append(lambda: known.has_heard_up_to(5))
+    probe.refusals += [unauthorized_client("before the revision"), invalid_target("after the revision")]
+    probe.meanwhile.append(lambda: known.receives_watermark(5))
     with pytest.raises(OAuthError) as refused:
         await grants.issue(request(management=5))
 
-    assert refused.value.description == "by what is known now"
+    assert refused.value.description == "after the revision"
     assert probe.phases == [("prepare", 4), ("wait", 5), ("prepare", 5)]
 
 
-async def test_a_refusal_stands_when_the_revision_does_not_come(grants: Grants, probe: ProbingGrant) -> None:
+async def test_a_refusal_stands_when_the_revision_does_not_arrive(grants: Grants, probe: ProbingGrant) -> None:
     """The contract's order: grant, target and actor come before the awaited revision."""
-    probe.refusals.append(unauthorized_client("as far as is known"))
+    probe.refusals.append(unauthorized_client("before the revision"))
     with pytest.raises(OAuthError) as refused:
         await grants.issue(request(management=5))
 
-    assert refused.value.description == "as far as is known"
+    assert refused.value.description == "before the revision"
     assert probe.phases == [("prepare", 4), ("wait", 4)]
 
 
@@ -274,10 +274,10 @@ async def test_a_refusal_stands_when_the_revision_does_not_come(grants: Grants, 
     [invalid_request("code is required"), temporarily_unavailable("a store is down")],
     ids=lambda refusal: refusal.error,
 )
-async def test_what_no_revision_changes_is_refused_at_once(
+async def test_a_refusal_that_no_revision_changes_is_immediate(
     grants: Grants, probe: ProbingGrant, refusal: OAuthError
 ) -> None:
-    """Waits begin after validation."""
+    """Waiting begins after validation."""
     probe.refusals.append(refusal)
     with pytest.raises(OAuthError) as refused:
         await grants.issue(request(management=5))
@@ -286,8 +286,8 @@ async def test_what_no_revision_changes_is_refused_at_once(
     assert probe.phases == [("prepare", 4)]
 
 
-async def test_a_revision_of_a_source_that_was_never_heard_is_awaited_too(grants: Grants, probe: ProbingGrant) -> None:
-    """L2: not taken for zero."""
+async def test_a_revision_of_a_source_without_events_is_awaited_too(grants: Grants, probe: ProbingGrant) -> None:
+    """It does not count as zero."""
     with pytest.raises(OAuthError) as refused:
         await grants.issue(request(management=4, template=0))
 
@@ -308,7 +308,7 @@ async def test_an_unknown_grant_is_named_only_to_a_client_that_authenticated(gra
 
 
 async def test_a_directory_that_is_not_loaded_answers_nothing_at_all() -> None:
-    """The design: no grant by what is not known, and no refusal either."""
+    """The design: missing data leads neither to a grant nor to a refusal."""
     empty = Known()
     probe = ProbingGrant(empty)
     empty.has_keys()
@@ -324,7 +324,7 @@ async def test_a_directory_that_is_not_loaded_answers_nothing_at_all() -> None:
 
 
 async def test_without_a_key_to_sign_with_nothing_is_begun(known: Known, grants: Grants, probe: ProbingGrant) -> None:
-    """A database that is down at the start makes a clear 503, and costs nobody a subject token."""
+    """A database that is down at start is a clear 503, and does not spend a subject token."""
     known.keys._ring = None
     with pytest.raises(OAuthError) as refused:
         await grants.issue(request())
@@ -359,7 +359,7 @@ async def test_people_cannot_be_judged_while_they_are_being_loaded(known: Known)
     assert seen == [(False, 503), (False, 503), (True, 200), (True, 503)]
 
 
-async def test_a_directory_that_has_heard_nothing_for_too_long_answers_nothing(known: Known, grants: Grants) -> None:
+async def test_a_directory_without_events_for_too_long_answers_nothing(known: Known, grants: Grants) -> None:
     """The design: ``directory_max_age_s``, heartbeats included."""
     known.directory._max_age_s = -1
     with pytest.raises(OAuthError) as refused:
@@ -380,16 +380,16 @@ async def test_while_redis_is_away_people_cannot_be_judged(known: Known) -> None
 
 
 class Organizations:
-    """Both grants over a directory of which nothing is heard of organizations; what else is known is loaded."""
+    """Both grants over a directory that has loaded everything but organizations."""
 
     ISSUER = "https://id.example.com/oidc"
     RESOURCE = "https://api.example.com"
 
     def __init__(self, known: Known) -> None:
-        known.hears("resource", ("r",), 5, ResourceState(id="r", indicator=self.RESOURCE), verb="updated")
+        known.receives("resource", ("r",), 5, ResourceState(id="r", indicator=self.RESOURCE), verb="updated")
         secret = SecretState(sha256=CREDENTIALS.secret_sha256 or "")
         web = ApplicationState(id="web", type="Traditional", allow_token_exchange=True, secrets=(secret,))
-        known.hears_of(web, revision=6)
+        known.receives_application(web, revision=6)
         seen = {"management": 6}
         known.in_redis.projection.take(
             ProjectionState(stream="s", sequence=1, complete=True, heard_at=0, read=seen, revisions=seen)
@@ -428,7 +428,7 @@ class Organizations:
         return 200, msgspec.json.decode(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["aud"]
 
 
-async def test_while_nothing_was_heard_of_organizations_only_their_tokens_are_refused(known: Known) -> None:
+async def test_until_organizations_are_loaded_only_their_tokens_are_refused(known: Known) -> None:
     """The design: temporarily_unavailable before anything is spent; everything else goes on."""
     organizations = Organizations(known)
     client = "grant_type=client_credentials"
@@ -447,15 +447,15 @@ async def test_while_nothing_was_heard_of_organizations_only_their_tokens_are_re
         200,
         organizations.RESOURCE,
     )
-    # It comes as far as the subject token, and there is no Redis to take it from.
+    # The request gets as far as the subject token, and there is no Redis to read it from.
     assert await organizations.answer("web", f"{exchange}&resource={organizations.RESOURCE}") == (
         503,
         "subject tokens cannot be read right now",
     )
 
 
-async def test_both_halves_must_have_heard_of_organizations(known: Known) -> None:
-    """The template in memory grants nothing to members that are not there yet, nor the other way round."""
+async def test_both_halves_must_have_loaded_organizations(known: Known) -> None:
+    """The in-memory template grants nothing to members that are not loaded yet, nor the other way round."""
     seen = []
     for half in (known.in_memory, known.in_redis):
         half.freshness.advance("template", 0)

@@ -17,7 +17,7 @@ def new_key() -> str:
 
 
 @given(private_key=st.binary(max_size=300), kid=st.text(st.characters(exclude_categories=["Cs"]), max_size=50))
-def test_what_is_encrypted_is_decrypted_and_stands_nowhere_in_between(private_key: bytes, kid: str) -> None:
+def test_an_encrypted_key_is_decrypted_and_does_not_appear_in_the_ciphertext(private_key: bytes, kid: str) -> None:
     encryption = KeyEncryption([new_key()])
     encrypted = encryption.encrypt(private_key, kid=kid)
 
@@ -33,7 +33,7 @@ def test_the_same_key_is_never_encrypted_alike() -> None:
 
 
 def test_a_stored_key_opens_under_its_own_kid_only() -> None:
-    """L6: a row that was moved to another kid is refused."""
+    """A row that was moved to another kid is refused."""
     encryption = KeyEncryption([new_key()])
     encrypted = encryption.encrypt(b"private", kid="a")
 
@@ -53,7 +53,6 @@ def test_every_configured_key_decrypts_and_the_first_encrypts() -> None:
 
 
 def test_without_the_right_key_nothing_opens_and_the_refusal_names_the_kid_only() -> None:
-    """L14."""
     encrypted = KeyEncryption([new_key()]).encrypt(b"private", kid="the-kid")
 
     with pytest.raises(KeyEncryptionError) as refused:
@@ -72,8 +71,8 @@ def test_a_single_altered_bit_is_noticed(position: int, bit: int) -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, 11, 12, 13, 27])
-def test_a_row_that_was_cut_off_is_refused_like_a_wrong_one(length: int) -> None:
-    """A damaged row says the same as a wrong key, and does not end the loop that reads the keys."""
+def test_a_truncated_row_is_refused_like_a_wrong_one(length: int) -> None:
+    """A damaged row is the same error as a wrong key, and does not end the loop that reads the keys."""
     encryption = KeyEncryption([new_key()])
     encrypted = encryption.encrypt(b"private key", kid="k")
 

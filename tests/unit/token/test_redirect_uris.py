@@ -31,18 +31,18 @@ REGISTERED = ("https://app.example.com/callback", "http://127.0.0.1/cb", "com.ex
         "",
     ],
 )
-def test_nothing_but_what_is_registered_will_do(redirect_uri: str) -> None:
+def test_only_registered_uris_are_accepted(redirect_uri: str) -> None:
     assert not is_registered(redirect_uri, REGISTERED, is_native=True)
 
 
-def test_what_is_registered_will_do_and_loopback_ports_are_free_for_native_applications_only() -> None:
+def test_registered_uris_are_accepted_and_loopback_ports_are_free_for_native_applications_only() -> None:
     assert all(is_registered(uri, REGISTERED, is_native=False) for uri in REGISTERED)
     assert is_registered("http://127.0.0.1:49152/cb", REGISTERED, is_native=True)
     assert not is_registered("http://127.0.0.1:49152/cb", REGISTERED, is_native=False)
     assert is_registered("http://[::1]:7/cb", ("http://[::1]:1/cb",), is_native=True)
 
 
-def test_parameters_are_added_to_what_the_uri_has() -> None:
+def test_parameters_are_added_to_those_of_the_uri() -> None:
     assert with_parameters("https://a.example.com/cb", {"code": "a b"}) == "https://a.example.com/cb?code=a+b"
     assert with_parameters("https://a.example.com/cb?x=1", {"code": "c"}) == "https://a.example.com/cb?x=1&code=c"
     assert with_parameters("com.example.app:/cb", {"code": "c"}) == "com.example.app:/cb?code=c"

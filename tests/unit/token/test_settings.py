@@ -31,7 +31,7 @@ def problems(**changes: str | None) -> list[str]:
     return str(refused.value).splitlines()
 
 
-def test_what_is_needed_is_enough() -> None:
+def test_the_required_variables_are_enough() -> None:
     settings = Settings.from_environment(GOOD)
 
     assert settings == Settings(
@@ -76,7 +76,7 @@ def test_everything_can_be_set() -> None:
 
 
 def test_secrets_and_addresses_have_no_default() -> None:
-    """L9: nothing starts with a key or password that others know."""
+    """GHSA-r9w3-57w2-gch2: the service does not start with a key or password that others know."""
     with pytest.raises(InvalidSettingsError) as refused:
         Settings.from_environment({})
 
@@ -90,12 +90,12 @@ def test_secrets_and_addresses_have_no_default() -> None:
 
 
 @pytest.mark.parametrize("variable", GOOD)
-def test_an_empty_variable_is_a_missing_one(variable: str) -> None:
+def test_an_empty_variable_counts_as_missing(variable: str) -> None:
     assert problems(**{variable: ""}) == [f"{variable}: must be set"]
 
 
-def test_everything_that_is_wrong_is_said_at_once() -> None:
-    """What is missing, of the wrong type, and of the right type but wrong: one line each, no value in any."""
+def test_every_error_is_reported_at_once() -> None:
+    """Missing, of the wrong type, or of the right type but invalid: one line each, without values."""
     assert sorted(
         problems(
             BASE_URL="ftp://hunter2.example/",
@@ -136,15 +136,14 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     ],
 )
 def test_a_key_encryption_key_has_256_bits_in_base64(value: str) -> None:
-    """L9."""
     assert problems(KEY_ENCRYPTION_KEYS=value) == [
         "KEY_ENCRYPTION_KEYS: must be base64 of 32 bytes, or several with commas between them"
     ]
 
 
 @pytest.mark.parametrize("algorithm", ["none", "HS256", "es256", "RS512", "ES256K"])
-def test_only_the_three_asymmetric_algorithms_are_taken(algorithm: str) -> None:
-    """L3."""
+def test_only_the_three_asymmetric_algorithms_are_accepted(algorithm: str) -> None:
+    """CVE-2026-11800."""
     assert problems(SIGNING_ALGORITHM=algorithm) == ["SIGNING_ALGORITHM: must be ES256, EdDSA or RS256"]
 
 
@@ -165,11 +164,11 @@ def test_only_the_three_asymmetric_algorithms_are_taken(algorithm: str) -> None:
     ],
 )
 def test_a_base_url_is_an_address_that_an_issuer_can_begin_with(address: str) -> None:
-    """RFC 8414 section 2: an issuer has no query and no fragment; what is handed out holds no credentials (L14)."""
+    """RFC 8414 section 2: an issuer has no query and no fragment; a published address holds no credentials."""
     assert problems(BASE_URL=address) == ["BASE_URL: must be an absolute http(s) address without a slash at the end"]
 
 
-def test_production_wants_https_but_for_loopback() -> None:
+def test_production_requires_https_except_for_loopback() -> None:
     assert problems(BASE_URL="http://id.example.com") == ["BASE_URL: must be https in production"]
     assert problems(BASE_URL="http://127.0.0.1.example.com") == ["BASE_URL: must be https in production"]
     for address in ("http://127.0.0.1:3000", "http://localhost:3000", "http://[::1]:3000", "https://id.example.com/id"):
@@ -192,12 +191,12 @@ def test_production_wants_https_but_for_loopback() -> None:
     ],
 )
 def test_numbers_have_bounds(variable: str, value: str, least: str) -> None:
-    """L8: a bound that is none would wait for ever, or ask without a pause."""
+    """Without a bound the service would wait for ever, or poll without a pause."""
     assert problems(**{variable: value}) == [f"{variable}: {least}"]
 
 
 def test_settings_show_no_value() -> None:
-    """L14: neither in a traceback nor in a log."""
+    """Neither in a traceback nor in a log."""
     settings = Settings.from_environment(GOOD)
 
     assert repr(settings) == str(settings) == f"{settings}" == "Settings(…)"

@@ -91,7 +91,7 @@ async def test_es256_signatures_have_64_bytes_whatever_their_numbers_are() -> No
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_jwk_has_public_members_only(algorithm: SigningAlgorithm) -> None:
-    """RFC 7517 section 9.2: a private part never leaves."""
+    """RFC 7517 section 9.2: a private part is never published."""
     key = generate_private_key(algorithm)
     jwk = public_jwk(key, kid="the-kid", algorithm=algorithm)
 
@@ -142,7 +142,6 @@ async def test_a_stored_key_signs_as_before(algorithm: SigningAlgorithm) -> None
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 async def test_an_altered_token_is_refused(algorithm: SigningAlgorithm) -> None:
-    """L3."""
     key = new_key(algorithm)
     header, _, signature = (await key.sign(claims())).split(".")
     _, payload, _ = (await key.sign(claims(sub="somebody-else"))).split(".")

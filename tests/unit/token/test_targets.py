@@ -26,12 +26,12 @@ def membership(member_type: MemberType) -> Membership:
 
 
 def test_only_a_token_for_a_resource_names_the_organization_in_a_claim() -> None:
-    """The contract: the token for the organization itself says it in ``aud``."""
+    """The contract: the token for the organization itself names it in ``aud``."""
     assert [target.organization_claim for target in TARGETS] == [None, None, None, "o"]
 
 
-def test_whose_changes_decide_about_scopes() -> None:
-    """What is not held yet is looked up once more, of every source that could have granted it."""
+def test_each_target_names_the_sources_that_decide_about_its_scopes() -> None:
+    """A scope that is not held yet is looked up once more in every source that could grant it."""
     assert [target.sources for target in TARGETS] == [(), ("management",), ("template",), ("management", "template")]
 
 
@@ -50,8 +50,8 @@ def test_the_roles_are_those_of_the_membership(member_type: MemberType) -> None:
         (membership("user"), "application", "the application is not a member of this organization"),
     ],
 )
-def test_who_is_no_member_is_denied_access(found: Membership | None, asked: MemberType, description: str) -> None:
-    """L1: one function for every path; the answer does not say whether there is such an organization."""
+def test_a_non_member_is_denied_access(found: Membership | None, asked: MemberType, description: str) -> None:
+    """One function for every path; the answer does not reveal whether the organization exists."""
     with pytest.raises(OAuthError) as refused:
         organization_roles(found, asked)
 
