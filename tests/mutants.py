@@ -61,8 +61,8 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
     (f"{TOKEN}/presented_tokens/revocations/", "component/test_revocations.py protocol/test_rfc7009_*"),
     (
         f"{TOKEN}/presented_tokens/",
-        "component/test_taking_subject_tokens.py protocol/test_rfc8693_* protocol/test_rfc7662_* protocol/test_oidc_userinfo.py "
-        "security/test_token_classes.py",
+        "component/test_taking_subject_tokens.py protocol/test_rfc8693_* protocol/test_rfc7662_* "
+        "protocol/test_oidc_userinfo.py security/test_token_classes.py",
     ),
     (
         f"{TOKEN}/authorizations/",
