@@ -3,11 +3,12 @@
 The seed writes both with mode 0600, and writes them again if they are missing.
 """
 
-import os
 import shlex
 from pathlib import Path
 
 import msgspec
+
+from all_in_one.private_files import write_private
 
 
 class ManagementApi(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,9 +83,11 @@ def read_credentials(directory: Path) -> Credentials | None:
 
 def write_credentials(directory: Path, credentials: Credentials) -> None:
     """Write both files, readable only by their owner."""
-    _write(directory / "credentials.json", msgspec.json.format(msgspec.json.encode(credentials), indent=2) + b"\n")
+    write_private(
+        directory / "credentials.json", msgspec.json.format(msgspec.json.encode(credentials), indent=2) + b"\n"
+    )
     lines = (f"{name}={shlex.quote(value)}\n" for name, value in _variables(credentials).items())
-    _write(directory / "credentials.env", "".join(lines).encode())
+    write_private(directory / "credentials.env", "".join(lines).encode())
 
 
 def _variables(credentials: Credentials) -> dict[str, str]:
@@ -110,13 +113,3 @@ def _variables(credentials: Credentials) -> dict[str, str]:
         "NATS_USER": credentials.nats.user,
         "NATS_PASSWORD": credentials.nats.password,
     }
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Replace the file atomically; it is private from its first byte."""
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    temporary.replace(path)

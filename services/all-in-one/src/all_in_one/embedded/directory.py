@@ -3,6 +3,7 @@
 ==================  ====================================================================================
 ``lock``            held while the servers run; contains the id of the holding process
 ``secrets.json``    a random password for each user of each server
+``subscribers``     what each team connects to NATS with
 ``ports.json``      the port of each server
 ``postgres``        PostgreSQL's data, or a link to it (see ``unprivileged``)
 ``valkey, nats``    the other servers' data and configuration
@@ -16,16 +17,13 @@ import contextlib
 import fcntl
 import os
 import shutil
-import tempfile
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from all_in_one.embedded.errors import DataDirectoryBroken, DataDirectoryInUse
-from all_in_one.provision import Passwords
-
-_T = TypeVar("_T")
+from all_in_one.private_files import write_private
+from all_in_one.provision import Passwords, ProvisionError, stored_passwords
 
 
 class Ports(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,15 +75,20 @@ class DataDirectory:
 
     def passwords(self) -> Passwords:
         """Return the passwords; the first start creates them."""
-        known = self._read("secrets.json", Passwords)
-        complete = (known or Passwords()).completed()
-        if complete != known:
-            write_private(self.path / "secrets.json", msgspec.json.format(msgspec.json.encode(complete)))
-        return complete
+        try:
+            return stored_passwords(self.path)
+        except ProvisionError as error:
+            raise DataDirectoryBroken(str(error)) from None
 
     def ports(self) -> Ports:
         """Return the ports of the last start."""
-        return self._read("ports.json", Ports) or Ports()
+        path = self.path / "ports.json"
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Ports)
+        except FileNotFoundError:
+            return Ports()
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise DataDirectoryBroken(f"{path} is corrupt: restore it, or delete {self.path} to start afresh") from None
 
     def store_ports(self, ports: Ports) -> None:
         """Store the ports for the next start."""
@@ -97,30 +100,9 @@ class DataDirectory:
         if link.is_symlink():
             shutil.rmtree(link.resolve(), ignore_errors=True)
             link.unlink()
-        for name in ("postgres", "valkey", "nats", "log"):
+        for name in ("postgres", "valkey", "nats", "log", "subscribers"):
             shutil.rmtree(self.path / name, ignore_errors=True)
         for name in ("secrets.json", "ports.json", "lock"):
             (self.path / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # not empty: it has other files
             self.path.rmdir()
-
-    def _read(self, name: str, kind: type[_T]) -> _T | None:
-        path = self.path / name
-        try:
-            return msgspec.json.decode(path.read_bytes(), type=kind)
-        except FileNotFoundError:
-            return None
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise DataDirectoryBroken(f"{path} is corrupt: restore it, or delete {self.path} to start afresh") from None
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file atomically, readable only by its owner."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

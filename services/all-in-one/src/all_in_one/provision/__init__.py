@@ -7,12 +7,14 @@ own user with its own random password on each server. Does not own the life of t
 from all_in_one.provision.addresses import ServerAddresses, addresses
 from all_in_one.provision.errors import ProvisionError
 from all_in_one.provision.nats import NATS_PERMISSIONS, nats_server_config
-from all_in_one.provision.passwords import Passwords
+from all_in_one.provision.passwords import Passwords, stored_passwords
 from all_in_one.provision.postgres import DATABASES, POSTGRES_ADMIN, provision_postgres
 from all_in_one.provision.redis import REDIS_ADMIN, provision_redis, redis_acl_file
+from all_in_one.provision.subscribers import nats_passwords, write_subscribers
 
 __all__ = [
     "Passwords",
+    "stored_passwords",
     "ServerAddresses",
     "addresses",
     "ProvisionError",
@@ -24,4 +26,6 @@ __all__ = [
     "redis_acl_file",
     "NATS_PERMISSIONS",
     "nats_server_config",
+    "nats_passwords",
+    "write_subscribers",
 ]

@@ -1,7 +1,7 @@
 """NATS: users, accounts, subjects, and the server configuration that says so."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -76,44 +76,66 @@ _COPYING = f"$JS.API.CONSUMER.CREATE.{STREAM_EVENTS}"
 _FLOW_CONTROL = f"$JS.FC.{STREAM_EVENTS}.>"
 _COPY = f"$JS.API.STREAM.CREATE.{STREAM_EVENTS}"
 
-_NATS_ACCOUNTS: Mapping[str, Mapping[str, object]] = {
-    "SERVICES": {
-        "jetstream": "enabled",
-        "exports": [
-            {"service": _COPYING, "accounts": ["SUBSCRIBERS"]},
-            {"service": _FLOW_CONTROL, "accounts": ["SUBSCRIBERS"]},
-            {"stream": f"{MIRROR_DELIVERY}.>", "accounts": ["SUBSCRIBERS"]},
-        ],
-        "imports": [
-            {"service": {"account": "SUBSCRIBERS", "subject": _COPY}, "to": _COPY.replace("$JS.API", SUBSCRIBERS_API)},
-        ],
-    },
-    "SUBSCRIBERS": {
-        "jetstream": {"max_streams": 1, "max_consumers": 1000},
+_SHARED_ACCOUNT = "SUBSCRIBERS"
+_SHARED_CONSUMERS = 1000
+_TEAM_CONSUMERS = 100
+
+
+def teams(passwords: Mapping[str, str]) -> list[str]:
+    """Return the teams with an account of their own: the users that are not in ``NATS_PERMISSIONS``."""
+    return [user for user in passwords if user not in NATS_PERMISSIONS]
+
+
+def _account_of(team: str) -> str:
+    return f"SUBSCRIBER-{team}"
+
+
+def _accounts(teams: Sequence[str]) -> dict[str, dict[str, object]]:
+    """Return the services' account, with their subjects and streams, and the subscribers', each with a copy of one.
+
+    Only the messages that JetStream needs for that copy pass between them, and no user can use those: see
+    docs/decisions/0009 and 0017. Changing, purging or deleting a stream takes a change of this configuration.
+    """
+    consumers = {_SHARED_ACCOUNT: _SHARED_CONSUMERS} | {_account_of(team): _TEAM_CONSUMERS for team in teams}
+    return {
+        "SERVICES": {
+            "jetstream": "enabled",
+            "exports": [
+                {"service": _COPYING, "accounts": [*consumers]},
+                {"service": _FLOW_CONTROL, "accounts": [*consumers]},
+                {"stream": f"{MIRROR_DELIVERY}.>", "accounts": [*consumers]},
+            ],
+            # Imported from all of them to one subject: one request creates the copy in each account.
+            "imports": [
+                {"service": {"account": account, "subject": _COPY}, "to": _COPY.replace("$JS.API", SUBSCRIBERS_API)}
+                for account in consumers
+            ],
+        },
+        **{account: _subscribers(limit) for account, limit in consumers.items()},
+        # JetStream's API belongs to the system account. No user reaches a request that is mapped away there, not even
+        # by making the server send one of its own messages to it, which no permission would stop.
+        "SYSTEM": {
+            "mappings": {
+                f"$JS.API.{request}": "refused"
+                for request in (
+                    *(f"STREAM.{action}.*" for action in ("UPDATE", "DELETE", "PURGE", "MSG.DELETE", "RESTORE")),
+                    *("STREAM.PEER.REMOVE.*", "STREAM.LEADER.STEPDOWN.*", "CONSUMER.LEADER.STEPDOWN.*.*"),
+                )
+            },
+        },
+    }
+
+
+def _subscribers(max_consumers: int) -> dict[str, object]:
+    return {
+        "jetstream": {"max_streams": 1, "max_consumers": max_consumers},
         "exports": [{"service": _COPY, "accounts": ["SERVICES"]}],
         "imports": [
             {"service": {"account": "SERVICES", "subject": _COPYING}, "to": _COPYING.replace("$JS.API", SERVICES_API)},
             {"service": {"account": "SERVICES", "subject": _FLOW_CONTROL}},
             {"stream": {"account": "SERVICES", "subject": f"{MIRROR_DELIVERY}.>"}},
         ],
-    },
-    # JetStream's API belongs to the system account. No user reaches a request that is mapped away there, not even by
-    # making the server send one of its own messages to it, which no permission would stop.
-    "SYSTEM": {
-        "mappings": {
-            f"$JS.API.{request}": "refused"
-            for request in (
-                *(f"STREAM.{action}.*" for action in ("UPDATE", "DELETE", "PURGE", "MSG.DELETE", "RESTORE")),
-                *("STREAM.PEER.REMOVE.*", "STREAM.LEADER.STEPDOWN.*", "CONSUMER.LEADER.STEPDOWN.*.*"),
-            )
-        },
-    },
-}
-"""One account for the services' subjects and streams, and one for the subscribers with a copy of one stream.
-
-Only the messages that JetStream needs for that copy pass between them, and no user can use those: see
-docs/decisions/0009. Changing, purging or deleting a stream takes a change of this configuration.
-"""
+    }
 
 
 def nats_server_config(
@@ -127,33 +149,30 @@ def nats_server_config(
     """Render the configuration of a NATS server; it contains the passwords.
 
     Args:
-        passwords: The password of each user.
+        passwords: The password of each user; a user beyond those of ``NATS_PERMISSIONS`` is a team.
         port: The client port; there is no other listener.
         store_dir: Where JetStream keeps its streams.
         host: The address to listen on.
         sync: Flush every message to disk before its acknowledgement, instead of every two minutes.
     """
-    accounts = {
-        name: {**account, "users": [_nats_user(user, passwords[user]) for user in _nats_users(name)]}
-        for name, account in _NATS_ACCOUNTS.items()
-    }
+    accounts = _accounts(teams(passwords))
+    users: dict[str, list[dict[str, object]]] = {account: [] for account in accounts}
+    for user, password in passwords.items():
+        permissions = NATS_PERMISSIONS.get(user)
+        account = permissions.account if permissions else _account_of(user)
+        users[account].append(_nats_user(user, password, permissions or NATS_PERMISSIONS["subscriber"]))
     configuration = {
         "host": host,
         "port": port,
         "max_payload": 1024 * 1024,
         "jetstream": {"store_dir": str(store_dir), "sync_interval": "always" if sync else "2m"},
-        "accounts": accounts,
+        "accounts": {name: {**account, "users": users[name]} for name, account in accounts.items()},
         "system_account": "SYSTEM",
     }
     return json.dumps(configuration, indent=2, ensure_ascii=False)  # NATS reads JSON, except for \u escapes
 
 
-def _nats_users(account: str) -> list[str]:
-    return [user for user, permissions in NATS_PERMISSIONS.items() if permissions.account == account]
-
-
-def _nats_user(user: str, password: str) -> dict[str, object]:
-    permissions = NATS_PERMISSIONS[user]
+def _nats_user(user: str, password: str, permissions: NatsPermissions) -> dict[str, object]:
     return {
         "user": user,
         "password": password,
