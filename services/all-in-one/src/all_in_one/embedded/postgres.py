@@ -9,9 +9,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from all_in_one.embedded import unprivileged, wheels
+from all_in_one.embedded import namespace, unprivileged, wheels
 from all_in_one.embedded.directory import DataDirectory
-from all_in_one.embedded.errors import DataDirectoryBroken
+from all_in_one.embedded.errors import DataDirectoryBroken, EmbeddedError, ServerFailed
 from all_in_one.embedded.ports import LOOPBACK
 from all_in_one.embedded.process import Account, Server, run
 from all_in_one.private_files import write_private
@@ -39,7 +39,7 @@ _NO_SYNC = {"fsync": "off", "full_page_writes": "off"}
 
 
 class PostgresServer(Server):
-    """PostgreSQL on 127.0.0.1, with a password for every user; under root it runs as another user."""
+    """PostgreSQL on 127.0.0.1, with a password for every user; under root it runs as a user of its own."""
 
     name = "PostgreSQL"
     # "Immediate": it ends its children too, which would notice a sudden end only at their next wait.
@@ -67,6 +67,9 @@ class PostgresServer(Server):
         self._data = link.resolve()
         _check(self._data, link)
         if os.geteuid() == 0:
+            if unprivileged.is_nobody(self._data.stat().st_uid):  # as in earlier versions
+                self._wait_for_leftovers()
+                unprivileged.hand_over(self._data, unprivileged.unused_account(link.parent))
             owner = self._data.stat()
             self._account = Account(uid=owner.st_uid, gid=owner.st_gid)
 
@@ -79,9 +82,9 @@ class PostgresServer(Server):
         self._wait_for_leftovers()
 
     def _make_data(self, link: Path) -> None:
-        account, data = None, link
+        owner, data = None, link
         if os.geteuid() == 0:
-            account = unprivileged.nobody()
+            owner = unprivileged.unused_account(link.parent)
             if not unprivileged.can_be_entered(link.parent):
                 data = unprivileged.place_for_data(link.parent)
                 shutil.rmtree(data, ignore_errors=True)
@@ -89,25 +92,44 @@ class PostgresServer(Server):
         unfinished = data.with_name(f"{data.name}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(mode=0o700)
-        password_file = unfinished / "password"
-        write_private(password_file, self._password.encode())
-        if account is not None:
-            for path in (unfinished, password_file):
-                os.chown(path, account.uid, account.gid)
         try:
-            command = (
-                self._programs / "initdb",
-                f"--pgdata={unfinished / 'data'}",
-                f"--username={POSTGRES_ADMIN}",
-                f"--pwfile={password_file}",
-                *("--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "--no-instructions"),
-            )
-            run(command, name=self.name, log=self.log, account=account)
+            self._initdb(unfinished, unprivileged.account_for_initdb() if owner else None)
+            if owner is not None:
+                unprivileged.hand_over(unfinished / "data", owner)
             (unfinished / "data").rename(data)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
         if data != link:
             link.symlink_to(data)
+
+    def _initdb(self, home: Path, account: Account | None) -> None:
+        """Create ``data`` in this directory."""
+        password_file = home / "password"
+        write_private(password_file, self._password.encode())
+        if account is not None:
+            for path in (home, password_file):
+                os.chown(path, account.uid, account.gid)
+        command = (
+            self._programs / "initdb",
+            f"--pgdata={home / 'data'}",
+            f"--username={POSTGRES_ADMIN}",
+            f"--pwfile={password_file}",
+            *("--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "--no-instructions"),
+        )
+        if account is not None or namespace.has_account(os.geteuid()):
+            run(command, name=self.name, log=self.log, account=account)
+        else:
+            self._run_without_account(command)
+
+    def _run_without_account(self, command: Sequence[str | Path]) -> None:
+        if sys.platform != "linux":
+            raise namespace.NoAccount
+        try:
+            run(command, name=self.name, log=self.log, enter=namespace.appearing_as_account())
+        except ServerFailed:
+            raise
+        except EmbeddedError:  # it did not get as far as initdb
+            raise namespace.NoAccount from None
 
     def _prepare(self) -> None:
         self._wait_for_leftovers()

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ClassVar
@@ -58,14 +58,26 @@ _forker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="forker")
 
 
 def spawn(
-    command: Sequence[str | Path], *, log: Path, last_signal: signal.Signals, account: Account | None = None
+    command: Sequence[str | Path],
+    *,
+    log: Path,
+    last_signal: signal.Signals,
+    account: Account | None = None,
+    enter: Callable[[], None] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a child that writes to ``log``, runs as ``account`` and gets ``last_signal`` when this process dies."""
+    """Start a child that writes to ``log``, runs as ``account`` and gets ``last_signal`` when this process dies.
+
+    ``enter`` is called in the child before the command; like the rest of ``preexec_fn`` it must take no lock.
+    """
     parent = os.getpid()
+
+    def prepare() -> None:
+        if enter is not None:
+            enter()
+        die_with_parent(parent, last_signal)
 
     def fork() -> subprocess.Popen[bytes]:
         with open(log, "ab", opener=_private) as output:
-            # preexec_fn is a single system call and takes no lock.
             return subprocess.Popen(  # noqa: S603
                 [str(word) for word in command],
                 stdin=subprocess.DEVNULL,
@@ -77,7 +89,7 @@ def spawn(
                 user=account.uid if account else None,
                 group=account.gid if account else None,
                 extra_groups=[] if account else None,
-                preexec_fn=lambda: die_with_parent(parent, last_signal),  # noqa: PLW1509
+                preexec_fn=prepare,  # noqa: PLW1509 - only system calls, no locks
             )
 
     try:
@@ -86,14 +98,21 @@ def spawn(
         raise EmbeddedError(f"cannot run {command[0]}: {error}") from error
 
 
-def run(command: Sequence[str | Path], *, name: str, log: Path, account: Account | None = None) -> None:
+def run(
+    command: Sequence[str | Path],
+    *,
+    name: str,
+    log: Path,
+    account: Account | None = None,
+    enter: Callable[[], None] | None = None,
+) -> None:
     """Run a command to its end; it and its children are gone when this returns.
 
     Raises:
         ServerFailed: It failed; the error quotes the end of its log.
     """
     start = _size(log)
-    child = spawn(command, log=log, last_signal=signal.SIGKILL, account=account)
+    child = spawn(command, log=log, last_signal=signal.SIGKILL, account=account, enter=enter)
     try:
         failed = child.wait() != 0
     finally:
