@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 FUZZING := tests/security/test_fuzzing.py
 WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 
-.PHONY: help run demo example test test-heavy test-slow test-long test-clients test-containers check lint types imports bench openapi lock mutants clean
+.PHONY: help run walkthrough demo example test test-heavy test-slow test-long test-clients test-containers check lint types imports bench openapi lock mutants clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -29,6 +29,9 @@ $(INSTALLED): requirements.lock pyproject.toml $(addsuffix /pyproject.toml,$(PAC
 
 run: $(INSTALLED) ## start the whole system on http://127.0.0.1:3000 (PORT= changes it)
 	@STOP_WITH_PARENT=$$PPID exec $(BIN)/python -m all_in_one --port $(PORT)
+
+walkthrough: $(INSTALLED) ## impersonation in three steps with curl, to paste beside a running `make run`
+	@$(BIN)/python -m all_in_one.walkthrough
 
 demo: $(INSTALLED) ## impersonation and the organization template through the SDK, against a running `make run`
 	@$(BIN)/python -m all_in_one.demo

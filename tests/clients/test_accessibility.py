@@ -20,6 +20,11 @@ def visitor(page: Page, site: ApplicationSite) -> Visitor:
     return Visitor(page, site)
 
 
+async def home(visitor: Visitor) -> None:
+    await visitor.page.goto(f"{visitor.site.world.stack.base_url}/")
+    await visitor.sees("Stead is running")
+
+
 async def sign_in(visitor: Visitor) -> None:
     await visitor.open(visitor.site.client(visitor.site.ours))
     await visitor.sees("Sign in")
@@ -87,6 +92,7 @@ async def signed_out(visitor: Visitor) -> None:
 @pytest.mark.parametrize(
     "way",
     [
+        home,
         sign_in,
         sign_in_again,
         too_many_attempts,

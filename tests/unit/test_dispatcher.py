@@ -10,7 +10,14 @@ from all_in_one.dispatcher import Dispatcher
 
 @pytest.mark.parametrize(
     ("path", "status"),
-    [("/metrics", 404), ("/schema/openapi.json", 404), ("/health/else", 404), ("/health/ready", 200)],
+    [
+        ("/metrics", 200),
+        ("/metrics/else", 404),
+        ("/", 200),
+        ("/schema/openapi.json", 404),
+        ("/health/else", 404),
+        ("/health/ready", 200),
+    ],
 )
 async def test_every_answer_has_a_request_id(path: str, status: int) -> None:
     transport = httpx.ASGITransport(Dispatcher({}))
@@ -24,3 +31,19 @@ async def test_every_answer_has_a_request_id(path: str, status: int) -> None:
     assert kept == "mine-1"
     assert all(re.fullmatch("[0-9a-f]{32}", each) for each in (made, refused))
     assert made != refused
+
+
+@pytest.mark.parametrize(
+    ("client", "headers", "status"),
+    [
+        ("127.0.0.1", {}, 200),
+        ("::1", {}, 200),
+        ("10.0.0.1", {}, 404),
+        ("127.0.0.1", {"X-Forwarded-For": "10.0.0.1"}, 404),
+        ("127.0.0.1", {"Forwarded": "for=10.0.0.1"}, 404),
+    ],
+)
+async def test_metrics_are_for_this_machine_alone(client: str, headers: dict[str, str], status: int) -> None:
+    transport = httpx.ASGITransport(Dispatcher({}), client=(client, 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        assert (await http.get("/metrics", headers=headers)).status_code == status

@@ -9,9 +9,9 @@ from pathlib import Path
 import uvloop
 
 from all_in_one.embedded import EmbeddedError, die_with_parent, external_or_embedded
+from all_in_one.home import announcement
 from all_in_one.provision import ProvisionError
 from all_in_one.stack import Stack, StackError, listening_socket, serve
-from all_in_one.walkthrough import walkthrough
 from identity_common.telemetry.logs import configure_logs
 
 
@@ -47,8 +47,9 @@ def main() -> int:
             with (directory / "log" / "services.log").open("a") as log:
                 configure_logs(service="all-in-one", stream=log)
                 stack = Stack(addresses, base_url=base_url, directory=directory)
+                stack.log_start()
                 stack.migrate()
-                uvloop.run(serve(stack, listener, announce=walkthrough(base_url, directory)))
+                uvloop.run(serve(stack, listener, announce=announcement(base_url, directory)))
         finally:
             servers.stop()
     except (StackError, EmbeddedError, ProvisionError) as error:

@@ -4,9 +4,12 @@ The lifespan of a mounted app would not run, so the dispatcher drives the three 
 """
 
 import asyncio
+import ipaddress
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
 
+from all_in_one.home import HOME_HEADERS
+from all_in_one.metrics import CONTENT_TYPE, merged
 from identity_common.http.encoded_slashes import routed_path
 from identity_common.http.routing import Service, service_for
 from identity_common.telemetry.observation import HEADER, request_id_of
@@ -17,14 +20,21 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_JSON: Final[Mapping[str, str]] = {"content-type": "application/json"}
 _NOT_FOUND: Final = b'{"code":"entity.not_found","message":"Nothing exists at this path."}'
 
 
 class Dispatcher:
-    """Routes each request to its service; answers ``/health/*`` for the three together."""
+    """Routes each request to its service; answers ``/health/*`` and ``/metrics`` for the three together.
 
-    def __init__(self, apps: Mapping[Service, AsgiApp]) -> None:
+    Args:
+        apps: The services.
+        home: The page at ``/``.
+    """
+
+    def __init__(self, apps: Mapping[Service, AsgiApp], *, home: bytes = b"") -> None:
         self._apps = apps
+        self._home = home
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection."""
@@ -33,10 +43,16 @@ class Dispatcher:
             return
         path = routed_path(scope)
         service = service_for(path)
-        if service is not None:
+        if path == "/" and scope.get("method") in {"GET", "HEAD"}:
+            await _answer(scope, send, 200, self._home, HOME_HEADERS)
+        elif service is not None:
             await self._apps[service](scope, receive, send)
         elif path in {"/health/live", "/health/ready"}:
             await self._health(scope, send)
+        elif path == "/metrics" and _is_local(scope):
+            answers = await asyncio.gather(*(_call(app, scope) for app in self._apps.values()))
+            text = {service: body.decode() for service, (_, body) in zip(self._apps, answers, strict=True)}
+            await _answer(scope, send, 200, merged(text), {"content-type": CONTENT_TYPE})
         else:
             await _answer(scope, send, 404, _NOT_FOUND)
 
@@ -56,8 +72,8 @@ class Dispatcher:
 
     async def _health(self, scope: Scope, send: Send) -> None:
         """Answer 200 if every service does."""
-        statuses = await asyncio.gather(*(_status(app, scope) for app in self._apps.values()))
-        healthy = all(status == 200 for status in statuses)
+        answers = await asyncio.gather(*(_call(app, scope) for app in self._apps.values()))
+        healthy = all(status == 200 for status, _ in answers)
         await _answer(scope, send, 200 if healthy else 503, b'{"status":"ok"}' if healthy else b'{"status":"starting"}')
 
 
@@ -94,26 +110,34 @@ class _Lifespan:
             raise LifespanFailed(str(answer.get("message") or name))
 
 
-async def _status(app: AsgiApp, scope: Scope) -> int:
-    """Call an app in this process and return the status of its response."""
-    status = 0
+async def _call(app: AsgiApp, scope: Scope) -> tuple[int, bytes]:
+    """Call an app in this process and return the status and the body of its response."""
+    status, body = 0, b""
 
     async def receive() -> Message:
         return {"type": "http.request", "body": b"", "more_body": False}
 
     async def send(message: Message) -> None:
-        nonlocal status
+        nonlocal status, body
         status = message.get("status", status)
+        body += message.get("body", b"")
 
     await app({**scope, "method": "GET", "state": {}}, receive, send)
-    return status
+    return status, body
 
 
-async def _answer(scope: Scope, send: Send, status: int, body: bytes) -> None:
-    headers = [
-        (b"content-type", b"application/json"),
+def _is_local(scope: Scope) -> bool:
+    """Whether the client is on this machine, and not a proxy that forwards for another one."""
+    client = scope.get("client")
+    forwarded = any(name.lower() in {b"forwarded", b"x-forwarded-for"} for name, _ in scope["headers"])
+    return client is not None and not forwarded and ipaddress.ip_address(client[0]).is_loopback
+
+
+async def _answer(scope: Scope, send: Send, status: int, body: bytes, headers: Mapping[str, str] = _JSON) -> None:
+    fields = [
+        *((name.encode(), value.encode()) for name, value in headers.items()),
         (b"content-length", str(len(body)).encode()),
         (HEADER, request_id_of(scope["headers"])),
     ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": fields})
     await send({"type": "http.response.body", "body": body})

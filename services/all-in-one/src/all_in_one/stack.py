@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -26,9 +27,14 @@ import token_service.app
 import token_service.settings
 from all_in_one.credentials import BusSubscriber, Credentials, ManagementApi, read_credentials, write_credentials
 from all_in_one.dispatcher import Dispatcher
+from all_in_one.home import home_page
 from all_in_one.provision import ServerAddresses
 from all_in_one.seed import seed
 from identity_common.http.server import SERVER_OPTIONS
+from identity_common.settings import ServiceSettings
+from identity_common.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
 
 _GRACEFUL_SHUTDOWN_S: Final = 3
 _BOOTSTRAP_TIMEOUT_S: Final = 60
@@ -80,8 +86,16 @@ class Stack:
                 "management": management_service.app.create_app(self.management),  # type: ignore[dict-item]
                 "token": token_service.app.create_app(self.token),  # type: ignore[dict-item]
                 "template": template_service.app.create_app(self.template),  # type: ignore[dict-item]
-            }
+            },
+            home=home_page(self._base_url, self._directory),
         )
+
+    def log_start(self) -> None:
+        """Log the version, the address and the settings that differ from their defaults."""
+        _log.info("stack.starting", version=version("stead-all-in-one"), address=self._base_url)
+        changed = _changed(self.management) | _changed(self.token) | _changed(self.template)
+        for variable, value in sorted(changed.items()):
+            _log.info("stack.setting", variable=variable, message=str(value))
 
     def wait_until_ready(self) -> None:
         """Block until every service is ready.
@@ -128,6 +142,15 @@ def _environment(settings: management_service.settings.Settings) -> dict[str, st
     """Return settings as environment variables."""
     values = msgspec.structs.asdict(settings)
     return {name.upper(): str(value) for name, value in values.items() if value is not None}
+
+
+def _changed(settings: ServiceSettings) -> dict[str, object]:
+    """Return the variables whose values differ from the defaults; secrets have none, and so never appear."""
+    return {
+        field.name.upper(): getattr(settings, field.name)
+        for field in msgspec.structs.fields(settings)
+        if not field.required and getattr(settings, field.name) != field.default
+    }
 
 
 def _key_encryption_key(directory: Path) -> str:

@@ -1,13 +1,15 @@
-"""The walk-through that ``make run`` prints when the stack is ready: commands to paste, without secrets on screen."""
+"""``python -m all_in_one.walkthrough [--directory .local]``: print commands to paste, without secrets on screen."""
 
+import argparse
+import sys
 from pathlib import Path
+
+from all_in_one.credentials import read_credentials
+from all_in_one.home import shown
 
 _FIELD = """python3 -c 'import json, sys; print(json.load(sys.stdin)["{}"])'"""
 
-_TEXT = """
-Stead is ready: {base_url}
-
-Impersonation in three steps; paste these lines into another terminal, in this directory.
+_TEXT = """Impersonation in three steps, on {base_url}; paste these lines into another terminal, in this directory.
 
   . {credentials}
 
@@ -30,22 +32,32 @@ Impersonation in three steps; paste these lines into another terminal, in this d
 
 The same through the SDK, with a sign-in and the organization template: make demo
 In a browser, as a support agent: make example
-Ctrl-C stops everything; the data stays in {directory}.
 """
 
 
 def walkthrough(base_url: str, directory: Path) -> str:
     """Return the text, with the path of the credentials file relative to the current directory if it is below."""
     file = directory / "credentials.env"
-    if file.is_relative_to(Path.cwd()):
-        file = file.relative_to(Path.cwd())
-        shown = f"./{file}"
-    else:
-        shown = f"'{file}'"
+    path = shown(file)
     return _TEXT.format(
         base_url=base_url,
-        credentials=shown,
+        credentials=f"'{path}'" if Path(path).is_absolute() else f"./{path}",
         access_token=_FIELD.format("access_token"),
         subject_token=_FIELD.format("subjectToken"),
-        directory=file.parent,
     )
+
+
+def main() -> None:
+    """Print the walk-through of the stack that ``make run`` started."""
+    parser = argparse.ArgumentParser(prog="python -m all_in_one.walkthrough")
+    parser.add_argument("--directory", type=Path, default=Path(".local"))
+    directory = parser.parse_args().directory.absolute()
+    credentials = read_credentials(directory)
+    if credentials is None:
+        missing = shown(directory / "credentials.json")
+        sys.exit(f"error: there is no {missing}; start the stack first, in another terminal: make run")
+    sys.stdout.write(walkthrough(credentials.base_url, directory))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""What a newcomer sees first: the lines that ``make run`` prints, and the page at ``/``."""
+
+import base64
+import hashlib
+from html import escape
+from pathlib import Path
+
+_LINES = """\
+Stead is ready: {base_url}
+  credentials   {directory}/credentials.json, {directory}/credentials.env (readable by you alone)
+  try it        make walkthrough (curl), make demo (the SDK), make example (a support desk)
+  log           {directory}/log/services.log
+  stop          Ctrl-C; the data stays in {directory}
+"""
+
+_STYLE = """
+:root { color-scheme: light dark }
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 42rem; margin: 3rem auto; padding: 0 1rem }
+dt { font-weight: 600; margin-top: 1rem }
+dd { margin: 0 }
+code { overflow-wrap: anywhere }
+a { color: inherit }
+"""
+
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Stead</title>
+<style>{style}</style>
+</head>
+<body>
+<main>
+<h1>Stead is running</h1>
+<p>Identity and access control: sign-in, tokens, impersonation by token exchange, organizations and their members. Three
+services answer at this address, <code>{base_url}</code>.</p>
+<dl>
+<dt>Credentials</dt>
+<dd><code>{directory}/credentials.json</code> and <code>{directory}/credentials.env</code>, readable only by the user
+who started this.</dd>
+<dt>Try it</dt>
+<dd><code>make walkthrough</code> prints impersonation in three steps with curl; <code>make demo</code> goes through it
+with the Python SDK.</dd>
+<dt>Support desk</dt>
+<dd><code>make example</code> starts an application where an agent signs in and acts as a customer.</dd>
+<dt>API</dt>
+<dd><a href="/api/swagger.json">OpenAPI document</a></dd>
+<dt>Sign-in</dt>
+<dd><a href="/oidc/.well-known/openid-configuration">OpenID Connect discovery</a></dd>
+<dt>Operation</dt>
+<dd><a href="/health/ready">Health</a>, <a href="/metrics">metrics</a></dd>
+</dl>
+</main>
+</body>
+</html>
+"""
+
+
+def shown(path: Path) -> str:
+    """Return a path as a person in the current directory writes it: relative if it is below."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def announcement(base_url: str, directory: Path) -> str:
+    """Return the five lines to print when the services are ready."""
+    return _LINES.format(base_url=base_url, directory=shown(directory))
+
+
+def home_page(base_url: str, directory: Path) -> bytes:
+    """Return the page at ``/``, which contains no secret."""
+    values = {"base_url": base_url, "directory": shown(directory)}
+    return _PAGE.format(style=_STYLE, **{name: escape(value) for name, value in values.items()}).encode()
+
+
+_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+
+HOME_HEADERS = {
+    "content-type": "text/html; charset=utf-8",
+    "content-security-policy": (
+        f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none';"
+        " frame-ancestors 'none'"
+    ),
+    "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+"""What protects the page: no scripts, no frames, no forms, nothing from elsewhere."""

@@ -1,0 +1,168 @@
+"""What ``make run`` shows a newcomer: five lines, a page, metrics, and a log that says how it was started."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.processes import free_port
+
+TIMEOUT_S = 120
+
+
+class Running:
+    """The process, with the lines that it printed when it was ready."""
+
+    def __init__(self, directory: Path, cwd: Path) -> None:
+        self.directory = directory
+        port = free_port()
+        self.base_url = f"http://127.0.0.1:{port}"
+        servers = ("POSTGRES_URL", "REDIS_URL", "NATS_URL", "NATS_PASSWORDS")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "all_in_one", "--port", str(port), "--directory", directory],
+            cwd=cwd,
+            env={name: value for name, value in os.environ.items() if name not in servers},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.printed = [self.process.stdout.readline() for _ in range(5)]
+
+    def stop(self) -> str:
+        """Stop it; return what it printed after the five lines."""
+        self.process.send_signal(signal.SIGINT)
+        return self.process.communicate(timeout=TIMEOUT_S)[0]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    home = tmp_path_factory.mktemp("newcomer")
+    running = Running(Path(".local"), home)
+    running.directory = home / ".local"
+    yield running
+    assert running.stop() == ""
+    assert running.process.returncode == 0
+
+
+def test_it_prints_five_lines(running: Running) -> None:
+    assert "".join(running.printed) == (
+        f"Stead is ready: {running.base_url}\n"
+        "  credentials   .local/credentials.json, .local/credentials.env (readable by you alone)\n"
+        "  try it        make walkthrough (curl), make demo (the SDK), make example (a support desk)\n"
+        "  log           .local/log/services.log\n"
+        "  stop          Ctrl-C; the data stays in .local\n"
+    )
+
+
+class Page(HTMLParser):
+    """Collects the tags and the links of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.links: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        assert not [name for name, _ in attrs if name.startswith("on") or name == "style"]
+        self.links += [value or "" for name, value in attrs if name == "href"]
+
+
+def test_the_page_says_where_everything_is(running: Running) -> None:
+    with httpx.Client(base_url=running.base_url) as http:
+        answer = http.get("/")
+        assert answer.status_code == 200
+        assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+        for said in (running.base_url, ".local/credentials.json", "make walkthrough", "make demo", "make example"):
+            assert said in answer.text
+        page = Page(answer.text)
+        assert not page.tags & {"script", "iframe", "form", "img", "link"}
+        assert page.links == [
+            "/api/swagger.json",
+            "/oidc/.well-known/openid-configuration",
+            "/health/ready",
+            "/metrics",
+        ]
+        assert {link: http.get(link).status_code for link in page.links} == dict.fromkeys(page.links, 200)
+        head = http.head("/")
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["Content-Length"] == str(len(answer.content))
+        assert http.post("/").status_code == 404
+
+
+def test_the_page_runs_no_script_and_is_in_no_frame(running: Running) -> None:
+    headers = httpx.get(f"{running.base_url}/").headers
+    policy = headers["Content-Security-Policy"]
+    assert re.fullmatch(
+        r"default-src 'none'; style-src 'sha256-[A-Za-z0-9+/]{43}='; base-uri 'none'; form-action 'none';"
+        r" frame-ancestors 'none'",
+        policy,
+    )
+    assert (headers["X-Frame-Options"], headers["X-Content-Type-Options"]) == ("DENY", "nosniff")
+    assert (headers["Referrer-Policy"], headers["Cache-Control"]) == ("no-referrer", "no-store")
+
+
+def test_the_metrics_of_the_services_are_told_apart(running: Running) -> None:
+    answer = httpx.get(f"{running.base_url}/metrics")
+    assert (answer.status_code, answer.headers["Content-Type"].partition(";")[0]) == (200, "text/plain")
+    families = list(text_string_to_metric_families(answer.text))
+    assert len({family.name for family in families}) == len(families)
+    assert {sample.labels.get("service") for family in families for sample in family.samples} == {
+        "management",
+        "token",
+        "template",
+    }
+    (requests,) = [family for family in families if family.name == "http_requests"]
+    assert {sample.labels["service"] for sample in requests.samples} >= {"management", "token"}
+
+
+def test_the_log_says_version_address_and_changed_settings_but_no_secret(running: Running) -> None:
+    log = (running.directory / "log" / "services.log").read_text()
+    lines = [json.loads(line) for line in log.splitlines()]
+    (start,) = [line for line in lines if line["event"] == "stack.starting"]
+    assert start["address"] == running.base_url
+    assert re.fullmatch(r"\d+\.\d+\.\d+\S*", start["version"])
+    settings = {line["variable"]: line["message"] for line in lines if line["event"] == "stack.setting"}
+    assert settings == {"ENVIRONMENT": "development"}
+    secrets = json.loads((running.directory / "secrets.json").read_bytes())
+    assert [secret for server in secrets.values() for secret in server.values() if secret in log] == []
+
+
+def walkthrough(running: Running, directory: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "all_in_one.walkthrough", "--directory", directory],
+        cwd=running.directory.parent,
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+
+
+def test_the_walk_through_works_as_it_is_pasted(running: Running) -> None:
+    printed = walkthrough(running, Path(".local"))
+    assert (printed.returncode, printed.stderr) == (0, "")
+    commands = "".join(f"{line}\n" for line in printed.stdout.splitlines() if line.startswith("  "))
+    pasted = subprocess.run(
+        ["/bin/sh", "-eu"], cwd=running.directory.parent, input=commands, capture_output=True, check=False, text=True
+    )
+    assert (pasted.returncode, pasted.stderr) == (0, "")
+    credentials = json.loads((running.directory / "credentials.json").read_bytes())
+    assert json.loads(pasted.stdout)["scope"] == " ".join(credentials["demo"]["scopes"])
+
+
+def test_without_a_stack_the_walk_through_says_what_to_do(running: Running) -> None:
+    printed = walkthrough(running, Path("elsewhere"))
+    assert (printed.returncode, printed.stdout) == (1, "")
+    assert printed.stderr == (
+        "error: there is no elsewhere/credentials.json; start the stack first, in another terminal: make run\n"
+    )
