@@ -23,7 +23,7 @@ from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import BadRequestError, NotFoundError
 
-from all_in_one.embedded import wheels
+from all_in_one.embedded import EmbeddedServers, wheels
 from all_in_one.provision import ServerAddresses
 from identity_common.bus.connection import Bus
 from identity_common.bus.streams import ensure_streams
@@ -407,7 +407,11 @@ class TestTeamsWithAnAccountOfTheirOwn:
             """A refusal is what is tested."""
 
         client = await nats.connect(
-            given["NATS_URL"], user=given["NATS_USER"], password=given["NATS_PASSWORD"], error_cb=ignore
+            given["NATS_URL"],
+            user=given["NATS_USER"],
+            password=given["NATS_PASSWORD"],
+            error_cb=ignore,
+            allow_reconnect=False,
         )
         try:
             yield client
@@ -516,6 +520,31 @@ class TestTeamsWithAnAccountOfTheirOwn:
         for team in TEAMS:
             async with self.connected(directory, team) as client:
                 assert await self.read(client, "identity.again.>", 1) == ["identity.again.role.1"]
+
+    async def test_one_that_is_added_while_the_servers_run_can_connect_after_their_next_start(
+        self, tmp_path: Path
+    ) -> None:
+        servers = EmbeddedServers(tmp_path, sync=False)
+        addresses = servers.start()
+        try:
+            await make_streams(addresses)
+            await self.publish(addresses, "identity.t.role.1", "identity.t.role.2")
+            async with connected(addresses, "subscriber") as subscriber:
+                assert await self.read(subscriber, "identity.t.>", 1, "position") == ["identity.t.role.1"]
+            added = provision("subscriber", "late", "--directory", tmp_path)
+            assert (added.returncode, added.stderr) == (0, "")
+            with pytest.raises(NatsError):
+                async with self.connected(tmp_path, "late"):
+                    pass
+            servers.stop()
+            assert servers.start() == addresses
+            await make_streams(addresses, "management")
+            async with self.connected(tmp_path, "late") as late, connected(addresses, "subscriber") as subscriber:
+                assert await self.read(late, "identity.t.>", 2) == ["identity.t.role.1", "identity.t.role.2"]
+                assert await self.read(subscriber, "identity.t.>", 1, "position") == ["identity.t.role.2"]
+        finally:
+            servers.delete()
+        assert not (tmp_path / "subscribers").exists()
 
     @pytest.mark.parametrize("name", ["subscriber", "management", "Billing", "billing.eu", "-billing", "b" * 33, ""])
     def test_a_name_that_cannot_be_one_is_refused(self, tmp_path: Path, name: str) -> None:

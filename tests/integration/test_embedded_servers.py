@@ -910,7 +910,9 @@ class TestExternalServers:
             "POSTGRES_URL, REDIS_URL, NATS_URL is set, NATS_PASSWORDS is not: set all of them, or none"
         )
 
-    @pytest.mark.parametrize("passwords", ["{", "[]", '{"management": "a"}', '{"management": "a:b@c"}'])
+    @pytest.mark.parametrize(
+        "passwords", ["{", "[]", '{"billing": "a"}', '{"management": "a"}', '{"management": "a:b@c"}']
+    )
     def test_invalid_passwords_are_refused(self, home: Path, environment: dict[str, str], passwords: str) -> None:
         with pytest.raises(EmbeddedError, match=r"^NATS_PASSWORDS must be a JSON object"):
             external_or_embedded({**environment, "NATS_PASSWORDS": passwords}, home / "servers")
