@@ -48,6 +48,7 @@ def refused(world: World, forwarded_for: list[str]) -> int:
     return answers.count(429)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("trusted_proxies", "forwarded_for", "expected"),
     [
