@@ -441,6 +441,20 @@ class TestFrames:
             assert "frame-ancestors 'none'" in page.headers["Content-Security-Policy"].split("; ")
 
 
+class TestSuspendedMeanwhile:
+    """Each step of a sign-in judges the account again (CVE-2026-16103)."""
+
+    @pytest.mark.parametrize("end", ["suspend", "delete"])
+    def test_a_consent_after_the_account_ended_gives_no_code(
+        self, world: World, victim: Person, partner: Client, end: str
+    ) -> None:
+        consent = victim.follow(victim.sign_in(victim.follow(victim.authorize(partner))))
+        getattr(world.management.users, end)(victim.user_id)
+        world.caught_up()
+        answer = victim.browser.post("/consent", data={**Form(consent.text).values, "decision": "allow"})
+        assert "code=" not in answer.headers.get("Location", "")
+
+
 class TestRaces:
     """The same request many times at once."""
 
