@@ -297,11 +297,12 @@ class TestSubscribersReadWhatTemplateServicePublishes:
 
     @staticmethod
     async def read(addresses: ServerAddresses, *, until: str) -> list[str]:
-        """Return the subjects a subscriber reads from the beginning up to one; retry until the stream exists."""
+        """Return the subjects of one tenant that a subscriber reads up to this one; retry until the stream exists."""
+        tenant = until.split(".")[1]
         async with connected(addresses, "subscriber") as subscriber, asyncio.timeout(EVENTUALLY_S):
             while True:
                 try:
-                    reading = await subscriber.jetstream().pull_subscribe("identity.>", stream=STREAM_EVENTS)
+                    reading = await subscriber.jetstream().pull_subscribe(f"identity.{tenant}.>", stream=STREAM_EVENTS)
                     heard: list[str] = []
                     while until not in heard:
                         heard += [message.subject for message in await reading.fetch(100, timeout=1)]
@@ -311,12 +312,12 @@ class TestSubscribersReadWhatTemplateServicePublishes:
                     return heard
 
     async def test_if_the_subscriber_starts_first(self, own: OwnServers) -> None:
-        reading = asyncio.create_task(self.read(own.addresses, until="identity.t.role.1"))
+        reading = asyncio.create_task(self.read(own.addresses, until="identity.first.role.1"))
         await asyncio.sleep(0.2)
         for service in SERVICES:
             await make_streams(own.addresses, service)
-        await self.publish(own.addresses, "identity.t.role.1")
-        assert await reading == ["identity.t.role.1"]
+        await self.publish(own.addresses, "identity.first.role.1")
+        assert await reading == ["identity.first.role.1"]
 
     async def test_to_the_last_message_of_a_large_burst(self, own: OwnServers) -> None:
         """Flow control applies into the copy and out of it."""
