@@ -49,6 +49,7 @@ from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
 from token_service.presented_tokens.subject_tokens import SubjectTokens
 from token_service.settings import Settings
+from token_service.sign_in.devices import Devices
 from token_service.sign_in.flow import SignInFlow
 from token_service.sign_in.password_sign_in import PasswordSignIn
 from token_service.sign_in.passwords import PasswordCheck
@@ -264,13 +265,13 @@ def _pages(settings: Settings, parts: _Parts) -> list[HTTPRouteHandler]:
         commands,
         tenant_id=tenant_id,
         window_s=settings.password_window_s,
-        per_account=settings.password_attempts_per_account,
         per_address=settings.password_attempts_per_address,
     )
+    devices = Devices(settings.key_encryption_keys, tenant_id=tenant_id)
     authorization = AuthorizationPages(
         flow,
         PendingAuthorizations(commands, tenant_id=tenant_id),
-        PasswordSignIn(flow, sessions, PasswordCheck(parts.bus, tenant_id=tenant_id), throttle),
+        PasswordSignIn(flow, sessions, PasswordCheck(parts.bus, tenant_id=tenant_id), throttle, devices),
         base_url=settings.base_url,
         issuer=settings.issuer,
         trusted_proxies=settings.trusted_proxies,

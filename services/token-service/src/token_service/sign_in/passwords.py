@@ -7,7 +7,7 @@ from nats.errors import Error as NatsError
 
 from identity_common.bus.connection import Bus
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
+from identity_common.wire.password_check import KnownDevice, PasswordAnswer, PasswordQuestion, password_check_subject
 
 _log = get_logger(__name__)
 
@@ -27,8 +27,13 @@ class PasswordCheck:
         self._bus = bus
         self._subject = password_check_subject(tenant_id)
 
-    async def check(self, identifier: str, password: str) -> PasswordAnswer:
+    async def check(self, identifier: str, password: str, devices: tuple[KnownDevice, ...] = ()) -> PasswordAnswer:
         """Return the user with this name and password; an answer without a user if there is none.
+
+        Args:
+            identifier: As typed.
+            password: As typed.
+            devices: What the browser is known as.
 
         Raises:
             PasswordsUnavailable: There was no answer.
@@ -37,7 +42,7 @@ class PasswordCheck:
             raise PasswordsUnavailable
         try:
             message = await self._bus.client.request(
-                self._subject, _encode(PasswordQuestion(identifier, password)), timeout=_TIMEOUT_S
+                self._subject, _encode(PasswordQuestion(identifier, password, devices)), timeout=_TIMEOUT_S
             )
             answer = _decode(message.data)
         except (NatsError, OSError, TimeoutError, msgspec.DecodeError) as error:

@@ -16,10 +16,12 @@ from identity_common.identifiers import new_secret
 from identity_common.oauth import OAuthError
 from identity_common.stores.redis import StoreUnavailable
 from identity_common.wire.events import ApplicationState
+from token_service.sign_in.client_address import ProxyWatch
+from token_service.sign_in.devices import DEVICE_TTL_S
 from token_service.sign_in.flow import Granted, NeedsConsent, NeedsSignIn, NextStep, SignedIn, SignInFlow, acceptable
 from token_service.sign_in.pages.browser import Browser, is_from_page, redirect
 from token_service.sign_in.pages.consent import consent_page
-from token_service.sign_in.pages.cookies import BROWSER, SESSION, Cookies
+from token_service.sign_in.pages.cookies import BROWSER, DEVICE, SESSION, Cookies
 from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest, Expired
 from token_service.sign_in.pages.views import STYLE, STYLE_PATH, page
 from token_service.sign_in.password_sign_in import PasswordSignIn, SignInRefused
@@ -73,6 +75,7 @@ class AuthorizationPages:
         self._base_url = base_url
         self._issuer = issuer
         self._trusted_proxies = trusted_proxies
+        self._proxies = ProxyWatch(trusted_proxies=trusted_proxies)
         self._clock = clock
         self._cookies = Cookies(secure=base_url.startswith("https:"))
 
@@ -161,18 +164,23 @@ class AuthorizationPages:
         pending_id, pending = await self._posted(browser, form)
         application = await self._application(pending)
         identifier = (form.get("identifier") or "").strip()  # keyboards add a space when they complete a word
+        self._proxies.see(browser.address, is_forwarded=browser.is_forwarded)
         try:
-            session_cookie, who = await self._passwords.sign_in(
+            begun = await self._passwords.sign_in(
                 identifier,
                 form.get("password") or "",
                 address=browser.address,
                 session_cookie=browser.session_cookie,
+                device_cookie=browser.device_cookie,
                 client_id=application.id,
             )
         except SignInRefused as refused:
             return self._sign_in_page(pending_id, pending, application, identifier, refused)
-        cookies = [self._cookies.set(SESSION, session_cookie, max_age_s=SESSION_TTL_S)]
-        request = pending.request
+        cookies = [
+            self._cookies.set(SESSION, begun.session_cookie, max_age_s=SESSION_TTL_S),
+            self._cookies.set(DEVICE, begun.device_cookie, max_age_s=DEVICE_TTL_S),
+        ]
+        request, who = pending.request, begun.who
         if not request.accepts(who.person.user.id):
             await self._take(pending_id)
             description = "the user who signed in is not the one of id_token_hint"
