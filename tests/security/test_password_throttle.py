@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -168,3 +169,22 @@ def test_an_administrator_clears_the_attempts_of_an_account(world: World, person
     attacker.exhaust()
     with pytest.raises(NotFound):
         world.management.users.clear_sign_in_attempts("nobody")
+
+
+@pytest.mark.heavy
+def test_a_crowd_is_answered_in_time_or_told_at_once_when_to_come_back(world: World, spa: Client) -> None:
+    """While the passwords of those who had given up were hashed, nine of ten were told to come back."""
+    person = Person(world)
+    no_limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    person.browser = httpx.Client(base_url=world.stack.base_url, timeout=60, limits=no_limits)
+    page = person.follow(person.authorize(spa))
+
+    def attempt(number: int) -> httpx.Response:
+        return person.send(page, identifier=f"nobody-{number}", password="wrong")
+
+    with ThreadPoolExecutor(150) as crowd:
+        answers = list(crowd.map(attempt, range(450)))
+    assert {answer.status_code for answer in answers} <= {200, 503}
+    assert all(int(answer.headers["Retry-After"]) >= 1 for answer in answers if answer.status_code == 503)
+    assert [answer.status_code for answer in answers].count(200) > 45
+    assert callback(person.sign_in(page))["code"], "nothing stale is left in the queue"

@@ -111,7 +111,7 @@ def create_app(settings: Settings) -> Litestar:
     relay = Relay(
         bus, settings.database_url, republication, source="management", tenant_id=tenant_id, published=published
     )
-    passwords = Passwords(threads=settings.password_hashing_threads, max_waiting=settings.password_hashing_max_waiting)
+    passwords = Passwords(threads=settings.password_hashing_threads)
     attempts = SignInAttempts(
         commands,
         tenant_id=tenant_id,

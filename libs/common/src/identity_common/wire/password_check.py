@@ -33,11 +33,13 @@ class PasswordQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
         identifier: User name, e-mail address or phone number, as typed.
         password: The password, as typed.
         devices: What the browser is known as, one per user who has signed in there.
+        patience_ms: How long the asker waits for the answer, from the question's arrival on; later nothing is checked.
     """
 
     identifier: str
     password: str
     devices: tuple[KnownDevice, ...] = ()
+    patience_ms: int = 4000
 
     def __repr__(self) -> str:
         """Hide both."""
@@ -52,7 +54,7 @@ class PasswordAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
             its duration reveals which.
         tokens_valid_after: Milliseconds; the sign-in is dated after it, whatever the clock of another machine says.
         revision: Management revision of the check; the directory must have seen it before it judges the user.
-        busy: Whether nothing was checked because too many checks are in progress; retry later.
+        busy: Whether nothing was checked, because too many checks are waiting or a store does not answer; retry later.
         retry_after_s: Seconds until another attempt makes sense; if not busy, the account has had too many attempts.
     """
 

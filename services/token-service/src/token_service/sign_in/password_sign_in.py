@@ -92,10 +92,10 @@ class PasswordSignIn:
         devices = self._devices.read(device_cookie)
         try:
             known = await self._passwords.check(identifier, password, devices)
-        except PasswordsUnavailable:
+        except PasswordsUnavailable as unavailable:
             await self._throttle.forgive(address)
             problem = "Signing in is not possible right now. Try again in a moment."
-            raise SignInRefused(problem, status=503, retry_after_s=1) from None
+            raise SignInRefused(problem, status=503, retry_after_s=unavailable.retry_after_s) from None
         if known.retry_after_s:  # stays counted for the address: a flood of attempts at a locked account ends too
             _log.info("sign-in.refused", reason="too many attempts", client_id=client_id)
             raise _too_many_attempts(known.retry_after_s)
