@@ -26,6 +26,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         database_connections: Size of the pool of PostgreSQL connections.
         password_window_s: Length of the window in which password attempts are counted.
         password_attempts_per_address: Limit per window from one IPv4 address or IPv6 /64, which many people may share.
+        pending_requests_per_address: Limit per 15 minutes of authorization requests from one address (counted likewise)
+            that wait for a sign-in or a consent.
         trusted_proxies: How many proxies in front of this service append to ``X-Forwarded-For``; 0 ignores the header.
     """
 
@@ -42,6 +44,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     database_connections: int = 10
     password_window_s: int = 900
     password_attempts_per_address: int = 100
+    pending_requests_per_address: int = 1000
     trusted_proxies: int = 0
 
     @classmethod
@@ -64,6 +67,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             database_connections=1,
             password_window_s=1,
             password_attempts_per_address=1,
+            pending_requests_per_address=1,
             trusted_proxies=0,
         )
 

@@ -7,7 +7,7 @@ from token_service.sign_in.devices import Devices
 from token_service.sign_in.flow import SignedIn, SignInFlow
 from token_service.sign_in.passwords import PasswordCheck, PasswordsUnavailable
 from token_service.sign_in.sessions import Sessions
-from token_service.sign_in.throttle import PasswordThrottle
+from token_service.sign_in.throttle import AddressLimit
 
 _log = get_logger(__name__)
 
@@ -50,7 +50,7 @@ class PasswordSignIn:
         flow: SignInFlow,
         sessions: Sessions,
         passwords: PasswordCheck,
-        throttle: PasswordThrottle,
+        throttle: AddressLimit,
         devices: Devices,
     ) -> None:
         self._flow = flow

@@ -1,7 +1,8 @@
-"""Throttles password attempts per address, counted atomically in Redis; management-service counts per account.
+"""Limits what one address may do before a sign-in, counted atomically in Redis.
 
-An attempt is counted before the password is checked, so that concurrent attempts all count, and taken back if the
-password was right. Counters expire with their window, so no address stays locked.
+Password attempts are counted before the password is checked, so that concurrent attempts all count, and taken back if
+the password was right (management-service counts them per account). Authorization requests are counted before they are
+stored, and taken back when they are answered. Counters expire with their window, so no address stays locked.
 """
 
 import hashlib
@@ -25,19 +26,21 @@ return 0
 """
 
 
-class PasswordThrottle:
-    """Counts attempts.
+class AddressLimit:
+    """Counts one kind of attempt.
 
     Args:
+        commands: Of Redis.
+        kind: Part of the keys.
         window_s: Length of a window.
-        per_address: Attempts from one address in a window; many people may share one.
+        limit: Attempts from one address in a window; many people may share one.
     """
 
-    def __init__(self, commands: RedisCommands, *, tenant_id: str, window_s: int, per_address: int) -> None:
+    def __init__(self, commands: RedisCommands, kind: str, *, tenant_id: str, window_s: int, limit: int) -> None:
         self._commands = commands
-        self._tenant_id = tenant_id
+        self._prefix = f"identity:{tenant_id}:{kind}:address"
         self._window_s = window_s
-        self._per_address = per_address
+        self._limit = limit
 
     async def count(self, address: str) -> int:
         """Count an attempt and return 0; or, at the limit, count nothing and return how many seconds to wait.
@@ -46,10 +49,10 @@ class PasswordThrottle:
             StoreUnavailable: Redis does not answer.
         """
         key = self._key(address)
-        return int(await self._commands.execute("EVAL", _TRY, 1, key, self._window_s, self._per_address))
+        return int(await self._commands.execute("EVAL", _TRY, 1, key, self._window_s, self._limit))
 
     async def forgive(self, address: str) -> None:
-        """Take back an attempt whose password was right, or was not checked.
+        """Take an attempt back.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -58,4 +61,4 @@ class PasswordThrottle:
 
     def _key(self, address: str) -> str:
         source = hashlib.sha256(network_of(address).encode()).hexdigest()
-        return f"identity:{self._tenant_id}:password-attempts:address:{source}"
+        return f"{self._prefix}:{source}"
