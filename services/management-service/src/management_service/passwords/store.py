@@ -3,7 +3,7 @@
 from typing import Final
 
 import msgspec
-from sqlalchemy import bindparam, column, or_, select, table, update
+from sqlalchemy import bindparam, column, select, table, union_all, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.search import identity_key, phone_key
@@ -34,6 +34,11 @@ _HASHES: Final = (
     .join_from(users, _REVISION, _REVISION.c.tenant_id == users.c.tenant_id)
     .where(users.c.tenant_id == bindparam("tenant"))
 )
+_BY_EMAIL: Final = _HASHES.where(users.c.primary_email_key == bindparam("identity"))
+_BY_NAME_OR_PHONE: Final = union_all(  # OR might read the whole table, if PostgreSQL plans it while the table is small
+    _HASHES.where(users.c.username_key == bindparam("identity")),
+    _HASHES.where(users.c.primary_phone_key == bindparam("phone")),
+)
 _RENEW: Final = (
     update(users)
     .where(
@@ -51,13 +56,8 @@ async def find_password_hash(connection: AsyncConnection, tenant_id: str, identi
     Only an e-mail address contains an @, and no user name is a telephone number. One statement for every identifier:
     their number would reveal whether a name exists.
     """
-    if "@" in identifier:
-        named = users.c.primary_email_key == identity_key(identifier)
-    else:
-        named = or_(
-            users.c.username_key == identity_key(identifier), users.c.primary_phone_key == phone_key(identifier)
-        )
-    row = (await connection.execute(_HASHES.where(named), {"tenant": tenant_id})).one_or_none()
+    names = {"tenant": tenant_id, "identity": identity_key(identifier), "phone": phone_key(identifier)}
+    row = (await connection.execute(_BY_EMAIL if "@" in identifier else _BY_NAME_OR_PHONE, names)).first()
     return None if row is None else PasswordHash(row.id, row.password_hash, row.tokens_valid_after, row.revision)
 
 
