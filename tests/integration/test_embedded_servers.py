@@ -469,6 +469,21 @@ class TestValkey:
         with pytest.raises(redis.exceptions.NoPermissionError):
             management.execute_command(*command)
 
+    def test_management_counts_attempts_and_runs_scripts_on_nothing_else(
+        self, management: redis.Redis, token: redis.Redis
+    ) -> None:
+        key, script = "identity:default:sign-in-attempts:user:1:0", "return redis.call('HINCRBY', KEYS[1], 'a', 1)"
+        assert management.eval(script, 1, key) == 1
+        assert management.delete(key) == 1
+        token.set(self.KEY, "record")
+        for refused in ((script, 1, self.KEY), ("return redis.call('GET', KEYS[1])", 1, self.KEY)):
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                management.eval(*refused)
+        for beyond in (f"return redis.call('GET', '{self.KEY}')", f"return redis.call('DEL', '{self.KEY}')"):
+            with pytest.raises(redis.exceptions.ResponseError):
+                management.eval(beyond, 1, key)
+        assert token.getdel(self.KEY) == b"record"
+
     @pytest.mark.parametrize("service", ["management", "template"])
     def test_verifiers_of_access_tokens_can_read_revocations_only(
         self, cluster: Cluster, token: redis.Redis, service: str

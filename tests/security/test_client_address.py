@@ -55,11 +55,36 @@ def refused(world: World, forwarded_for: list[str]) -> int:
         (0, [f"198.51.100.{n}" for n in range(ATTEMPTS)], ATTEMPTS - LIMIT),
         (1, [f"198.51.100.{n}" for n in range(ATTEMPTS)], 0),
         (1, [f"198.51.100.{n}, 203.0.113.7" for n in range(ATTEMPTS)], ATTEMPTS - LIMIT),
+        (1, [f"2001:db8:0:7:{n}::1" for n in range(ATTEMPTS)], ATTEMPTS - LIMIT),
+        (1, [f"2001:db8:0:{n}::1" for n in range(ATTEMPTS)], 0),
     ],
-    ids=["no proxy: the header is ignored", "one proxy: its entry counts", "one proxy: earlier entries do not"],
+    ids=[
+        "no proxy: the header is ignored",
+        "one proxy: its entry counts",
+        "one proxy: earlier entries do not",
+        "IPv6: a /64 is one address",
+        "IPv6: another /64 is another address",
+    ],
 )
 def test_only_a_trusted_proxy_says_where_a_request_comes_from(
     servers: ServerAddresses, tmp_path: Path, trusted_proxies: int, forwarded_for: list[str], expected: int
 ) -> None:
     with a_world(servers, tmp_path, trusted_proxies=trusted_proxies) as world:
         assert refused(world, forwarded_for) == expected
+
+
+def test_addresses_that_a_proxy_hides_are_reported_once(servers: ServerAddresses, tmp_path: Path, logs: Path) -> None:
+    def reports() -> int:
+        return logs.read_text().count("sign-in.addresses-hidden")
+
+    before = reports()
+    with a_world(servers, tmp_path, trusted_proxies=0) as world:
+        person, spa = Person(world), application(world, "SPA")
+        person.browser.headers["X-Forwarded-For"] = "198.51.100.7"
+        page = person.follow(person.authorize(spa))
+        for _ in range(19):
+            person.sign_in(page, password="wrong")
+        assert reports() == before
+        for _ in range(21):
+            person.sign_in(page, password="wrong")
+        assert reports() == before + 1

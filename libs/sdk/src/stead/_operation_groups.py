@@ -111,6 +111,7 @@ class Users(Group[R]):
     delete = _Method(users.delete_user)
     suspend = _Method(users.suspend_user)
     set_password = _Method(users.set_user_password)
+    clear_sign_in_attempts = _Method(users.clear_user_sign_in_attempts)
     roles = _List(users.list_user_roles)
     assign_roles = _Method(users.assign_user_roles)
     replace_roles = _Method(users.replace_user_roles)

@@ -31,6 +31,7 @@ from management_service.applications.routes import ApplicationController, Secret
 from management_service.applications.service import Applications
 from management_service.authentication import Authentication
 from management_service.bootstrap import Bootstrap, Credentials
+from management_service.passwords.attempts import SignInAttempts
 from management_service.passwords.checks import PasswordChecks
 from management_service.passwords.hashing import Passwords
 from management_service.republication import republication_steps
@@ -110,8 +111,14 @@ def create_app(settings: Settings) -> Litestar:
     relay = Relay(
         bus, settings.database_url, republication, source="management", tenant_id=tenant_id, published=published
     )
-    passwords = Passwords(threads=settings.password_hashing_threads, max_waiting=settings.password_hashing_max_waiting)
-    password_checks = PasswordChecks(bus, reader, passwords, tenant_id=tenant_id)
+    passwords = Passwords(threads=settings.password_hashing_threads)
+    attempts = SignInAttempts(
+        commands,
+        tenant_id=tenant_id,
+        window_s=settings.password_window_s,
+        limit=settings.password_attempts_per_account,
+    )
+    password_checks = PasswordChecks(bus, reader, passwords, attempts, tenant_id=tenant_id)
     tokens = _unrevoked_tokens(settings, commands)
     authentication = Authentication(tokens, lookups, tenant_id=tenant_id)
     subject_tokens = SubjectTokens(authentication, commands, tenant_id=tenant_id, ttl_s=settings.subject_token_ttl_s)
@@ -148,7 +155,12 @@ def create_app(settings: Settings) -> Litestar:
             "management_access": ManagementAccess(tokens.verify, authentication.is_live),
             "parents": Parents(lookups, _PARENTS, tenant_id=tenant_id),
             "users": Users(
-                reader, changes, passwords, assign_default_roles=assignments.assign_default_roles, tenant_id=tenant_id
+                reader,
+                changes,
+                passwords,
+                attempts,
+                assign_default_roles=assignments.assign_default_roles,
+                tenant_id=tenant_id,
             ),
             "applications": Applications(reader, changes, tenant_id=tenant_id),
             "resources": _resources(settings, reader, changes),

@@ -13,15 +13,18 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         redis_url: ``redis://user:password@host:port/0``; stores subject tokens.
         subject_token_ttl_s: Lifetime of subject tokens; 1 to 3600.
         database_connections: Size of the PostgreSQL pool; look-ups and background work use a few more connections.
-        password_hashing_threads: Passwords hashed concurrently; each occupies a core and 19 MiB.
-        password_hashing_max_waiting: Requests that may queue for a thread; further ones get a 503.
+        password_hashing_threads: Passwords hashed concurrently; each occupies a core and 19 MiB. As many requests wait
+            for a thread as can be answered in time; further ones get a 503.
+        password_window_s: Length of the window in which password attempts are counted.
+        password_attempts_per_account: Limit per window for one account, and for each browser that has signed in to it.
     """
 
     redis_url: str
     subject_token_ttl_s: int = 600
     database_connections: int = 10
     password_hashing_threads: int = 2
-    password_hashing_max_waiting: int = 128
+    password_window_s: int = 900
+    password_attempts_per_account: int = 10
 
     @classmethod
     def problems(cls, values: Mapping[str, Any]) -> list[str]:
@@ -29,7 +32,10 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         found = super().problems(values) + cls.wrong_scheme(values, "redis_url", "redis://", "rediss://")
         if not 1 <= values.get("subject_token_ttl_s", 1) <= 3600:
             found.append("SUBJECT_TOKEN_TTL_S: must be between 1 and 3600")
-        for name in ("database_connections", "password_hashing_threads", "password_hashing_max_waiting"):
-            if values.get(name, 1) < 1:
-                found.append(f"{name.upper()}: must be at least 1")
-        return found
+        return found + cls.too_small(
+            values,
+            database_connections=1,
+            password_hashing_threads=1,
+            password_window_s=1,
+            password_attempts_per_account=1,
+        )

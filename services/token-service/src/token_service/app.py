@@ -49,14 +49,15 @@ from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
 from token_service.presented_tokens.subject_tokens import SubjectTokens
 from token_service.settings import Settings
+from token_service.sign_in.devices import Devices
 from token_service.sign_in.flow import SignInFlow
 from token_service.sign_in.password_sign_in import PasswordSignIn
 from token_service.sign_in.passwords import PasswordCheck
-from token_service.sign_in.pending import PendingAuthorizations
+from token_service.sign_in.pending import PENDING_TTL_S, PendingAuthorizations
 from token_service.sign_in.routes import AuthorizationPages
 from token_service.sign_in.sessions import Sessions
 from token_service.sign_in.sign_out import EndSession
-from token_service.sign_in.throttle import PasswordThrottle
+from token_service.sign_in.throttle import AddressLimit
 from token_service.tokens.id_token_hints import IdTokenHints
 from token_service.tokens.issuer import Issuer
 from token_service.tokens.key_encryption import KeyEncryption
@@ -260,17 +261,26 @@ def _pages(settings: Settings, parts: _Parts) -> list[HTTPRouteHandler]:
     flow = SignInFlow(
         parts.directory, sessions, parts.authorizations, parts.codes, hints, urn_namespace=settings.urn_namespace
     )
-    throttle = PasswordThrottle(
+    throttle = AddressLimit(
         commands,
+        "password-attempts",
         tenant_id=tenant_id,
         window_s=settings.password_window_s,
-        per_account=settings.password_attempts_per_account,
-        per_address=settings.password_attempts_per_address,
+        limit=settings.password_attempts_per_address,
     )
+    waiting = AddressLimit(
+        commands,
+        "pending-authorizations",
+        tenant_id=tenant_id,
+        window_s=PENDING_TTL_S,
+        limit=settings.pending_requests_per_address,
+    )
+    devices = Devices(settings.key_encryption_keys, tenant_id=tenant_id)
     authorization = AuthorizationPages(
         flow,
         PendingAuthorizations(commands, tenant_id=tenant_id),
-        PasswordSignIn(flow, sessions, PasswordCheck(parts.bus, tenant_id=tenant_id), throttle),
+        waiting,
+        PasswordSignIn(flow, sessions, PasswordCheck(parts.bus, tenant_id=tenant_id), throttle, devices),
         base_url=settings.base_url,
         issuer=settings.issuer,
         trusted_proxies=settings.trusted_proxies,

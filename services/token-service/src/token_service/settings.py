@@ -13,7 +13,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
 
     Attributes:
         redis_url: ``redis://user:password@host:port/0``; for subject tokens, the directory and sessions.
-        key_encryption_keys: Base64 of 32 bytes each, newest first: the first encrypts, all decrypt.
+        key_encryption_keys: Base64 of 32 bytes each, newest first: the first encrypts, all decrypt. The keys of device
+            cookies are derived from them.
         signing_algorithm: Of new keys: ``ES256``, ``EdDSA`` or ``RS256``.
         directory_max_age_s: How long the bus may be silent before requests get 503.
         revision_wait_s: How long a request waits for the revision that it names.
@@ -24,8 +25,9 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         refresh_token_grace_s: How long a rotated refresh token may be used again, in case the answer was lost.
         database_connections: Size of the pool of PostgreSQL connections.
         password_window_s: Length of the window in which password attempts are counted.
-        password_attempts_per_account: Limit per window for one name.
-        password_attempts_per_address: Limit per window from one address, which many people may share.
+        password_attempts_per_address: Limit per window from one IPv4 address or IPv6 /64, which many people may share.
+        pending_requests_per_address: Limit per 15 minutes of authorization requests from one address (counted likewise)
+            that wait for a sign-in or a consent.
         trusted_proxies: How many proxies in front of this service append to ``X-Forwarded-For``; 0 ignores the header.
     """
 
@@ -41,8 +43,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     refresh_token_grace_s: float = 10.0
     database_connections: int = 10
     password_window_s: int = 900
-    password_attempts_per_account: int = 10
     password_attempts_per_address: int = 100
+    pending_requests_per_address: int = 1000
     trusted_proxies: int = 0
 
     @classmethod
@@ -64,8 +66,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             refresh_token_grace_s=0,
             database_connections=1,
             password_window_s=1,
-            password_attempts_per_account=1,
             password_attempts_per_address=1,
+            pending_requests_per_address=1,
             trusted_proxies=0,
         )
 

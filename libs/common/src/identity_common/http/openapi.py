@@ -169,6 +169,9 @@ documented: Final = _opt(Documented)
 CHANGES_DIRECTORY: Final[Json] = {_REVISED: True}
 """``opt`` of a router whose writes return ``Identity-Revision``."""
 
+PUBLISHES_NOTHING: Final[Json] = {_REVISED: False}
+"""``opt`` of a route in such a router that is not a write of the directory."""
+
 
 def schema_route(title: str) -> HTTPRouteHandler:
     """Return the route that serves the app's document."""

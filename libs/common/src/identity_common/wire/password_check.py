@@ -12,16 +12,34 @@ def password_check_subject(tenant_id: str) -> str:
     return f"identity-rpc.{tenant_id}.password-check"
 
 
-class PasswordQuestion(msgspec.Struct, frozen=True):
+class KnownDevice(msgspec.Struct, frozen=True):
+    """A browser at which a user has signed in before, by a cookie that token-service has authenticated.
+
+    Attributes:
+        id: Names the browser's own count of attempts.
+        user_id: Who signed in.
+        tokens_valid_after: The user's at that time, milliseconds; a later value makes the device unknown.
+    """
+
+    id: str
+    user_id: str
+    tokens_valid_after: int
+
+
+class PasswordQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
     """The credentials to check.
 
     Attributes:
         identifier: User name, e-mail address or phone number, as typed.
         password: The password, as typed.
+        devices: What the browser is known as, one per user who has signed in there.
+        patience_ms: How long the asker waits for the answer, from the question's arrival on; later nothing is checked.
     """
 
     identifier: str
     password: str
+    devices: tuple[KnownDevice, ...] = ()
+    patience_ms: int = 4000
 
     def __repr__(self) -> str:
         """Hide both."""
@@ -36,10 +54,12 @@ class PasswordAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
             its duration reveals which.
         tokens_valid_after: Milliseconds; the sign-in is dated after it, whatever the clock of another machine says.
         revision: Management revision of the check; the directory must have seen it before it judges the user.
-        busy: Whether nothing was checked because too many checks are in progress; retry later.
+        busy: Whether nothing was checked, because too many checks are waiting or a store does not answer; retry later.
+        retry_after_s: Seconds until another attempt makes sense; if not busy, the account has had too many attempts.
     """
 
     user_id: str | None = None
     tokens_valid_after: int = 0
     revision: int = 0
     busy: bool = False
+    retry_after_s: int = 0

@@ -118,13 +118,22 @@ def suspend_user(user_id: str, *, suspended: bool = True) -> Operation[None]:
 
 
 def set_user_password(user_id: str, password: str) -> Operation[None]:
-    """Set a user's password. All tokens issued before become invalid.
+    """Set a user's password. All tokens issued before become invalid; the limit of sign-in attempts is lifted.
 
     Raises:
         NotFound: The id is unknown.
         InvalidInput: The password is not acceptable.
     """
     return command("PATCH", api_path("users", user_id, "password"), {"password": password})
+
+
+def clear_user_sign_in_attempts(user_id: str) -> Operation[None]:
+    """Reset the count of wrong passwords, so that a user may sign in again at once.
+
+    Raises:
+        NotFound: The id is unknown.
+    """
+    return command("POST", api_path("users", user_id, "sign-in-attempts", "clear"))
 
 
 def list_user_roles(user_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequest[Role]:

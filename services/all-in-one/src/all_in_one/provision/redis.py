@@ -31,9 +31,13 @@ def _commands(*commands: str) -> tuple[str, ...]:
     return tuple(f"+{command}" for command in (*commands, *_CONNECTING))
 
 
+_SIGN_IN_ATTEMPTS = "(~identity:*:sign-in-attempts:* +eval +hget +hincrby +hdel +ttl +expire +del)"
+"""management-service's counts of wrong passwords: a selector, so that its commands apply to these keys alone."""
+
+
 REDIS_RULES: Mapping[str, tuple[str, ...]] = {
     # Minting is one SET; management-service can neither read a subject token nor spend one.
-    "management": ("%W~identity:*:subject-token:*", *_REVOCATIONS, *_commands("set", "mget")),
+    "management": ("%W~identity:*:subject-token:*", *_REVOCATIONS, *_commands("set", "mget"), _SIGN_IN_ATTEMPTS),
     "template": (*_REVOCATIONS, *_commands("mget")),
     "token": ("~identity:*", *_commands(*_TOKEN_COMMANDS)),
 }

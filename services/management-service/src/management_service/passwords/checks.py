@@ -1,6 +1,7 @@
 """Checks passwords for token-service, by request and reply on the bus."""
 
 import asyncio
+import time
 from typing import Final
 
 import msgspec
@@ -11,16 +12,18 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.background import end
 from identity_common.bus.connection import Bus
-from identity_common.http.api_errors import ApiError
+from identity_common.stores.redis import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
+from identity_common.wire.password_check import KnownDevice, PasswordAnswer, PasswordQuestion, password_check_subject
 from management_service.passwords import store
-from management_service.passwords.hashing import Passwords
+from management_service.passwords.attempts import ELSEWHERE, SignInAttempts
+from management_service.passwords.hashing import Busy, Passwords
 
 _log = get_logger(__name__)
 
 _REPLICAS: Final = "management"
 _MAX_CHARACTERS: Final = 1024
+_MS: Final = 1000
 _decode = msgspec.json.Decoder(PasswordQuestion).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -28,10 +31,13 @@ _encode = msgspec.json.Encoder().encode
 class PasswordChecks:
     """Answers password checks on the bus; one replica answers each."""
 
-    def __init__(self, bus: Bus, engine: AsyncEngine, passwords: Passwords, *, tenant_id: str) -> None:
+    def __init__(
+        self, bus: Bus, engine: AsyncEngine, passwords: Passwords, attempts: SignInAttempts, *, tenant_id: str
+    ) -> None:
         self._bus = bus
         self._engine = engine
         self._passwords = passwords
+        self._attempts = attempts
         self._tenant_id = tenant_id
         self._subscribing: asyncio.Task[None] | None = None
         self._answering: set[asyncio.Task[None]] = set()
@@ -44,24 +50,58 @@ class PasswordChecks:
         """Stop answering; unanswered requests are retried by their senders."""
         await end(self._subscribing, *self._answering)
 
-    async def check(self, question: PasswordQuestion) -> PasswordAnswer:
-        """Return the user with this identifier and password, if there is one.
+    async def check(self, question: PasswordQuestion, *, deadline: float) -> PasswordAnswer:
+        """Return the user with this identifier and password, if there is one and the limit of attempts allows a check.
+
+        An attempt is counted before the password is checked, so that concurrent attempts all count. Unknown names are
+        counted as well: otherwise the limit would reveal which names exist.
+
+        Args:
+            question: From token-service.
+            deadline: When token-service stops waiting, in seconds of the monotonic clock.
 
         Raises:
-            ApiError: 503 when the queue is full.
+            Busy: The password cannot be hashed before the deadline; the attempt is not counted.
             sqlalchemy.exc.SQLAlchemyError: The database does not answer.
+            StoreUnavailable: Redis does not answer.
         """
         if max(len(question.identifier), len(question.password)) > _MAX_CHARACTERS or "\0" in question.identifier:
             return PasswordAnswer()
+        with self._passwords.admitted(deadline):  # before the database is asked, whose connections are few
+            return await self._check(question, deadline)
+
+    async def _check(self, question: PasswordQuestion, deadline: float) -> PasswordAnswer:
         async with self._engine.connect() as connection:
             found = await store.find_password_hash(connection, self._tenant_id, question.identifier)
-        if not await self._passwords.verify(found.password_hash if found else None, question.password) or found is None:
+        account = self._attempts.account(found, question.identifier)
+        source = _source(found, question.devices)
+        wait_s = await self._attempts.count(account, source)
+        if wait_s:
+            _log.info("password-check.throttled", user_id=found.id if found else None)
+            return PasswordAnswer(retry_after_s=wait_s)
+        try:
+            is_right = await self._passwords.verify(
+                found.password_hash if found else None, question.password, deadline=deadline
+            )
+        except Busy:
+            await self._attempts.take_back(account, source)
+            raise
+        if not is_right or found is None:
             return PasswordAnswer()
-        if found.password_hash is not None and self._passwords.is_outdated(found.password_hash):
-            renewed = await self._passwords.hash(question.password)
-            async with self._engine.connect() as connection:
-                await store.renew_password_hash(connection, self._tenant_id, found, renewed)
+        await self._attempts.forgive(account, source)
+        await self._renew_hash(found, question.password)
         return PasswordAnswer(user_id=found.id, tokens_valid_after=found.tokens_valid_after, revision=found.revision)
+
+    async def _renew_hash(self, found: store.PasswordHash, password: str) -> None:
+        """Replace a hash with outdated parameters, now that the password is known; later, if the queue is long."""
+        if found.password_hash is None or not self._passwords.is_outdated(found.password_hash):
+            return
+        try:
+            renewed = await self._passwords.hash(password)
+        except Busy:
+            return
+        async with self._engine.connect() as connection:
+            await store.renew_password_hash(connection, self._tenant_id, found, renewed)
 
     async def _subscribe(self) -> None:
         await self._bus.connected()
@@ -69,14 +109,18 @@ class PasswordChecks:
         await self._bus.client.subscribe(subject, queue=_REPLICAS, cb=self._take)
 
     async def _take(self, message: Msg) -> None:
-        task = asyncio.create_task(self._answer(message))
+        task = asyncio.create_task(self._answer(message, arrived=time.monotonic()))
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
 
-    async def _answer(self, message: Msg) -> None:
+    async def _answer(self, message: Msg, *, arrived: float) -> None:
         try:
-            answer = await self.check(_decode(message.data))
-        except (ApiError, SQLAlchemyError, OSError, msgspec.DecodeError) as error:
+            question = _decode(message.data)
+            answer = await self.check(question, deadline=arrived + question.patience_ms / _MS)
+        except Busy as busy:
+            _log.warning("password-check.busy", delay_s=busy.retry_after_s)
+            answer = PasswordAnswer(busy=True, retry_after_s=busy.retry_after_s)
+        except (SQLAlchemyError, StoreUnavailable, OSError, msgspec.DecodeError) as error:
             _log.warning("password-check.failed", error=type(error).__name__)
             answer = PasswordAnswer(busy=True)
         except Exception as error:  # noqa: BLE001 - the edge: the sender is told to retry
@@ -86,3 +130,12 @@ class PasswordChecks:
             await message.respond(_encode(answer))
         except (NatsError, OSError) as error:
             _log.warning("password-check.unanswered", error=type(error).__name__)
+
+
+def _source(found: store.PasswordHash | None, devices: tuple[KnownDevice, ...]) -> str:
+    """Return which of the account's counts an attempt belongs to."""
+    if found is not None:
+        for device in devices:
+            if (device.user_id, device.tokens_valid_after) == (found.id, found.tokens_valid_after):
+                return device.id
+    return ELSEWHERE

@@ -1,15 +1,18 @@
 """Argon2id in a few threads of its own, so that hashing neither blocks the event loop nor exhausts the memory."""
 
 import asyncio
+import math
+import time
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Final, ParamSpec, TypeVar
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from identity_common.http.api_errors import store_unavailable
+from identity_common.http.api_errors import RETRY_AFTER_S, ApiError
 from identity_common.identifiers import new_secret
 
 P = ParamSpec("P")
@@ -17,39 +20,84 @@ R = TypeVar("R")
 
 MEMORY_KIB: Final = 19 * 1024
 ITERATIONS: Final = 2
+PATIENCE_S: Final = 5.0
+"""How long a caller of the Management API waits for a password to be hashed."""
+
+_WEIGHT: Final = 0.2  # of the last hash in the moving average of their durations
+
+
+class Busy(ApiError):  # noqa: N818 - the name is what happened
+    """503: the password cannot be hashed before the asker's deadline.
+
+    Attributes:
+        retry_after_s: Seconds until the queue is expected to be empty.
+    """
+
+    def __init__(self, retry_after_s: int) -> None:
+        message = "Too many passwords are being checked. Try again later."
+        super().__init__(503, "temporarily_unavailable", message, headers={"Retry-After": str(retry_after_s)})
+        self.retry_after_s = retry_after_s
 
 
 class Passwords:
     """Hashes and verifies passwords in composed form (NFC), as keyboards differ in how they encode a character.
 
+    The queue is as long as what can be hashed before the askers' deadlines, by the time that hashing has taken lately.
+    Beyond that a request is refused at once, and one whose deadline has passed is dropped: hashing for askers who have
+    given up would make the next ones wait until they give up too.
+
     Args:
         threads: Passwords hashed concurrently.
-        max_waiting: Requests that may queue for a thread; further ones get a 503.
     """
 
-    def __init__(self, *, threads: int, max_waiting: int) -> None:
+    def __init__(self, *, threads: int) -> None:
         self._hasher = PasswordHasher(time_cost=ITERATIONS, memory_cost=MEMORY_KIB, parallelism=1)
-        self._dummy_hash = self._hasher.hash(new_secret())
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="argon2")
-        self._max_present = threads + max_waiting
-        self._present = 0
+        self._threads = threads
+        self._admitted = 0
+        began = time.monotonic()
+        self._dummy_hash = self._hasher.hash(new_secret())
+        self._typical_s = time.monotonic() - began
+
+    @contextmanager
+    def admitted(self, deadline: float) -> Iterator[None]:
+        """Occupy a place in the queue, for one password that is hashed before a deadline.
+
+        Args:
+            deadline: In seconds of the monotonic clock.
+
+        Raises:
+            Busy: Those before it take too long.
+        """
+        ahead_s = self._typical_s * self._admitted / self._threads
+        has_free_thread = self._admitted < self._threads
+        if time.monotonic() + (0 if has_free_thread else ahead_s + self._typical_s) >= deadline:
+            raise self._busy()
+        self._admitted += 1
+        try:
+            yield
+        finally:
+            self._admitted -= 1
 
     async def hash(self, password: str) -> str:
         """Return the hash of a password, with its parameters and a random salt.
 
         Raises:
-            ApiError: 503 when the queue is full.
+            Busy: The queue is too long.
         """
-        return await self._in_thread(self._hasher.hash, _composed(password))
+        deadline = time.monotonic() + PATIENCE_S
+        with self.admitted(deadline):
+            return await self._in_thread(deadline, self._hasher.hash, _composed(password))
 
-    async def verify(self, password_hash: str | None, password: str) -> bool:
-        """Return whether the password matches; False without a hash, after the same time.
+    async def verify(self, password_hash: str | None, password: str, *, deadline: float) -> bool:
+        """Return whether the password matches; False without a hash, after the same time. The caller is ``admitted``.
 
         Raises:
-            ApiError: 503 when the queue is full.
+            Busy: The deadline has passed.
         """
         typed = _composed(password)
-        return await self._in_thread(self._verify, password_hash or self._dummy_hash, typed) and bool(password_hash)
+        matches = await self._in_thread(deadline, self._verify, password_hash or self._dummy_hash, typed)
+        return matches and bool(password_hash)
 
     def is_outdated(self, password_hash: str) -> bool:
         """Return whether a hash has other parameters than the current ones."""
@@ -65,14 +113,19 @@ class Passwords:
         except (VerificationError, InvalidHashError):
             return False
 
-    async def _in_thread(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        if self._present >= self._max_present:
-            raise store_unavailable()
-        self._present += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: work(*args, **kwargs))
-        finally:
-            self._present -= 1
+    async def _in_thread(self, deadline: float, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        def timed() -> tuple[R, float]:
+            began = time.monotonic()
+            if began >= deadline:
+                raise self._busy()
+            return work(*args, **kwargs), time.monotonic() - began
+
+        result, took_s = await asyncio.get_running_loop().run_in_executor(self._executor, timed)
+        self._typical_s += (took_s - self._typical_s) * _WEIGHT
+        return result
+
+    def _busy(self) -> Busy:
+        return Busy(max(RETRY_AFTER_S, math.ceil(self._typical_s * self._admitted / self._threads)))
 
 
 def _composed(password: str) -> str:

@@ -3,7 +3,7 @@
 from typing import Final
 
 import msgspec
-from sqlalchemy import bindparam, column, select, table, update
+from sqlalchemy import bindparam, column, select, table, union_all, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.search import identity_key, phone_key
@@ -34,6 +34,11 @@ _HASHES: Final = (
     .join_from(users, _REVISION, _REVISION.c.tenant_id == users.c.tenant_id)
     .where(users.c.tenant_id == bindparam("tenant"))
 )
+_BY_EMAIL: Final = _HASHES.where(users.c.primary_email_key == bindparam("identity"))
+_BY_NAME_OR_PHONE: Final = union_all(  # OR might read the whole table, if PostgreSQL plans it while the table is small
+    _HASHES.where(users.c.username_key == bindparam("identity")),
+    _HASHES.where(users.c.primary_phone_key == bindparam("phone")),
+)
 _RENEW: Final = (
     update(users)
     .where(
@@ -48,15 +53,12 @@ _RENEW: Final = (
 async def find_password_hash(connection: AsyncConnection, tenant_id: str, identifier: str) -> PasswordHash | None:
     """Return the password of the user with this e-mail address, user name or telephone number.
 
-    Only an e-mail address contains an @, and no user name is a telephone number.
+    Only an e-mail address contains an @, and no user name is a telephone number. One statement for every identifier:
+    their number would reveal whether a name exists.
     """
-    columns = (users.c.primary_email_key,) if "@" in identifier else (users.c.username_key, users.c.primary_phone_key)
-    for stored in columns:
-        key = phone_key(identifier) if stored is users.c.primary_phone_key else identity_key(identifier)
-        row = (await connection.execute(_HASHES.where(stored == key), {"tenant": tenant_id})).one_or_none()
-        if row is not None:
-            return PasswordHash(row.id, row.password_hash, row.tokens_valid_after, row.revision)
-    return None
+    names = {"tenant": tenant_id, "identity": identity_key(identifier), "phone": phone_key(identifier)}
+    row = (await connection.execute(_BY_EMAIL if "@" in identifier else _BY_NAME_OR_PHONE, names)).first()
+    return None if row is None else PasswordHash(row.id, row.password_hash, row.tokens_valid_after, row.revision)
 
 
 async def renew_password_hash(connection: AsyncConnection, tenant_id: str, present: PasswordHash, renewed: str) -> None:

@@ -7,7 +7,7 @@ from msgspec import Raw, structs
 
 from identity_common.fields import Answer, FreeFormAnswer
 from identity_common.http.listing import PAGED, Listing
-from identity_common.http.openapi import documented
+from identity_common.http.openapi import PUBLISHES_NOTHING, documented
 from identity_common.stores.parents import parent_exists
 from management_service.users.rules import CustomData, NewPassword, Suspension, UserCreation, UserUpdate
 from management_service.users.service import Users
@@ -124,6 +124,18 @@ class UserController(Controller):
     async def set_password(
         self, user_id: FromPath[str], data: JSONBody[NewPassword], users: NamedDependency[Users]
     ) -> Response[UserAnswer]:
-        """Set a new password, which invalidates earlier tokens."""
+        """Set a new password, which invalidates earlier tokens and lifts the limit of sign-in attempts."""
         user, headers = await users.set_password(user_id, data.password)
         return Response(user_answer(user), headers=headers)
+
+    @post(
+        "/{user_id:str}/sign-in-attempts/clear",
+        operation_id="ClearUserSignInAttempts",
+        summary="Clear a user's sign-in attempts",
+        status_code=204,
+        opt=PUBLISHES_NOTHING,
+    )
+    async def clear_sign_in_attempts(self, user_id: FromPath[str], users: NamedDependency[Users]) -> Response[None]:
+        """Reset the count of wrong passwords, so that the user may sign in again at once."""
+        await users.clear_sign_in_attempts(user_id)
+        return Response(None)

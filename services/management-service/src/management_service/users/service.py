@@ -9,15 +9,27 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms
 from identity_common.fields import FreeForm, free_form_text, is_too_large, merged
-from identity_common.http.api_errors import Issue, body_too_large, duplicate, invalid_input, missing_by_id
+from identity_common.http.api_errors import (
+    Issue,
+    body_too_large,
+    duplicate,
+    invalid_input,
+    missing_by_id,
+    store_unavailable,
+)
 from identity_common.http.pagination import Page
 from identity_common.identifiers import new_short_id
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.stores.database import refusals, retry_on_conflict
+from identity_common.stores.redis import StoreUnavailable
+from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import AssignmentState, UserState
+from management_service.passwords.attempts import SignInAttempts
 from management_service.passwords.hashing import Passwords
 from management_service.users import rules, store
 from management_service.users.store import User
+
+_log = get_logger(__name__)
 
 AssignDefaultRoles = Callable[[Transaction, str], Awaitable[None]]
 """Gives a new user the default roles, in the transaction that creates it; roles belong to another package."""
@@ -79,6 +91,7 @@ class Users:
         reader: AsyncEngine,
         changes: Changes,
         passwords: Passwords,
+        attempts: SignInAttempts,
         *,
         assign_default_roles: AssignDefaultRoles,
         tenant_id: str,
@@ -87,6 +100,7 @@ class Users:
         self._reader = reader
         self._changes = changes
         self._passwords = passwords
+        self._attempts = attempts
         self._assign_default_roles = assign_default_roles
         self._tenant_id = tenant_id
         self._clock = clock
@@ -201,6 +215,19 @@ class Users:
             members = {"has_password": True, "tokens_valid_after": self._next_tokens_valid_after(user)}
             user = await self._store_change(transaction, user, members, password_hash=password_hash)
         return user, transaction.revision_header
+
+    async def clear_sign_in_attempts(self, user_id: str) -> None:
+        """Reset the count of wrong passwords, so that the user may sign in again at once.
+
+        Raises:
+            ApiError: 404; 503 if Redis does not answer.
+        """
+        user = await self.get(user_id)
+        try:
+            await self._attempts.clear(user_id, tokens_valid_after=user.tokens_valid_after)
+        except StoreUnavailable as error:
+            _log.warning("store.unavailable", store="redis", error=str(error))
+            raise store_unavailable() from None
 
     @retry_on_conflict
     async def delete(self, user_id: str) -> dict[str, str]:

@@ -1,10 +1,13 @@
 """Signing in with a password: throttle, check, session."""
 
+import msgspec
+
 from identity_common.telemetry.logs import get_logger
+from token_service.sign_in.devices import Devices
 from token_service.sign_in.flow import SignedIn, SignInFlow
 from token_service.sign_in.passwords import PasswordCheck, PasswordsUnavailable
 from token_service.sign_in.sessions import Sessions
-from token_service.sign_in.throttle import PasswordThrottle
+from token_service.sign_in.throttle import AddressLimit
 
 _log = get_logger(__name__)
 
@@ -25,27 +28,55 @@ class SignInRefused(Exception):  # noqa: N818 - the name is what happened
         self.retry_after_s = retry_after_s
 
 
+class Begun(msgspec.Struct, frozen=True):
+    """A sign-in that succeeded.
+
+    Attributes:
+        session_cookie: Of the session, with its new secret.
+        device_cookie: Makes the browser known to the account.
+        who: Who signed in.
+    """
+
+    session_cookie: str
+    device_cookie: str
+    who: SignedIn
+
+
 class PasswordSignIn:
     """Signs people in at a browser."""
 
     def __init__(
-        self, flow: SignInFlow, sessions: Sessions, passwords: PasswordCheck, throttle: PasswordThrottle
+        self,
+        flow: SignInFlow,
+        sessions: Sessions,
+        passwords: PasswordCheck,
+        throttle: AddressLimit,
+        devices: Devices,
     ) -> None:
         self._flow = flow
         self._sessions = sessions
         self._passwords = passwords
         self._throttle = throttle
+        self._devices = devices
 
     async def sign_in(
-        self, identifier: str, password: str, *, address: str, session_cookie: str | None, client_id: str
-    ) -> tuple[str, SignedIn]:
-        """Begin a session, or continue the browser's own under a new secret; return its cookie and who signed in.
+        self,
+        identifier: str,
+        password: str,
+        *,
+        address: str,
+        session_cookie: str | None,
+        device_cookie: str | None,
+        client_id: str,
+    ) -> Begun:
+        """Begin a session, or continue the browser's own under a new secret.
 
         Args:
             identifier: User name, e-mail address or phone number.
             password: As typed.
             address: Of the browser.
             session_cookie: That the browser sent.
+            device_cookie: That the browser sent.
             client_id: Of the application to continue to, for the log.
 
         Raises:
@@ -55,21 +86,23 @@ class PasswordSignIn:
         """
         if not identifier or not password:
             raise SignInRefused("Enter your name and password.")
-        wait_s = await self._throttle.count(identifier, address)
+        wait_s = await self._throttle.count(address)
         if wait_s:
-            raise SignInRefused(
-                f"Too many attempts. Try again in {_minutes(wait_s)}.", status=429, retry_after_s=wait_s
-            )
+            raise _too_many_attempts(wait_s)
+        devices = self._devices.read(device_cookie)
         try:
-            known = await self._passwords.check(identifier, password)
-        except PasswordsUnavailable:
-            await self._throttle.forgive_one(identifier, address)
+            known = await self._passwords.check(identifier, password, devices)
+        except PasswordsUnavailable as unavailable:
+            await self._throttle.forgive(address)
             problem = "Signing in is not possible right now. Try again in a moment."
-            raise SignInRefused(problem, status=503, retry_after_s=1) from None
+            raise SignInRefused(problem, status=503, retry_after_s=unavailable.retry_after_s) from None
+        if known.retry_after_s:  # stays counted for the address: a flood of attempts at a locked account ends too
+            _log.info("sign-in.refused", reason="too many attempts", client_id=client_id)
+            raise _too_many_attempts(known.retry_after_s)
         if known.user_id is None:
             _log.info("sign-in.refused", reason="unknown user or wrong password", client_id=client_id)
             raise SignInRefused("The name or the password is not right.")
-        await self._throttle.forgive(identifier, address)
+        await self._throttle.forgive(address)
         earlier = await self._sessions.find(session_cookie)
         new_cookie, session = await self._sessions.sign_in(
             known.user_id, tokens_valid_after=known.tokens_valid_after, earlier=earlier
@@ -81,7 +114,12 @@ class PasswordSignIn:
         if earlier is not None and earlier.id != session.id:  # another user was signed in at this browser
             await self._flow.sign_out(earlier)
         _log.info("sign-in.succeeded", user_id=known.user_id, client_id=client_id)
-        return new_cookie, who
+        new_device_cookie = self._devices.write(devices, known.user_id, tokens_valid_after=known.tokens_valid_after)
+        return Begun(new_cookie, new_device_cookie, who)
+
+
+def _too_many_attempts(wait_s: int) -> SignInRefused:
+    return SignInRefused(f"Too many attempts. Try again in {_minutes(wait_s)}.", status=429, retry_after_s=wait_s)
 
 
 def _minutes(seconds: int) -> str:

@@ -7,17 +7,26 @@ from nats.errors import Error as NatsError
 
 from identity_common.bus.connection import Bus
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.password_check import PasswordAnswer, PasswordQuestion, password_check_subject
+from identity_common.wire.password_check import KnownDevice, PasswordAnswer, PasswordQuestion, password_check_subject
 
 _log = get_logger(__name__)
 
 _TIMEOUT_S: Final = 5.0
+_PATIENCE_MS: Final = 4000  # less than the timeout: the answer has to arrive too
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(PasswordAnswer).decode
 
 
 class PasswordsUnavailable(Exception):  # noqa: N818 - the name is what happened
-    """No reply, or management-service is busy: try again later."""
+    """No reply, or management-service is busy: try again later.
+
+    Attributes:
+        retry_after_s: Seconds until another attempt makes sense.
+    """
+
+    def __init__(self, retry_after_s: int = 1) -> None:
+        super().__init__(retry_after_s)
+        self.retry_after_s = retry_after_s
 
 
 class PasswordCheck:
@@ -27,22 +36,26 @@ class PasswordCheck:
         self._bus = bus
         self._subject = password_check_subject(tenant_id)
 
-    async def check(self, identifier: str, password: str) -> PasswordAnswer:
+    async def check(self, identifier: str, password: str, devices: tuple[KnownDevice, ...] = ()) -> PasswordAnswer:
         """Return the user with this name and password; an answer without a user if there is none.
 
+        Args:
+            identifier: As typed.
+            password: As typed.
+            devices: What the browser is known as.
+
         Raises:
-            PasswordsUnavailable: There was no answer.
+            PasswordsUnavailable: There was no answer, or management-service is busy.
         """
         if not self._bus.is_connected:
             raise PasswordsUnavailable
+        question = PasswordQuestion(identifier, password, devices, _PATIENCE_MS)
         try:
-            message = await self._bus.client.request(
-                self._subject, _encode(PasswordQuestion(identifier, password)), timeout=_TIMEOUT_S
-            )
+            message = await self._bus.client.request(self._subject, _encode(question), timeout=_TIMEOUT_S)
             answer = _decode(message.data)
         except (NatsError, OSError, TimeoutError, msgspec.DecodeError) as error:
             _log.warning("password-check.unavailable", error=type(error).__name__)
             raise PasswordsUnavailable from None
         if answer.busy:
-            raise PasswordsUnavailable
+            raise PasswordsUnavailable(max(answer.retry_after_s, 1))
         return answer

@@ -1,4 +1,8 @@
-"""Pending authorization requests, in Redis; each belongs to the browser that sent it."""
+"""Pending authorization requests, in Redis; each belongs to the browser that sent it.
+
+Everybody can have one stored. So its size is limited when it is judged, its number per address by ``throttle``, and its
+life until somebody has signed in.
+"""
 
 import hashlib
 import hmac
@@ -10,7 +14,9 @@ from identity_common.identifiers import new_secret
 from identity_common.stores.redis import RedisCommands
 from token_service.sign_in.request import AuthorizationRequest
 
-PENDING_TTL_S: Final = 3600
+PENDING_TTL_S: Final = 900
+SIGNED_IN_TTL_S: Final = 3600
+"""Of a request whose user has signed in, and now decides about a consent."""
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True, tag="pending-authorization.v1"):
@@ -39,7 +45,9 @@ class PendingAuthorizations:
         self._commands = commands
         self._tenant_id = tenant_id
 
-    async def keep(self, request: AuthorizationRequest, *, browser_secret: str, now: int) -> str:
+    async def keep(
+        self, request: AuthorizationRequest, *, browser_secret: str, now: int, is_signed_in: bool = False
+    ) -> str:
         """Store a request; return its id, which is part of the pages' addresses.
 
         Raises:
@@ -47,8 +55,17 @@ class PendingAuthorizations:
         """
         pending_id = new_secret()
         pending = Pending(request=request, browser=_hash(browser_secret), csrf_token=new_secret(), created_at=now)
-        await self._commands.execute("SET", self._key(pending_id), _encode(pending), "EX", PENDING_TTL_S)
+        ttl_s = SIGNED_IN_TTL_S if is_signed_in else PENDING_TTL_S
+        await self._commands.execute("SET", self._key(pending_id), _encode(pending), "EX", ttl_s)
         return pending_id
+
+    async def prolong(self, pending_id: str) -> None:
+        """Store a request for longer, now that its user has signed in.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        await self._commands.execute("EXPIRE", self._key(pending_id), SIGNED_IN_TTL_S)
 
     async def find(self, pending_id: str | None, *, browser_secret: str | None) -> Pending | None:
         """Return a request of this browser; none if it is unknown or expired.

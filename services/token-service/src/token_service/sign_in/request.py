@@ -18,8 +18,12 @@ Prompt = Literal["none", "login", "consent"]
 
 MAX_BYTES: Final = 32 * 1024
 _MAX_PARAMETERS: Final = 64
-_MAX_STATE_CHARACTERS: Final = 4096
+_MAX_CHARACTERS: Final = {"state": 2048, "nonce": 512, "login_hint": 512}
+_MAX_SCOPES: Final = 100
+_MAX_RESOURCES: Final = 20
+_MAX_STORED_BYTES: Final = 6 * 1024
 _PROMPTS: Final[frozenset[str]] = frozenset(get_args(Prompt))
+_encode: Final = msgspec.json.Encoder().encode
 _CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")  # RFC 7636 section 4.2: base64url of a SHA-256
 
 
@@ -165,11 +169,10 @@ def judge(
         raise Refusal("unsupported_response_type", "only response_type code is supported")
     if parameters.get("response_mode") not in {None, "query"}:
         raise Refusal("invalid_request", "only response_mode query is supported")
-    if len(parameters.get("state") or "") > _MAX_STATE_CHARACTERS:
-        raise Refusal("invalid_request", f"state is longer than {_MAX_STATE_CHARACTERS} characters")
+    _require_small(parameters)
     if parameters.get("id_token_hint") is not None and (hint is None or hint.client_id != client_id):
         raise Refusal("invalid_request", "id_token_hint is not an ID token that was issued to this client")
-    return AuthorizationRequest(
+    request = AuthorizationRequest(
         client_id=client_id,
         redirect_uri=redirect_uri,
         state=parameters.get("state"),
@@ -182,6 +185,20 @@ def judge(
         login_hint=parameters.get("login_hint"),
         hinted_user_id=hint.user_id if hint else None,
     )
+    if len(_encode(request)) > _MAX_STORED_BYTES:
+        raise Refusal("invalid_request", f"the request is larger than {_MAX_STORED_BYTES} bytes")
+    return request
+
+
+def _require_small(parameters: Parameters) -> None:
+    """Refuse a request that is larger than a client needs: anybody can have one stored."""
+    for name, limit in _MAX_CHARACTERS.items():
+        if len(parameters.get(name) or "") > limit:
+            raise Refusal("invalid_request", f"{name} is longer than {limit} characters")
+    if len(parse_scope(parameters.get("scope"))) > _MAX_SCOPES:
+        raise Refusal("invalid_request", f"scope has more than {_MAX_SCOPES} tokens")
+    if len(parameters.resources) > _MAX_RESOURCES:
+        raise Refusal("invalid_request", f"resource is given more than {_MAX_RESOURCES} times")
 
 
 def _code_challenge(parameters: Parameters) -> str:

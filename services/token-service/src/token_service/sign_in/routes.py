@@ -16,10 +16,12 @@ from identity_common.identifiers import new_secret
 from identity_common.oauth import OAuthError
 from identity_common.stores.redis import StoreUnavailable
 from identity_common.wire.events import ApplicationState
+from token_service.sign_in.client_address import ProxyWatch
+from token_service.sign_in.devices import DEVICE_TTL_S
 from token_service.sign_in.flow import Granted, NeedsConsent, NeedsSignIn, NextStep, SignedIn, SignInFlow, acceptable
 from token_service.sign_in.pages.browser import Browser, is_from_page, redirect
 from token_service.sign_in.pages.consent import consent_page
-from token_service.sign_in.pages.cookies import BROWSER, SESSION, Cookies
+from token_service.sign_in.pages.cookies import BROWSER, DEVICE, SESSION, Cookies
 from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest, Expired
 from token_service.sign_in.pages.views import STYLE, STYLE_PATH, page
 from token_service.sign_in.password_sign_in import PasswordSignIn, SignInRefused
@@ -34,6 +36,7 @@ from token_service.sign_in.request import (
     state_of,
 )
 from token_service.sign_in.sessions import SESSION_TTL_S
+from token_service.sign_in.throttle import AddressLimit
 
 PATH: Final = "/oidc/auth"
 _SIGN_IN: Final = "/sign-in"
@@ -50,6 +53,7 @@ class AuthorizationPages:
     Args:
         flow: Decides the next step.
         pending: Stores requests between pages.
+        waiting: Limits how many requests of one address are stored.
         passwords: Signs people in.
         base_url: Of links.
         issuer: Sent with every answer (RFC 9207).
@@ -60,6 +64,7 @@ class AuthorizationPages:
         self,
         flow: SignInFlow,
         pending: PendingAuthorizations,
+        waiting: AddressLimit,
         passwords: PasswordSignIn,
         *,
         base_url: str,
@@ -69,10 +74,12 @@ class AuthorizationPages:
     ) -> None:
         self._flow = flow
         self._pending = pending
+        self._waiting = waiting
         self._passwords = passwords
         self._base_url = base_url
         self._issuer = issuer
         self._trusted_proxies = trusted_proxies
+        self._proxies = ProxyWatch(trusted_proxies=trusted_proxies)
         self._clock = clock
         self._cookies = Cookies(secure=base_url.startswith("https:"))
 
@@ -129,11 +136,21 @@ class AuthorizationPages:
             request = await self._flow.judge(parameters, application, redirect_uri)
             who = await self._flow.signed_in(browser.session_cookie)
             step = await self._flow.begin(request, who)
+            if not isinstance(step, Granted):
+                await self._require_place(browser)
         except Refusal as refusal:
             return self._refuse(redirect_uri, state, refusal.error, refusal.description)
         except (OAuthError, StoreUnavailable):
             return self._refuse(redirect_uri, state, "temporarily_unavailable", "try again in a moment")
         return await self._continue(browser, request, step)
+
+    async def _require_place(self, browser: Browser) -> None:
+        """Count a request that is about to be stored; refuse it beyond the limit of its address.
+
+        Sent to the client like any other refusal: it is one of RFC 6749 section 4.1.2.1.
+        """
+        if await self._waiting.count(browser.address):
+            raise Refusal("temporarily_unavailable", "too many requests from this address are waiting for a sign-in")
 
     async def _continue(self, browser: Browser, request: AuthorizationRequest, step: NextStep) -> Answer:
         """Send the code, or store the request for this browser and redirect to the first page."""
@@ -141,7 +158,9 @@ class AuthorizationPages:
             return self._grant(request, step)
         secret = browser.secret or new_secret()
         cookies = [] if browser.secret else [self._cookies.set(BROWSER, secret)]
-        pending_id = await self._pending.keep(request, browser_secret=secret, now=self._clock())
+        pending_id = await self._pending.keep(
+            request, browser_secret=secret, now=self._clock(), is_signed_in=isinstance(step, NeedsConsent)
+        )
         return redirect(self._address(step, pending_id), cookies=cookies)
 
     async def _show(self, browser: Browser, pending_id: str | None) -> Answer:
@@ -154,37 +173,43 @@ class AuthorizationPages:
             return self._sign_in_page(pending_id or "", pending, application, pending.request.login_hint or "")
         if isinstance(step, NeedsConsent):
             return await self._consent_page(pending_id or "", pending, application, step)
-        return await self._finish(pending_id or "", pending, step)
+        return await self._finish(browser, pending_id or "", pending, step)
 
     async def _sign_in(self, browser: Browser, form: Parameters) -> Answer:
         """Sign in with a password, and take the next step."""
         pending_id, pending = await self._posted(browser, form)
         application = await self._application(pending)
         identifier = (form.get("identifier") or "").strip()  # keyboards add a space when they complete a word
+        self._proxies.see(browser.address, is_forwarded=browser.is_forwarded)
         try:
-            session_cookie, who = await self._passwords.sign_in(
+            begun = await self._passwords.sign_in(
                 identifier,
                 form.get("password") or "",
                 address=browser.address,
                 session_cookie=browser.session_cookie,
+                device_cookie=browser.device_cookie,
                 client_id=application.id,
             )
         except SignInRefused as refused:
             return self._sign_in_page(pending_id, pending, application, identifier, refused)
-        cookies = [self._cookies.set(SESSION, session_cookie, max_age_s=SESSION_TTL_S)]
-        request = pending.request
+        cookies = [
+            self._cookies.set(SESSION, begun.session_cookie, max_age_s=SESSION_TTL_S),
+            self._cookies.set(DEVICE, begun.device_cookie, max_age_s=DEVICE_TTL_S),
+        ]
+        request, who = pending.request, begun.who
         if not request.accepts(who.person.user.id):
-            await self._take(pending_id)
+            await self._take(browser, pending_id)
             description = "the user who signed in is not the one of id_token_hint"
             return self._refuse(request.redirect_uri, request.state, "login_required", description, cookies=cookies)
         step = await self._flow.resume(pending, who)
         if isinstance(step, Granted):
-            return await self._finish(pending_id, pending, step, cookies=cookies)
+            return await self._finish(browser, pending_id, pending, step, cookies=cookies)
+        await self._pending.prolong(pending_id)
         return redirect(self._address(step, pending_id), cookies=cookies)
 
     async def _cancel(self, browser: Browser, form: Parameters) -> Answer:
         pending_id, pending = await self._posted(browser, form)
-        await self._take(pending_id)
+        await self._take(browser, pending_id)
         return self._deny(pending.request)
 
     async def _consent(self, browser: Browser, form: Parameters) -> Answer:
@@ -192,7 +217,7 @@ class AuthorizationPages:
         pending_id, pending = await self._posted(browser, form)
         decision = form.get("decision")
         if decision == "deny":
-            await self._take(pending_id)
+            await self._take(browser, pending_id)
             return self._deny(pending.request)
         who = acceptable(await self._flow.signed_in(browser.session_cookie), pending)
         if who is None:
@@ -201,7 +226,7 @@ class AuthorizationPages:
             raise BadRequest("decision must be allow or deny")
         application = await self._application(pending)
         picked = await self._picked(pending.request, who, application, form)
-        await self._take(pending_id)
+        await self._take(browser, pending_id)
         return await self._continue(
             browser, pending.request, await self._flow.agree(pending, who, organizations=picked)
         )
@@ -214,14 +239,21 @@ class AuthorizationPages:
         return None if shown is None else frozenset(form.organizations) & {each.id for each in shown}
 
     async def _finish(
-        self, pending_id: str, pending: Pending, step: Granted, *, cookies: list[Cookie] | None = None
+        self,
+        browser: Browser,
+        pending_id: str,
+        pending: Pending,
+        step: Granted,
+        *,
+        cookies: list[Cookie] | None = None,
     ) -> Answer:
-        await self._take(pending_id)
+        await self._take(browser, pending_id)
         return self._grant(pending.request, step, cookies=cookies)
 
-    async def _take(self, pending_id: str) -> None:
+    async def _take(self, browser: Browser, pending_id: str) -> None:
         if not await self._pending.take(pending_id):
             raise Expired
+        await self._waiting.forgive(browser.address)
 
     async def _find(self, browser: Browser, pending_id: str | None) -> Pending:
         pending = await self._pending.find(pending_id, browser_secret=browser.secret)

@@ -9,7 +9,7 @@ from litestar.datastructures import Cookie
 from litestar.types import Scope
 
 from identity_common.http.request_body import read_whole
-from token_service.sign_in.pages.cookies import BROWSER, SESSION, Cookies
+from token_service.sign_in.pages.cookies import BROWSER, DEVICE, SESSION, Cookies
 from token_service.sign_in.request import MAX_BYTES, BadRequest, Parameters, parse_parameters
 
 SEE_OTHER: Final = 303
@@ -31,6 +31,8 @@ class Browser:
         headers = request.scope["headers"]
         self.session_cookie = cookies.read(headers, SESSION)
         self.secret = cookies.read(headers, BROWSER)
+        self.device_cookie = cookies.read(headers, DEVICE)
+        self.is_forwarded = any(name == b"x-forwarded-for" for name, _ in headers)
         self.address = _address(request.scope, trusted_proxies)
 
     @property

@@ -1,7 +1,7 @@
-"""The two cookies: the session, and the browser's secret.
+"""The three cookies: the session, the browser's secret, and which users the browser is known to.
 
 Parsed by hand: the framework's parser caches what it has read, and the standard library's stops at the first malformed
-cookie, which may be another site's. On https both have the prefix ``__Host-`` and ``Secure``; on http, which is for
+cookie, which may be another site's. On https all have the prefix ``__Host-`` and ``Secure``; on http, which is for
 development, browsers would not send such cookies back.
 """
 
@@ -12,6 +12,7 @@ from litestar.datastructures import Cookie
 
 SESSION: Final = "identity-session"
 BROWSER: Final = "identity-browser"
+DEVICE: Final = "identity-device"
 
 _BLANK: Final = b" \t"
 

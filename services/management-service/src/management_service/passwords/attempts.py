@@ -1,0 +1,87 @@
+"""Counts password attempts per account, in Redis: one count for unknown browsers, and one for each known one.
+
+An account is one hash, whose fields are its counts; it expires with its window, so no account stays locked. Its key
+contains tokensValidAfter: a new password starts with new counts.
+"""
+
+import hashlib
+from typing import Final
+
+from identity_common.search import identity_key, phone_key
+from identity_common.stores.redis import RedisCommands
+from management_service.passwords.store import PasswordHash
+
+ELSEWHERE: Final = "elsewhere"
+"""The count of all browsers that the account does not know."""
+
+# KEYS: the account. ARGV: the count, its limit, the window in seconds. Returns 0 if the attempt is counted, else how
+# many seconds to wait.
+_COUNT: Final = """
+if tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '0') >= tonumber(ARGV[2]) then
+    return math.max(redis.call('TTL', KEYS[1]), 1)
+end
+redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
+if redis.call('TTL', KEYS[1]) < 0 then redis.call('EXPIRE', KEYS[1], ARGV[3]) end
+return 0
+"""
+_TAKE_BACK: Final = """
+if tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '0') > 0 then redis.call('HINCRBY', KEYS[1], ARGV[1], -1) end
+return 0
+"""
+
+
+class SignInAttempts:
+    """Counts attempts.
+
+    Args:
+        window_s: Length of a window.
+        limit: Attempts in a window for each count of an account.
+    """
+
+    def __init__(self, commands: RedisCommands, *, tenant_id: str, window_s: int, limit: int) -> None:
+        self._commands = commands
+        self._prefix = f"identity:{tenant_id}:sign-in-attempts"
+        self._window_s = window_s
+        self._limit = limit
+
+    def account(self, found: PasswordHash | None, identifier: str) -> str:
+        """Return the key of an account; an unknown identifier is an account of its own, normalized like a known one."""
+        if found is not None:
+            return self._account_key(found.id, found.tokens_valid_after)
+        normalized = identity_key(phone_key(identifier))
+        return f"{self._prefix}:unknown:{hashlib.sha256(normalized.encode()).hexdigest()}"
+
+    async def count(self, account: str, source: str) -> int:
+        """Count an attempt and return 0; or, at the limit, count nothing and return how many seconds to wait.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        return int(await self._commands.execute("EVAL", _COUNT, 1, account, source, self._limit, self._window_s))
+
+    async def take_back(self, account: str, source: str) -> None:
+        """Take an attempt back whose password was not checked.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        await self._commands.execute("EVAL", _TAKE_BACK, 1, account, source)
+
+    async def forgive(self, account: str, source: str) -> None:
+        """Reset a count after a right password; the account's other counts stay.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        await self._commands.execute("HDEL", account, source)
+
+    async def clear(self, user_id: str, *, tokens_valid_after: int) -> None:
+        """Reset all counts of a user.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        await self._commands.execute("DEL", self._account_key(user_id, tokens_valid_after))
+
+    def _account_key(self, user_id: str, tokens_valid_after: int) -> str:
+        return f"{self._prefix}:user:{user_id}:{tokens_valid_after}"

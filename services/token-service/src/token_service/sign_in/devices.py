@@ -1,0 +1,64 @@
+"""The device cookie: which users have signed in at a browser before, so that each has a count of attempts there.
+
+Wrong passwords from elsewhere then do not lock the right person out. The cookie authenticates nobody. It is bound to
+the accounts and to their tokensValidAfter: a new password makes the browser unknown to the account.
+"""
+
+import base64
+import binascii
+import hmac
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from identity_common.identifiers import new_id
+from identity_common.wire.password_check import KnownDevice
+
+DEVICE_TTL_S: Final = 365 * 86_400
+_MAX_USERS: Final = 5
+_MAX_CHARACTERS: Final = 2048
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(tuple[KnownDevice, ...]).decode
+
+
+class Devices:
+    """Signs and verifies device cookies.
+
+    Args:
+        keys: The key-encryption keys, newest first: a key derived from the first signs, those of all verify.
+        tenant_id: Cookies of other tenants are not accepted.
+    """
+
+    def __init__(self, keys: Sequence[str], *, tenant_id: str) -> None:
+        info = f"device cookie of {tenant_id}".encode()
+        self._keys = [
+            HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(base64.b64decode(key)) for key in keys
+        ]
+
+    def read(self, cookie: str | None) -> tuple[KnownDevice, ...]:
+        """Return what a browser is known as; nothing if the cookie is not genuine."""
+        if cookie is None or len(cookie) > _MAX_CHARACTERS:
+            return ()
+        payload, _, _ = cookie.partition(".")
+        if not any(hmac.compare_digest(_signed(payload, key).encode(), cookie.encode()) for key in self._keys):
+            return ()
+        try:
+            return _decode(base64.urlsafe_b64decode(payload + "=="))
+        except (binascii.Error, msgspec.DecodeError):  # signed by another version
+            return ()
+
+    def write(self, known: Sequence[KnownDevice], user_id: str, *, tokens_valid_after: int) -> str:
+        """Return the cookie of a browser at which a user has just signed in; it keeps the last few users."""
+        present = next((each.id for each in known if each.user_id == user_id), None)
+        device = KnownDevice(present or new_id(), user_id, tokens_valid_after)
+        others = [each for each in known if each.user_id != user_id]
+        payload = base64.urlsafe_b64encode(_encode([device, *others][:_MAX_USERS])).decode().rstrip("=")
+        return _signed(payload, self._keys[0])
+
+
+def _signed(payload: str, key: bytes) -> str:
+    signature = hmac.digest(key, payload.encode(), "sha256")
+    return f"{payload}.{base64.urlsafe_b64encode(signature).decode().rstrip('=')}"

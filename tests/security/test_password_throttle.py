@@ -1,0 +1,190 @@
+"""Guessing passwords at the sign-in page: what is counted, and who is locked out by it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from all_in_one.provision import ServerAddresses
+from stead import NotFound
+from tests.pages.test_authorization import application
+from tests.support.at_a_browser import PASSWORD, Person, callback
+from tests.support.running_stack import RunningStack
+from tests.support.world import Client, World
+from token_service.sign_in.pages.cookies import DEVICE, SESSION
+
+LIMIT = 10
+
+
+@pytest.fixture(scope="module")
+def world(servers: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A world of its own: the limit of the one address that all tests share is out of reach."""
+    directory: Path = tmp_path_factory.mktemp("throttle")
+    tenant_id = f"throttle-{secrets.token_hex(4)}"
+    stack = RunningStack(servers, directory, tenant_id=tenant_id, password_attempts_per_address=10_000)
+    stack.start()
+    try:
+        world = World(stack)
+        yield world
+        world.close()
+    finally:
+        stack.stop()
+
+
+@pytest.fixture(scope="module")
+def spa(world: World) -> Client:
+    return application(world, "SPA")
+
+
+@pytest.fixture
+def person(world: World) -> Person:
+    return Person(world)
+
+
+class Attacker:
+    """A browser without any cookie of the person."""
+
+    def __init__(self, person: Person, client: Client) -> None:
+        self._person = person
+        self._browser = person.new_browser()
+        self._client = client
+
+    def attempt(self, identifier: str | None = None, password: str = "wrong") -> httpx.Response:
+        mine, self._person.browser = self._person.browser, self._browser
+        try:
+            page = self._person.follow(self._person.authorize(self._client))
+            return self._person.send(page, identifier=identifier or self._person.username, password=password)
+        finally:
+            self._person.browser = mine
+
+    def exhaust(self, identifier: str | None = None) -> None:
+        """Guess until the limit is reached."""
+        assert [self.attempt(identifier).status_code for _ in range(LIMIT)] == [200] * LIMIT
+        assert self.attempt(identifier).status_code == 429
+
+
+def sign_in_again(person: Person, client: Client, password: str = PASSWORD) -> httpx.Response:
+    """Sign in with the person's own browser, which has no session but every other cookie."""
+    person.browser.cookies.delete(SESSION)
+    return person.sign_in(person.follow(person.authorize(client)), password=password)
+
+
+def test_an_account_has_one_count_however_it_is_named(world: World, spa: Client) -> None:
+    person = Person(world)
+    email, phone = f"{person.username}@example.com", f"+49{secrets.randbelow(10**10):010}"
+    world.management.users.update(person.user_id, primary_email=email, primary_phone=phone)
+    spellings = [person.username, email.upper(), phone, phone.removeprefix("+"), person.username.upper()]
+    attacker = Attacker(person, spa)
+    answers = [attacker.attempt(spelling).status_code for spelling in spellings * 6]
+    assert answers == [200] * LIMIT + [429] * 20
+
+
+def test_an_unknown_name_is_throttled_like_a_known_one(person: Person, spa: Client) -> None:
+    unknown, attacker = f"nobody-{secrets.token_hex(4)}", Attacker(person, spa)
+    attacker.exhaust()
+    attacker.exhaust(unknown)
+    known, other = attacker.attempt(), attacker.attempt(unknown.upper())
+    assert known.status_code == other.status_code == 429
+    assert 0 < int(known.headers["Retry-After"]) <= 900
+    assert 0 < int(other.headers["Retry-After"]) <= 900
+    assert "Too many attempts. Try again in 15 minutes." in known.text
+    assert "Too many attempts. Try again in 15 minutes." in other.text
+
+
+def test_wrong_passwords_from_elsewhere_do_not_lock_the_right_person_out(person: Person, spa: Client) -> None:
+    person.code(spa)
+    attacker = Attacker(person, spa)
+    attacker.exhaust()
+    assert callback(sign_in_again(person, spa))["code"]
+    assert attacker.attempt().status_code == 429, "a sign-in of the right person gives the attacker no more attempts"
+
+
+def test_a_known_browser_has_ten_attempts_too(person: Person, spa: Client) -> None:
+    person.code(spa)
+    assert [sign_in_again(person, spa, "wrong").status_code for _ in range(LIMIT)] == [200] * LIMIT
+    assert sign_in_again(person, spa).status_code == 429
+
+
+def test_two_people_at_one_browser_are_both_known(world: World, person: Person, spa: Client) -> None:
+    other = Person(world)
+    other.browser = person.browser
+    person.code(spa)
+    person.browser.cookies.delete(SESSION)
+    other.code(spa)
+    for each in (person, other):
+        Attacker(each, spa).exhaust()
+        assert callback(sign_in_again(each, spa))["code"]
+
+
+def test_a_known_browser_of_one_person_is_unknown_to_the_account_of_another(
+    world: World, person: Person, spa: Client
+) -> None:
+    thief = Person(world)
+    thief.code(spa)
+    Attacker(person, spa).exhaust()
+    thief.browser.cookies.delete(SESSION)
+    page = thief.follow(thief.authorize(spa))
+    assert thief.send(page, identifier=person.username, password="wrong").status_code == 429
+
+
+@pytest.mark.parametrize("change", ["cut", "changed", "without a signature", "empty"])
+def test_a_forged_device_cookie_is_ignored(person: Person, spa: Client, change: str) -> None:
+    person.code(spa)
+    genuine = str(person.browser.cookies.get(DEVICE))
+    payload, _, signature = genuine.partition(".")
+    forged = {
+        "cut": genuine[:-1],
+        "changed": f"{payload[:-2]}AA.{signature}",
+        "without a signature": payload,
+        "empty": ".",
+    }[change]
+    person.browser.cookies.delete(DEVICE)
+    person.browser.cookies.set(DEVICE, forged, domain="127.0.0.1", path="/")
+    Attacker(person, spa).exhaust()
+    assert sign_in_again(person, spa).status_code == 429
+
+
+def test_a_new_password_lifts_the_limit_and_voids_known_browsers(world: World, person: Person, spa: Client) -> None:
+    person.code(spa)
+    attacker = Attacker(person, spa)
+    attacker.exhaust()
+    world.management.users.set_password(person.user_id, "another good passphrase")
+    assert callback(Attacker(person, spa).attempt(password="another good passphrase"))["code"]
+    attacker.exhaust()
+    assert sign_in_again(person, spa, "another good passphrase").status_code == 429
+
+
+def test_an_administrator_clears_the_attempts_of_an_account(world: World, person: Person, spa: Client) -> None:
+    person.code(spa)
+    attacker = Attacker(person, spa)
+    attacker.exhaust()
+    assert [sign_in_again(person, spa, "wrong").status_code for _ in range(LIMIT + 1)][-1] == 429
+    world.management.users.clear_sign_in_attempts(person.user_id)
+    assert callback(sign_in_again(person, spa))["code"]
+    attacker.exhaust()
+    with pytest.raises(NotFound):
+        world.management.users.clear_sign_in_attempts("nobody")
+
+
+@pytest.mark.heavy
+def test_a_crowd_is_answered_in_time_or_told_at_once_when_to_come_back(world: World, spa: Client) -> None:
+    """While the passwords of those who had given up were hashed, nine of ten were told to come back."""
+    person = Person(world)
+    no_limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    person.browser = httpx.Client(base_url=world.stack.base_url, timeout=60, limits=no_limits)
+    page = person.follow(person.authorize(spa))
+
+    def attempt(number: int) -> httpx.Response:
+        return person.send(page, identifier=f"nobody-{number}", password="wrong")
+
+    with ThreadPoolExecutor(150) as crowd:
+        answers = list(crowd.map(attempt, range(450)))
+    assert {answer.status_code for answer in answers} <= {200, 503}
+    assert all(int(answer.headers["Retry-After"]) >= 1 for answer in answers if answer.status_code == 503)
+    assert [answer.status_code for answer in answers].count(200) > 45
+    assert callback(person.sign_in(page))["code"], "nothing stale is left in the queue"
