@@ -124,6 +124,7 @@ class _Parts:
         )
         self.redis = connect_redis(settings.redis_url)
         self.commands = RedisCommands(self.redis)
+        self.redis_for_takes = connect_redis(settings.redis_url, blocking=True)
         self.bus = Bus(settings.nats_url, service="token")
         self.directory = _directory(settings, self.bus, self.commands)
         self.keys = _signing_keys(settings, self.engine, self.directory)
@@ -161,6 +162,7 @@ class _Parts:
             await self.directory.stop()
             await self.keys.stop()
             await self.bus.stop()
+            await self.redis_for_takes.aclose()
             await self.redis.aclose()
             await self.engine.dispose()
 
@@ -205,7 +207,7 @@ def _grants(settings: Settings, parts: _Parts) -> Grants:
         by_exchange=settings.actor_tokens_by_exchange,
     )
     subject_tokens = SubjectTokens(
-        parts.redis, parts.commands, tenant_id=settings.tenant_id, replicas=settings.redis_replicas
+        parts.redis_for_takes, parts.commands, tenant_id=settings.tenant_id, replicas=settings.redis_replicas
     )
     user_tokens = UserTokens(
         directory, targets, parts.user_claims, parts.consents, issuer, urn_namespace=settings.urn_namespace
