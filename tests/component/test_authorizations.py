@@ -190,7 +190,7 @@ async def test_a_second_use_ends_what_the_first_gave_whichever_comes_first(repli
         if redeemed:
             assert refresh_token is not None
             assert not await replicas.is_alive(refresh_token)
-            assert await replicas.other.revocations.is_revoked(f"{code.authorization.id}.x")
+            assert await replicas.other.revocations.is_revoked(f"{code.authorization.id}.x", "kid")
 
 
 async def test_whatever_ends_an_authorization_ends_its_code(replicas: Replicas) -> None:
@@ -204,7 +204,7 @@ async def test_whatever_ends_an_authorization_ends_its_code(replicas: Replicas) 
         code = await replicas.begun(session_id="s")
         await end(code)
         assert await replicas.redeem(replicas.one, code) == (False, None)
-        assert not await replicas.one.revocations.is_revoked(f"{code.authorization.id}.x")  # there was nothing
+        assert not await replicas.one.revocations.is_revoked(f"{code.authorization.id}.x", "kid")  # there was nothing
 
 
 async def test_a_withdrawal_waits_for_what_is_begun_and_ends_it(replicas: Replicas) -> None:
@@ -273,7 +273,7 @@ async def test_a_rotated_token_gives_a_sibling_within_the_grace_and_ends_the_fam
 
     assert await replicas.use(replicas.one, first) is None
     assert [await replicas.is_alive(token) for token in (first, second, sibling)] == [False] * 3
-    assert await replicas.other.revocations.is_revoked(f"{authorization.id}.x")
+    assert await replicas.other.revocations.is_revoked(f"{authorization.id}.x", "kid")
 
 
 async def test_of_two_siblings_the_one_that_comes_later_ends_the_family(replicas: Replicas) -> None:
@@ -438,7 +438,7 @@ async def test_nothing_is_revoked_where_nothing_can_be_alive(replicas: Replicas)
     await replicas.one.authorizations.end(authorization.id)
 
     assert not await replicas.is_alive(refresh_token)
-    assert not await replicas.one.revocations.is_revoked(f"{authorization.id}.x")
+    assert not await replicas.one.revocations.is_revoked(f"{authorization.id}.x", "kid")
 
 
 async def test_what_is_over_is_forgotten_and_nothing_else(replicas: Replicas) -> None:
@@ -475,7 +475,7 @@ async def test_a_store_that_is_down_is_said_so() -> None:
             lambda: stores.codes.use("cod_x", application_id="app"),
             lambda: stores.refresh_tokens.find("ref_x", application_id="app"),
             lambda: stores.authorizations.end("x"),
-            lambda: stores.revocations.is_revoked("x"),
+            lambda: stores.revocations.is_revoked("x", "kid"),
         ):
             with pytest.raises(OAuthError) as refused:
                 await call()

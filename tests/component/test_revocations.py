@@ -88,18 +88,20 @@ def test_a_position_is_read_as_it_was_written(position: CopyPosition) -> None:
     assert CopyPosition.parse(position.format()) == position
 
 
-def test_a_token_is_revoked_by_its_own_id_and_by_that_of_its_authorization() -> None:
-    assert revoking_ids("abc") == ("abc",)
-    assert revoking_ids("family.abc") == ("family.abc", "family")
+def test_a_token_is_revoked_by_the_ids_of_itself_its_key_and_its_authorization() -> None:
+    assert revoking_ids("abc", "kid") == ("abc", "key:kid")
+    assert revoking_ids("family.abc", "kid") == ("family.abc", "key:kid", "family")
 
 
 async def test_what_is_revoked_at_one_replica_is_revoked_at_every_one_at_once(replicas: Replicas) -> None:
     """L7: durable, and known everywhere, before the answer; by the token's id and by its authorization's."""
     token, family = new_token_id(), new_id()
-    assert not await replicas.other.revocations.is_revoked(token)
+    assert not await replicas.other.revocations.is_revoked(token, "kid")
     await replicas.revoke(token, family)
 
-    seen = [await replicas.other.revocations.is_revoked(each) for each in (token, f"{family}.x", family, "other")]
+    seen = [
+        await replicas.other.revocations.is_revoked(each, "kid") for each in (token, f"{family}.x", family, "other")
+    ]
     assert seen == [True, True, True, False]
 
 
@@ -109,7 +111,9 @@ async def test_an_emptied_redis_is_filled_again_by_the_first_who_asks(replicas: 
     await replicas.revoke(*revoked)
     await replicas.replace_copy({})
 
-    answers = await asyncio.gather(*(replicas.other.revocations.is_revoked(each) for each in [*revoked, "other"]))
+    answers = await asyncio.gather(
+        *(replicas.other.revocations.is_revoked(each, "kid") for each in [*revoked, "other"])
+    )
     assert answers == [True] * 20 + [False]
     assert await replicas.position() == CopyPosition(20, True)
 
@@ -119,10 +123,10 @@ async def test_a_failover_to_an_older_copy_is_noticed_by_everyone_who_knew_more(
     await replicas.revoke("first")
     older = await replicas.dump()
     await replicas.revoke("second")
-    assert await replicas.other.revocations.is_revoked("second")
+    assert await replicas.other.revocations.is_revoked("second", "kid")
     await replicas.replace_copy(older)
 
-    assert await replicas.other.revocations.is_revoked("second")
+    assert await replicas.other.revocations.is_revoked("second", "kid")
     assert await replicas.position() == CopyPosition(2, True)
 
 
@@ -133,7 +137,7 @@ async def test_a_failover_to_an_older_copy_is_noticed_by_the_replica_that_revoke
     await replicas.revoke("second")
     await replicas.replace_copy(older)
 
-    assert await replicas.one.revocations.is_revoked("second")
+    assert await replicas.one.revocations.is_revoked("second", "kid")
 
 
 async def test_a_failover_to_an_older_copy_is_mended_by_the_next_look_at_the_rows(replicas: Replicas) -> None:
@@ -151,7 +155,7 @@ async def test_a_failover_to_an_older_copy_is_mended_by_the_next_look_at_the_row
     finally:
         await replicas.other.revocations.stop()
 
-    assert await replicas.other.revocations.is_revoked("second")
+    assert await replicas.other.revocations.is_revoked("second", "kid")
 
 
 async def test_a_replica_that_dies_between_the_rows_and_the_copy_loses_nothing(replicas: Replicas) -> None:
@@ -160,7 +164,9 @@ async def test_a_replica_that_dies_between_the_rows_and_the_copy_loses_nothing(r
         await replicas.one.revocations.record(connection, [Revocation("second", now_ms() + SOON)])  # and then it dies
     await replicas.revoke("third", stores=replicas.other)
 
-    assert [await replicas.other.revocations.is_revoked(each) for each in ("first", "second", "third")] == [True] * 3
+    assert [await replicas.other.revocations.is_revoked(each, "kid") for each in ("first", "second", "third")] == [
+        True
+    ] * 3
 
 
 @pytest.mark.heavy
@@ -179,7 +185,7 @@ async def test_many_revoke_at_once_while_redis_is_emptied_again_and_again(replic
             await replicas.replace_copy({})
 
     await asyncio.gather(lose(), *(revoke(number) for number in range(120)))
-    assert all([await replicas.other.revocations.is_revoked(each) for each in revoked])
+    assert all([await replicas.other.revocations.is_revoked(each, "kid") for each in revoked])
     assert (await replicas.position()).is_whole
 
 
@@ -206,7 +212,7 @@ async def test_a_copy_that_was_begun_before_another_one_was_lost_does_not_pass_f
     await copying
 
     assert await replicas.position() == CopyPosition(2, True)
-    assert await replicas.other.revocations.is_revoked("second")
+    assert await replicas.other.revocations.is_revoked("second", "kid")
     await connections.aclose()
 
 
@@ -227,7 +233,7 @@ async def test_a_copy_that_is_being_made_says_nothing(replicas: Replicas) -> Non
     await replicas.revoke("first", "second")
     await replicas.replace_copy({position_key(replicas.tenant_id).encode(): CopyPosition(0, False).format()})
 
-    assert await replicas.other.revocations.is_revoked("first")
+    assert await replicas.other.revocations.is_revoked("first", "kid")
 
 
 async def test_a_copy_that_is_lost_while_it_is_continued_is_made_anew(replicas: Replicas) -> None:
@@ -243,7 +249,7 @@ async def test_a_copy_that_is_lost_while_it_is_continued_is_made_anew(replicas: 
     await copying
 
     assert await replicas.position() == CopyPosition(2, True)
-    assert [await replicas.one.revocations.is_revoked(each) for each in ("first", "second")] == [True] * 2
+    assert [await replicas.one.revocations.is_revoked(each, "kid") for each in ("first", "second")] == [True] * 2
 
 
 async def test_a_database_restored_from_a_backup_counts_on(replicas: Replicas) -> None:
@@ -254,9 +260,11 @@ async def test_a_database_restored_from_a_backup_counts_on(replicas: Replicas) -
             await connection.execute(text(f"DELETE FROM {table} WHERE tenant_id = :t"), {"t": replicas.tenant_id})
     await replicas.revoke("third")
 
-    assert [await replicas.other.revocations.is_revoked(each) for each in ("first", "second", "third")] == [True] * 3
+    assert [await replicas.other.revocations.is_revoked(each, "kid") for each in ("first", "second", "third")] == [
+        True
+    ] * 3
     await replicas.replace_copy({})
-    assert await replicas.other.revocations.is_revoked("third")
+    assert await replicas.other.revocations.is_revoked("third", "kid")
 
 
 async def test_a_database_restored_from_a_backup_beside_an_emptied_redis_counts_on_from_what_was_read(
@@ -264,21 +272,21 @@ async def test_a_database_restored_from_a_backup_beside_an_emptied_redis_counts_
 ) -> None:
     """A replica that has read further refuses a copy that lies behind: counted anew, none would be whole for long."""
     await replicas.revoke("first", "second")
-    assert await replicas.other.revocations.is_revoked("first")
+    assert await replicas.other.revocations.is_revoked("first", "kid")
     async with replicas.one.engine.begin() as connection:
         for table in ("revocations", "revocation_counts"):
             await connection.execute(text(f"DELETE FROM {table} WHERE tenant_id = :t"), {"t": replicas.tenant_id})
     await replicas.replace_copy({})
     await replicas.revoke("third", stores=replicas.other)
 
-    assert await replicas.other.revocations.is_revoked("third")
+    assert await replicas.other.revocations.is_revoked("third", "kid")
     assert await replicas.position() == CopyPosition(3, True)
 
 
 async def test_a_revocation_goes_when_it_no_longer_matters(replicas: Replicas) -> None:
     await replicas.one.revocations.revoke(Revocation("brief", now_ms() + 60_000), Revocation("over", now_ms() - 1))
-    assert await replicas.other.revocations.is_revoked("brief")
-    assert not await replicas.other.revocations.is_revoked("over")
+    assert await replicas.other.revocations.is_revoked("brief", "kid")
+    assert not await replicas.other.revocations.is_revoked("over", "kid")
     brief, over = [
         await replicas.administrator.pttl(revocation_key(replicas.tenant_id, each)) for each in ("brief", "over")
     ]

@@ -127,10 +127,10 @@ class _Parts:
         self.redis_for_takes = connect_redis(settings.redis_url, blocking=True)
         self.bus = Bus(settings.nats_url, service="token")
         self.directory = _directory(settings, self.bus, self.commands)
-        self.keys = _signing_keys(settings, self.engine, self.directory)
         self.revocations = Revocations(
             self.engine, self.redis, self.commands, tenant_id=tenant_id, replicas=settings.redis_replicas
         )
+        self.keys = _signing_keys(settings, self.engine, self.directory, self.revocations)
         self.codes = Codes(self.commands, tenant_id=tenant_id)
         self.consents = Consents(self.engine, tenant_id=tenant_id)
         self.authorizations = Authorizations(self.engine, self.revocations, tenant_id=tenant_id)
@@ -179,11 +179,14 @@ def _directory(settings: Settings, bus: Bus, commands: RedisCommands) -> Directo
     )
 
 
-def _signing_keys(settings: Settings, engine: AsyncEngine, directory: Directory) -> SigningKeys:
+def _signing_keys(
+    settings: Settings, engine: AsyncEngine, directory: Directory, revocations: Revocations
+) -> SigningKeys:
     in_memory = directory.in_memory
     return SigningKeys(
         engine,
         KeyEncryption(settings.key_encryption_keys),
+        revocations,
         tenant_id=settings.tenant_id,
         algorithm=cast("SigningAlgorithm", settings.signing_algorithm),
         refresh_s=settings.signing_keys_refresh_s,

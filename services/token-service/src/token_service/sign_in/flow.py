@@ -164,7 +164,7 @@ class SignInFlow:
             Refusal: The first thing that is wrong.
             OAuthError: ``temporarily_unavailable``.
         """
-        hint = self._hints.read(parameters.get("id_token_hint"))
+        hint = await self._hints.read(parameters.get("id_token_hint"))
         request = judge(parameters, client_id=application.id, redirect_uri=redirect_uri, hint=hint)
         for indicator in request.resources:
             if indicator == organizations_resource(self._urn_namespace):
