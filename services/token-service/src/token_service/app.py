@@ -22,6 +22,7 @@ from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.telemetry.metrics import NAMESPACE
 from token_service.authorizations import Authorizations, Codes, Consents, RefreshTokens
 from token_service.authorizations.forgetting import Forgetting
+from token_service.authorizations.third_parties import ThirdParties
 from token_service.directory import Directory, InMemoryDirectory, InRedisDirectory
 from token_service.endpoints.consents import ConsentController
 from token_service.endpoints.cors import Cors
@@ -134,6 +135,7 @@ class _Parts:
         self.codes = Codes(self.commands, tenant_id=tenant_id)
         self.consents = Consents(self.engine, tenant_id=tenant_id)
         self.authorizations = Authorizations(self.engine, self.revocations, tenant_id=tenant_id)
+        self.third_parties = ThirdParties(self.directory, self.authorizations)
         self.forgetting = Forgetting(self.directory, self.consents, self.authorizations)
         self.refresh_tokens = RefreshTokens(
             self.engine, self.authorizations, tenant_id=tenant_id, grace_s=settings.refresh_token_grace_s
@@ -152,11 +154,13 @@ class _Parts:
         self.directory.start()
         self.revocations.start()
         self.authorizations.start()
+        self.third_parties.start()
         self.forgetting.start()
         try:
             yield
         finally:
             await self.forgetting.stop()
+            await self.third_parties.stop()
             await self.authorizations.stop()
             await self.revocations.stop()
             await self.directory.stop()

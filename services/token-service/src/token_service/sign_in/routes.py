@@ -203,7 +203,7 @@ class AuthorizationPages:
         picked = await self._picked(pending.request, who, application, form)
         await self._take(pending_id)
         return await self._continue(
-            browser, pending.request, await self._flow.agree(pending, who, organizations=picked)
+            browser, pending.request, await self._flow.agree(pending, who, application, organizations=picked)
         )
 
     async def _picked(
