@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 from redis.asyncio import Redis
@@ -15,6 +16,7 @@ from sqlalchemy import text
 
 from all_in_one.provision import ServerAddresses
 from identity_common.clock import now_ms
+from identity_common.identifiers import new_id
 from identity_common.oauth import OAuthError
 from tests.support.authorizing import Stores, Verifier, begin, code_for, issue, opened, until_a_transaction_waits
 from tests.support.running_stack import RunningStack
@@ -190,7 +192,7 @@ async def test_reuse_ends_the_authorization_whichever_use_comes_first(replicas: 
         if redeemed:
             assert refresh_token is not None
             assert not await replicas.is_alive(refresh_token)
-            assert await replicas.other.revocations.is_revoked(f"{code.authorization.id}.x")
+            assert await replicas.other.revocations.is_revoked(f"{code.authorization.id}.x", "kid")
 
 
 async def test_the_end_of_an_authorization_ends_its_code(replicas: Replicas) -> None:
@@ -204,14 +206,14 @@ async def test_the_end_of_an_authorization_ends_its_code(replicas: Replicas) -> 
         code = await replicas.begun(session_id="s")
         await end(code)
         assert await replicas.redeem(replicas.one, code) == (False, None)
-        assert not await replicas.one.revocations.is_revoked(f"{code.authorization.id}.x")  # no token was issued
+        assert not await replicas.one.revocations.is_revoked(f"{code.authorization.id}.x", "kid")  # no token was issued
 
 
 async def test_a_withdrawal_waits_for_an_authorization_in_progress_and_ends_it(replicas: Replicas) -> None:
     """Neither misses the other, although a consent that is not stored yet has no row to lock."""
     code = new_code()
     async with replicas.one.authorizations.agreement("user", "app") as agreement:
-        await agreement.begin(code.authorization)
+        await agreement.begin(code.authorization, implicit=False)
         withdrawal = asyncio.create_task(replicas.other.authorizations.withdraw_consent("user", "app"))
         await until_a_transaction_waits(replicas.one)
 
@@ -275,7 +277,7 @@ async def test_reuse_of_a_rotated_token_yields_a_sibling_within_the_grace_and_en
 
     assert await replicas.use(replicas.one, first) is None
     assert [await replicas.is_alive(token) for token in (first, second, sibling)] == [False] * 3
-    assert await replicas.other.revocations.is_revoked(f"{authorization.id}.x")
+    assert await replicas.other.revocations.is_revoked(f"{authorization.id}.x", "kid")
 
 
 async def test_the_later_of_two_siblings_ends_the_family(replicas: Replicas) -> None:
@@ -402,7 +404,7 @@ async def test_one_of_several_concurrent_choices_of_organizations_is_stored_whol
     async def pick(stores: Stores, organizations: frozenset[str]) -> None:
         code = code_for("user", "app", Verifier(), consented=Consented(organizations=organizations))
         async with stores.authorizations.agreement("user", "app", alone=True) as agreement:
-            await agreement.begin(code.authorization)
+            await agreement.begin(code.authorization, implicit=False)
 
     await asyncio.gather(*(pick(stores, choice) for stores, choice in zip(replicas.both(4), choices, strict=True)))
     assert (await replicas.consents.find("user", "app")).organizations in choices
@@ -440,7 +442,7 @@ async def test_an_authorization_whose_tokens_have_expired_is_not_revoked(replica
     await replicas.one.authorizations.end(authorization.id)
 
     assert not await replicas.is_alive(refresh_token)
-    assert not await replicas.one.revocations.is_revoked(f"{authorization.id}.x")
+    assert not await replicas.one.revocations.is_revoked(f"{authorization.id}.x", "kid")
 
 
 async def test_only_finished_authorizations_are_deleted(replicas: Replicas) -> None:
@@ -478,8 +480,62 @@ async def test_a_store_that_is_down_is_a_503() -> None:
             lambda: stores.codes.use("cod_x", application_id="app"),
             lambda: stores.refresh_tokens.find("ref_x", application_id="app"),
             lambda: stores.authorizations.end("x"),
-            lambda: stores.revocations.is_revoked("x"),
+            lambda: stores.revocations.is_revoked("x", "kid"),
         ):
             with pytest.raises(OAuthError) as refused:
                 await call()
             assert (refused.value.error, refused.value.status) == ("temporarily_unavailable", 503)
+
+
+def begun_for(application_id: str, **changes: Any) -> Authorization:
+    """Return an authorization of another application."""
+    return msgspec.structs.replace(new_code().authorization, id=new_id(), application_id=application_id, **changes)
+
+
+async def test_what_began_as_a_first_party_ends_and_what_a_third_party_was_given_stays(replicas: Replicas) -> None:
+    """However often and however late a replica hears of the change."""
+    several = [
+        begun_for("app", first_party=True),
+        begun_for("app", first_party=False),
+        begun_for("other", first_party=True),
+    ]
+    for authorization in several:
+        await begin(replicas.one, authorization)
+
+    for _ in range(2):
+        await replicas.other.authorizations.end_of_third_parties({"app"})
+    redeem = replicas.one.refresh_tokens.redeem
+    redeemed = [(await redeem(each.id, tokens_expire_at=LATER, expires_at=None))[0] for each in several]
+    assert redeemed == [False, True, True]
+
+
+async def test_an_implicit_consent_is_none_until_it_is_given_on_a_page(replicas: Replicas) -> None:
+    everything = CONSENTED.everything()
+    for implicit, given in ((True, frozenset()), (False, everything), (True, everything)):
+        async with replicas.one.authorizations.agreement("user", "app") as agreement:
+            await agreement.begin(begun_for("app"), implicit=implicit)
+        assert (await replicas.consents.find("user", "app")).everything() == given
+        (consent,) = await replicas.consents.of_user("user")
+        assert consent.consented.everything() == everything
+        assert consent.implicit is not bool(given)
+
+
+async def test_rows_from_before_are_settled_by_what_the_applications_are(replicas: Replicas) -> None:
+    """Until then a consent is implicit, and what an authorization began as is not known."""
+    for application_id in ("app", "partner"):
+        await begin(replicas.one, begun_for(application_id))
+    async with replicas.one.engine.begin() as connection:
+        for table, column in (("consents", "implicit"), ("authorizations", "first_party")):
+            forgotten = text(f"UPDATE {table} SET {column} = NULL WHERE tenant_id = :tenant")
+            await connection.execute(forgotten, {"tenant": replicas.tenant_id})
+
+    async def seen() -> dict[str, tuple[bool, bool | None]]:
+        async with replicas.one.engine.connect() as connection:
+            began = text("SELECT application_id, first_party FROM authorizations WHERE tenant_id = :tenant")
+            rows = (await connection.execute(began, {"tenant": replicas.tenant_id})).all()
+        implicit = {each.application_id: each.implicit for each in await replicas.consents.of_user("user")}
+        return {row.application_id: (implicit[row.application_id], row.first_party) for row in rows}
+
+    assert await seen() == {"app": (True, None), "partner": (True, None)}
+    await replicas.other.authorizations.settle({"partner"})
+    assert await seen() == {"app": (True, True), "partner": (False, False)}

@@ -88,18 +88,20 @@ def test_a_position_survives_formatting_and_parsing(position: CopyPosition) -> N
     assert CopyPosition.parse(position.format()) == position
 
 
-def test_a_token_is_revoked_by_its_own_id_and_by_its_authorization() -> None:
-    assert revoking_ids("abc") == ("abc",)
-    assert revoking_ids("family.abc") == ("family.abc", "family")
+def test_a_token_is_revoked_by_the_ids_of_itself_its_key_and_its_authorization() -> None:
+    assert revoking_ids("abc", "kid") == ("abc", "key:kid")
+    assert revoking_ids("family.abc", "kid") == ("family.abc", "key:kid", "family")
 
 
 async def test_a_revocation_at_one_replica_takes_effect_at_all_at_once(replicas: Replicas) -> None:
     """It is durable, and known everywhere, before the answer."""
     token, family = new_token_id(), new_id()
-    assert not await replicas.other.revocations.is_revoked(token)
+    assert not await replicas.other.revocations.is_revoked(token, "kid")
     await replicas.revoke(token, family)
 
-    seen = [await replicas.other.revocations.is_revoked(each) for each in (token, f"{family}.x", family, "other")]
+    seen = [
+        await replicas.other.revocations.is_revoked(each, "kid") for each in (token, f"{family}.x", family, "other")
+    ]
     assert seen == [True, True, True, False]
 
 
@@ -109,7 +111,9 @@ async def test_an_emptied_redis_is_refilled_by_the_first_lookup(replicas: Replic
     await replicas.revoke(*revoked)
     await replicas.replace_copy({})
 
-    answers = await asyncio.gather(*(replicas.other.revocations.is_revoked(each) for each in [*revoked, "other"]))
+    answers = await asyncio.gather(
+        *(replicas.other.revocations.is_revoked(each, "kid") for each in [*revoked, "other"])
+    )
     assert answers == [True] * 20 + [False]
     assert await replicas.position() == CopyPosition(20, True)
 
@@ -121,10 +125,10 @@ async def test_a_failover_to_an_older_copy_is_noticed_by_every_replica_that_has_
     await replicas.revoke("first")
     older = await replicas.dump()
     await replicas.revoke("second")
-    assert await replicas.other.revocations.is_revoked("second")
+    assert await replicas.other.revocations.is_revoked("second", "kid")
     await replicas.replace_copy(older)
 
-    assert await replicas.other.revocations.is_revoked("second")
+    assert await replicas.other.revocations.is_revoked("second", "kid")
     assert await replicas.position() == CopyPosition(2, True)
 
 
@@ -135,7 +139,7 @@ async def test_a_failover_to_an_older_copy_is_noticed_by_the_replica_that_revoke
     await replicas.revoke("second")
     await replicas.replace_copy(older)
 
-    assert await replicas.one.revocations.is_revoked("second")
+    assert await replicas.one.revocations.is_revoked("second", "kid")
 
 
 async def test_a_failover_to_an_older_copy_is_repaired_by_the_next_poll_of_the_database(replicas: Replicas) -> None:
@@ -153,7 +157,7 @@ async def test_a_failover_to_an_older_copy_is_repaired_by_the_next_poll_of_the_d
     finally:
         await replicas.other.revocations.stop()
 
-    assert await replicas.other.revocations.is_revoked("second")
+    assert await replicas.other.revocations.is_revoked("second", "kid")
 
 
 async def test_a_replica_that_dies_between_commit_and_copy_loses_nothing(replicas: Replicas) -> None:
@@ -163,7 +167,9 @@ async def test_a_replica_that_dies_between_commit_and_copy_loses_nothing(replica
         await replicas.one.revocations.record(connection, [Revocation("second", now_ms() + SOON)])
     await replicas.revoke("third", stores=replicas.other)
 
-    assert [await replicas.other.revocations.is_revoked(each) for each in ("first", "second", "third")] == [True] * 3
+    assert [await replicas.other.revocations.is_revoked(each, "kid") for each in ("first", "second", "third")] == [
+        True
+    ] * 3
 
 
 @pytest.mark.heavy
@@ -182,7 +188,7 @@ async def test_concurrent_revocations_survive_a_redis_that_is_emptied_repeatedly
             await replicas.replace_copy({})
 
     await asyncio.gather(lose(), *(revoke(number) for number in range(120)))
-    assert all([await replicas.other.revocations.is_revoked(each) for each in revoked])
+    assert all([await replicas.other.revocations.is_revoked(each, "kid") for each in revoked])
     assert (await replicas.position()).is_whole
 
 
@@ -209,7 +215,7 @@ async def test_a_copy_that_was_started_before_a_loss_does_not_count_as_complete(
     await copying
 
     assert await replicas.position() == CopyPosition(2, True)
-    assert await replicas.other.revocations.is_revoked("second")
+    assert await replicas.other.revocations.is_revoked("second", "kid")
     await connections.aclose()
 
 
@@ -229,7 +235,7 @@ async def test_an_incomplete_copy_is_completed_before_it_is_read(replicas: Repli
     await replicas.revoke("first", "second")
     await replicas.replace_copy({position_key(replicas.tenant_id).encode(): CopyPosition(0, False).format()})
 
-    assert await replicas.other.revocations.is_revoked("first")
+    assert await replicas.other.revocations.is_revoked("first", "kid")
 
 
 async def test_a_copy_that_is_lost_while_it_is_continued_starts_again(replicas: Replicas) -> None:
@@ -245,7 +251,7 @@ async def test_a_copy_that_is_lost_while_it_is_continued_starts_again(replicas: 
     await copying
 
     assert await replicas.position() == CopyPosition(2, True)
-    assert [await replicas.one.revocations.is_revoked(each) for each in ("first", "second")] == [True] * 2
+    assert [await replicas.one.revocations.is_revoked(each, "kid") for each in ("first", "second")] == [True] * 2
 
 
 async def test_a_database_restored_from_a_backup_continues_the_count(replicas: Replicas) -> None:
@@ -256,9 +262,11 @@ async def test_a_database_restored_from_a_backup_continues_the_count(replicas: R
             await connection.execute(text(f"DELETE FROM {table} WHERE tenant_id = :t"), {"t": replicas.tenant_id})
     await replicas.revoke("third")
 
-    assert [await replicas.other.revocations.is_revoked(each) for each in ("first", "second", "third")] == [True] * 3
+    assert [await replicas.other.revocations.is_revoked(each, "kid") for each in ("first", "second", "third")] == [
+        True
+    ] * 3
     await replicas.replace_copy({})
-    assert await replicas.other.revocations.is_revoked("third")
+    assert await replicas.other.revocations.is_revoked("third", "kid")
 
 
 async def test_a_restored_database_with_an_emptied_redis_continues_from_the_last_position_read(
@@ -266,21 +274,21 @@ async def test_a_restored_database_with_an_emptied_redis_continues_from_the_last
 ) -> None:
     """A replica refuses copies behind its last position: with a restarted count it would refuse all for a long time."""
     await replicas.revoke("first", "second")
-    assert await replicas.other.revocations.is_revoked("first")
+    assert await replicas.other.revocations.is_revoked("first", "kid")
     async with replicas.one.engine.begin() as connection:
         for table in ("revocations", "revocation_counts"):
             await connection.execute(text(f"DELETE FROM {table} WHERE tenant_id = :t"), {"t": replicas.tenant_id})
     await replicas.replace_copy({})
     await replicas.revoke("third", stores=replicas.other)
 
-    assert await replicas.other.revocations.is_revoked("third")
+    assert await replicas.other.revocations.is_revoked("third", "kid")
     assert await replicas.position() == CopyPosition(3, True)
 
 
 async def test_a_revocation_expires_with_its_token(replicas: Replicas) -> None:
     await replicas.one.revocations.revoke(Revocation("brief", now_ms() + 60_000), Revocation("over", now_ms() - 1))
-    assert await replicas.other.revocations.is_revoked("brief")
-    assert not await replicas.other.revocations.is_revoked("over")
+    assert await replicas.other.revocations.is_revoked("brief", "kid")
+    assert not await replicas.other.revocations.is_revoked("over", "kid")
     brief, over = [
         await replicas.administrator.pttl(revocation_key(replicas.tenant_id, each)) for each in ("brief", "over")
     ]

@@ -7,17 +7,20 @@ from collections.abc import AsyncIterator, Callable
 
 import httpx
 import pytest
+from redis.asyncio import Redis
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from all_in_one.provision import ServerAddresses
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
+from identity_common.stores.redis import RedisCommands, connect_redis
 from stead import AccessTokenVerifier
 from stead.verification import Expectations, TokenChecker, read_token
 from tests.support.patience import eventually_here
 from tests.support.running_stack import RunningStack
 from tests.support.world import World
+from token_service.presented_tokens.revocations import Revocations
 from token_service.tokens.issuer import Issuer
 from token_service.tokens.key_encryption import KeyEncryption, KeyEncryptionError
 from token_service.tokens.keys import (
@@ -50,8 +53,9 @@ class Time:
 class Replicas:
     """Some replicas of the key store on one database, in their own tenant."""
 
-    def __init__(self, engine: AsyncEngine, kek: str) -> None:
+    def __init__(self, engine: AsyncEngine, redis: "Redis", kek: str) -> None:
         self.engine = engine
+        self.redis = redis
         self.tenant_id = new_id()
         self.time = Time()
         self.kek = kek
@@ -66,6 +70,7 @@ class Replicas:
         return SigningKeys(
             self.engine,
             KeyEncryption(keks or (self.kek,)),
+            Revocations(self.engine, self.redis, RedisCommands(self.redis), tenant_id=self.tenant_id, replicas=0),
             tenant_id=self.tenant_id,
             algorithm=algorithm,
             refresh_s=REFRESH_S,
@@ -81,7 +86,9 @@ def random_kek() -> str:
 @pytest.fixture
 async def replicas(stack: RunningStack, servers: ServerAddresses) -> AsyncIterator[Replicas]:
     engine = create_async_engine(servers.token_database_url)
-    yield Replicas(engine, random_kek())
+    redis = connect_redis(servers.token_redis_url)
+    yield Replicas(engine, redis, random_kek())
+    await redis.aclose()
     await engine.dispose()
 
 

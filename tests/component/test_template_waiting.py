@@ -1,6 +1,7 @@
 """Waiting for a change instead of polling: ``Prefer: wait`` with ``If-None-Match``."""
 
 import asyncio
+import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -31,6 +32,15 @@ async def member(template: Template) -> ReadingMember:
 
 async def etag_of(member: ReadingMember) -> str:
     return (await member.read()).headers["ETag"]
+
+
+async def machines(template: Template, count: int) -> list[str]:
+    """Return the ids of as many new applications, which the service knows."""
+    management = template.management
+    made = [await management.machine() for _ in range(count)]
+    await management.everything_is_out()
+    await template.caught_up()
+    return made
 
 
 async def waiting_requests(template: Template) -> int:
@@ -195,11 +205,13 @@ async def test_changes_of_other_members_do_not_end_the_wait(
 
 async def test_a_waiting_request_holds_no_connection_to_the_database(template: Template) -> None:
     members = [await ReadingMember.new(template)]
-    etag, token_count = await etag_of(members[0]), 3 * template.settings.database_connections
+    token_count = 3 * template.settings.database_connections
+    clients = itertools.cycle(await machines(template, token_count // 10 + 1))
+    etag = await etag_of(members[0])
     async with asyncio.timeout(60):
         requests = [
-            asyncio.create_task(members[0].read(members[0].token(), If_None_Match=etag, Prefer="wait=20"))
-            for _ in range(token_count)
+            asyncio.create_task(members[0].read(token, If_None_Match=etag, Prefer="wait=20"))
+            for token in [members[0].token(client_id=next(clients)) for _ in range(token_count)]
         ]
         while await waiting_requests(template) < token_count:  # noqa: ASYNC110 - seen from outside
             await asyncio.sleep(0.01)
@@ -208,17 +220,18 @@ async def test_a_waiting_request_holds_no_connection_to_the_database(template: T
         assert {answer.status_code for answer in await asyncio.gather(*requests)} == {200}
 
 
-async def test_a_token_has_ten_waiting_requests_at_most(member: ReadingMember) -> None:
-    etag, token = await etag_of(member), member.token()
-    ten = [asyncio.create_task(member.read(token, If_None_Match=etag, Prefer="wait=20")) for _ in range(10)]
+async def test_a_caller_has_ten_waiting_requests_at_most_however_many_tokens(member: ReadingMember) -> None:
+    """A caller is a client and a subject: new tokens are free, and would take every place of the process."""
+    etag, [other_client] = await etag_of(member), await machines(member.template, 1)
+    ten = [asyncio.create_task(member.read(member.token(), If_None_Match=etag, Prefer="wait=20")) for _ in range(10)]
     async with asyncio.timeout(FAR_BELOW_20_S):
         while await waiting_requests(member.template) < 10:  # noqa: ASYNC110 - seen from outside
             await asyncio.sleep(0.01)
-        eleventh = await member.read(token, If_None_Match=etag, Prefer="wait=20")
+        eleventh = await member.read(member.token(), If_None_Match=etag, Prefer="wait=20")
         assert (eleventh.status_code, "Preference-Applied" in eleventh.headers) == (304, False)
-        async with a_waiting_request(member, etag) as another_token:
+        async with a_waiting_request(member, etag, token=member.token(client_id=other_client)) as another_client:
             await role_deleted(member)
-            answers = await asyncio.gather(*ten, another_token)
+            answers = await asyncio.gather(*ten, another_client)
         assert {answer.status_code for answer in answers} == {200}
     assert await waiting_requests(member.template) == 0
 
@@ -226,11 +239,13 @@ async def test_a_token_has_ten_waiting_requests_at_most(member: ReadingMember) -
 @pytest.mark.heavy
 async def test_a_thousand_requests_wait_and_the_next_is_answered_at_once(template: Template) -> None:
     member = await ReadingMember.new(template)
+    clients = itertools.cycle(await machines(template, 101))
     etag = await etag_of(member)
     async with asyncio.timeout(120), template.client_with(None) as client:
 
         def ask(prefer: str = "wait=20") -> "asyncio.Task[httpx.Response]":
-            headers = {"Authorization": f"Bearer {member.token()}", "If-None-Match": etag, "Prefer": prefer}
+            token = member.token(client_id=next(clients))
+            headers = {"Authorization": f"Bearer {token}", "If-None-Match": etag, "Prefer": prefer}
             return asyncio.create_task(client.get(member.path, headers=headers))
 
         for _ in range(3):  # released places can be taken again

@@ -11,7 +11,7 @@ import pytest
 from stead import Consent, NotFound, ResourceConsent
 from tests.pages.test_authorization import application
 from tests.support.at_a_browser import Person, callback, heading
-from tests.support.authorizing import Verifier
+from tests.support.authorizing import REDIRECT_URI, Verifier
 from tests.support.patience import eventually
 from tests.support.world import Client, World
 
@@ -157,3 +157,49 @@ def test_consents_need_a_token_for_the_management_api(world: World, partner: Cli
     for headers in ({}, own):
         assert world.stack.http.get(path, headers=headers).status_code == 401
         assert world.stack.http.delete(f"{path}/{partner.id}", headers=headers).status_code == 401
+
+
+def test_what_a_first_party_got_without_a_page_ends_when_it_becomes_a_third_party(world: World) -> None:
+    """A consent that nobody gave never counts for a third party: neither for a code nor for a token got earlier."""
+    person, client = Person(world), application(world, "SPA")
+    verifier = Verifier()
+    back = person.sign_in(person.follow(person.authorize(client, verifier=verifier)))
+    tokens = person.redeem(client, callback(back)["code"], verifier)
+    code = callback(person.authorize(client, verifier=verifier, prompt="none"))["code"]
+    (recorded,) = world.management.users.consents(person.user_id)
+    assert recorded.implicit
+
+    world.management.applications.update(client.id, is_third_party=True)
+    world.caught_up()
+    assert callback(person.authorize(client, prompt="none"))["error"] == "consent_required"
+    redemption = {"grant_type": "authorization_code", "code": code, "redirect_uri": REDIRECT_URI}
+    for form in (
+        {**redemption, "code_verifier": verifier.secret},
+        {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"]},
+    ):
+        refused = world.stack.token_request({**form, "client_id": client.id})
+        assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")
+    bearer = {"Authorization": f"Bearer {tokens['access_token']}"}
+    eventually(lambda: world.stack.http.get("/oidc/me", headers=bearer).status_code == 401)
+
+    page = person.follow(person.authorize(client, verifier=verifier))
+    assert heading(page) == "Allow access?"
+    given = person.redeem(client, callback(person.send(page, decision="allow"))["code"], verifier)
+    refresh = {"grant_type": "refresh_token", "client_id": client.id, "refresh_token": given["refresh_token"]}
+    assert world.stack.token_request(refresh).status_code == 200
+    assert callback(person.authorize(client, prompt="none"))["code"]
+    (consent,) = world.management.users.consents(person.user_id)
+    assert not consent.implicit
+
+
+def test_a_consent_given_on_a_page_counts_whatever_the_application_becomes(world: World) -> None:
+    person, client = Person(world), application(world, "SPA")
+    verifier = Verifier()
+    page = person.follow(person.sign_in(person.follow(person.authorize(client, verifier=verifier, prompt="consent"))))
+    assert callback(person.send(page, decision="allow"))["code"]
+    (consent,) = world.management.users.consents(person.user_id)
+    assert not consent.implicit
+
+    world.management.applications.update(client.id, is_third_party=True)
+    world.caught_up()
+    assert callback(person.authorize(client, prompt="none"))["code"]

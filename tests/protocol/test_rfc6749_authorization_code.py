@@ -17,7 +17,7 @@ REFUSED = error_body("invalid_grant", NOT_ACCEPTABLE)
 
 def is_revoked(world: World, token_id: str) -> bool:
     async def ask(stores: Stores) -> bool:
-        return await stores.revocations.is_revoked(token_id)
+        return await stores.revocations.is_revoked(token_id, "kid")
 
     return in_stores(world.stack.token_settings, ask)
 

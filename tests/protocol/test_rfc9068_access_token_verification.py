@@ -43,6 +43,7 @@ def test_a_good_token_says_what_it_says(key: SigningKey) -> None:
 
     assert verified == AccessToken(
         id="token-1",
+        key_id=key.kid,
         issuer=ISSUER,
         subject="user00000001",
         audience=AUDIENCE,

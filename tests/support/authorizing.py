@@ -98,6 +98,7 @@ def code_for(
         session_id=session_id,
         auth_time=now_ms() if auth_time is None else auth_time,
         consented=consented,
+        first_party=False,
     )
     return Code(
         authorization=authorization,
@@ -135,7 +136,7 @@ async def until_a_transaction_waits(stores: Stores) -> None:
 async def begin(stores: Stores, authorization: Authorization) -> None:
     """Begin an authorization with its consent."""
     async with stores.authorizations.agreement(authorization.user_id, authorization.application_id) as agreement:
-        await agreement.begin(authorization)
+        await agreement.begin(authorization, implicit=False)
 
 
 async def issue(stores: Stores, code: Code) -> str:

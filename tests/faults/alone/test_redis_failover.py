@@ -52,17 +52,18 @@ def replica(own_addresses: ServerAddresses, tmp_path_factory: pytest.TempPathFac
         servers.delete()
 
 
-def store_subject_token(addresses: ServerAddresses) -> None:
+def store_subject_token(addresses: ServerAddresses, *tokens: str) -> None:
     now = now_ms()
     record = SubjectTokenRecord(
         id="t1", user_id="u1", issued_to="c1", issued_at=now, expires_at=now + 60_000, revision=0
     )
     with redis.Redis.from_url(addresses.management_redis_url) as client:
-        client.set(subject_token_key("default", SUBJECT_TOKEN), json.encode(record), px=60_000)
+        for token in tokens or (SUBJECT_TOKEN,):
+            client.set(subject_token_key("default", token), json.encode(record), px=60_000)
 
 
 def subject_tokens(addresses: ServerAddresses, *, replicas: int) -> tuple[SubjectTokens, "redis.asyncio.Redis"]:
-    client = connect_redis(addresses.token_redis_url)
+    client = connect_redis(addresses.token_redis_url, blocking=True)
     return SubjectTokens(client, RedisCommands(client), tenant_id="default", replicas=replicas), client
 
 
@@ -95,6 +96,18 @@ async def test_a_taken_token_stays_taken_when_a_replica_is_promoted(
         assert administrator.get(subject_token_key("default", SUBJECT_TOKEN)) is None
     await client.aclose()
     own_servers.valkey.start()
+
+
+async def test_more_takes_than_connections_wait_for_their_turn(
+    own_addresses: ServerAddresses, replica: ServerAddresses
+) -> None:
+    """Each take occupies a connection until a replica has acknowledged it; the others wait instead of failing."""
+    several = [f"sub_{number:043d}" for number in range(200)]
+    store_subject_token(own_addresses, *several)
+    tokens, client = subject_tokens(own_addresses, replicas=1)
+    taken = await asyncio.gather(*(tokens.take(token) for token in several), return_exceptions=True)
+    await client.aclose()
+    assert [type(each).__name__ for each in taken] == ["TakenSubjectToken"] * len(several)
 
 
 def share_users(primary: "redis.Redis", copy: "redis.Redis") -> None:

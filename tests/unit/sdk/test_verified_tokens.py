@@ -152,7 +152,9 @@ async def test_the_token_itself_is_not_kept(verifier: Verifier) -> None:
     await verifier.decide(TOKENS[0], keys=KEY_SETS[0])
 
     unchecked = read_token(TOKENS[0], EXPECTED)
-    assert verifier.checker._cache._entries == {unchecked.digest: SignedClaims(KEY_SETS[0], unchecked.payload)}
+    assert verifier.checker._cache._entries == {
+        unchecked.digest: SignedClaims(KEY_SETS[0], unchecked.key_id, unchecked.payload)
+    }
     assert "user" not in repr(verifier.checker._cache._entries.values())
 
 

@@ -73,9 +73,11 @@ class Known:
             catch_up_wait_s=0.05,
         )
         engine = create_database_engine(f"postgresql+asyncpg://{UNREACHABLE}/x", service="token", pool_size=1)
+        revocations = Revocations(engine, self.redis, RedisCommands(self.redis), tenant_id="default", replicas=0)
         self.keys = SigningKeys(
             engine,
             KeyEncryption([]),
+            revocations,
             tenant_id="default",
             algorithm="ES256",
             refresh_s=30,
@@ -84,7 +86,7 @@ class Known:
         self.live_tokens = LiveTokens(
             self.directory,
             self.keys,
-            Revocations(engine, self.redis, RedisCommands(self.redis), tenant_id="default", replicas=0),
+            revocations,
             issuer="https://id.example.com/oidc",
             urn_namespace="service",
         )

@@ -21,10 +21,12 @@ class SignedClaims(msgspec.Struct, frozen=True):
 
     Attributes:
         keys: The key set that the signature was verified with.
+        key_id: ``kid`` of the key in it.
         payload: The JWT Claims Set, decoded from base64url.
     """
 
     keys: KeySet
+    key_id: str
     payload: bytes
 
     def __repr__(self) -> str:

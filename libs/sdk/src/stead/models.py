@@ -63,6 +63,7 @@ class Consent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         organization_permissions: Names of organization permissions.
         organization_ids: The organizations that the user selected for a third-party application.
         consented_at: When the consent was last extended.
+        implicit: Whether any of it was recorded at a sign-in to a first-party application, without asking the user.
     """
 
     application_id: str
@@ -72,6 +73,7 @@ class Consent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     organization_permissions: tuple[str, ...] = ()
     organization_ids: tuple[str, ...] = ()
     consented_at: int = 0
+    implicit: bool = False
 
 
 class Application(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

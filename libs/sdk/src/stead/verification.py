@@ -51,6 +51,7 @@ class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: ``jti``; safe to log, stale the token.
+        key_id: ``kid`` of the key that signed the token.
         issuer: ``iss``.
         subject: ``sub``: the user on whose behalf the client acts, or the client itself.
         audience: The expected audience, which the token names; ``claims`` has the whole ``aud``.
@@ -65,6 +66,7 @@ class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     id: str
+    key_id: str
     issuer: str
     subject: str
     audience: str
@@ -215,7 +217,7 @@ def verify_signature(token: UnverifiedToken, keys: KeySet) -> SignedClaims:
         raise TokenInvalid("unsupported_algorithm")
     if not key.verifies(token.signing_input, token.signature):
         raise TokenInvalid("bad_signature")
-    return SignedClaims(keys, token.payload)
+    return SignedClaims(keys, token.key_id, token.payload)
 
 
 Verification: TypeAlias = Generator[KeySet | None, KeySet, AccessToken]
@@ -357,6 +359,7 @@ def read_claims(signed: SignedClaims, *, expected: Expectations, now: float) -> 
         raise TokenInvalid("invalid_claims")
     return AccessToken(
         id=_required_string(claims, "jti"),
+        key_id=signed.key_id,
         issuer=expected.issuer,
         subject=_required_string(claims, "sub"),
         audience=expected.audience,

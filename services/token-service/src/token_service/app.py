@@ -22,6 +22,7 @@ from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.telemetry.metrics import NAMESPACE
 from token_service.authorizations import Authorizations, Codes, Consents, RefreshTokens
 from token_service.authorizations.forgetting import Forgetting
+from token_service.authorizations.third_parties import ThirdParties
 from token_service.directory import Directory, InMemoryDirectory, InRedisDirectory
 from token_service.endpoints.consents import ConsentController
 from token_service.endpoints.cors import Cors
@@ -125,15 +126,17 @@ class _Parts:
         )
         self.redis = connect_redis(settings.redis_url)
         self.commands = RedisCommands(self.redis)
+        self.redis_for_takes = connect_redis(settings.redis_url, blocking=True)
         self.bus = Bus(settings.nats_url, service="token")
         self.directory = _directory(settings, self.bus, self.commands)
-        self.keys = _signing_keys(settings, self.engine, self.directory)
         self.revocations = Revocations(
             self.engine, self.redis, self.commands, tenant_id=tenant_id, replicas=settings.redis_replicas
         )
+        self.keys = _signing_keys(settings, self.engine, self.directory, self.revocations)
         self.codes = Codes(self.commands, tenant_id=tenant_id)
         self.consents = Consents(self.engine, tenant_id=tenant_id)
         self.authorizations = Authorizations(self.engine, self.revocations, tenant_id=tenant_id)
+        self.third_parties = ThirdParties(self.directory, self.authorizations)
         self.forgetting = Forgetting(self.directory, self.consents, self.authorizations)
         self.refresh_tokens = RefreshTokens(
             self.engine, self.authorizations, tenant_id=tenant_id, grace_s=settings.refresh_token_grace_s
@@ -152,16 +155,19 @@ class _Parts:
         self.directory.start()
         self.revocations.start()
         self.authorizations.start()
+        self.third_parties.start()
         self.forgetting.start()
         try:
             yield
         finally:
             await self.forgetting.stop()
+            await self.third_parties.stop()
             await self.authorizations.stop()
             await self.revocations.stop()
             await self.directory.stop()
             await self.keys.stop()
             await self.bus.stop()
+            await self.redis_for_takes.aclose()
             await self.redis.aclose()
             await self.engine.dispose()
 
@@ -178,11 +184,14 @@ def _directory(settings: Settings, bus: Bus, commands: RedisCommands) -> Directo
     )
 
 
-def _signing_keys(settings: Settings, engine: AsyncEngine, directory: Directory) -> SigningKeys:
+def _signing_keys(
+    settings: Settings, engine: AsyncEngine, directory: Directory, revocations: Revocations
+) -> SigningKeys:
     in_memory = directory.in_memory
     return SigningKeys(
         engine,
         KeyEncryption(settings.key_encryption_keys),
+        revocations,
         tenant_id=settings.tenant_id,
         algorithm=cast("SigningAlgorithm", settings.signing_algorithm),
         refresh_s=settings.signing_keys_refresh_s,
@@ -206,7 +215,7 @@ def _grants(settings: Settings, parts: _Parts) -> Grants:
         by_exchange=settings.actor_tokens_by_exchange,
     )
     subject_tokens = SubjectTokens(
-        parts.redis, parts.commands, tenant_id=settings.tenant_id, replicas=settings.redis_replicas
+        parts.redis_for_takes, parts.commands, tenant_id=settings.tenant_id, replicas=settings.redis_replicas
     )
     user_tokens = UserTokens(
         directory, targets, parts.user_claims, parts.consents, issuer, urn_namespace=settings.urn_namespace

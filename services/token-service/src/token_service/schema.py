@@ -1,6 +1,6 @@
 """The tables of token-service; ``signing_key`` is known to ``token_service.tokens.keys`` only."""
 
-from sqlalchemy import BigInteger, Column, ForeignKeyConstraint, Index, Integer, MetaData, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, ForeignKeyConstraint, Index, Integer, MetaData, Table, Text
 
 from identity_common.stores.tables import Key, tenant_id
 
@@ -16,6 +16,7 @@ consents = Table(
     Column("resource", Key, primary_key=True),
     Column("name", Key, primary_key=True),
     Column("consented_at", BigInteger, nullable=False),
+    Column("implicit", Boolean),
 )
 
 authorizations = Table(
@@ -32,6 +33,7 @@ authorizations = Table(
     Column("redeemed_at", BigInteger),
     Column("tokens_expire_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger),
+    Column("first_party", Boolean),
     Index("authorizations_by_user", "tenant_id", "user_id", "application_id"),
     Index("authorizations_by_session", "tenant_id", "session_id"),
     Index("authorizations_by_expiry", "tenant_id", "tokens_expire_at"),

@@ -67,7 +67,8 @@ class UnrevokedTokens:
     """Verifies access tokens and refuses revoked ones.
 
     While Redis does not answer, a token that was accepted within the last minute stays accepted: long enough for a
-    failover, and nothing can be revoked meanwhile. Other tokens get 503. All tokens do while the copy of the
+    failover, and nothing can be revoked meanwhile. Other tokens get 503, also one with the ``jti`` of an accepted token
+    and the signature of another key. All tokens do while the copy of the
     revocations is being rebuilt, which takes two seconds.
     """
 
@@ -81,7 +82,7 @@ class UnrevokedTokens:
         self._verifier = verifier
         self._revocations = revocations
         self._clock = clock
-        self._accepted_at: OrderedDict[str, float] = OrderedDict()
+        self._accepted_at: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     async def verify(self, access_token: str, *, audience: str | None = None) -> AccessToken:
         """Return the contents of a token that is valid and not revoked.
@@ -115,25 +116,26 @@ class UnrevokedTokens:
             ApiError: 401 for a revoked token, 503 when the revocations cannot be read.
         """
         token = signed.claims
+        checked = (token.id, token.key_id)
         try:
-            is_revoked = await self._revocations.is_revoked(token.id)
+            is_revoked = await self._revocations.is_revoked(*checked)
         except StoreUnavailable as error:
-            if isinstance(error, CopyNotWhole) or not self._was_accepted(token.id):
+            if isinstance(error, CopyNotWhole) or not self._was_accepted(checked):
                 _log.warning("store.unavailable", store="redis", error=str(error))
                 raise store_unavailable() from None
             return token
         if is_revoked:
-            self._accepted_at.pop(token.id, None)
+            self._accepted_at.pop(checked, None)
             raise unauthorized()
-        self._remember(token.id)
+        self._remember(checked)
         return token
 
-    def _was_accepted(self, token_id: str) -> bool:
-        return self._clock() - self._accepted_at.get(token_id, float("-inf")) <= _GRACE_S
+    def _was_accepted(self, checked: tuple[str, str]) -> bool:
+        return self._clock() - self._accepted_at.get(checked, float("-inf")) <= _GRACE_S
 
-    def _remember(self, token_id: str) -> None:
-        self._accepted_at[token_id] = self._clock()
-        self._accepted_at.move_to_end(token_id)
+    def _remember(self, checked: tuple[str, str]) -> None:
+        self._accepted_at[checked] = self._clock()
+        self._accepted_at.move_to_end(checked)
         if len(self._accepted_at) > _MAX_REMEMBERED:
             self._accepted_at.popitem(last=False)
 

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from identity_common.http import health
 from identity_common.http.api_errors import API_EXCEPTION_HANDLERS
+from identity_common.http.caching import with_cache_control
 from identity_common.http.conditional import ConditionalGet
 from identity_common.http.encoded_slashes import EncodedSlashes
 from identity_common.http.head import Head
@@ -98,6 +99,7 @@ def _past_the_router(app: ASGIApp, route_handlers: Sequence[ControllerRouterHand
                 raw[path] = handler.fn
 
     def routed(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        send = with_cache_control(scope, send)
         path = scope["path"]
         route = raw.get(path)
         if route is not None:

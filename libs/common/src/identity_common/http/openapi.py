@@ -411,15 +411,18 @@ class _Renderer:
         if self.method == "GET" and self._operation.answer is not None:
             responses[304] = {
                 "description": "Not modified: the client already has this response.",
-                "headers": _headers("ETag"),
+                "headers": _headers(*self._cached_headers()),
             }
         for refusal in self._refusals():
             responses[refusal] = _refusal(refusal, schemas)
         return responses
 
+    def _cached_headers(self) -> tuple[str, ...]:
+        return ("ETag", "Cache-Control") if self.path.startswith("/api/") else ("ETag",)
+
     def _success_headers(self) -> Iterator[str]:
         if self.method == "GET" and self._operation.answer is not None:
-            yield "ETag"
+            yield from self._cached_headers()
         if self._operation.is_list:
             yield from ("Total-Number", "Link")
         if self._operation.is_revised and self.method != "GET":

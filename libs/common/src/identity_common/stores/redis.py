@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from hiredis import pack_command
-from redis.asyncio import Redis
+from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -24,17 +24,24 @@ class StoreUnavailable(Exception):  # noqa: N818 - the name is what happened
     """Redis did not answer; a command may or may not have been executed."""
 
 
-def connect_redis(url: str) -> "Redis":
-    """Return a client that never retries a command: a retried take would look like a second use of the token."""
-    return Redis.from_url(
-        url,
-        retry=Retry(NoBackoff(), 0),
-        retry_on_error=[],
-        socket_timeout=_TIMEOUT_S,
-        socket_connect_timeout=_TIMEOUT_S,
-        max_connections=_POOL,
-        health_check_interval=0,
-    )
+def connect_redis(url: str, *, blocking: bool = False) -> "Redis":
+    """Return a client that never retries a command: a retried take would look like a second use of the token.
+
+    Args:
+        url: Address and credentials.
+        blocking: Whether a command waits for a free connection, up to the timeout; otherwise it fails if there is none.
+    """
+    options: dict[str, Any] = {
+        "retry": Retry(NoBackoff(), 0),
+        "retry_on_error": [],
+        "socket_timeout": _TIMEOUT_S,
+        "socket_connect_timeout": _TIMEOUT_S,
+        "max_connections": _POOL,
+        "health_check_interval": 0,
+    }
+    if blocking:
+        return Redis.from_pool(BlockingConnectionPool.from_url(url, timeout=_TIMEOUT_S, **options))
+    return Redis.from_pool(ConnectionPool.from_url(url, **options))
 
 
 class RedisCommands:

@@ -1,5 +1,7 @@
 """Revocations in Redis: written by token-service, read by every service that accepts our access tokens.
 
+A revocation names an access token, an authorization or a signing key, and covers every token of the latter two.
+
 The truth is token-service's database. Redis holds a copy: one key for each unexpired revocation, and a *position* that
 says how far the copy has come and whether it is complete.
 """
@@ -21,13 +23,19 @@ def position_key(tenant_id: str) -> str:
     return f"identity:{tenant_id}:revocations"
 
 
-def revoking_ids(token_id: str) -> tuple[str, ...]:
-    """Return the ids whose revocation revokes a token: its own and that of its authorization, if it has one.
+def retired_key_id(kid: str) -> str:
+    """Return the id whose revocation retires a signing key; no token and no authorization has such an id."""
+    return f"key:{kid}"
+
+
+def revoking_ids(token_id: str, kid: str) -> tuple[str, ...]:
+    """Return the ids whose revocation revokes a token: its own, its signing key's, its authorization's if it has one.
 
     ``jti`` of a token that descends from an authorization is ``<authorization>.<random>``.
     """
     authorization_id, dot, _ = token_id.partition(".")
-    return (token_id, authorization_id) if dot else (token_id,)
+    ids = (token_id, retired_key_id(kid))
+    return (*ids, authorization_id) if dot else ids
 
 
 class CopyPosition(msgspec.Struct, frozen=True):

@@ -27,6 +27,7 @@ from stead import AccessToken, TokenInvalid
 from template_service.known.freshness import Directory
 from template_service.member_permissions.cache import PermissionCache
 from template_service.member_permissions.store import Member, PermissionState, StateKey
+from template_service.member_permissions.waiting import Caller
 from template_service.members.service import require_membership
 
 _ALL: Final = frozenset({SCOPE_ALL})
@@ -63,12 +64,12 @@ class AuthorizedState(NamedTuple):
     """What holds for a member, as a caller may know it that is authenticated and live; only ``authorize`` makes one.
 
     Attributes:
-        token_id: Of the caller's access token.
+        caller: The client and the subject of the access token.
         etag: Weak: it identifies what decides about the permissions, not the body.
         revision: Of template-service, which the state includes.
     """
 
-    token_id: str
+    caller: Caller
     etag: str
     revision: int
     organization_exists: bool
@@ -147,7 +148,8 @@ class ReadAccess:
                 raise unauthorized()
         state = states[0]
         etag = f'W/"{state.digest[:32]}"'
-        return AuthorizedState(token.id, etag, state.version.revision, state.organization_exists, state.is_member)
+        caller = (token.client_id, token.subject)
+        return AuthorizedState(caller, etag, state.version.revision, state.organization_exists, state.is_member)
 
     async def _verify(self, access_token: str) -> SignedToken:
         """Verify a token for the audience that it claims; ``_require_reader`` decides what that audience opens."""

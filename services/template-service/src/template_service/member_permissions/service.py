@@ -13,7 +13,7 @@ from template_service.known.freshness import Directory, not_arrived
 from template_service.member_permissions import store
 from template_service.member_permissions.access import AuthorizedState, ReadAccess, ReadRequest
 from template_service.member_permissions.store import MemberKey
-from template_service.member_permissions.waiting import Waiters
+from template_service.member_permissions.waiting import Caller, Waiters
 from template_service.role_contents.store import OrganizationPermission
 
 MAX_WAIT_S: Final = 20
@@ -77,7 +77,7 @@ class MemberPermissions:
         if wait_s and request.condition and request.condition.strip() != b"*":
             waited_s = wait_s
             if state.is_known(request.condition):
-                changed = await self._wait_for_change(request, state.token_id, disconnected, wait_s)
+                changed = await self._wait_for_change(request, state.caller, disconnected, wait_s)
                 state, waited_s = (state, None) if changed is None else (changed, wait_s)
         if state.is_known(request.condition):
             return Answer(state.etag, None, waited_s, state.revision)
@@ -85,7 +85,7 @@ class MemberPermissions:
         return Answer(state.etag, permissions, waited_s, state.revision)
 
     async def _wait_for_change(
-        self, request: ReadRequest, token_id: str, disconnected: Disconnected, wait_s: int
+        self, request: ReadRequest, caller: Caller, disconnected: Disconnected, wait_s: int
     ) -> AuthorizedState | None:
         """Return the state once it differs from what the caller knows, or the time is up.
 
@@ -94,7 +94,7 @@ class MemberPermissions:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
-        with self._waiters.place(request.member.key, token_id) as waiter:
+        with self._waiters.place(request.member.key, caller) as waiter:
             if waiter is None:
                 return None
             gone = loop.create_task(disconnected())

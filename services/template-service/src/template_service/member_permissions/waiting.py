@@ -23,7 +23,10 @@ from template_service.member_permissions.store import MemberKey
 _log = get_logger(__name__)
 
 MAX_WAITERS: Final = 1_000
-MAX_WAITERS_OF_A_TOKEN: Final = 10
+MAX_WAITERS_OF_A_CALLER: Final = 10
+
+Caller = tuple[str, str]
+"""The client and the subject of an access token. Not the token: a caller gets as many as it likes."""
 
 
 class Waiter:
@@ -53,11 +56,11 @@ class Waiters:
     def __init__(self) -> None:
         self.is_stopping = False
         self._of_member: defaultdict[MemberKey, set[Waiter]] = defaultdict(set)
-        self._of_token: Counter[str] = Counter()
+        self._of_caller: Counter[Caller] = Counter()
         self._take_back: Callable[[], None] | None = None
 
     def __len__(self) -> int:
-        return self._of_token.total()
+        return self._of_caller.total()
 
     def start(self) -> None:
         """Listen for the stop of the server."""
@@ -71,13 +74,13 @@ class Waiters:
         self.wake_all()
 
     @contextmanager
-    def place(self, member: MemberKey, token_id: str) -> Generator[Waiter | None, None, None]:
-        """Register a waiter for the body; none if the limit of the process or of the token is reached."""
-        if self.is_stopping or len(self) >= MAX_WAITERS or self._of_token[token_id] >= MAX_WAITERS_OF_A_TOKEN:
+    def place(self, member: MemberKey, caller: Caller) -> Generator[Waiter | None, None, None]:
+        """Register a waiter for the body; none if the limit of the process or of the caller is reached."""
+        if self.is_stopping or len(self) >= MAX_WAITERS or self._of_caller[caller] >= MAX_WAITERS_OF_A_CALLER:
             yield None
             return
         waiter = Waiter()
-        self._of_token[token_id] += 1
+        self._of_caller[caller] += 1
         self._of_member[member].add(waiter)
         try:
             yield waiter
@@ -85,9 +88,9 @@ class Waiters:
             self._of_member[member].discard(waiter)
             if not self._of_member[member]:
                 del self._of_member[member]
-            self._of_token[token_id] -= 1
-            if not self._of_token[token_id]:
-                del self._of_token[token_id]
+            self._of_caller[caller] -= 1
+            if not self._of_caller[caller]:
+                del self._of_caller[caller]
 
     def wake(self, member: MemberKey) -> None:
         """Wake the requests that wait for a member."""

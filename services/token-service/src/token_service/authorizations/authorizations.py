@@ -4,12 +4,26 @@ So an outstanding code ends with its authorization, and redeeming it is one upda
 is one transaction: its refresh tokens become invalid, and a revocation of its id covers every live access token.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, Row, bindparam, delete, exists, func, insert, or_, update
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Row,
+    Text,
+    all_,
+    any_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.background import BackgroundLoop
@@ -19,6 +33,7 @@ from identity_common.telemetry.logs import get_logger
 from token_service.authorizations import consents
 from token_service.authorizations.codes import MARK_TTL_S
 from token_service.authorizations.consented import Authorization, Consented
+from token_service.authorizations.consents import KnownConsent
 from token_service.presented_tokens.revocations import Revocation, Revocations
 from token_service.schema import authorizations, refresh_tokens
 from token_service.store_errors import database_answers
@@ -54,6 +69,15 @@ _END_OF_SESSION_AND_APPLICATION: Final = _end(
 )
 _END_OF_USER_AND_APPLICATION: Final = _end(
     authorizations.c.user_id == bindparam("user"), authorizations.c.application_id == bindparam("application")
+)
+_END_OF_THIRD_PARTIES: Final = _end(
+    authorizations.c.first_party,
+    authorizations.c.application_id == any_(bindparam("third_parties", type_=ARRAY(Text))),
+)
+_SETTLE: Final = (
+    update(authorizations)
+    .where(authorizations.c.tenant_id == bindparam("tenant"), authorizations.c.first_party.is_(None))
+    .values(first_party=authorizations.c.application_id != all_(bindparam("third_parties", type_=ARRAY(Text))))
 )
 _PROLONG: Final = (
     update(authorizations)
@@ -100,17 +124,22 @@ class Agreement:
         known: The consent at the beginning.
     """
 
-    def __init__(self, connection: AsyncConnection, tenant_id: str, known: Consented, clock: Clock) -> None:
+    def __init__(self, connection: AsyncConnection, tenant_id: str, known: KnownConsent, clock: Clock) -> None:
         self._connection = connection
         self._tenant_id = tenant_id
         self._clock = clock
         self.known = known
 
-    async def begin(self, authorization: Authorization) -> None:
-        """Begin an authorization, and record what is new in its consent: both or neither."""
+    async def begin(self, authorization: Authorization, *, implicit: bool) -> None:
+        """Begin an authorization, and record what is new in its consent: both or neither.
+
+        Args:
+            authorization: Not begun yet.
+            implicit: Whether its consent is recorded without a page.
+        """
         now, consented = self._clock(), authorization.consented
         whose = (self._tenant_id, authorization.user_id, authorization.application_id)
-        await consents.add(self._connection, *whose, consented=consented, known=self.known, now=now)
+        await consents.add(self._connection, *whose, consented=consented, known=self.known, implicit=implicit, now=now)
         row = {
             **msgspec.structs.asdict(authorization),
             "tenant_id": self._tenant_id,
@@ -194,6 +223,29 @@ class Authorizations:
         else:
             await self._end_in_one(_END_OF_SESSION_AND_APPLICATION, session=session_id, application=application_id)
 
+    async def settle(self, third_parties: Collection[str]) -> None:
+        """Settle the rows from before it was recorded what an application was: then it is what it is now.
+
+        Args:
+            third_parties: The ids of all third-party applications.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        with database_answers():
+            async with self._engine.begin() as connection:
+                await consents.settle(connection, self._tenant_id, third_parties=third_parties)
+                values = {"tenant": self._tenant_id, "third_parties": sorted(third_parties)}
+                await connection.execute(_SETTLE, values)
+
+    async def end_of_third_parties(self, third_parties: Collection[str]) -> None:
+        """End what began while these applications were first-party.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        await self._end_in_one(_END_OF_THIRD_PARTIES, third_parties=sorted(third_parties))
+
     async def withdraw_consent(self, user_id: str, application_id: str) -> bool:
         """Withdraw a user's consent to an application and end its authorizations; return whether there was either.
 
@@ -225,14 +277,14 @@ class Authorizations:
         with suppress(OAuthError):  # logged where it was raised
             await self.forget_what_is_over()
 
-    async def _end_in_one(self, statement: Any, **which: str) -> bool:
+    async def _end_in_one(self, statement: Any, **which: object) -> bool:
         with database_answers():
             async with self._engine.begin() as connection:
                 has_ended = await self._end(connection, statement, **which)
         await self._revocations.copy()
         return has_ended
 
-    async def _end(self, connection: AsyncConnection, statement: Any, **which: str) -> bool:
+    async def _end(self, connection: AsyncConnection, statement: Any, **which: object) -> bool:
         values = {"tenant": self._tenant_id, "now": self._clock(), **which}
         ended: Sequence[Row[Any]] = (await connection.execute(statement, values)).all()
         for row in ended:

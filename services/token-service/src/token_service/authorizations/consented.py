@@ -46,6 +46,8 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
         auth_time: When the user signed in, milliseconds; never before the user's tokensValidAfter, which may be in the
             future (docs/decisions/0004).
         consented: As of the issuing of the code.
+        first_party: Whether the application was first-party, so that the user need not be asked. None if that was not
+            recorded yet, until ``Authorizations.settle``.
     """
 
     id: str
@@ -54,3 +56,4 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     auth_time: int
     consented: Consented
+    first_party: bool | None = None

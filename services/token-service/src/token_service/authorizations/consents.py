@@ -1,11 +1,29 @@
-"""Consents in PostgreSQL: a row for every name that a user has consented to, for each application."""
+"""Consents in PostgreSQL: a row for every name that a user has consented to, for each application.
 
-from collections.abc import Iterable, Iterator
+A row is *implicit* if it was recorded at a sign-in to a first-party application, without a page. Implicit rows never
+count for a third-party application: what the application is now decides at every read.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
-from sqlalchemy import ARRAY, Text, TextClause, any_, bindparam, delete, select, text, tuple_
+from sqlalchemy import (
+    ARRAY,
+    Text,
+    TextClause,
+    all_,
+    any_,
+    bindparam,
+    delete,
+    func,
+    select,
+    text,
+    true,
+    tuple_,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -21,8 +39,16 @@ Name = tuple[Kind, str, str]
 Holder = tuple[str, str]
 """A user and an application that the user has consented to."""
 
+_IMPLICIT: Final = func.coalesce(consents.c.implicit, true()).label("implicit")
 _OF_USER: Final = (
-    select(consents.c.application_id, consents.c.kind, consents.c.resource, consents.c.name, consents.c.consented_at)
+    select(
+        consents.c.application_id,
+        consents.c.kind,
+        consents.c.resource,
+        consents.c.name,
+        consents.c.consented_at,
+        _IMPLICIT,
+    )
     .where(consents.c.tenant_id == bindparam("tenant"), consents.c.user_id == bindparam("user"))
     .order_by(consents.c.application_id)
 )
@@ -41,8 +67,18 @@ _WHOSE: Final = (
     consents.c.user_id == bindparam("user"),
     consents.c.application_id == bindparam("application"),
 )
-_FIND: Final = select(consents.c.kind, consents.c.resource, consents.c.name).where(*_WHOSE)
-_INSERT: Final = insert(consents).on_conflict_do_nothing()
+_FIND: Final = select(consents.c.kind, consents.c.resource, consents.c.name, _IMPLICIT).where(*_WHOSE)
+_new = insert(consents)
+_RECORD: Final = _new.on_conflict_do_nothing()
+_GIVE: Final = _new.on_conflict_do_update(
+    index_elements=["tenant_id", "user_id", "application_id", "kind", "resource", "name"],
+    set_={"implicit": False, "consented_at": _new.excluded.consented_at},
+)
+_SETTLE: Final = (
+    update(consents)
+    .where(consents.c.tenant_id == bindparam("tenant"), consents.c.implicit.is_(None))
+    .values(implicit=consents.c.application_id != all_(bindparam("third_parties", type_=ARRAY(Text))))
+)
 _DELETE: Final = delete(consents).where(*_WHOSE)
 _DROP: Final = _DELETE.where(
     consents.c.kind == "organization", consents.c.name == any_(bindparam("dropped", type_=ARRAY(Text)))
@@ -64,11 +100,20 @@ class Consent(msgspec.Struct, frozen=True):
 
     Attributes:
         consented_at: The last addition, milliseconds.
+        implicit: Whether any of it was recorded without a page.
     """
 
     application_id: str
     consented: Consented
     consented_at: int
+    implicit: bool
+
+
+class KnownConsent(msgspec.Struct, frozen=True):
+    """The consent of a user to one application, with its implicit part and without it."""
+
+    recorded: Consented
+    given: Consented
 
 
 class Consents:
@@ -79,7 +124,7 @@ class Consents:
         self._tenant_id = tenant_id
 
     async def find(self, user_id: str, application_id: str) -> Consented:
-        """Return a user's consent to an application; empty without one.
+        """Return what a user has consented to on a page, for one application; empty without a consent.
 
         ``organizations`` is never none here.
 
@@ -88,7 +133,7 @@ class Consents:
         """
         with database_answers():
             async with self._engine.connect() as connection:
-                return await _find(connection, _whose(self._tenant_id, user_id, application_id))
+                return (await _find(connection, _whose(self._tenant_id, user_id, application_id))).given
 
     async def picked(self, user_id: str, application: ApplicationState) -> frozenset[str] | None:
         """Return the organizations that an application gets tokens and claims for; none for all of the user's.
@@ -112,8 +157,8 @@ class Consents:
         found = []
         for application_id, group in groupby(rows, lambda row: row.application_id):
             its = list(group)
-            consented = _consented((row.kind, row.resource, row.name) for row in its)
-            found.append(Consent(application_id, consented, max(row.consented_at for row in its)))
+            consented_at = max(row.consented_at for row in its)
+            found.append(Consent(application_id, _consented(its), consented_at, any(row.implicit for row in its)))
         return found
 
     async def holders(self, *, after: Holder = ("", "")) -> list[Holder]:
@@ -133,8 +178,8 @@ class Consents:
 
 async def keep(
     connection: AsyncConnection, tenant_id: str, user_id: str, application_id: str, *, alone: bool = False
-) -> Consented:
-    """Return what ``Consents.find`` does, and prevent its withdrawal until the transaction ends.
+) -> KnownConsent:
+    """Return a user's consent to an application, and prevent its withdrawal until the transaction ends.
 
     Takes an advisory lock, because a consent that does not exist yet has no row. Others may add to it meanwhile, unless
     it is held alone.
@@ -151,19 +196,29 @@ async def add(
     application_id: str,
     *,
     consented: Consented,
-    known: Consented,
+    known: KnownConsent,
+    implicit: bool,
     now: int,
 ) -> None:
-    """Store what is new in a consent. Picked organizations replace earlier ones."""
-    picked, known_picks = consented.organizations, known.organizations or frozenset()
+    """Store what is new in a consent. Picked organizations replace earlier ones.
+
+    What is given on a page is new if it was implicit so far, and stays given.
+    """
+    picked, known_picks = consented.organizations, known.recorded.organizations or frozenset()
     if picked is not None and not known_picks <= picked:
         dropped = {"dropped": sorted(known_picks - picked)}
         await connection.execute(_DROP, _whose(tenant_id, user_id, application_id) | dropped)
-    whose = {"tenant_id": tenant_id, "user_id": user_id, "application_id": application_id, "consented_at": now}
-    new = sorted({*_names(consented)} - {*_names(known)})
+    whose = {"tenant_id": tenant_id, "user_id": user_id, "application_id": application_id}
+    new = sorted({*_names(consented)} - {*_names(known.recorded if implicit else known.given)})
     if new:
-        rows = [{**whose, "kind": kind, "resource": resource, "name": name} for kind, resource, name in new]
-        await connection.execute(_INSERT, rows)
+        stated = {**whose, "consented_at": now, "implicit": implicit}
+        rows = [{**stated, "kind": kind, "resource": resource, "name": name} for kind, resource, name in new]
+        await connection.execute(_RECORD if implicit else _GIVE, rows)
+
+
+async def settle(connection: AsyncConnection, tenant_id: str, *, third_parties: Collection[str]) -> None:
+    """Decide which of the rows from before this was recorded are implicit: those of first-party applications."""
+    await connection.execute(_SETTLE, {"tenant": tenant_id, "third_parties": sorted(third_parties)})
 
 
 async def withdraw(connection: AsyncConnection, tenant_id: str, user_id: str, application_id: str) -> bool:
@@ -177,9 +232,9 @@ def _whose(tenant_id: str, user_id: str, application_id: str) -> dict[str, str]:
     return {"tenant": tenant_id, "user": user_id, "application": application_id}
 
 
-async def _find(connection: AsyncConnection, whose: dict[str, str]) -> Consented:
+async def _find(connection: AsyncConnection, whose: dict[str, str]) -> KnownConsent:
     rows = (await connection.execute(_FIND, whose)).all()
-    return _consented((row.kind, row.resource, row.name) for row in rows)
+    return KnownConsent(recorded=_consented(rows), given=_consented([row for row in rows if not row.implicit]))
 
 
 def _names(consented: Consented) -> Iterator[Name]:
@@ -190,14 +245,14 @@ def _names(consented: Consented) -> Iterator[Name]:
     yield from (("organization", "", organization_id) for organization_id in consented.organizations or ())
 
 
-def _consented(names: Iterable[Name]) -> Consented:
+def _consented(rows: Sequence[Any]) -> Consented:
     found: dict[Kind, set[str]] = {"scope": set(), "organization-permission": set(), "organization": set()}
     resource_scopes: dict[str, set[str]] = {}
-    for kind, resource, name in names:
-        if kind == "resource-scope":
-            resource_scopes.setdefault(resource, set()).add(name)
+    for row in rows:
+        if row.kind == "resource-scope":
+            resource_scopes.setdefault(row.resource, set()).add(row.name)
         else:
-            found[kind].add(name)
+            found[row.kind].add(row.name)
     return Consented(
         scopes=frozenset(found["scope"]),
         resource_scopes={indicator: frozenset(scopes) for indicator, scopes in resource_scopes.items()},

@@ -36,6 +36,7 @@ _FIND: Final = (
         authorizations.c.session_id,
         authorizations.c.auth_time,
         authorizations.c.consented,
+        authorizations.c.first_party,
         refresh_tokens.c.generation,
         refresh_tokens.c.issued_at,
         refresh_tokens.c.expires_at,
@@ -178,6 +179,7 @@ class RefreshTokens:
             session_id=row.session_id,
             auth_time=row.auth_time,
             consented=consented_from(row.consented),
+            first_party=row.first_party,
         )
         return FoundRefreshToken(
             authorization=authorization,

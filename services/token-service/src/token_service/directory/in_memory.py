@@ -3,6 +3,7 @@
 Loaded from ``IDENTITY_STATE`` at start and kept current by the same reader. Lookups are plain dictionary reads.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Collection, Iterable
 from typing import Final
@@ -59,11 +60,13 @@ class InMemoryDirectory:
     Attributes:
         freshness: How far it has seen each source.
         is_loaded: Whether the stream has been read to its end once, management's watermark included.
+        has_new_third_parties: Set when it is loaded and when an application becomes third-party; its reader clears it.
     """
 
     def __init__(self, bus: Bus, *, tenant_id: str) -> None:
         self.freshness = Freshness()
         self.is_loaded = False
+        self.has_new_third_parties = asyncio.Event()
         self._bus = bus
         self._reader = StreamReader(bus, STREAM_STATE, _subjects(tenant_id))
         self._applications: dict[str, ApplicationState] = {}
@@ -98,6 +101,10 @@ class InMemoryDirectory:
     def is_deleted(self, application_id: str) -> bool:
         """Return whether an application was deleted; an unknown one was not."""
         return application_id in self._deleted_applications
+
+    def third_parties(self) -> frozenset[str]:
+        """Return the ids of all third-party applications."""
+        return frozenset(each.id for each in self._applications.values() if each.is_third_party)
 
     def is_registered_origin(self, origin: str, application_id: str | None) -> bool:
         """Return whether pages of this origin may request tokens for this application, or for any if none is named."""
@@ -199,6 +206,7 @@ class InMemoryDirectory:
                 self.freshness.advance(source, revision)
         if batch.caught_up and not self.is_loaded and self.freshness.seen("management") >= 0:
             self.is_loaded = True
+            self.has_new_third_parties.set()
             _log.info("directory.loaded", stream=STREAM_STATE, sequence=self._position)
 
     def _apply(self, message: StreamMessage) -> None:
@@ -222,7 +230,10 @@ class InMemoryDirectory:
                 self._applications.pop(application.id, None)
                 self._deleted_applications.add(application.id)
             else:
+                earlier = self._applications.get(application.id)
                 self._applications[application.id] = application
+                if earlier is not None and application.is_third_party and not earlier.is_third_party:
+                    self.has_new_third_parties.set()
             self._origins[application.id] = registered_origins(application)
         elif kind == "assignment":
             assignment = msgspec.json.decode(data, type=AssignmentState)

@@ -35,6 +35,8 @@ class ConsentView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         organization_permissions: Names.
         organization_ids: Picked for a third-party application; empty for a first-party one.
         consented_at: The last addition, milliseconds since the epoch.
+        implicit: Whether any of it was recorded at a sign-in to a first-party application, without a page; that part
+            does not count while the application is third-party.
     """
 
     tenant_id: str
@@ -44,6 +46,7 @@ class ConsentView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     organization_permissions: list[str]
     organization_ids: list[str]
     consented_at: int
+    implicit: bool
 
 
 class ConsentController(Controller):
@@ -110,4 +113,5 @@ def _view(consent: Consent, tenant_id: str) -> ConsentView:
         organization_permissions=sorted(consented.organization_permissions),
         organization_ids=sorted(consented.organizations or ()),
         consented_at=consent.consented_at,
+        implicit=consent.implicit,
     )

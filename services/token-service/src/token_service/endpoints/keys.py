@@ -6,9 +6,10 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath
 
 from identity_common.access.management_api import require_management
-from identity_common.http.api_errors import ApiError, missing_by_id
+from identity_common.http.api_errors import ApiError, missing_by_id, store_unavailable
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi import documented
+from identity_common.oauth import OAuthError
 from token_service.tokens.keys import KeyStatus, NextKeyTooYoungError, SigningKeyInUseError, SigningKeys, StoredKey
 from token_service.tokens.signing import SigningAlgorithm
 
@@ -34,9 +35,11 @@ class Rotation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
 
     Attributes:
         signing_key_algorithm: Of the new Next; the configured one by default.
+        emergency: Whether the current key has leaked: it is retired at once, however young the next key is.
     """
 
     signing_key_algorithm: SigningAlgorithm | None = None
+    emergency: bool = False
 
 
 class PrivateKeyController(Controller):
@@ -63,10 +66,18 @@ class PrivateKeyController(Controller):
     async def rotate(
         self, request: JsonRequest, keys: NamedDependency[SigningKeys], tenant_id: NamedDependency[str]
     ) -> list[PrivateKeyView]:
-        """Return all keys after the rotation."""
+        """Return all keys after the rotation.
+
+        The current key becomes the previous one and stays published until its last token has expired. With `emergency`,
+        it is deleted instead, and every service refuses the tokens that it has signed from then on. Verifiers elsewhere
+        refuse them when they reload the keys. After a 503, list the keys before trying again: another emergency
+        rotation would retire the new current key.
+        """
         options = await request.body_as(Rotation) if await request.body() else Rotation()
         try:
-            rotated = await keys.rotate(options.signing_key_algorithm)
+            rotated = await keys.rotate(options.signing_key_algorithm, emergency=options.emergency)
+        except OAuthError:
+            raise store_unavailable() from None
         except NextKeyTooYoungError:
             message = "Verifiers may not know the next key yet; wait until it has been published for long enough."
             raise ApiError(422, "oidc.next_key_too_young", message) from None
@@ -79,12 +90,16 @@ class PrivateKeyController(Controller):
         opt=documented(refuses=(422,)),
     )
     async def delete_key(self, key_id: FromPath[str], keys: NamedDependency[SigningKeys]) -> None:
-        """Return 204; tokens that the key has signed are refused from then on.
+        """Return 204; every service refuses the tokens that the key has signed from then on.
+
+        Verifiers elsewhere refuse them when they reload the keys.
 
         A deleted next key is replaced by a new one, which can be rotated in once it has been published for long enough.
         """
         try:
             found = await keys.delete(key_id)
+        except OAuthError:
+            raise store_unavailable() from None
         except SigningKeyInUseError:
             raise ApiError(422, "oidc.key_in_use", "The current key cannot be deleted; rotate first.") from None
         if not found:

@@ -9,7 +9,14 @@ from collections.abc import Mapping
 import msgspec
 
 from identity_common.clock import Clock, now_ms
-from identity_common.oauth import OAuthError, insufficient_scope, invalid_grant, invalid_scope, invalid_target
+from identity_common.oauth import (
+    OAuthError,
+    insufficient_scope,
+    invalid_grant,
+    invalid_scope,
+    invalid_target,
+    temporarily_unavailable,
+)
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.authorizations import Authorization, Consented, Consents
@@ -117,6 +124,7 @@ class UserTokens:
             OAuthError: ``invalid_grant`` when the user or the sign-in is no longer valid; ``invalid_scope``,
                 ``invalid_target``, ``insufficient_scope``, ``access_denied``; ``temporarily_unavailable``.
         """
+        _require_asked(authorization, client)
         consented, target = authorization.consented, requested_token.target
         requested = self._requested(consented, requested_token)
         picked = None
@@ -225,6 +233,20 @@ class UserTokens:
         self, person: Person, scopes: frozenset[str], picked: frozenset[str] | None
     ) -> PersonClaims | None:
         return await self._user_claims.claims(person, scopes, picked=picked) if "openid" in scopes else None
+
+
+def _require_asked(authorization: Authorization, client: ApplicationState) -> None:
+    """Refuse what a third-party application got while it was first-party: the user was not asked.
+
+    Raises:
+        OAuthError: ``invalid_grant``; ``temporarily_unavailable`` while it is not settled what the application was.
+    """
+    if not client.is_third_party or authorization.first_party is False:
+        return
+    if authorization.first_party is None:
+        raise temporarily_unavailable("the authorizations are being prepared")
+    _log.info("authorization.refused", reason="begun as a first party", authorization_id=authorization.id)
+    raise not_acceptable()
 
 
 def _consented_for(consented: Consented, target: Target) -> frozenset[str]:

@@ -75,7 +75,7 @@ class LiveTokens:
         if actors is None:
             raise TokenRefused("the actor claim is malformed")
         is_revoked, subject, people = await asyncio.gather(
-            self._revocations.is_revoked(token.id),
+            self._revocations.is_revoked(token.id, token.key_id),
             self._subject(token, at_least or {}),
             self._people(actors, at_least or {}),
         )

@@ -20,7 +20,7 @@ class KnownOfToken(msgspec.Struct, frozen=True, kw_only=True):
         resource_exists: Whether the resource in ``aud`` exists; true for a token without one.
         organization_id: Of an organization's token; otherwise none.
         membership: The subject's in that organization; none if there is none, or no such organization.
-        is_revoked: Whether the token, or the authorization that it descends from, was revoked.
+        is_revoked: Whether the token, its authorization or its signing key was revoked.
     """
 
     client: ApplicationState | None

@@ -53,7 +53,7 @@ class SubjectTokens:
     """Takes subject tokens out of Redis.
 
     Args:
-        redis: For takes with ``WAIT``.
+        redis: For takes with ``WAIT``; its pool blocks, so that takes beyond its connections wait instead of failing.
         commands: For takes without it.
         tenant_id: The tenant.
         replicas: How many replicas must acknowledge a take. ``WAIT`` covers the writes of its own connection and blocks

@@ -164,7 +164,7 @@ class SignInFlow:
             Refusal: The first thing that is wrong.
             OAuthError: ``temporarily_unavailable``.
         """
-        hint = self._hints.read(parameters.get("id_token_hint"))
+        hint = await self._hints.read(parameters.get("id_token_hint"))
         request = judge(parameters, client_id=application.id, redirect_uri=redirect_uri, hint=hint)
         for indicator in request.resources:
             if indicator == organizations_resource(self._urn_namespace):
@@ -221,12 +221,20 @@ class SignInFlow:
         who = acceptable(who, pending)
         return NeedsSignIn() if who is None else await self._after_sign_in(pending.request, who)
 
-    async def agree(self, pending: Pending, who: SignedIn, *, organizations: frozenset[str] | None) -> NextStep:
+    async def agree(
+        self,
+        pending: Pending,
+        who: SignedIn,
+        application: ApplicationState,
+        *,
+        organizations: frozenset[str] | None,
+    ) -> NextStep:
         """Record the user's consent, and issue the code.
 
         Args:
             pending: The request.
             who: The user.
+            application: Which the page was about.
             organizations: Those that were picked; they replace earlier ones. None if the page did not ask.
 
         Raises:
@@ -234,10 +242,10 @@ class SignInFlow:
             StoreUnavailable: Redis does not answer.
         """
         wanted = msgspec.structs.replace(self.wanted(pending.request), organizations=organizations)
-        authorization = _authorization(pending.request, who, wanted)
+        authorization = _authorization(application, who, wanted)
         whose = (who.person.user.id, pending.request.client_id)
         async with self._authorizations.agreement(*whose, alone=organizations is not None) as agreement:
-            await agreement.begin(authorization)
+            await agreement.begin(authorization, implicit=False)
         return await self._issue_code(pending.request, who, authorization)
 
     async def sign_out(self, session: Session) -> None:
@@ -317,14 +325,12 @@ class SignInFlow:
             raise Refusal("unauthorized_client", "the application was deleted")
         wanted = self.wanted(request)
         async with self._authorizations.agreement(who.person.user.id, request.client_id) as agreement:
-            known = agreement.known
+            known = agreement.known.given if application.is_third_party else agreement.known.recorded
             if "consent" in request.prompts or (application.is_third_party and not known.covers(wanted)):
                 return NeedsConsent(who, wanted, known)
             picked = known.organizations if application.is_third_party else None
-            authorization = _authorization(request, who, msgspec.structs.replace(wanted, organizations=picked))
-            await agreement.begin(
-                authorization
-            )  # records the consent to a first-party application, which needs no page
+            authorization = _authorization(application, who, msgspec.structs.replace(wanted, organizations=picked))
+            await agreement.begin(authorization, implicit=not application.is_third_party)
         return await self._issue_code(request, who, authorization)
 
     async def _issue_code(self, request: AuthorizationRequest, who: SignedIn, authorization: Authorization) -> NextStep:
@@ -353,14 +359,15 @@ def acceptable(who: SignedIn | None, pending: Pending) -> SignedIn | None:
     return None if demands and who.session.signed_in_at < pending.created_at else who
 
 
-def _authorization(request: AuthorizationRequest, who: SignedIn, consented: Consented) -> Authorization:
+def _authorization(application: ApplicationState, who: SignedIn, consented: Consented) -> Authorization:
     return Authorization(
         id=new_id(),
         user_id=who.person.user.id,
-        application_id=request.client_id,
+        application_id=application.id,
         session_id=who.session.id,
         auth_time=who.session.signed_in_at,
         consented=consented,
+        first_party=not application.is_third_party,
     )
 
 

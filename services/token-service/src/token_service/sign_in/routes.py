@@ -228,7 +228,7 @@ class AuthorizationPages:
         picked = await self._picked(pending.request, who, application, form)
         await self._take(browser, pending_id)
         return await self._continue(
-            browser, pending.request, await self._flow.agree(pending, who, organizations=picked)
+            browser, pending.request, await self._flow.agree(pending, who, application, organizations=picked)
         )
 
     async def _picked(

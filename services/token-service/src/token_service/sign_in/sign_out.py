@@ -65,7 +65,7 @@ class EndSession:
     async def _answer(self, browser: Browser, parameters: Parameters, *, is_post: bool) -> Answer:
         if parameters.repeated:
             raise BadRequest("a parameter is repeated")
-        hint = self._hints.read(parameters.get("id_token_hint"))
+        hint = await self._hints.read(parameters.get("id_token_hint"))
         client_id = parameters.get("client_id") or (hint.client_id if hint else None)
         if hint is not None and client_id != hint.client_id:
             raise BadRequest("id_token_hint was not issued to this client_id")

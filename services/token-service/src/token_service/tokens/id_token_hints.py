@@ -22,13 +22,16 @@ class IdTokenHints:
         self._keys = keys
         self._issuer = issuer
 
-    def read(self, id_token: str | None) -> Hint | None:
-        """Return the hint of an ID token; none without one, and for one that is not ours."""
+    async def read(self, id_token: str | None) -> Hint | None:
+        """Return the hint of an ID token; none without one, and for one that is not ours or whose key was retired."""
         if id_token is None:
             return None
         try:
-            claims = issued_claims(read_id_token(id_token), keys=self._keys.ring.verifying, issuer=self._issuer)
+            unverified = read_id_token(id_token)
+            claims = issued_claims(unverified, keys=self._keys.ring.verifying, issuer=self._issuer)
         except TokenInvalid:
+            return None
+        if await self._keys.is_retired(unverified.key_id):
             return None
         try:
             return msgspec.convert(

@@ -61,7 +61,8 @@ class Issuer:
             gty=grant_type,
             act=actor,
         )
-        return await self._keys.ring.current.sign(claims)
+        key = await self._keys.signing_key()
+        return await key.sign(claims)
 
     async def issue_id_token(
         self,
@@ -87,7 +88,7 @@ class Issuer:
             access_token: That it is issued with; becomes ``at_hash``.
             tokens_valid_after: The subject's, milliseconds.
         """
-        key = self._keys.ring.current
+        key = await self._keys.signing_key()
         issued_at = issued_at_s(now=self._clock(), tokens_valid_after=tokens_valid_after)
         claims = IdTokenClaims(
             iss=self._issuer,

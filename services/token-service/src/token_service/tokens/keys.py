@@ -5,7 +5,7 @@ published until its last token has expired. While the database is down the cache
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 from sqlalchemy import Row, text
@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from identity_common.background import BackgroundLoop
 from identity_common.clock import Clock, now_ms
 from identity_common.oauth import temporarily_unavailable
+from identity_common.stores.coalescing import Coalescer
 from identity_common.telemetry.logs import get_logger
 from stead.verification import KeySet
 from token_service.tokens.key_encryption import KeyEncryption, KeyEncryptionError
@@ -78,6 +79,23 @@ class NextKeyTooYoungError(Exception):
     """Next was published less than the JWKS max-age ago: verifiers may not know it yet."""
 
 
+class Retirements(Protocol):
+    """The retired keys, which every service refuses; they travel with the revocations of tokens."""
+
+    async def is_key_retired(self, kid: str) -> bool:
+        """Return whether a key was retired; false while that cannot be read."""
+
+    async def record_retired_key(self, connection: AsyncConnection, kid: str) -> None:
+        """Retire a key at the end of a transaction; ``copy`` must follow its commit."""
+
+    async def copy(self) -> None:
+        """Return when every service refuses the keys whose retirement was committed.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+
+
 class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
     """A stored key without its private part.
 
@@ -119,6 +137,7 @@ class SigningKeys:
     Args:
         engine: This service's database.
         encryption: Of the private keys.
+        retirements: Told about each key that is deleted, and asked before every signature.
         tenant_id: The tenant.
         algorithm: The default for new keys.
         refresh_s: How often the keys are loaded.
@@ -129,6 +148,7 @@ class SigningKeys:
         self,
         engine: AsyncEngine,
         encryption: KeyEncryption,
+        retirements: Retirements,
         *,
         tenant_id: str,
         algorithm: SigningAlgorithm,
@@ -138,12 +158,14 @@ class SigningKeys:
     ) -> None:
         self._engine = engine
         self._encryption = encryption
+        self._retirements = retirements
         self._tenant_id = tenant_id
         self._algorithm: SigningAlgorithm = algorithm
         self._refresh_s = refresh_s
         self._longest_lifetime_s = longest_lifetime_s
         self._clock = clock
         self._ring: KeyRing | None = None
+        self._usable: Coalescer[None, SigningKey] = Coalescer(self._find_usable, max_concurrent=1)
         self._loop = BackgroundLoop(
             self._refresh,
             name="signing-keys",
@@ -173,6 +195,29 @@ class SigningKeys:
             raise RuntimeError("the signing keys are not loaded yet")
         return self._ring
 
+    async def is_retired(self, kid: str) -> bool:
+        """Return whether a key was retired, also by another replica a moment ago."""
+        return await self._retirements.is_key_retired(kid)
+
+    async def signing_key(self) -> SigningKey:
+        """Return the current key, which was not retired when this was called.
+
+        Another replica may have retired it; then the keys are loaded at once. While Redis does not answer, the loaded
+        key goes on signing: services refuse what a retired key has signed.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        return await self._usable.submit(None)
+
+    async def _find_usable(self, submitted: Sequence[None]) -> Sequence[SigningKey]:
+        """Check the current key once for all signatures of one turn of the event loop."""
+        if await self._retirements.is_key_retired(self.ring.current.kid):
+            await self._refresh()
+            if await self._retirements.is_key_retired(self.ring.current.kid):
+                raise temporarily_unavailable("the signing keys are being loaded")
+        return [self.ring.current] * len(submitted)
+
     def start(self) -> None:
         """Load the keys, make them if there are none, and read them again from time to time, in the background."""
         self._loop.start()
@@ -186,48 +231,63 @@ class SigningKeys:
         async with self._engine.connect() as connection:
             return [_stored(row) for row in await self._rows(connection)]
 
-    async def rotate(self, algorithm: SigningAlgorithm | None = None) -> list[StoredKey]:
+    async def rotate(self, algorithm: SigningAlgorithm | None = None, *, emergency: bool = False) -> list[StoredKey]:
         """Make Next Current, Current Previous, and create a new Next; return all keys, newest first.
 
         Args:
             algorithm: Of the new Next; the configured one by default.
+            emergency: Whether to retire Current instead of keeping it as Previous, however young Next is.
 
         Raises:
-            NextKeyTooYoungError: Next was published less than the JWKS max-age ago.
+            NextKeyTooYoungError: Next was published less than the JWKS max-age ago, and it is not an emergency.
+            OAuthError: ``temporarily_unavailable``: the rotation was made, and services may not know yet that Current
+                was retired; they will.
         """
         async with self._engine.begin() as connection:
             await connection.execute(_LOCK, {"tenant_id": self._tenant_id})
             kids = {row.status: row for row in await self._rows(connection) if row.status != "Previous"}
             published_ms = self._clock() - kids["Next"].created_at
-            if published_ms < (JWKS_MAX_AGE_S + self._refresh_s) * 1000:
+            if published_ms < (JWKS_MAX_AGE_S + self._refresh_s) * 1000 and not emergency:
                 raise NextKeyTooYoungError
             await self._prolong(connection)
-            await self._set_status(connection, kids["Current"].kid, "Previous")
+            if emergency:
+                await self._delete(connection, kids["Current"].kid)
+            else:
+                await self._set_status(connection, kids["Current"].kid, "Previous")
             await self._set_status(connection, kids["Next"].kid, "Current")
             await self._create(connection, "Next", algorithm or self._algorithm)
+            if emergency:
+                await self._retirements.record_retired_key(connection, kids["Current"].kid)
         await self.load()
+        await self._retirements.copy()
         return await self.stored()
 
     async def delete(self, kid: str) -> bool:
-        """Delete a key; return whether it existed. Its tokens are refused from then on.
+        """Retire a key; return whether it existed. Our services refuse its tokens from then on.
 
         A deleted Next is replaced by a new one of the same algorithm.
 
         Raises:
             SigningKeyInUseError: It is Current.
+            OAuthError: ``temporarily_unavailable``: the key was deleted, and services may not know it yet; they will.
         """
         async with self._engine.begin() as connection:
             await connection.execute(_LOCK, {"tenant_id": self._tenant_id})
             key = next((row for row in await self._rows(connection) if row.kid == kid), None)
-            if key is None:
-                return False
-            if key.status == "Current":
-                raise SigningKeyInUseError
-            await connection.execute(_DELETE, {"tenant_id": self._tenant_id, "kid": kid})
-            if key.status == "Next":
-                await self._create(connection, "Next", key.algorithm)
+            if key is not None:
+                if key.status == "Current":
+                    raise SigningKeyInUseError
+                await self._delete(connection, kid)
+                if key.status == "Next":
+                    await self._create(connection, "Next", key.algorithm)
+                await self._retirements.record_retired_key(connection, kid)
         await self.load()
-        return True
+        await self._retirements.copy()  # also for an unknown key: the deletion may be a retry
+        return key is not None
+
+    async def _delete(self, connection: AsyncConnection, kid: str) -> None:
+        await connection.execute(_DELETE, {"tenant_id": self._tenant_id, "kid": kid})
+        _log.info("signing-keys.retired", kid=kid)
 
     async def _refresh(self) -> None:
         try:

@@ -1,7 +1,7 @@
 """Revocations: tokens that are refused before they expire.
 
 Owns the rows, which are the truth, and their copy in Redis, which every request reads. A revocation names an access
-token (its ``jti``) or an authorization, and then covers every token that descends from it. Does not own who may revoke
+token (its ``jti``), or an authorization or a signing key and then covers every token of it. Does not own who may revoke
 what.
 """
 

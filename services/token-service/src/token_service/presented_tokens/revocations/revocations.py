@@ -19,7 +19,7 @@ from identity_common.clock import Clock, now_ms
 from identity_common.oauth import OAuthError, temporarily_unavailable
 from identity_common.stores.redis import RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.revocations import CopyPosition, position_key, revocation_key
+from identity_common.wire.revocations import CopyPosition, position_key, retired_key_id, revocation_key
 from token_service.presented_tokens.revocations import store
 from token_service.presented_tokens.revocations.store import NumberedRevocation, Revocation
 from token_service.store_errors import database_answers, redis_unavailable
@@ -30,6 +30,7 @@ _COPY_EVERY_S: Final = 2.0
 _FORGET_EVERY: Final = 300  # turns of the loop: ten minutes
 _AT_ONCE: Final = 1000
 _REPLICATION_MS: Final = 500
+_RETIRED_MS: Final = 365 * 24 * 3_600_000
 
 # KEYS[1]: the position. KEYS[2…]: revocations. ARGV: the position that the batch continues, the new position, then the
 # TTL of each revocation in milliseconds. A no-op if the position is another one: the copy was emptied, replaced or
@@ -85,23 +86,38 @@ class Revocations:
         await self._loop.stop()
         await self._copies.stop()
 
-    async def is_revoked(self, token_id: str) -> bool:
-        """Return whether a token, or the authorization that it descends from, was revoked.
+    async def is_revoked(self, token_id: str, kid: str) -> bool:
+        """Return whether a token, its authorization or its signing key was revoked.
 
         Args:
             token_id: ``jti`` of a token whose signature is valid.
+            kid: Of the key that signed it.
 
         Raises:
             OAuthError: ``temporarily_unavailable`` when the copy cannot be read or completed.
         """
         try:
             try:
-                return await self._reader.is_revoked(token_id)
+                return await self._reader.is_revoked(token_id, kid)
             except CopyNotWhole:
                 await self.copy()
-                return await self._reader.is_revoked(token_id)
+                return await self._reader.is_revoked(token_id, kid)
         except StoreUnavailable as error:
             raise redis_unavailable(error, "revocations cannot be read right now") from None
+
+    async def is_key_retired(self, kid: str) -> bool:
+        """Return whether a signing key was retired; false while Redis cannot tell, so that signing goes on."""
+        try:
+            return await self._reader.is_key_retired(kid)
+        except StoreUnavailable:
+            return False
+
+    async def record_retired_key(self, connection: AsyncConnection, kid: str) -> None:
+        """Retire a signing key at the end of a transaction; ``copy`` must follow its commit.
+
+        A thief of the key can sign a token that never expires, so this outlives every verifier that still has the key.
+        """
+        await self.record(connection, [Revocation(retired_key_id(kid), self._clock() + _RETIRED_MS)])
 
     async def revoke(self, *revoked: Revocation) -> None:
         """Revoke; from the return on every request refuses these tokens.

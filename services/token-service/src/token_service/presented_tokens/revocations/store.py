@@ -15,10 +15,10 @@ from token_service.schema import revocation_counts, revocations
 
 
 class Revocation(msgspec.Struct, frozen=True):
-    """A revoked token or authorization.
+    """A revoked token or authorization, or a retired signing key.
 
     Attributes:
-        id: ``jti`` of an access token, or the id of an authorization.
+        id: ``jti`` of an access token, the id of an authorization, or ``retired_key_id``.
         expires_at: Milliseconds; every token that it covers has expired by then.
     """
 

@@ -1,0 +1,30 @@
+"""``Cache-Control`` of what the Management API answers to a read: it is about people and applications.
+
+The reader may keep an answer with an entity tag, and must revalidate it; any other answer is not stored at all. An
+explicit header of a route stays. Does not own what other endpoints say (keys, metadata, tokens, pages).
+"""
+
+from collections.abc import Awaitable
+from typing import Final
+
+from litestar.types import Message, Scope, Send
+
+_READS: Final = frozenset({"GET", "HEAD"})
+_REVALIDATED: Final = (b"cache-control", b"private, no-cache")
+_NOT_STORED: Final = (b"cache-control", b"no-store")
+
+
+def with_cache_control(scope: Scope, send: Send) -> Send:
+    """Return the ``send`` for one request: it adds the header to the answer of a read under ``/api/``."""
+    if scope.get("method") not in _READS or not scope["path"].lstrip("/").startswith("api/"):
+        return send
+
+    def send_with_header(message: Message) -> Awaitable[None]:
+        if message["type"] == "http.response.start":
+            headers = list(message["headers"])
+            names = {name.lower() for name, _ in headers}
+            if b"cache-control" not in names:
+                message["headers"] = [*headers, _REVALIDATED if b"etag" in names else _NOT_STORED]
+        return send(message)
+
+    return send_with_header

@@ -1,0 +1,51 @@
+"""Ends what an application got while it was first-party, once it is a third party: nobody was asked then."""
+
+import asyncio
+from typing import Final
+
+from identity_common.background import BackgroundLoop
+from identity_common.oauth import OAuthError
+from identity_common.telemetry.logs import get_logger
+from token_service.authorizations import Authorizations
+from token_service.directory import Directory
+
+_log = get_logger(__name__)
+
+_RETRY_S: Final = 1.0
+
+
+class ThirdParties:
+    """Waits for applications that become third-party, in the background of every replica.
+
+    A grant judges each authorization by what its application is at that moment (``UserTokens``); this ends the access
+    tokens issued before. It looks once at every start too, for changes that arrived while no replica ran.
+    """
+
+    def __init__(self, directory: Directory, authorizations: Authorizations) -> None:
+        self._in_memory = directory.in_memory
+        self._authorizations = authorizations
+        self._is_settled = False
+        self._loop = BackgroundLoop(
+            self._end_later, name="third-parties", pause_s=0, log=_log, failed="third-parties.failed"
+        )
+
+    def start(self) -> None:
+        """Begin."""
+        self._loop.start()
+
+    async def stop(self) -> None:
+        """Stop."""
+        await self._loop.stop()
+
+    async def _end_later(self) -> None:
+        await self._in_memory.has_new_third_parties.wait()
+        self._in_memory.has_new_third_parties.clear()
+        third_parties = self._in_memory.third_parties()
+        try:
+            if not self._is_settled:
+                await self._authorizations.settle(third_parties)
+                self._is_settled = True
+            await self._authorizations.end_of_third_parties(third_parties)
+        except OAuthError:  # logged where it was raised
+            self._in_memory.has_new_third_parties.set()
+            await asyncio.sleep(_RETRY_S)

@@ -1,0 +1,21 @@
+"""Which consents were given on a page, and which authorizations began while their application was first-party.
+
+NULL: recorded before that was. token-service settles these rows at its next start, once it knows the applications: only
+picks of organizations are certain, since first-party applications offer none.
+"""
+
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+
+
+def upgrade() -> None:
+    op.execute("ALTER TABLE consents ADD COLUMN implicit boolean")
+    op.execute("UPDATE consents SET implicit = false WHERE kind = 'organization'")
+    op.execute("ALTER TABLE authorizations ADD COLUMN first_party boolean")
+
+
+def downgrade() -> None:
+    op.execute("ALTER TABLE authorizations DROP COLUMN first_party")
+    op.execute("ALTER TABLE consents DROP COLUMN implicit")

@@ -1,0 +1,62 @@
+"""No answer of the Management API stays in a cache that somebody else reads, or that shows a former state."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from all_in_one.provision import ServerAddresses
+from management_service.app import SWAGGER
+from tests.support.fuzzed_system import FuzzedSystem
+
+WHOLE: dict[str, Any] = json.loads(SWAGGER.read_bytes())
+READ = [path for path, operations in WHOLE["paths"].items() if path.startswith("/api/") and "get" in operations]
+TAGGED, UNTAGGED = "private, no-cache", "no-store"
+
+
+@pytest.fixture(scope="module")
+def system(servers: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FuzzedSystem]:
+    system = FuzzedSystem(servers, tmp_path_factory.mktemp("caching"))
+    try:
+        system.start()
+        yield system
+    finally:
+        system.stop()
+
+
+def caching(answer: httpx.Response) -> tuple[int, str | None]:
+    return answer.status_code, answer.headers.get("Cache-Control")
+
+
+@pytest.mark.parametrize("path", READ)
+def test_every_read_is_private_and_revalidated_and_a_refusal_is_not_stored(system: FuzzedSystem, path: str) -> None:
+    existing = path.format(**system.existing(path, set(re.findall(r"{(\w+)}", path))))
+    bearer, _ = system.authorization(path, None, 0)
+    with httpx.Client(base_url=system.base_url, headers=bearer, timeout=20) as client:
+        answer = client.get(existing)
+        etag = answer.headers.get("ETag")
+        if etag is None:
+            assert (path, *caching(answer)) == ("/api/status", 204, UNTAGGED)
+            return
+        assert caching(answer) == (200, TAGGED)
+        assert caching(client.head(existing)) == (200, TAGGED)
+        assert caching(client.get(existing, headers={"If-None-Match": etag})) == (304, TAGGED)
+        if "{" in path:
+            status, cache_control = caching(client.get(re.sub(r"{\w+}", "unknown", path)))
+            assert (status in {404, 422}, cache_control) == (True, UNTAGGED)
+    if path != "/api/swagger.json":
+        assert caching(httpx.get(f"{system.base_url}{existing}")) == (401, UNTAGGED)
+
+
+@pytest.mark.parametrize("path", ["/api/subject-tokens", "/api/applications/{application_id}/secrets"])
+def test_a_secret_is_not_stored(system: FuzzedSystem, path: str) -> None:
+    found = system.existing("/api/applications/{application_id}", {"application_id", "user_id"})
+    bearer, _ = system.authorization(path, None, 0)
+    body = {"userId": found["user_id"]} if "subject" in path else {"name": "another"}
+    answer = httpx.post(f"{system.base_url}{path.format(**found)}", headers=bearer, json=body)
+    assert caching(answer) == (201, UNTAGGED)
