@@ -424,7 +424,10 @@ async def test_a_member_is_found_by_what_a_user_is_found_by_and_by_its_roles(tem
     assert await found(organizationRoleId=role) == [users[0]["id"], bob["id"]]
     assert await found(organizationRoleId=other, q=marker) == [users[1]["id"], users[0]["id"]]
     assert await found(organizationRoleId="none") == []
-    assert len(await found(organizationRoleId="")) == 4
+    assert await found(excludeOrganizationRoleId=role) == [users[1]["id"], users[2]["id"]]
+    assert await found(excludeOrganizationRoleId=role, organizationRoleId=other) == [users[1]["id"]]
+    assert len(await found(excludeOrganizationRoleId="none")) == 4
+    assert issues(await template.client.get(f"{own.path}?organizationRoleId=")) == {"organizationRoleId"}
     page = await template.client.get(own.path, params={"page_size": 1, "page": 2, "organizationRoleId": other})
     assert [user["id"] for user in page.json()] == [users[0]["id"]]
     assert page.headers["Total-Number"] == "3"
@@ -449,7 +452,7 @@ async def test_lists_say_when_they_are_as_they_were(template: Template) -> None:
         await template.client.put(f"{own.path}/{user}/roles", json={})
 
 
-async def test_organizations_of_a_member_come_in_pages_by_name(template: Template) -> None:
+async def test_organizations_of_a_member_come_whole_or_in_pages_by_name(template: Template) -> None:
     user, marker = await member_of_kind(template, USERS), unique("firm")
     made = []
     for number in range(21):
@@ -458,8 +461,10 @@ async def test_organizations_of_a_member_come_in_pages_by_name(template: Templat
         made.append(own.id)
     path = f"/api/users/{user}/organizations"
     answer = await template.client.get(path)
-    assert [each["id"] for each in answer.json()] == made[:20]
+    assert [each["id"] for each in answer.json()] == made
     assert answer.headers["Total-Number"] == "21"
+    first = await template.client.get(path, params={"page": 1})
+    assert [each["id"] for each in first.json()] == made[:20]
     rest = await template.client.get(path, params={"page": 2})
     assert [each["id"] for each in rest.json()] == made[20:]
     found = await template.client.get(path, params={"q": f"{marker.upper()} 1"})

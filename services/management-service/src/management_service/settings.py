@@ -12,7 +12,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     Attributes:
         redis_url: ``redis://user:password@host:port/0``; stores subject tokens.
         subject_token_ttl_s: Lifetime of subject tokens; 1 to 3600.
-        database_connections: Size of the PostgreSQL pool; look-ups and background work use a few more connections.
+        database_connections: Size of the PostgreSQL pool; look-ups, searches and background work use a few more.
         password_hashing_threads: Passwords hashed concurrently; each occupies a core and 19 MiB.
         password_hashing_max_waiting: Requests that may queue for a thread; further ones get a 503.
     """

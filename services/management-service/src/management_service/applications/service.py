@@ -16,7 +16,7 @@ from identity_common.outbox.changes import Changes, Transaction
 from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.wire.events import ApplicationState, ApplicationType, AssignmentState, SecretState
 from management_service.applications import rules, store
-from management_service.applications.store import Application, Secret
+from management_service.applications.store import Application, ApplicationFilter, Secret
 
 
 def _third_party_exchange() -> ApiError:
@@ -164,10 +164,10 @@ class Applications:
             raise missing_by_id()
         return application
 
-    async def list_applications(self, page: Page) -> tuple[list[Application], int]:
-        """Return a page of the applications, and their total."""
+    async def list_applications(self, page: Page, only: ApplicationFilter) -> tuple[list[Application], int]:
+        """Return a page of the applications that a filter selects, and their total."""
         async with self._reader.connect() as connection:
-            return await store.list_applications(connection, self._tenant_id, page)
+            return await store.list_applications(connection, self._tenant_id, page, only)
 
     @retry_on_conflict
     async def update(self, application_id: str, update: rules.ApplicationUpdate) -> tuple[Application, dict[str, str]]:

@@ -57,12 +57,24 @@ class Members:
         self._clock = clock
 
     async def list_members(
-        self, member_type: MemberType, organization_id: str, page: Page, *, role_id: str | None
+        self,
+        member_type: MemberType,
+        organization_id: str,
+        page: Page,
+        *,
+        role_id: str | None,
+        without_role_id: str | None,
     ) -> tuple[list[Member], int]:
-        """Return a page of the members of one kind, with their roles, and their total."""
+        """Return a page of the members of one kind, with or without a role, with their roles, and their total."""
         async with self._reader.connect() as connection:
             return await store.list_members(
-                connection, self._tenant_id, organization_id, member_type, page, role_id=role_id
+                connection,
+                self._tenant_id,
+                organization_id,
+                member_type,
+                page,
+                role_id=role_id,
+                without_role_id=without_role_id,
             )
 
     async def list_memberships(

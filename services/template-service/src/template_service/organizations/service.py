@@ -1,5 +1,6 @@
 """Creating, reading, changing and deleting organizations."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from identity_common.http.pagination import Page
 from identity_common.identifiers import new_short_id
 from identity_common.outbox.changes import Changes
 from identity_common.stores.database import retry_on_conflict
-from stead.event_types import OrganizationState
+from stead.event_types import MemberType, OrganizationState
 from template_service.fan_out.requests import request_organization_fan_out
 from template_service.organizations import rules, store
 from template_service.organizations.store import Featured, Organization
@@ -84,11 +85,19 @@ class Organizations:
         return organization
 
     async def list_organizations(
-        self, page: Page, *, with_featured: bool
+        self, page: Page, *, with_featured: bool, without: Mapping[MemberType, str | None]
     ) -> tuple[list[tuple[Organization, Featured | None]], int]:
-        """Return a page of the organizations, with featured users on request, and their total."""
+        """Return a page of the organizations, with featured users on request, and their total.
+
+        Args:
+            page: The page.
+            with_featured: Whether to add the number of users of each, and some of them.
+            without: Only organizations that these are not members of.
+        """
         async with self._reader.connect() as connection:
-            return await store.list_organizations(connection, self._tenant_id, page, with_featured=with_featured)
+            return await store.list_organizations(
+                connection, self._tenant_id, page, with_featured=with_featured, without=without
+            )
 
     @retry_on_conflict
     async def update(
