@@ -210,10 +210,17 @@ async def test_unknown_ids_and_what_does_not_fit_change_nothing(template: Templa
     unknown, misfit = (422, "entity.relation_foreign_key_not_found"), (422, "entity.db_constraint_violated")
     assert refusal(await own.add(other, "nobody")) == unknown
     assert refusal(await own.add(other, "😀" * 64)) == unknown
-    for ids, names in (([role, "none"], []), ([role], ["none"]), ([], [""]), ([role], [role])):
+    unknown_name = (422, "organization.role_names_not_found")
+    for ids, names, expected in (
+        ([role, "none"], [], unknown),
+        ([role], ["none"], unknown_name),
+        ([], [""], unknown_name),
+        ([role], [role], unknown_name),
+        (["none"], ["none"], unknown),
+    ):
         body = {"organizationRoleIds": ids, "organizationRoleNames": names}
-        assert refusal(await client.post(path, json=body)) == unknown
-        assert refusal(await client.put(path, json=body)) == unknown
+        assert refusal(await client.post(path, json=body)) == expected
+        assert refusal(await client.put(path, json=body)) == expected
     for body in ({"organizationRoleIds": [role, wrong_role]}, {"organizationRoleNames": [wrong]}):
         assert refusal(await client.post(path, json=body)) == misfit
         assert refusal(await client.put(path, json=body)) == misfit

@@ -9,7 +9,15 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms
 from identity_common.fields import FreeForm, free_form_text, is_too_large, merged
-from identity_common.http.api_errors import ApiError, Issue, body_too_large, duplicate, invalid_input, missing_by_id
+from identity_common.http.api_errors import (
+    ApiError,
+    Issue,
+    body_too_large,
+    duplicate,
+    invalid_input,
+    missing_by_id,
+    wrong_kind,
+)
 from identity_common.http.pagination import Page
 from identity_common.identifiers import new_id, new_secret
 from identity_common.outbox.changes import Changes, Transaction
@@ -29,7 +37,9 @@ def _third_party_exchange() -> ApiError:
 
 _REFUSALS = {
     "applications_third_party_exchange": _third_party_exchange,
-    "application_secrets_pkey": lambda: duplicate(message="The application already has a secret with this name."),
+    "application_secrets_pkey": lambda: duplicate(
+        "application.secret_name_exists", "The application already has a secret with this name."
+    ),
 }
 
 _OIDC_MEMBERS = ("redirect_uris", "post_logout_redirect_uris")
@@ -221,7 +231,7 @@ class Applications:
         """Create a secret; its value is returned but not stored.
 
         Raises:
-            ApiError: 400, 404; 422 for a name in use, or one secret too many.
+            ApiError: 400, 404; 422 for a name in use, one secret too many, or a public client.
         """
         issues = [
             Issue(path=path, message=message) for path, message in rules.secret_problems(creation, now=self._clock())
@@ -239,6 +249,11 @@ class Applications:
         )
         async with self._changes.transaction() as transaction:
             application = await self._lock(transaction, application_id)
+            if not rules.may_have_secrets(application.type):
+                raise wrong_kind(
+                    "An application of the type SPA or Native has no secrets, as every copy of it would contain them; "
+                    "it uses PKCE."
+                )
             with refusals(_REFUSALS):
                 await store.insert_secret(transaction.connection, secret)
             if await self._record(transaction, application) > rules.MAX_SECRETS:

@@ -32,6 +32,10 @@ def require_membership() -> ApiError:
     return ApiError(422, "organization.require_membership", "This is not a member of the organization.")
 
 
+def _unknown_role_names() -> ApiError:
+    return ApiError(422, "organization.role_names_not_found", "There is no organization role with one of these names.")
+
+
 class Members:
     """The members of every organization; each, with its roles, is an aggregate on the bus.
 
@@ -262,8 +266,10 @@ class Members:
         self, transaction: Transaction, member_type: MemberType, ids: Collection[str], names: Collection[str]
     ) -> frozenset[str]:
         found = await store.lock_roles(transaction.connection, self._tenant_id, ids, names)
-        if not (found.ids.issuperset(ids) and found.names.issuperset(names)):
+        if not found.ids.issuperset(ids):
             raise unknown_relation()
+        if not found.names.issuperset(names):
+            raise _unknown_role_names()
         if found.types - {ROLE_TYPE_OF[member_type]}:
             raise wrong_kind("A user has roles of the type User, an application those of the type MachineToMachine.")
         if len(found.ids) > MAX_RELATED:
