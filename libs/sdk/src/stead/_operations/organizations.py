@@ -24,6 +24,7 @@ def create_organization(
 
     Raises:
         InvalidInput: A member of the request is invalid.
+        Conflict: ``entity.not_supported``: nothing honours ``is_mfa_required``, ``branding`` and ``custom_css`` yet.
     """
     body = create_body(
         name=name,
@@ -88,6 +89,7 @@ def update_organization(
     Raises:
         NotFound: The id is unknown.
         InvalidInput: A member of the request is invalid.
+        Conflict: ``entity.not_supported``: nothing honours ``is_mfa_required``, ``branding`` and ``custom_css`` yet.
     """
     body = patch_body(
         name=name,

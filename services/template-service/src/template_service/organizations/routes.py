@@ -67,7 +67,7 @@ class OrganizationController(Controller):
     tags = ("Organizations",)
     dependencies = PAGED
 
-    @post("/", operation_id="CreateOrganization", summary="Create an organization", opt=documented(never=(422,)))
+    @post("/", operation_id="CreateOrganization", summary="Create an organization")
     async def create_organization(
         self, data: JSONBody[OrganizationCreation], organizations: NamedDependency[Organizations]
     ) -> Response[OrganizationAnswer]:
@@ -106,7 +106,6 @@ class OrganizationController(Controller):
         "/{organization_id:str}",
         operation_id="UpdateOrganization",
         summary="Update an organization",
-        opt=documented(never=(422,)),
     )
     async def update_organization(
         self,
