@@ -154,7 +154,7 @@ async def test_a_secret_is_shown_once_and_only_its_hash_is_kept(management: Mana
     assert [found["name"] for found in listed] == ["a second", "first"]
     assert len((await management.event_data("application", application["id"]))["secrets"]) == 2
     taken = await management.client.post(path, json={"name": "first"})
-    assert refusal(taken) == (422, "entity.unique_integrity_violation")
+    assert refusal(taken) == (422, "application.secret_name_exists")
 
     deleted = await management.client.delete(f"{path}/a second")
     assert deleted.status_code == 204
@@ -177,11 +177,24 @@ async def test_a_secret_may_be_renamed(management: Management) -> None:
     for body in ({}, {"name": "third"}):
         assert revision_of(await management.client.patch(f"{path}/third", json=body)) == revision_of(renamed)
     taken = await management.client.patch(f"{path}/third", json={"name": "second"})
-    assert refusal(taken) == (422, "entity.unique_integrity_violation")
+    assert refusal(taken) == (422, "application.secret_name_exists")
     for body in ({"name": "a/b"}, {"name": ""}, {"name": None}):
         assert issues(await management.client.patch(f"{path}/third", json=body)) == {"name"}
     assert issues(await management.client.patch(f"{path}/third", json={"expiresAt": 1})) == {"expiresAt"}
     assert refusal(await management.client.patch(f"{path}/first", json={"name": "x"})) == (404, "entity.not_exists")
+
+
+@pytest.mark.parametrize("kind", ["SPA", "Native"])
+async def test_a_public_client_gets_no_secret(management: Management, kind: str) -> None:
+    application = await management.created("applications", name="Public", type=kind)
+    path = f"/api/applications/{application['id']}/secrets"
+    answer = await management.client.post(path, json={"name": "first"})
+    assert refusal(answer) == (422, "entity.db_constraint_violated")
+    assert "PKCE" in answer.json()["message"]
+    assert issues(await management.client.post(path, json={"name": "a/b"})) == {"name"}
+    assert (await management.client.get(path)).json() == []
+    state = await management.event_data("application", application["id"])
+    assert state.get("secrets", []) == []
 
 
 async def test_custom_data_of_an_application_is_merged(management: Management) -> None:

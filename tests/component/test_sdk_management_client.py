@@ -172,7 +172,10 @@ async def test_the_organization_template_is_created_changed_and_deleted(client: 
 
 async def test_organizations_are_created_changed_and_deleted(client: AsyncManagementClient) -> None:
     marker = unique("organization")
-    made = await client.organizations.create(marker, custom_data={"plan": "gold"}, custom_css="a {}")
+    made = await client.organizations.create(marker, custom_data={"plan": "gold"})
+    with pytest.raises(Conflict) as refused:
+        await client.organizations.update(made.id, is_mfa_required=True)
+    assert refused.value.code == "entity.not_supported"
     changed = await client.organizations.update(made.id, description="d", custom_data={"plan": "free"}, custom_css=None)
     assert (changed.description, changed.custom_data, changed.custom_css) == ("d", {"plan": "free"}, None)
     assert await client.organizations.get(made.id) == changed

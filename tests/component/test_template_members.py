@@ -206,10 +206,17 @@ async def test_unknown_ids_and_roles_of_the_wrong_type_change_nothing(template: 
     unknown, misfit = (422, "entity.relation_foreign_key_not_found"), (422, "entity.db_constraint_violated")
     assert refusal(await own.add(other, "unknown")) == unknown
     assert refusal(await own.add(other, "😀" * 64)) == unknown
-    for ids, names in (([role, "none"], []), ([role], ["none"]), ([], [""]), ([role], [role])):
+    unknown_name = (422, "organization.role_names_not_found")
+    for ids, names, expected in (
+        ([role, "none"], [], unknown),
+        ([role], ["none"], unknown_name),
+        ([], [""], unknown_name),
+        ([role], [role], unknown_name),
+        (["none"], ["none"], unknown),
+    ):
         body = {"organizationRoleIds": ids, "organizationRoleNames": names}
-        assert refusal(await client.post(path, json=body)) == unknown
-        assert refusal(await client.put(path, json=body)) == unknown
+        assert refusal(await client.post(path, json=body)) == expected
+        assert refusal(await client.put(path, json=body)) == expected
     for body in ({"organizationRoleIds": [role, wrong_role]}, {"organizationRoleNames": [wrong]}):
         assert refusal(await client.post(path, json=body)) == misfit
         assert refusal(await client.put(path, json=body)) == misfit
@@ -422,7 +429,10 @@ async def test_members_are_searched_like_users_and_by_role(template: Template) -
     assert await found(organizationRoleId=role) == [users[0]["id"], bob["id"]]
     assert await found(organizationRoleId=other, q=marker) == [users[1]["id"], users[0]["id"]]
     assert await found(organizationRoleId="none") == []
-    assert len(await found(organizationRoleId="")) == 4
+    assert await found(excludeOrganizationRoleId=role) == [users[1]["id"], users[2]["id"]]
+    assert await found(excludeOrganizationRoleId=role, organizationRoleId=other) == [users[1]["id"]]
+    assert len(await found(excludeOrganizationRoleId="none")) == 4
+    assert issues(await template.client.get(f"{own.path}?organizationRoleId=")) == {"organizationRoleId"}
     page = await template.client.get(own.path, params={"page_size": 1, "page": 2, "organizationRoleId": other})
     assert [user["id"] for user in page.json()] == [users[0]["id"]]
     assert page.headers["Total-Number"] == "3"
@@ -447,7 +457,7 @@ async def test_unchanged_lists_answer_304(template: Template) -> None:
         await template.client.put(f"{own.path}/{user}/roles", json={})
 
 
-async def test_organizations_of_a_member_are_paged_by_name(template: Template) -> None:
+async def test_organizations_of_a_member_are_listed_whole_or_in_pages_by_name(template: Template) -> None:
     user, marker = await member_of_kind(template, USERS), unique("firm")
     made = []
     for number in range(21):
@@ -456,8 +466,10 @@ async def test_organizations_of_a_member_are_paged_by_name(template: Template) -
         made.append(own.id)
     path = f"/api/users/{user}/organizations"
     answer = await template.client.get(path)
-    assert [each["id"] for each in answer.json()] == made[:20]
+    assert [each["id"] for each in answer.json()] == made
     assert answer.headers["Total-Number"] == "21"
+    first = await template.client.get(path, params={"page": 1})
+    assert [each["id"] for each in first.json()] == made[:20]
     rest = await template.client.get(path, params={"page": 2})
     assert [each["id"] for each in rest.json()] == made[20:]
     found = await template.client.get(path, params={"q": f"{marker.upper()} 1"})

@@ -14,10 +14,7 @@ PATH = "/api/organizations"
 EVERYTHING: dict[str, Any] = {
     "description": "Makes things",
     "customData": {"plan": "gold", "nested": {"a": [1, None, "\U0001f600"]}},
-    "isMfaRequired": True,
     "color": {"primaryColor": "#5d34f2", "isDarkModeEnabled": True},
-    "branding": {"logoUrl": "https://example.com/logo.png"},
-    "customCss": ".logo { height: 48px }",
 }
 NOTHING: dict[str, Any] = {
     "description": None,
@@ -39,6 +36,7 @@ async def test_an_organization_is_shown_as_it_was_created_and_its_event_says_its
         "tenantId": template.tenant_id,
         "id": organization["id"],
         "name": name,
+        **NOTHING,
         **EVERYTHING,
         "createdAt": organization["createdAt"],
     }
@@ -68,7 +66,7 @@ async def test_a_patch_changes_only_the_given_members_of_an_organization(
     assert event is not None
     assert (event.type, event.revision) == ("organization.updated", revision(answer))
     assert await template.event_data("organization", organization["id"]) == {"id": organization["id"], "name": name}
-    for body in ({}, {"name": name}, {"customData": {"plan": "free"}, "isMfaRequired": True}):
+    for body in ({}, {"name": name}, {"customData": {"plan": "free"}, "isMfaRequired": False}):
         same = await template.client.patch(path, json=body)
         assert (same.json(), revision(same)) == (changed, revision(answer))
     cleared = await template.client.patch(path, json=dict.fromkeys(NOTHING))
@@ -112,17 +110,16 @@ async def test_every_wrong_member_of_a_new_organization_is_named(
     assert issues(await template_api.post(PATH, json=body)) == paths
 
 
-@pytest.mark.parametrize("member", ["customData", "color", "branding", "customCss"])
+@pytest.mark.parametrize("member", ["customData", "color"])
 async def test_free_form_members_are_bounded(template: Template, member: str) -> None:
     """64 KiB of JSON, counted in bytes."""
     organization = await template.organization()
     path = f"{PATH}/{organization['id']}"
 
     def value(size: int, character: str = "x") -> Any:
-        text = character * (size // len(character.encode()))
-        return text if member == "customCss" else {"a": text}
+        return {"a": character * (size // len(character.encode()))}
 
-    around = 0 if member == "customCss" else len('{"a":""}')
+    around = len('{"a":""}')
     largest = value(64 * 1024 - around)
     assert (await template.client.patch(path, json={member: largest})).json()[member] == largest
     for too_large in (value(64 * 1024 - around + 1), value(64 * 1024 + 2, "ä"), value(2_000_000)):
@@ -132,6 +129,27 @@ async def test_free_form_members_are_bounded(template: Template, member: str) ->
         ):
             assert refusal(answer) == (413, "request.too_large")
     assert (await template.client.get(path)).json()[member] == largest
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"isMfaRequired": True}, {"customCss": "a {}"}, {"branding": {"logoUrl": "https://example.com/logo.png"}},
+     {"description": "d", "branding": {"a": 1}}, {"customCss": "x" * 70_000}],
+)  # fmt: skip
+async def test_what_no_sign_in_honours_is_refused(template: Template, body: dict[str, Any]) -> None:
+    organization = await template.organization()
+    path, before = f"{PATH}/{organization['id']}", await template.revision()
+    for answer in (
+        await template.client.patch(path, json=body),
+        await template.client.post(PATH, json={"name": "n", **body}),
+    ):
+        assert refusal(answer) == (422, "entity.not_supported")
+        assert list(body)[-1] in answer.json()["message"]
+    assert (await template.client.get(path)).json() == organization
+    assert await template.revision() == before
+    assert refusal(await template.client.patch(f"{PATH}/none", json=body)) == (404, "entity.not_exists")
+    empty = {"isMfaRequired": False, "branding": {}, "customCss": None}
+    assert (await template.client.patch(path, json=empty)).json() == organization
 
 
 async def featured(template: Template, marker: str, value: str = "true") -> list[Any]:
@@ -183,7 +201,7 @@ async def test_concurrent_patches_of_different_members_lose_nothing(template: Te
     organization = await template.organization()
     path = f"{PATH}/{organization['id']}"
     for number in range(5):
-        wishes = [{member: {"round": number}} for member in ("customData", "color", "branding")]
+        wishes = [{member: {"round": number}} for member in ("customData", "color")]
         wishes.append({"description": f"round {number}"})
         answers = await asyncio.gather(*(template.client.patch(path, json=wish) for wish in wishes))
         assert {answer.status_code for answer in answers} == {200}

@@ -1022,5 +1022,5 @@ async def test_a_bound_operation_shows_its_parameters(
     for users in (client.users, async_client.users):
         assert users.create.__name__ == "create_user"
         assert users.create.__doc__ is not None
-        assert list(inspect.signature(users.list).parameters) == ["search", "page_size"]
+        assert list(inspect.signature(users.list).parameters) == ["search", "exact", "like", "joint", "page_size"]
     assert inspect.iscoroutinefunction(async_client.users.create)

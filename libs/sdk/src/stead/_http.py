@@ -7,7 +7,7 @@ for both kinds of clients: ``run`` drives it with blocking I/O, ``async_run`` in
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
@@ -52,7 +52,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     method: str
     path: str
-    params: Mapping[str, str | int] | None = None
+    params: Mapping[str, str | int | Sequence[str]] | None = None
     content: bytes | None = None
     headers: Mapping[str, str] = {}
     long_poll_s: float = 0.0
@@ -178,7 +178,7 @@ def api_path(*segments: str) -> str:
 
 
 def json_request(
-    method: str, path: str, body: object = None, *, params: Mapping[str, str | int] | None = None
+    method: str, path: str, body: object = None, *, params: Mapping[str, str | int | Sequence[str]] | None = None
 ) -> Request:
     """Return a request to the Management API.
 

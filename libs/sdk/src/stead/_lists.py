@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 import httpx
@@ -29,7 +29,12 @@ class ListRequest(Generic[T]):
     """
 
     def __init__(
-        self, path: str, item: type[T], *, page_size: int, params: Mapping[str, str | None] | None = None
+        self,
+        path: str,
+        item: type[T],
+        *,
+        page_size: int,
+        params: Mapping[str, str | Sequence[str] | None] | None = None,
     ) -> None:
         if isinstance(page_size, bool) or not 1 <= page_size <= MAX_PAGE_SIZE:
             raise ValueError(f"page_size must be between 1 and {MAX_PAGE_SIZE}")

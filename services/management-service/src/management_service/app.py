@@ -52,13 +52,14 @@ from management_service.settings import Settings
 from management_service.subject_tokens.routes import subject_token_route
 from management_service.subject_tokens.service import SubjectTokens
 from management_service.users.routes import UserController
-from management_service.users.service import Users
+from management_service.users.service import SEARCH_TIMEOUT_S, Users
 from stead import AsyncAccessTokenVerifier
 
 VERSIONS: Final = Path(__file__).parent / "migrations"
 SWAGGER: Final = Path(__file__).parent / "openapi.json"
 """Generated, by ``make openapi``."""
 
+_SEARCH_CONNECTIONS: Final = 4
 _EVERYTHING_PUBLISHED: Final = 2**62
 _BOOTSTRAP_LOCK: Final = text("SELECT pg_advisory_lock(hashtext('identity-bootstrap'))")  # until the session ends
 
@@ -100,6 +101,12 @@ def create_app(settings: Settings) -> Litestar:
     tenant_id = settings.tenant_id
     engine = _engine(settings)
     reader = _reader(engine)
+    search_engine = create_database_engine(
+        settings.database_url,
+        service="management-service",
+        pool_size=_SEARCH_CONNECTIONS,
+        statement_timeout_s=SEARCH_TIMEOUT_S,
+    )
     lookups = Lookups(settings.database_url, service="management-service")
     redis = connect_redis(settings.redis_url)
     commands = RedisCommands(redis)
@@ -145,6 +152,7 @@ def create_app(settings: Settings) -> Litestar:
             passwords.close()
             await redis.aclose()
             lookups.stop()
+            await search_engine.dispose()
             await engine.dispose()
 
     return create_service_app(
@@ -159,6 +167,7 @@ def create_app(settings: Settings) -> Litestar:
                 changes,
                 passwords,
                 attempts,
+                searcher=_reader(search_engine),
                 assign_default_roles=assignments.assign_default_roles,
                 tenant_id=tenant_id,
             ),

@@ -12,7 +12,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     Attributes:
         redis_url: ``redis://user:password@host:port/0``; stores subject tokens.
         subject_token_ttl_s: Lifetime of subject tokens; 1 to 3600.
-        database_connections: Size of the PostgreSQL pool; look-ups and background work use a few more connections.
+        database_connections: Size of the PostgreSQL pool; look-ups, searches and background work use a few more.
         password_hashing_threads: Passwords hashed concurrently; each occupies a core and 19 MiB. As many requests wait
             for a thread as can be answered in time; further ones get a 503.
         password_window_s: Length of the window in which password attempts are counted.

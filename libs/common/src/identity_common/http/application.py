@@ -23,6 +23,7 @@ from identity_common.http.health import Readiness
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi import schema_route
 from identity_common.http.options import Options
+from identity_common.http.query_parameters import refuse_undeclared_parameters
 from identity_common.telemetry.metrics import HttpMetrics, metrics
 from identity_common.telemetry.observation import Observation
 
@@ -68,6 +69,7 @@ def create_service_app(
         dependencies={name: provided(value) for name, value in everything.items()},
         state=State(everything, deep_copy=False),
         exception_handlers=API_EXCEPTION_HANDLERS,
+        before_request=refuse_undeclared_parameters,
         lifespan=[lifespan, _startup_objects_frozen],
         request_class=JsonRequest,
         openapi_config=None,  # identity_common.http.openapi builds the document

@@ -7,7 +7,7 @@ from litestar import Response
 from litestar.di import Provide
 
 from identity_common.http.json_body import JsonRequest
-from identity_common.http.pagination import Page, list_headers, read_filter, read_flag, read_page
+from identity_common.http.pagination import Page, list_headers, parse_query, read_filter, read_flag, read_page
 
 T = TypeVar("T")
 
@@ -27,6 +27,10 @@ class Listing:
             ApiError: 400.
         """
         return read_filter(self._query_string, name)
+
+    def filters(self, name: str) -> tuple[str, ...]:
+        """Return all values of a filter that may be repeated."""
+        return tuple(value for found, value in parse_query(self._query_string) if found == name)
 
     def flag(self, name: str) -> bool:
         """Return the value of a boolean query parameter; False if it is missing.

@@ -20,7 +20,7 @@ from litestar.routes import ASGIRoute, HTTPRoute
 
 from identity_common.http.api_errors import ErrorBody
 from identity_common.http.openapi_texts import EXAMPLES, HEADERS, REFUSALS
-from identity_common.http.pagination import DEFAULT_SIZE, MAX_NUMBER, MAX_SIZE
+from identity_common.http.pagination import DEFAULT_SIZE, MAX_NUMBER, MAX_SEARCH_CHARACTERS, MAX_SIZE
 
 PATH: Final = "/schema"
 
@@ -51,10 +51,25 @@ class Flag(msgspec.Struct, frozen=True):
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """An optional query parameter that filters a list."""
+    """An optional query parameter that filters a list.
+
+    Attributes:
+        name: Its name.
+        description: What it selects.
+        values: The allowed values; empty for any text.
+        is_repeatable: Whether it may be given several times.
+        max_length: Maximum number of characters of a value.
+        may_be_empty: Whether an empty value is allowed.
+        hint: What to do instead of giving another value than the allowed ones.
+    """
 
     name: str
     description: str
+    values: tuple[str, ...] = ()
+    is_repeatable: bool = False
+    max_length: int = MAX_SEARCH_CHARACTERS
+    may_be_empty: bool = False
+    hint: str = ""
 
 
 class RequestHeader(msgspec.Struct, frozen=True):
@@ -251,6 +266,17 @@ def merged(documents: Sequence[Json], *, title: str) -> Json:
     return {**whole, "components": components}
 
 
+def more_of(handler: HTTPRouteHandler) -> Documented:
+    """Return what a handler declares by ``documented``."""
+    more: Documented = handler.opt.get(_OPT, Documented())
+    return more
+
+
+def is_list(handler: HTTPRouteHandler) -> bool:
+    """Return whether a handler answers a list with pages and a search."""
+    return "listing" in handler.parsed_fn_signature.parameters
+
+
 def _operations(app: Litestar) -> Iterator[tuple[str, Operation]]:
     for route in app.routes:
         if isinstance(route, HTTPRoute):
@@ -262,7 +288,7 @@ def _operations(app: Litestar) -> Iterator[tuple[str, Operation]]:
 
 
 def _operation_of(handler: HTTPRouteHandler, method: str) -> Operation:
-    more: Documented = handler.opt.get(_OPT, Documented())
+    more = more_of(handler)
     signature = handler.parsed_fn_signature
     data = signature.parameters.get("data")
     returned = signature.return_type.annotation
@@ -276,7 +302,7 @@ def _operation_of(handler: HTTPRouteHandler, method: str) -> Operation:
         status=handler.status_code,
         body=more.body if data is None else data.annotation,
         answer=None if answer in {None, type(None)} else answer,
-        is_list="listing" in signature.parameters,
+        is_list=is_list(handler),
         is_guarded=bool(handler.resolve_guards()),
         is_revised=bool(handler.opt.get(_REVISED)),
         more=more,
@@ -373,11 +399,11 @@ class _Renderer:
                 if name == "page_size":
                     schema["default"] = DEFAULT_SIZE
                 yield _query(name, schema, description)
-            text = {"type": "string", "pattern": _NO_NUL}
+            text = {"type": "string", "maxLength": MAX_SEARCH_CHARACTERS, "pattern": _NO_NUL}
             yield _query("q", text, "Return only items whose name or description contains this text, ignoring case.")
             yield _query("search", text, "Same as q; a leading or trailing % is ignored.")
         for each in self._more.filters:
-            yield _query(each.name, {"type": "string", "pattern": _NO_NUL}, each.description)
+            yield _query(each.name, _filter_schema(each), each.description)
         for flag in self._more.flags:
             schema = {"type": "boolean", "default": False}
             yield {"name": flag.name, "in": "query", "description": flag.description, "schema": schema, "example": True}
@@ -441,8 +467,31 @@ class _Renderer:
         return (status for status in sorted(found) if status not in self._more.never)
 
 
+def _filter_schema(declared: Filter) -> Json:
+    value: Json = {"type": "string"}
+    if declared.values:
+        value["enum"] = list(declared.values)
+    else:
+        value |= {"minLength": 1, "maxLength": declared.max_length, "pattern": _NO_NUL}
+    return {"type": "array", "items": value} if declared.is_repeatable else value
+
+
 def _query(name: str, schema: Json, description: str) -> Json:
-    return {"name": name, "in": "query", "description": description, "schema": schema, "example": EXAMPLES[name]}
+    return {
+        "name": name,
+        "in": "query",
+        "description": description,
+        "schema": schema,
+        "example": _query_example(name, schema),
+    }
+
+
+def _query_example(name: str, schema: Json) -> Any:
+    if schema["type"] == "array":
+        return [_query_example(name, schema["items"])]
+    # ``search.username`` and ``excludeUserId`` have the examples of ``username`` and ``userId``.
+    member = re.sub(r"^exclude(\w)", lambda match: match[1].lower(), name).rpartition(".")[2]
+    return schema["enum"][0] if "enum" in schema else EXAMPLES[member]
 
 
 def _refusal(status: int, schemas: _Schemas) -> Json:

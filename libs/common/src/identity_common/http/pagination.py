@@ -11,7 +11,8 @@ from identity_common.http.api_errors import ApiError, Issue, invalid_input
 DEFAULT_SIZE: Final = 20
 MAX_SIZE: Final = 100
 MAX_NUMBER: Final = 2**31 - 1
-_FLAG: Final = {"true": True, "1": True, "false": False, "0": False}
+MAX_SEARCH_CHARACTERS: Final = 128
+FLAG_VALUES: Final = {"true": True, "1": True, "false": False, "0": False}
 _NUMBER: Final = re.compile(r"0*([0-9]{1,10})")
 
 
@@ -90,9 +91,9 @@ def read_flag(query_string: bytes, name: str) -> bool:
     given = [value for found, value in parse_query(query_string) if found == name]
     if not given:
         return False
-    if len(given) > 1 or given[0] not in _FLAG:
+    if len(given) > 1 or given[0] not in FLAG_VALUES:
         raise invalid_input(Issue(path=name, message="must be true or false and given at most once"))
-    return _FLAG[given[0]]
+    return FLAG_VALUES[given[0]]
 
 
 def read_filter(query_string: bytes, name: str) -> str | None:
@@ -105,21 +106,6 @@ def read_filter(query_string: bytes, name: str) -> str | None:
     if len(given) > 1 or any("\0" in value for value in given):
         raise invalid_input(Issue(path=name, message="must be given at most once and without NUL characters"))
     return (given[0] or None) if given else None
-
-
-def require_known(query_string: bytes, *names: str) -> None:
-    """Refuse unknown query parameters, where ignoring them would do harm.
-
-    Args:
-        query_string: The raw query.
-        names: The known parameters.
-
-    Raises:
-        ApiError: 400 ``guard.invalid_input``.
-    """
-    unknown = dict.fromkeys(name for name, _ in parse_query(query_string) if name not in names)
-    if unknown:
-        raise invalid_input(*(Issue(path=name[:64], message="unknown parameter") for name in unknown))
 
 
 def list_headers(*, address: str, query_string: bytes, page: Page, total: int) -> dict[str, str]:

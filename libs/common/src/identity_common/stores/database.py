@@ -37,17 +37,22 @@ _POOL_TIMEOUT_S: Final = 2.0
 _STATEMENT_TIMEOUT_S: Final = 30.0
 _STARTUP_RETRY_S: Final = 0.25
 _ATTEMPTS: Final = 4
+_CANCELLED: Final = "57014"
 _RETRYABLE: Final = frozenset({"40001", "40P01"})  # serialization failure, deadlock
 
 
-def create_database_engine(url: str, *, service: str, pool_size: int) -> AsyncEngine:
+def create_database_engine(
+    url: str, *, service: str, pool_size: int, statement_timeout_s: float | None = None
+) -> AsyncEngine:
     """Return an engine that opens connections on demand and replaces broken ones.
 
     Args:
         url: ``postgresql+asyncpg://…``.
         service: Name of the sessions in ``pg_stat_activity``.
         pool_size: Maximum number of connections; a request that gets none within two seconds is answered 503.
+        statement_timeout_s: The database cancels a longer statement; see ``cancelled``.
     """
+    limits = {} if statement_timeout_s is None else {"statement_timeout": str(int(statement_timeout_s * 1000))}
     engine = create_async_engine(
         url,
         hide_parameters=True,
@@ -58,7 +63,7 @@ def create_database_engine(url: str, *, service: str, pool_size: int) -> AsyncEn
         connect_args={
             "timeout": CONNECT_TIMEOUT_S,
             "command_timeout": _STATEMENT_TIMEOUT_S,
-            "server_settings": {"application_name": service, "jit": "off"},
+            "server_settings": {"application_name": service, "jit": "off", **limits},
         },
     )
     event.listen(engine.sync_engine, "checkout", _refuse_closed)
@@ -69,6 +74,17 @@ def _refuse_closed(connection: Any, _: pool.ConnectionPoolEntry, __: pool.PoolPr
     """Have the pool replace a connection that the driver knows to be closed; unlike a ping, it needs no round trip."""
     if connection.driver_connection.is_closed():
         raise DisconnectionError
+
+
+@contextlib.contextmanager
+def cancelled(refusal: Callable[[], ApiError]) -> Generator[None, None, None]:
+    """Raise this error if the database cancels a statement that takes too long."""
+    try:
+        yield
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) != _CANCELLED:
+            raise
+        raise refusal() from None
 
 
 async def fetch_page(

@@ -9,12 +9,18 @@ from msgspec import UNSET
 
 ApplicationType: TypeAlias = Literal["Native", "SPA", "Traditional", "MachineToMachine"]
 RoleType: TypeAlias = Literal["User", "MachineToMachine"]
+SearchField: TypeAlias = Literal["id", "username", "primaryEmail", "primaryPhone", "name"]
 FreeForm: TypeAlias = Mapping[str, Any]
 
 
 def create_body(**members: object) -> dict[str, object]:
     """Return the body of a POST without the members that are None or unset."""
     return {name: value for name, value in members.items() if value is not UNSET and value is not None}
+
+
+def flag(value: bool | None) -> str | None:
+    """Return the value of a boolean query parameter; None leaves it out."""
+    return None if value is None else str(value).lower()
 
 
 def patch_body(**members: object) -> dict[str, object]:

@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from stead._http import Operation, api_path, command, decode, json_request
 from stead._lists import MAX_PAGE_SIZE, ListRequest
-from stead._operations._bodies import ApplicationType, FreeForm, create_body, patch_body
+from stead._operations._bodies import ApplicationType, FreeForm, create_body, flag, patch_body
 from stead.models import Application, ApplicationSecret, Role
 
 
@@ -54,9 +54,30 @@ def get_application(application_id: str) -> Operation[Application]:
     return decode((yield json_request("GET", api_path("applications", application_id))), Application)
 
 
-def list_applications(*, page_size: int = MAX_PAGE_SIZE) -> ListRequest[Application]:
-    """Iterate over all applications, ordered by name."""
-    return ListRequest(api_path("applications"), Application, page_size=page_size)
+def list_applications(
+    *,
+    search: str | None = None,
+    types: Iterable[ApplicationType] = (),
+    is_third_party: bool | None = None,
+    without_role_id: str | None = None,
+    page_size: int = MAX_PAGE_SIZE,
+) -> ListRequest[Application]:
+    """Iterate over the applications, ordered by name.
+
+    Args:
+        search: Only applications with this text in their name or description.
+        types: Only applications of these types; empty for all.
+        is_third_party: Only third-party applications, or only first-party ones; None for both.
+        without_role_id: Only applications that do not have this API role.
+        page_size: Items per request, 1 to 100.
+    """
+    params = {
+        "q": search,
+        "types": list(types),
+        "isThirdParty": flag(is_third_party),
+        "excludeRoleId": without_role_id,
+    }
+    return ListRequest(api_path("applications"), Application, page_size=page_size, params=params)
 
 
 def update_application(

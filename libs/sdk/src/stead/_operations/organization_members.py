@@ -44,6 +44,7 @@ class MemberOperations(Generic[M]):
         *,
         search: str | None = None,
         role_id: str | None = None,
+        without_role_id: str | None = None,
         page_size: int = MAX_PAGE_SIZE,
     ) -> ListRequest[M]:
         """Iterate over the members of this kind with their organization roles, ordered by name.
@@ -53,13 +54,14 @@ class MemberOperations(Generic[M]):
             search: Only members with this text in their id or name; for users also in their user name, e-mail address
                 or phone number.
             role_id: Only members with this organization role.
+            without_role_id: Only members without this organization role.
             page_size: Items per request, 1 to 100.
 
         Raises:
             NotFound: The organization does not exist.
         """
-        path, params = self._path(organization_id), {"q": search, "organizationRoleId": role_id}
-        return ListRequest(path, self._model, page_size=page_size, params=params)
+        params = {"q": search, "organizationRoleId": role_id, "excludeOrganizationRoleId": without_role_id}
+        return ListRequest(self._path(organization_id), self._model, page_size=page_size, params=params)
 
     def add(self, organization_id: str, member_ids: Iterable[str]) -> Operation[None]:
         """Add members to an organization; existing members stay as they are.

@@ -52,16 +52,20 @@ def get_organization_role(role_id: str) -> Operation[OrganizationRole]:
 
 
 def list_organization_roles(
-    *, search: str | None = None, page_size: int = MAX_PAGE_SIZE
+    *,
+    search: str | None = None,
+    type: RoleType | None = None,  # noqa: A002 - the API's name
+    page_size: int = MAX_PAGE_SIZE,
 ) -> ListRequest[OrganizationRole]:
     """Iterate over the organization roles and what they grant, ordered by name.
 
     Args:
         search: Only roles with this text in their name or description.
+        type: Only roles of this type.
         page_size: Items per request, 1 to 100.
     """
     path = api_path("organization-roles")
-    return ListRequest(path, OrganizationRole, page_size=page_size, params={"q": search})
+    return ListRequest(path, OrganizationRole, page_size=page_size, params={"q": search, "type": type})
 
 
 def update_organization_role(

@@ -24,6 +24,7 @@ def create_organization(
 
     Raises:
         InvalidInput: A member of the request is invalid.
+        Conflict: ``entity.not_supported``: nothing honours ``is_mfa_required``, ``branding`` and ``custom_css`` yet.
     """
     body = create_body(
         name=name,
@@ -47,16 +48,28 @@ def get_organization(organization_id: str) -> Operation[Organization]:
 
 
 def list_organizations(
-    *, search: str | None = None, show_featured: bool = False, page_size: int = MAX_PAGE_SIZE
+    *,
+    search: str | None = None,
+    show_featured: bool = False,
+    without_user_id: str | None = None,
+    without_application_id: str | None = None,
+    page_size: int = MAX_PAGE_SIZE,
 ) -> ListRequest[Organization]:
     """Iterate over the organizations, ordered by name.
 
     Args:
         search: Only organizations with this text in their id, name or description.
         show_featured: Fill ``users_count`` and ``featured_users``.
+        without_user_id: Only organizations that this user is not a member of.
+        without_application_id: Only organizations that this application is not a member of.
         page_size: Items per request, 1 to 100.
     """
-    params = {"q": search, "showFeatured": "true" if show_featured else None}
+    params = {
+        "q": search,
+        "showFeatured": "true" if show_featured else None,
+        "excludeUserId": without_user_id,
+        "excludeApplicationId": without_application_id,
+    }
     return ListRequest(api_path("organizations"), Organization, page_size=page_size, params=params)
 
 
@@ -76,6 +89,7 @@ def update_organization(
     Raises:
         NotFound: The id is unknown.
         InvalidInput: A member of the request is invalid.
+        Conflict: ``entity.not_supported``: nothing honours ``is_mfa_required``, ``branding`` and ``custom_css`` yet.
     """
     body = patch_body(
         name=name,

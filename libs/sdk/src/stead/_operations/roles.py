@@ -49,9 +49,30 @@ def get_role(role_id: str) -> Operation[Role]:
     return decode((yield json_request("GET", api_path("roles", role_id))), Role)
 
 
-def list_roles(*, page_size: int = MAX_PAGE_SIZE) -> ListRequest[Role]:
-    """Iterate over all API roles, ordered by name."""
-    return ListRequest(api_path("roles"), Role, page_size=page_size)
+def list_roles(
+    *,
+    search: str | None = None,
+    type: RoleType | None = None,  # noqa: A002 - the API's name
+    without_user_id: str | None = None,
+    without_application_id: str | None = None,
+    page_size: int = MAX_PAGE_SIZE,
+) -> ListRequest[Role]:
+    """Iterate over the API roles, ordered by name.
+
+    Args:
+        search: Only roles with this text in their name or description.
+        type: Only roles of this type.
+        without_user_id: Only roles that this user does not have.
+        without_application_id: Only roles that this application does not have.
+        page_size: Items per request, 1 to 100.
+    """
+    params = {
+        "q": search,
+        "type": type,
+        "excludeUserId": without_user_id,
+        "excludeApplicationId": without_application_id,
+    }
+    return ListRequest(api_path("roles"), Role, page_size=page_size, params=params)
 
 
 def delete_role(role_id: str) -> Operation[None]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
 from stead._http import Operation, api_path, command, decode, json_request
 from stead._lists import MAX_PAGE_SIZE, ListRequest
-from stead._operations._bodies import FreeForm, create_body, patch_body
+from stead._operations._bodies import FreeForm, SearchField, create_body, patch_body
 from stead.models import Consent, Role, User
 
 
@@ -57,14 +58,42 @@ def get_user(user_id: str) -> Operation[User]:
     return decode((yield json_request("GET", api_path("users", user_id))), User)
 
 
-def list_users(*, search: str | None = None, page_size: int = MAX_PAGE_SIZE) -> ListRequest[User]:
+def list_users(
+    *,
+    search: str | None = None,
+    exact: Mapping[SearchField, str] | None = None,
+    like: Mapping[SearchField, str] | None = None,
+    joint: Literal["and", "or"] = "and",
+    page_size: int = MAX_PAGE_SIZE,
+) -> ListRequest[User]:
     """Iterate over the users, ordered by name.
+
+    ::
+
+        client.users.list(exact={"primaryEmail": "ada@example.com"})
+        client.users.list(like={"username": "ada%"})
 
     Args:
         search: Only users with this text in their id, name, user name, e-mail address or phone number.
+        exact: Only users whose fields have these values, ignoring case except for the id.
+        like: The same; each ``%`` stands for any text.
+        joint: Whether all conditions must hold, or one.
         page_size: Items per request, 1 to 100.
+
+    Raises:
+        ValueError: A field is in both ``exact`` and ``like``.
+        InvalidInput: A text is empty or longer than 128 characters.
+        Conflict: ``user.search_too_slow``.
     """
-    return ListRequest(api_path("users"), User, page_size=page_size, params={"search": search})
+    params: dict[str, str | None] = {"search": search}
+    for mode, texts in (("exact", exact or {}), ("like", like or {})):
+        for field, text in texts.items():
+            if f"mode.{field}" in params:
+                raise ValueError(f"{field} is in both exact and like")
+            params |= {f"search.{field}": text, f"mode.{field}": mode}
+    if exact or like:
+        params["joint"] = joint
+    return ListRequest(api_path("users"), User, page_size=page_size, params=params)
 
 
 def update_user(

@@ -1,5 +1,7 @@
 """``/api/applications``."""
 
+from typing import Final, get_args
+
 import msgspec
 from litestar import Controller, Response, delete, get, patch, post
 from litestar.di import NamedDependency
@@ -7,12 +9,29 @@ from litestar.params import FromPath, JSONBody
 
 from identity_common.fields import Answer, FreeForm, FreeFormAnswer
 from identity_common.http.listing import WHOLE, Listing
-from identity_common.http.openapi import documented
+from identity_common.http.openapi import Filter, documented
 from identity_common.stores.parents import parent_exists
 from identity_common.wire.events import ApplicationType
 from management_service.applications.rules import ApplicationCreation, ApplicationUpdate, SecretCreation, SecretUpdate
 from management_service.applications.service import Applications
-from management_service.applications.store import Application, Secret
+from management_service.applications.store import Application, ApplicationFilter, Secret
+
+_TYPES: Final = Filter(
+    "types", "Only applications of one of these types.", get_args(ApplicationType), is_repeatable=True
+)
+_IS_THIRD_PARTY: Final = Filter(
+    "isThirdParty", "Only third-party, or only first-party applications.", ("true", "false")
+)
+_WITHOUT_ROLE: Final = Filter("excludeRoleId", "Only applications that do not hold this API role.")
+
+
+def _read_filter(listing: Listing) -> ApplicationFilter:
+    is_third_party = listing.filter(_IS_THIRD_PARTY.name)
+    return ApplicationFilter(
+        types=listing.filters(_TYPES.name),
+        is_third_party=None if is_third_party is None else is_third_party == "true",
+        without_role_id=listing.filter(_WITHOUT_ROLE.name),
+    )
 
 
 class OidcClientMetadataAnswer(Answer):
@@ -120,12 +139,17 @@ class ApplicationController(Controller):
         application, headers = await applications.create(data)
         return Response(application_answer(application), headers=headers)
 
-    @get("/", operation_id="ListApplications", summary="List applications")
+    @get(
+        "/",
+        operation_id="ListApplications",
+        summary="List applications",
+        opt=documented(filters=(_TYPES, _IS_THIRD_PARTY, _WITHOUT_ROLE)),
+    )
     async def list_applications(
         self, listing: NamedDependency[Listing], applications: NamedDependency[Applications]
     ) -> Response[list[ApplicationAnswer]]:
         """List applications by name."""
-        found, total = await applications.list_applications(listing.page)
+        found, total = await applications.list_applications(listing.page, _read_filter(listing))
         return listing.answer([application_answer(application) for application in found], total)
 
     @get("/{application_id:str}", operation_id="GetApplication", summary="Get an application")

@@ -164,6 +164,15 @@ def secret_name_problems(name: str) -> Iterator[tuple[str, str]]:
         yield "name", "must not contain a slash or control characters"
 
 
+def may_have_secrets(application_type: ApplicationType) -> bool:
+    """Return whether an application of this type can keep a secret.
+
+    Source:
+        RFC 6749 section 2.1 (public clients).
+    """
+    return application_type in {"Traditional", "MachineToMachine"}
+
+
 def secret_problems(creation: SecretCreation, *, now: int) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with a new secret."""
     yield from secret_name_problems(creation.name)

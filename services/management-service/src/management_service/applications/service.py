@@ -9,14 +9,22 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms
 from identity_common.fields import FreeForm, free_form_text, is_too_large, merged
-from identity_common.http.api_errors import ApiError, Issue, body_too_large, duplicate, invalid_input, missing_by_id
+from identity_common.http.api_errors import (
+    ApiError,
+    Issue,
+    body_too_large,
+    duplicate,
+    invalid_input,
+    missing_by_id,
+    wrong_kind,
+)
 from identity_common.http.pagination import Page
 from identity_common.identifiers import new_id, new_secret
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.wire.events import ApplicationState, ApplicationType, AssignmentState, SecretState
 from management_service.applications import rules, store
-from management_service.applications.store import Application, Secret
+from management_service.applications.store import Application, ApplicationFilter, Secret
 
 
 def _third_party_exchange() -> ApiError:
@@ -29,7 +37,9 @@ def _third_party_exchange() -> ApiError:
 
 _REFUSALS = {
     "applications_third_party_exchange": _third_party_exchange,
-    "application_secrets_pkey": lambda: duplicate(message="The application already has a secret with this name."),
+    "application_secrets_pkey": lambda: duplicate(
+        "application.secret_name_exists", "The application already has a secret with this name."
+    ),
 }
 
 _OIDC_MEMBERS = ("redirect_uris", "post_logout_redirect_uris")
@@ -164,10 +174,10 @@ class Applications:
             raise missing_by_id()
         return application
 
-    async def list_applications(self, page: Page) -> tuple[list[Application], int]:
-        """Return a page of the applications, and their total."""
+    async def list_applications(self, page: Page, only: ApplicationFilter) -> tuple[list[Application], int]:
+        """Return a page of the applications that a filter selects, and their total."""
         async with self._reader.connect() as connection:
-            return await store.list_applications(connection, self._tenant_id, page)
+            return await store.list_applications(connection, self._tenant_id, page, only)
 
     @retry_on_conflict
     async def update(self, application_id: str, update: rules.ApplicationUpdate) -> tuple[Application, dict[str, str]]:
@@ -221,7 +231,7 @@ class Applications:
         """Create a secret; its value is returned but not stored.
 
         Raises:
-            ApiError: 400, 404; 422 for a name in use, or one secret too many.
+            ApiError: 400, 404; 422 for a name in use, one secret too many, or a public client.
         """
         issues = [
             Issue(path=path, message=message) for path, message in rules.secret_problems(creation, now=self._clock())
@@ -239,6 +249,11 @@ class Applications:
         )
         async with self._changes.transaction() as transaction:
             application = await self._lock(transaction, application_id)
+            if not rules.may_have_secrets(application.type):
+                raise wrong_kind(
+                    "An application of the type SPA or Native has no secrets, as every copy of it would contain them; "
+                    "it uses PKCE."
+                )
             with refusals(_REFUSALS):
                 await store.insert_secret(transaction.connection, secret)
             if await self._record(transaction, application) > rules.MAX_SECRETS:

@@ -3,13 +3,13 @@
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import RowMapping, bindparam, delete, insert, select, update
+from sqlalchemy import ARRAY, RowMapping, Text, any_, bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.http.pagination import Page
 from identity_common.stores.database import fetch_page
 from identity_common.wire.events import ApplicationType
-from management_service.schema import application_secrets, applications
+from management_service.schema import application_roles, application_secrets, applications
 
 
 class Application(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +36,20 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     custom_data: str = "{}"
     created_at: int
     updated_at: int
+
+
+class ApplicationFilter(msgspec.Struct, frozen=True):
+    """Which applications a list is to have; None and empty do not restrict it.
+
+    Attributes:
+        types: Of one of these types.
+        is_third_party: Third-party ones, or first-party ones.
+        without_role_id: Those that do not hold this API role.
+    """
+
+    types: tuple[str, ...] = ()
+    is_third_party: bool | None = None
+    without_role_id: str | None = None
 
 
 class Secret(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +81,15 @@ _LIST: Final = (
     select(*COLUMNS)
     .where(applications.c.tenant_id == bindparam("tenant"))
     .order_by(applications.c.name, applications.c.id)
+)
+_HOLDS_ROLE: Final = (
+    select(application_roles.c.role_id)
+    .where(
+        application_roles.c.tenant_id == applications.c.tenant_id,
+        application_roles.c.application_id == applications.c.id,
+        application_roles.c.role_id == bindparam("role"),
+    )
+    .exists()
 )
 _SECRETS: Final = (
     application_secrets.c.tenant_id == bindparam("tenant"),
@@ -122,9 +145,19 @@ async def delete_application(connection: AsyncConnection, tenant_id: str, applic
     return kind
 
 
-async def list_applications(connection: AsyncConnection, tenant_id: str, page: Page) -> tuple[list[Application], int]:
+async def list_applications(
+    connection: AsyncConnection, tenant_id: str, page: Page, only: ApplicationFilter
+) -> tuple[list[Application], int]:
     """Return a page of the applications, by name and then id, and their total."""
-    rows, total = await fetch_page(connection, _LIST, {"tenant": tenant_id}, page, searched=SEARCHED)
+    statement, values = _LIST, {"tenant": tenant_id}
+    if only.types:
+        statement = statement.where(applications.c.type == any_(bindparam("types", list(only.types), ARRAY(Text))))
+    if only.is_third_party is not None:
+        statement = statement.where(applications.c.is_third_party.is_(only.is_third_party))
+    if only.without_role_id is not None:
+        statement = statement.where(~_HOLDS_ROLE)
+        values["role"] = only.without_role_id
+    rows, total = await fetch_page(connection, statement, values, page, searched=SEARCHED)
     return [application_from(row) for row in rows], total
 
 

@@ -1,6 +1,6 @@
 """``/api/roles``, and the roles of users and applications."""
 
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 from litestar import Controller, MediaType, Response, delete, get, patch, post, put
@@ -9,6 +9,7 @@ from litestar.params import FromPath, JSONBody
 
 from identity_common.fields import Answer
 from identity_common.http.listing import PAGED, WHOLE, Listing
+from identity_common.http.openapi import Filter, documented
 from identity_common.stores.parents import parent_exists
 from identity_common.wire.events import RoleType
 from management_service.applications.routes import ApplicationAnswer, application_answer
@@ -16,11 +17,16 @@ from management_service.resources.routes import ScopeAnswer, scope_answer
 from management_service.roles.assignments import Assignments
 from management_service.roles.rules import ApplicationIds, RoleCreation, RoleIds, RoleUpdate, ScopeIds, UserIds
 from management_service.roles.service import Roles
-from management_service.roles.store import Role
+from management_service.roles.store import Role, RoleFilter
 from management_service.users.routes import UserAnswer, user_answer
 
 NO_BODY: Final = MediaType.TEXT
 """Of an answer other than 204 without a body, which JSON would write as null."""
+
+
+_TYPE: Final = Filter("type", "Only roles of this type.", get_args(RoleType))
+_NOT_OF_USER: Final = Filter("excludeUserId", "Only roles that this user does not hold.")
+_NOT_OF_APPLICATION: Final = Filter("excludeApplicationId", "Only roles that this application does not hold.")
 
 
 class RoleAnswer(Answer):
@@ -52,12 +58,18 @@ class RoleController(Controller):
         role, headers = await roles.create(data)
         return Response(role_answer(role), headers=headers)
 
-    @get("/", operation_id="ListRoles", summary="List roles")
+    @get(
+        "/",
+        operation_id="ListRoles",
+        summary="List roles",
+        opt=documented(filters=(_TYPE, _NOT_OF_USER, _NOT_OF_APPLICATION)),
+    )
     async def list_roles(
         self, listing: NamedDependency[Listing], roles: NamedDependency[Roles]
     ) -> Response[list[RoleAnswer]]:
         """List API roles by name."""
-        found, total = await roles.list_roles(listing.page)
+        only = RoleFilter(*(listing.filter(each.name) for each in (_TYPE, _NOT_OF_USER, _NOT_OF_APPLICATION)))
+        found, total = await roles.list_roles(listing.page, only)
         return listing.answer([role_answer(role) for role in found], total)
 
     @get("/{role_id:str}", operation_id="GetRole", summary="Get a role")

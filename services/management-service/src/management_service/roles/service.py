@@ -23,7 +23,7 @@ from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.wire.events import RoleState
 from management_service.resources.store import Scope
 from management_service.roles import rules, store
-from management_service.roles.store import Role
+from management_service.roles.store import Role, RoleFilter
 
 _REFUSALS = {"roles_name_unique": lambda: duplicate(message="A role with this name already exists.")}
 
@@ -88,10 +88,10 @@ class Roles:
         async with self._reader.connect() as connection:
             return await store.find_role_by_name(connection, self._tenant_id, name)
 
-    async def list_roles(self, page: Page) -> tuple[list[Role], int]:
-        """Return a page of the roles, and their total."""
+    async def list_roles(self, page: Page, only: RoleFilter) -> tuple[list[Role], int]:
+        """Return a page of the roles that a filter selects, and their total."""
         async with self._reader.connect() as connection:
-            return await store.list_roles(connection, self._tenant_id, page)
+            return await store.list_roles(connection, self._tenant_id, page, only)
 
     @retry_on_conflict
     async def update(self, role_id: str, update: rules.RoleUpdate) -> tuple[Role, dict[str, str]]:

@@ -12,7 +12,7 @@ from identity_common.http.pagination import Page
 from identity_common.stores.database import fetch_page
 from identity_common.wire.events import RoleType
 from management_service.resources.store import SCOPE_COLUMNS, SEARCHED_SCOPE_COLUMNS, Scope
-from management_service.schema import role_scopes, roles, scopes
+from management_service.schema import application_roles, role_scopes, roles, scopes, user_roles
 
 
 class Role(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +27,20 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
 
 
+class RoleFilter(msgspec.Struct, frozen=True):
+    """Which roles a list is to have; None does not restrict it.
+
+    Attributes:
+        type: Of this type.
+        not_of_user_id: Those that this user does not hold.
+        not_of_application_id: Those that this application does not hold.
+    """
+
+    type: str | None = None
+    not_of_user_id: str | None = None
+    not_of_application_id: str | None = None
+
+
 ROLE_COLUMNS: Final = tuple(roles.c[name] for name in Role.__struct_fields__)
 SEARCHED: Final = (roles.c.name, roles.c.description)
 
@@ -39,6 +53,24 @@ _LOCK: Final = _FIND.with_for_update(key_share=True)
 _UPDATE: Final = update(roles).where(*_BY_ID)
 _DELETE: Final = delete(roles).where(*_BY_ID)
 _LIST: Final = select(*ROLE_COLUMNS).where(roles.c.tenant_id == bindparam("tenant")).order_by(roles.c.name, roles.c.id)
+_HELD_BY_USER: Final = (
+    select(user_roles.c.role_id)
+    .where(
+        user_roles.c.tenant_id == roles.c.tenant_id,
+        user_roles.c.role_id == roles.c.id,
+        user_roles.c.user_id == bindparam("user"),
+    )
+    .exists()
+)
+_HELD_BY_APPLICATION: Final = (
+    select(application_roles.c.role_id)
+    .where(
+        application_roles.c.tenant_id == roles.c.tenant_id,
+        application_roles.c.role_id == roles.c.id,
+        application_roles.c.application_id == bindparam("application"),
+    )
+    .exists()
+)
 # Locked in the order of ids, so that two transactions cannot deadlock.
 _LOCK_SCOPES: Final = (
     select(scopes.c.id)
@@ -94,9 +126,20 @@ async def delete_role(connection: AsyncConnection, tenant_id: str, role_id: str)
     return bool((await connection.execute(_DELETE, {"tenant": tenant_id, "role": role_id})).rowcount)
 
 
-async def list_roles(connection: AsyncConnection, tenant_id: str, page: Page) -> tuple[list[Role], int]:
+async def list_roles(
+    connection: AsyncConnection, tenant_id: str, page: Page, only: RoleFilter
+) -> tuple[list[Role], int]:
     """Return a page of the roles, by name, and their total."""
-    rows, total = await fetch_page(connection, _LIST, {"tenant": tenant_id}, page, searched=SEARCHED)
+    statement, values = _LIST, {"tenant": tenant_id}
+    for value, name, condition in (
+        (only.type, "type", roles.c.type == bindparam("type")),
+        (only.not_of_user_id, "user", ~_HELD_BY_USER),
+        (only.not_of_application_id, "application", ~_HELD_BY_APPLICATION),
+    ):
+        if value is not None:
+            statement = statement.where(condition)
+            values[name] = value
+    rows, total = await fetch_page(connection, statement, values, page, searched=SEARCHED)
     return [Role(**row) for row in rows], total
 
 

@@ -1,6 +1,5 @@
 """``POST /api/subject-tokens``: a hot path."""
 
-from functools import partial
 from typing import Final
 
 from litestar.handlers import ASGIRouteHandler
@@ -8,6 +7,7 @@ from litestar.types import Receive, Scope
 
 from identity_common.http.json_body import read_body
 from identity_common.http.openapi import Documented, Operation
+from identity_common.http.query_parameters import require_declared
 from identity_common.http.raw_routes import posted
 from management_service.subject_tokens.rules import SubjectTokenCreation
 from management_service.subject_tokens.service import MintedSubjectToken, SubjectTokens
@@ -31,6 +31,11 @@ def subject_token_route(subject_tokens: SubjectTokens) -> ASGIRouteHandler:
     """Return the route."""
 
     async def mint(scope: Scope, receive: Receive) -> MintedSubjectToken:
-        return await subject_tokens.mint(scope, partial(read_body, scope, receive, SubjectTokenCreation))
+        async def read_creation() -> SubjectTokenCreation:
+            if scope["query_string"]:
+                require_declared(scope["query_string"], _OPERATION.more)
+            return await read_body(scope, receive, SubjectTokenCreation)
+
+        return await subject_tokens.mint(scope, read_creation)
 
     return posted(PATH, mint, headers={"Cache-Control": "no-store"}, operation=_OPERATION)

@@ -1,17 +1,72 @@
 """``/api/users``."""
 
+from typing import Final, get_args
+
 from litestar import Controller, Response, delete, get, patch, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Raw, structs
 
 from identity_common.fields import Answer, FreeFormAnswer
+from identity_common.http.api_errors import Issue, invalid_input
 from identity_common.http.listing import PAGED, Listing
-from identity_common.http.openapi import PUBLISHES_NOTHING, documented
+from identity_common.http.openapi import PUBLISHES_NOTHING, Filter, documented
 from identity_common.stores.parents import parent_exists
-from management_service.users.rules import CustomData, NewPassword, Suspension, UserCreation, UserUpdate
+from management_service.users.rules import (
+    CustomData,
+    FieldSearch,
+    NewPassword,
+    SearchField,
+    SearchMode,
+    Suspension,
+    UserCreation,
+    UserSearch,
+    UserUpdate,
+)
 from management_service.users.service import Users
 from management_service.users.store import User
+
+_FIELDS: Final[tuple[SearchField, ...]] = get_args(SearchField)
+_JOINT: Final = Filter(
+    "joint", "Whether all conditions of the search must hold, or one (default).", values=("and", "or")
+)
+_SEARCH: Final = (
+    *(
+        Filter(
+            f"search.{field}", f"Only users with this {field}; each % stands for any text, unless the mode is exact."
+        )
+        for field in _FIELDS
+    ),
+    *(
+        Filter(
+            f"mode.{field}",
+            f"How search.{field} is compared: like (default) or exact.",
+            values=get_args(SearchMode),
+            hint="regular expressions are refused, as one can keep the database busy: use like with %",
+        )
+        for field in _FIELDS
+    ),
+    _JOINT,
+)
+
+
+def _read_search(listing: Listing) -> UserSearch:
+    """Return the conditions that a query names.
+
+    Raises:
+        ApiError: 400 for a mode without the text to compare.
+    """
+    fields, problems = [], []
+    for field in _FIELDS:
+        text, mode = listing.filter(f"search.{field}"), listing.filter(f"mode.{field}")
+        if text is not None:
+            fields.append(FieldSearch(field, text, "exact" if mode == "exact" else "like"))
+        elif mode is not None:
+            problems.append(Issue(path=f"mode.{field}", message=f"needs search.{field}"))
+    if problems:
+        raise invalid_input(*problems)
+    is_joint = listing.filter(_JOINT.name) == "and"
+    return UserSearch(listing.page.search, tuple(fields), "and" if is_joint else "or")
 
 
 class UserAnswer(Answer):
@@ -55,12 +110,16 @@ class UserController(Controller):
         user, headers = await users.create(data)
         return Response(user_answer(user), headers=headers)
 
-    @get("/", operation_id="ListUsers", summary="List users")
+    @get("/", operation_id="ListUsers", summary="List users", opt=documented(filters=_SEARCH, refuses=(422,)))
     async def list_users(
         self, listing: NamedDependency[Listing], users: NamedDependency[Users]
     ) -> Response[list[UserAnswer]]:
-        """List users by name; ``q`` searches ids, names, user names, e-mail addresses and phone numbers for a part."""
-        found, total = await users.list_users(listing.page)
+        """List users by name; ``q`` searches ids, names, user names, e-mail addresses and phone numbers for a part.
+
+        ``search.<field>`` compares one field, ignoring case; several conditions are joined by ``joint``. A search that
+        takes longer than a second is refused.
+        """
+        found, total = await users.list_users(listing.page, _read_search(listing))
         return listing.answer([user_answer(user) for user in found], total)
 
     @get("/{user_id:str}", operation_id="GetUser", summary="Get a user")

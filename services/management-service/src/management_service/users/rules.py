@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterator
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -74,6 +74,38 @@ class NewPassword(Body):
     """A password that replaces the current one."""
 
     password: Password
+
+
+SearchField = Literal["id", "username", "primaryEmail", "primaryPhone", "name"]
+SearchMode = Literal["exact", "like"]
+
+
+class FieldSearch(msgspec.Struct, frozen=True):
+    """A condition on one field of a user, regardless of case except for the id.
+
+    Attributes:
+        field: The field.
+        text: What it must be. In the mode ``like``, each ``%`` stands for any text, also none.
+        mode: How to compare.
+    """
+
+    field: SearchField
+    text: str
+    mode: SearchMode
+
+
+class UserSearch(msgspec.Struct, frozen=True):
+    """Conditions on users; without any, every user matches.
+
+    Attributes:
+        text: Part of any of the fields; empty for no such condition.
+        fields: Conditions on single fields.
+        joint: Whether all conditions must hold, or one.
+    """
+
+    text: str = ""
+    fields: tuple[FieldSearch, ...] = ()
+    joint: Literal["and", "or"] = "or"
 
 
 def canonical(text: str) -> str:

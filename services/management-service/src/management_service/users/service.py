@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from identity_common.clock import Clock, now_ms
 from identity_common.fields import FreeForm, free_form_text, is_too_large, merged
 from identity_common.http.api_errors import (
+    ApiError,
     Issue,
     body_too_large,
     duplicate,
@@ -20,7 +21,7 @@ from identity_common.http.api_errors import (
 from identity_common.http.pagination import Page
 from identity_common.identifiers import new_short_id
 from identity_common.outbox.changes import Changes, Transaction
-from identity_common.stores.database import refusals, retry_on_conflict
+from identity_common.stores.database import cancelled, refusals, retry_on_conflict
 from identity_common.stores.redis import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import AssignmentState, UserState
@@ -30,6 +31,7 @@ from management_service.users import rules, store
 from management_service.users.store import User
 
 _log = get_logger(__name__)
+SEARCH_TIMEOUT_S = 1
 
 AssignDefaultRoles = Callable[[Transaction, str], Awaitable[None]]
 """Gives a new user the default roles, in the transaction that creates it; roles belong to another package."""
@@ -39,6 +41,14 @@ _REFUSALS = {
     "users_primary_email_unique": lambda: duplicate("user.email_already_in_use", "The e-mail address is in use."),
     "users_primary_phone_unique": lambda: duplicate("user.phone_already_in_use", "The telephone number is in use."),
 }
+
+
+def _search_too_slow() -> ApiError:
+    # 422 and not 503: a client that retries would occupy the database with the same search again.
+    message = (
+        f"The search took longer than {SEARCH_TIMEOUT_S} s. Search one field: search.<field> with mode.<field>=exact."
+    )
+    return ApiError(422, "user.search_too_slow", message)
 
 
 def user_state(user: User) -> UserState:
@@ -93,11 +103,13 @@ class Users:
         passwords: Passwords,
         attempts: SignInAttempts,
         *,
+        searcher: AsyncEngine,
         assign_default_roles: AssignDefaultRoles,
         tenant_id: str,
         clock: Clock = now_ms,
     ) -> None:
         self._reader = reader
+        self._searcher = searcher  # its database cancels statements after SEARCH_TIMEOUT_S
         self._changes = changes
         self._passwords = passwords
         self._attempts = attempts
@@ -146,10 +158,16 @@ class Users:
             raise missing_by_id()
         return user
 
-    async def list_users(self, page: Page) -> tuple[list[User], int]:
-        """Return a page of the users that match a search, and the total of matches."""
-        async with self._reader.connect() as connection:
-            return await store.list_users(connection, self._tenant_id, page)
+    async def list_users(self, page: Page, search: rules.UserSearch) -> tuple[list[User], int]:
+        """Return a page of the users that match a search, and the total of matches.
+
+        Raises:
+            ApiError: 422 for a search that takes too long.
+        """
+        reader = self._searcher if search.text or search.fields else self._reader
+        with cancelled(_search_too_slow):
+            async with reader.connect() as connection:
+                return await store.list_users(connection, self._tenant_id, page, search)
 
     @retry_on_conflict
     async def update(self, user_id: str, update: rules.UserUpdate) -> tuple[User, dict[str, str]]:

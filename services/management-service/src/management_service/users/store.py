@@ -1,17 +1,23 @@
 """Users in PostgreSQL."""
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 from sqlalchemy import (
+    ColumnElement,
     RowMapping,
     Select,
     Text,
+    and_,
     bindparam,
+    collate,
     delete,
     func,
     insert,
+    literal,
     literal_column,
+    or_,
     select,
     update,
 )
@@ -20,6 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from identity_common.http.pagination import Page
 from identity_common.search import identity_key, phone_key, search_key, search_term
 from management_service.schema import users
+from management_service.users.rules import FieldSearch, SearchField, UserSearch, canonical
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +70,17 @@ _IN_TENANT: Final = select(users.c.id, users.c.name).where(users.c.tenant_id == 
 # A search scans every user's key, as there is no trigram index; strpos() has no wildcards to escape. OFFSET 0 keeps the
 # planner from walking the index of names and testing one user after the other until a page is full.
 _MATCHES: Final = func.strpos(users.c.search_key, bindparam("term", type_=Text)) > 0
-_MATCHING: Final = _IN_TENANT.where(_MATCHES).offset(literal_column("0"))
+_UNINDEXED: Final[ColumnElement[int]] = literal_column("0")
+_ESCAPED: Final = str.maketrans({"\\": "\\\\", "_": "\\_"})
+_NAME: Final = func.lower(collate(users.c.name, "default"))  # with the collation "C", lower() knows ASCII only
+_FIELDS: Final[Mapping[SearchField, tuple[ColumnElement[Any], Callable[[str], str]]]] = {
+    "id": (users.c.id, str),
+    "username": (users.c.username_key, identity_key),
+    "primaryEmail": (users.c.primary_email_key, identity_key),
+    "primaryPhone": (users.c.primary_phone_key, lambda phone: phone.replace("+", "")),
+    "name": (_NAME, canonical),
+}
+"""Each field that can be searched: its column, and the key of a text that is compared with it."""
 
 
 def user_from(row: RowMapping) -> User:
@@ -120,14 +137,21 @@ async def delete_user(connection: AsyncConnection, tenant_id: str, user_id: str)
     return bool((await connection.execute(_DELETE, {"tenant": tenant_id, "user": user_id})).rowcount)
 
 
-async def list_users(connection: AsyncConnection, tenant_id: str, page: Page) -> tuple[list[User], int]:
+async def list_users(
+    connection: AsyncConnection, tenant_id: str, page: Page, search: UserSearch
+) -> tuple[list[User], int]:
     """Return a page of the matching users, by name and then id, and the total of matches.
 
     The page is found in an index of names and ids; only its own rows are read.
     """
-    term = search_term(page.search)
-    matching = _MATCHING if term else _IN_TENANT
-    values = {"tenant": tenant_id} | ({"term": term} if term else {})
+    matching, values = _IN_TENANT, {"tenant": tenant_id}
+    conditions = [_field_matches(each) for each in search.fields]
+    if term := search_term(search.text):
+        conditions.append(_MATCHES)
+        values["term"] = term
+    if conditions:
+        join = and_ if search.joint == "and" else or_
+        matching = matching.where(join(*conditions)).offset(_UNINDEXED)
     total = await connection.scalar(select(func.count()).select_from(matching.subquery()), values)
     found = matching.subquery()
     ids = select(found.c.id).order_by(found.c.name, found.c.id).limit(page.size).offset(page.offset).subquery()
@@ -139,3 +163,12 @@ async def list_users(connection: AsyncConnection, tenant_id: str, page: Page) ->
     )
     rows = (await connection.execute(statement, values)).mappings()
     return [user_from(row) for row in rows], total or 0
+
+
+def _field_matches(search: FieldSearch) -> ColumnElement[bool]:
+    column, key = _FIELDS[search.field]
+    text = key(search.text)
+    wanted: ColumnElement[str] = literal(text.translate(_ESCAPED) if search.mode == "like" else text, type_=Text)
+    if search.field == "name":
+        wanted = func.lower(collate(wanted, "default"))
+    return column.like(wanted) if search.mode == "like" else column == wanted

@@ -8,7 +8,7 @@ from litestar.params import JSONBody
 
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi import Flag, documented
-from identity_common.http.pagination import read_flag, require_known
+from identity_common.http.pagination import read_flag
 from template_service.document.rules import TemplateDocument, TemplateReport
 from template_service.document.service import OrganizationTemplate
 
@@ -107,8 +107,6 @@ class OrganizationTemplateController(Controller):
         document does not name is deleted. The answer reports the changes, and how many members in how many
         organizations gain or lose each permission. Query parameters other than dry-run are refused.
         """
-        query_string: bytes = request.scope["query_string"]
-        require_known(query_string, _DRY_RUN.name)  # a misspelt dryRun must not delete anything
-        dry_run = read_flag(query_string, _DRY_RUN.name)
+        dry_run = read_flag(request.scope["query_string"], _DRY_RUN.name)
         report, headers = await template.put(data, dry_run=dry_run)
         return Response(report, headers=headers)

@@ -15,6 +15,7 @@ from identity_common.access.management_api import require_storable_path
 from identity_common.http.api_errors import ApiError, Issue, invalid_input
 from identity_common.http.cors import ANY_PAGE, Headers
 from identity_common.http.openapi import Documented, Operation, RequestHeader
+from identity_common.http.query_parameters import require_declared
 from identity_common.http.raw_routes import RawAnswer, read
 from identity_common.revisions import HEADER as REVISION_HEADER
 from identity_common.revisions import MalformedRevisionError, format_revisions, parse_revisions
@@ -74,7 +75,7 @@ def _scopes_route(permissions: MemberPermissions, kind: MemberType, noun: str) -
                 continue
 
         path = scope["path_params"]
-        request = _parse(scope, Member(path["organization_id"], kind, path[f"{kind}_id"]))
+        request = _parse(scope, Member(path["organization_id"], kind, path[f"{kind}_id"]), operation.more)
         answer = await permissions.read(request, disconnected)
         headers = [
             (b"etag", answer.etag.encode()),
@@ -90,7 +91,7 @@ def _scopes_route(permissions: MemberPermissions, kind: MemberType, noun: str) -
     return read(_PATH.format(kind=kind), handle, operation=operation)
 
 
-def _parse(scope: Scope, member: Member) -> ReadRequest:
+def _parse(scope: Scope, member: Member, declared: Documented) -> ReadRequest:
     headers: dict[bytes, list[bytes]] = {_IF_NONE_MATCH: [], _PREFER: [], _REVISION: []}
     for name, value in scope["headers"]:
         if name in headers:
@@ -99,6 +100,8 @@ def _parse(scope: Scope, member: Member) -> ReadRequest:
     awaited: dict[str, int] = {}
     try:
         require_storable_path(scope)
+        if scope["query_string"]:
+            require_declared(scope["query_string"], declared)
         awaited = parse_revisions(_text(headers[_REVISION]))
     except MalformedRevisionError:
         message = "must be of the form management:97 or management:97, template:184"

@@ -34,6 +34,9 @@ from template_service.roles.store import Named
 _ROLE: Final = Filter("organizationRoleId", "Only members that hold this organization role.")
 
 
+_WITHOUT_ROLE: Final = Filter("excludeOrganizationRoleId", "Only members that do not hold this organization role.")
+
+
 class UserMemberAnswer(Answer):
     """A user, as ``/api/users`` shows it, and the roles that it holds in the organization."""
 
@@ -147,7 +150,7 @@ def _member_controller(kind: _Kind) -> type[Controller]:
             summary=f"List the {some} of an organization",
             description=f"List the {some} that belong to an organization by name, "
             "with the organization roles that they hold.",
-            opt=documented(filters=(_ROLE,), answer=list[kind.answer_type]),  # type: ignore[name-defined]
+            opt=documented(filters=(_ROLE, _WITHOUT_ROLE), answer=list[kind.answer_type]),  # type: ignore[name-defined]
         )
         async def list_members(
             self,
@@ -156,8 +159,13 @@ def _member_controller(kind: _Kind) -> type[Controller]:
             members: NamedDependency[Members],
             tenant_id: NamedDependency[str],
         ) -> Response[list[Answer]]:
-            role_id = listing.filter(_ROLE.name)
-            found, total = await members.list_members(kind.member_type, organization_id, listing.page, role_id=role_id)
+            found, total = await members.list_members(
+                kind.member_type,
+                organization_id,
+                listing.page,
+                role_id=listing.filter(_ROLE.name),
+                without_role_id=listing.filter(_WITHOUT_ROLE.name),
+            )
             return listing.answer([kind.answer(member, tenant_id) for member in found], total)
 
         @post(
@@ -319,7 +327,7 @@ def _membership_controller(kind: _Kind) -> type[Controller]:
     class MembershipController(Controller):
         path = f"/{kind.member_type}s/{{{kind.parameter}:str}}/organizations"
         tags = (f"{name}s",)
-        dependencies = PAGED | kind.member_id
+        dependencies = WHOLE | kind.member_id
         guards = (known_parent_exists(kind.member_type),)
 
         @get(

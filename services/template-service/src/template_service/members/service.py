@@ -32,6 +32,10 @@ def require_membership() -> ApiError:
     return ApiError(422, "organization.require_membership", "This is not a member of the organization.")
 
 
+def _unknown_role_names() -> ApiError:
+    return ApiError(422, "organization.role_names_not_found", "There is no organization role with one of these names.")
+
+
 class Members:
     """The members of every organization; each, with its roles, is an aggregate on the bus.
 
@@ -57,12 +61,24 @@ class Members:
         self._clock = clock
 
     async def list_members(
-        self, member_type: MemberType, organization_id: str, page: Page, *, role_id: str | None
+        self,
+        member_type: MemberType,
+        organization_id: str,
+        page: Page,
+        *,
+        role_id: str | None,
+        without_role_id: str | None,
     ) -> tuple[list[Member], int]:
-        """Return a page of the members of one kind, with their roles, and their total."""
+        """Return a page of the members of one kind, with or without a role, with their roles, and their total."""
         async with self._reader.connect() as connection:
             return await store.list_members(
-                connection, self._tenant_id, organization_id, member_type, page, role_id=role_id
+                connection,
+                self._tenant_id,
+                organization_id,
+                member_type,
+                page,
+                role_id=role_id,
+                without_role_id=without_role_id,
             )
 
     async def list_memberships(
@@ -250,8 +266,10 @@ class Members:
         self, transaction: Transaction, member_type: MemberType, ids: Collection[str], names: Collection[str]
     ) -> frozenset[str]:
         found = await store.lock_roles(transaction.connection, self._tenant_id, ids, names)
-        if not (found.ids.issuperset(ids) and found.names.issuperset(names)):
+        if not found.ids.issuperset(ids):
             raise unknown_relation()
+        if not found.names.issuperset(names):
+            raise _unknown_role_names()
         if found.types - {ROLE_TYPE_OF[member_type]}:
             raise wrong_kind("A user has roles of the type User, an application those of the type MachineToMachine.")
         if len(found.ids) > MAX_RELATED:

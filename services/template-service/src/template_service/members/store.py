@@ -11,6 +11,7 @@ import msgspec
 from sqlalchemy import (
     ARRAY,
     BigInteger,
+    BindParameter,
     ColumnElement,
     ScalarSelect,
     Select,
@@ -73,6 +74,7 @@ _ORGANIZATION: Final = bindparam("organization", type_=Text)
 _TYPE: Final = bindparam("type", type_=Text)
 _MEMBER: Final = bindparam("member", type_=Text)
 _ROLE: Final = bindparam("role", type_=Text)
+_OTHER_ROLE: Final = bindparam("other_role", type_=Text)
 _IDS: Final = bindparam("ids", type_=ARRAY(Text))
 _ROLES: Final = bindparam("roles", type_=ARRAY(Text))
 
@@ -325,19 +327,6 @@ _LIST: Final[Mapping[MemberType, Select[Any]]] = {
     for member_type, known in _KNOWN.items()
 }
 _HELD: Final = _by_key(roles, "held", member_roles.c.role_id)
-_HOLDS: Final = (
-    select(member_roles.c.role_id)
-    .select_from(member_roles.join(_HELD, true()))
-    .where(
-        member_roles.c.tenant_id == _TENANT,
-        member_roles.c.organization_id == members.c.organization_id,
-        member_roles.c.member_id == members.c.member_id,
-        member_roles.c.role_id == _ROLE,
-    )
-    .offset(literal_column("0"))
-    .correlate(members)
-    .exists()
-)
 _MATCHES: Final = func.strpos(_KNOWN["user"].c.search_key, bindparam("term", type_=Text)) > 0
 _ROLE_OF_MEMBER: Final = _by_key(roles, "role", member_roles.c.role_id)
 _LIST_ROLES: Final = (
@@ -359,6 +348,23 @@ _LIST_ORGANIZATIONS: Final = (
 )
 
 
+def _holds(role: BindParameter[str]) -> ColumnElement[bool]:
+    """Return whether the member of the enclosing statement holds a role."""
+    return (
+        select(member_roles.c.role_id)
+        .select_from(member_roles.join(_HELD, true()))
+        .where(
+            member_roles.c.tenant_id == _TENANT,
+            member_roles.c.organization_id == members.c.organization_id,
+            member_roles.c.member_id == members.c.member_id,
+            member_roles.c.role_id == role,
+        )
+        .offset(literal_column("0"))
+        .correlate(members)
+        .exists()
+    )
+
+
 async def list_members(
     connection: AsyncConnection,
     tenant_id: str,
@@ -367,6 +373,7 @@ async def list_members(
     page: Page,
     *,
     role_id: str | None,
+    without_role_id: str | None,
 ) -> tuple[list[Member], int]:
     """Return a page of an organization's members by name and then id, and their total.
 
@@ -376,13 +383,17 @@ async def list_members(
         organization_id: The organization.
         member_type: The kind of members.
         page: The part to return.
-        role_id: Only members that hold this role; none for all members.
+        role_id: Only members that hold this role; None for all members.
+        without_role_id: Only members that do not hold this role; None for all members.
     """
     statement = _LIST[member_type]
     values = {"tenant": tenant_id, "organization": organization_id}
     if role_id is not None:
-        statement = statement.where(_HOLDS)
+        statement = statement.where(_holds(_ROLE))
         values["role"] = role_id
+    if without_role_id is not None:
+        statement = statement.where(~_holds(_OTHER_ROLE))
+        values["other_role"] = without_role_id
     if page.search and member_type == "user":
         statement = statement.where(_MATCHES)
         values["term"] = search_term(page.search)

@@ -9,12 +9,18 @@ from msgspec import UNSET, Raw, UnsetType, structs
 
 from identity_common.fields import Answer, FreeFormAnswer
 from identity_common.http.listing import PAGED, Listing
-from identity_common.http.openapi import Flag, documented
+from identity_common.http.openapi import Filter, Flag, documented
+from stead.event_types import MemberType
 from template_service.organizations.rules import OrganizationCreation, OrganizationUpdate
 from template_service.organizations.service import Organizations
 from template_service.organizations.store import Featured, FeaturedUser, Organization
 
 _SHOW_FEATURED: Final = Flag("showFeatured", "Include the number of users of each organization, and three of them.")
+
+_WITHOUT_USER: Final = Filter("excludeUserId", "Only organizations that this user is not a member of.")
+_WITHOUT_APPLICATION: Final = Filter(
+    "excludeApplicationId", "Only organizations that this application is not a member of."
+)
 
 
 class OrganizationAnswer(Answer):
@@ -61,7 +67,7 @@ class OrganizationController(Controller):
     tags = ("Organizations",)
     dependencies = PAGED
 
-    @post("/", operation_id="CreateOrganization", summary="Create an organization", opt=documented(never=(422,)))
+    @post("/", operation_id="CreateOrganization", summary="Create an organization")
     async def create_organization(
         self, data: JSONBody[OrganizationCreation], organizations: NamedDependency[Organizations]
     ) -> Response[OrganizationAnswer]:
@@ -73,14 +79,20 @@ class OrganizationController(Controller):
         "/",
         operation_id="ListOrganizations",
         summary="List organizations",
-        opt=documented(flags=(_SHOW_FEATURED,)),
+        opt=documented(flags=(_SHOW_FEATURED,), filters=(_WITHOUT_USER, _WITHOUT_APPLICATION)),
     )
     async def list_organizations(
         self, listing: NamedDependency[Listing], organizations: NamedDependency[Organizations]
     ) -> Response[list[OrganizationListAnswer]]:
         """List organizations by name; ``q`` searches ids, names and descriptions."""
         with_featured = listing.flag(_SHOW_FEATURED.name)
-        found, total = await organizations.list_organizations(listing.page, with_featured=with_featured)
+        without: dict[MemberType, str | None] = {
+            "user": listing.filter(_WITHOUT_USER.name),
+            "application": listing.filter(_WITHOUT_APPLICATION.name),
+        }
+        found, total = await organizations.list_organizations(
+            listing.page, with_featured=with_featured, without=without
+        )
         return listing.answer([_list_answer(*each) for each in found], total)
 
     @get("/{organization_id:str}", operation_id="GetOrganization", summary="Get an organization")
@@ -94,7 +106,6 @@ class OrganizationController(Controller):
         "/{organization_id:str}",
         operation_id="UpdateOrganization",
         summary="Update an organization",
-        opt=documented(never=(422,)),
     )
     async def update_organization(
         self,

@@ -9,7 +9,8 @@ class OrganizationCreation(Body):
     """A new organization, without members.
 
     Attributes:
-        color: Opaque: stored and returned, as are ``branding`` and ``custom_css``.
+        color: Opaque: stored and returned.
+        is_mfa_required: Only false: nothing honours it, nor ``branding`` and ``custom_css``, which must be empty.
     """
 
     name: Name
@@ -31,3 +32,9 @@ class OrganizationUpdate(Body):
     color: FreeForm | UnsetType | None = UNSET
     branding: FreeForm | UnsetType | None = UNSET
     custom_css: str | UnsetType | None = UNSET
+
+
+def unsupported_members(body: OrganizationCreation | OrganizationUpdate) -> list[str]:
+    """Return the names of the members whose values nothing honours; null and empty values are allowed."""
+    values = {"isMfaRequired": body.is_mfa_required, "branding": body.branding, "customCss": body.custom_css}
+    return [name for name, value in values.items() if value is not UNSET and value]

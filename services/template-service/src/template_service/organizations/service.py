@@ -1,5 +1,6 @@
 """Creating, reading, changing and deleting organizations."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -8,12 +9,12 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms
 from identity_common.fields import free_form_text, is_too_large
-from identity_common.http.api_errors import body_too_large, missing_by_id
+from identity_common.http.api_errors import ApiError, body_too_large, missing_by_id
 from identity_common.http.pagination import Page
 from identity_common.identifiers import new_short_id
 from identity_common.outbox.changes import Changes
 from identity_common.stores.database import retry_on_conflict
-from stead.event_types import OrganizationState
+from stead.event_types import MemberType, OrganizationState
 from template_service.fan_out.requests import request_organization_fan_out
 from template_service.organizations import rules, store
 from template_service.organizations.store import Featured, Organization
@@ -25,7 +26,7 @@ def _members(body: rules.OrganizationCreation | rules.OrganizationUpdate) -> dic
     """Return the given members as they are stored; null becomes the default.
 
     Raises:
-        ApiError: 413 for a free-form object or style sheet over its limit.
+        ApiError: 413 for a free-form object over its limit.
     """
     given = {name: getattr(body, name) for name in body.__struct_fields__}
     given = {name: value for name, value in given.items() if value is not UNSET}
@@ -34,9 +35,20 @@ def _members(body: rules.OrganizationCreation | rules.OrganizationUpdate) -> dic
             given[name] = free_form_text(given[name])
     if "is_mfa_required" in given:
         given["is_mfa_required"] = bool(given["is_mfa_required"])
-    if any(is_too_large(given[name]) for name in (*_FREE_FORM, "custom_css") if given.get(name) is not None):
+    if any(is_too_large(given[name]) for name in _FREE_FORM if name in given):
         raise body_too_large()
     return given
+
+
+def _require_supported(body: rules.OrganizationCreation | rules.OrganizationUpdate) -> None:
+    """Refuse members that nothing honours: to store them would promise what no sign-in keeps.
+
+    Raises:
+        ApiError: 422.
+    """
+    if unsupported := rules.unsupported_members(body):
+        message = f"Not supported: {', '.join(unsupported)}. Leave out, or keep your own settings in customData."
+        raise ApiError(422, "entity.not_supported", message)
 
 
 class Organizations:
@@ -60,11 +72,11 @@ class Organizations:
         """Create an organization without members.
 
         Raises:
-            ApiError: 413.
+            ApiError: 413, 422.
         """
-        organization = Organization(
-            tenant_id=self._tenant_id, id=new_short_id(), created_at=self._clock(), **_members(creation)
-        )
+        members = _members(creation)
+        _require_supported(creation)
+        organization = Organization(tenant_id=self._tenant_id, id=new_short_id(), created_at=self._clock(), **members)
         async with self._changes.transaction() as transaction:
             await store.insert_organization(transaction.connection, organization)
             state = OrganizationState(id=organization.id, name=organization.name)
@@ -84,11 +96,19 @@ class Organizations:
         return organization
 
     async def list_organizations(
-        self, page: Page, *, with_featured: bool
+        self, page: Page, *, with_featured: bool, without: Mapping[MemberType, str | None]
     ) -> tuple[list[tuple[Organization, Featured | None]], int]:
-        """Return a page of the organizations, with featured users on request, and their total."""
+        """Return a page of the organizations, with featured users on request, and their total.
+
+        Args:
+            page: The page.
+            with_featured: Whether to add the number of users of each, and some of them.
+            without: Only organizations that these are not members of.
+        """
         async with self._reader.connect() as connection:
-            return await store.list_organizations(connection, self._tenant_id, page, with_featured=with_featured)
+            return await store.list_organizations(
+                connection, self._tenant_id, page, with_featured=with_featured, without=without
+            )
 
     @retry_on_conflict
     async def update(
@@ -97,13 +117,14 @@ class Organizations:
         """Change the given members of an organization.
 
         Raises:
-            ApiError: 404, 413.
+            ApiError: 404, 413, 422.
         """
         members = _members(update)
         async with self._changes.transaction() as transaction:
             organization = await store.lock_organization(transaction.connection, self._tenant_id, organization_id)
             if organization is None:
                 raise missing_by_id("entity.not_exists")
+            _require_supported(update)
             changed = msgspec.structs.replace(organization, **members)
             if changed != organization:
                 await store.update_organization(transaction.connection, changed)

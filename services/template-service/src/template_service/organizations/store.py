@@ -1,10 +1,12 @@
 """Organizations in PostgreSQL."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 from sqlalchemy import (
     JSON,
+    ColumnElement,
     ScalarSelect,
     Text,
     bindparam,
@@ -21,6 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.http.pagination import Page
 from identity_common.stores.database import fetch_page
+from stead.event_types import MemberType
 from template_service.schema import known_users, members, organizations
 
 MAX_FEATURED: Final = 3
@@ -110,6 +113,22 @@ _FEATURED_USERS: Final[ScalarSelect[str]] = select(
     func.coalesce(cast(func.json_agg(aggregate_order_by(_FEATURED, _FIRST_USERS.c.id)), Text), "[]")
 ).scalar_subquery()
 
+
+def _is_member(member_type: MemberType) -> ColumnElement[bool]:
+    """Return whether the user or application of this parameter is a member of the enclosing organization."""
+    return (
+        select(members.c.member_id)
+        .where(
+            members.c.tenant_id == organizations.c.tenant_id,
+            members.c.organization_id == organizations.c.id,
+            members.c.member_id == bindparam(member_type),
+            members.c.member_type == literal(member_type),
+        )
+        .correlate(organizations)
+        .exists()
+    )
+
+
 _decode_featured = msgspec.json.Decoder(tuple[FeaturedUser, ...]).decode
 
 
@@ -146,7 +165,12 @@ async def delete_organization(connection: AsyncConnection, tenant_id: str, organ
 
 
 async def list_organizations(
-    connection: AsyncConnection, tenant_id: str, page: Page, *, with_featured: bool
+    connection: AsyncConnection,
+    tenant_id: str,
+    page: Page,
+    *,
+    with_featured: bool,
+    without: Mapping[MemberType, str | None],
 ) -> tuple[list[tuple[Organization, Featured | None]], int]:
     """Return a page of the organizations, by name and then id, and their total.
 
@@ -155,12 +179,18 @@ async def list_organizations(
         tenant_id: The tenant.
         page: The part to return.
         with_featured: Include the users of each in short.
+        without: Only organizations that these are not members of.
     """
     searched = (organizations.c.id, organizations.c.name, organizations.c.description)
     statement = _LIST
     if with_featured:
         statement = statement.add_columns(_USERS_COUNT.label("users_count"), _FEATURED_USERS.label("featured_users"))
-    rows, total = await fetch_page(connection, statement, {"tenant": tenant_id}, page, searched=searched)
+    parameters = {"tenant": tenant_id}
+    for member_type, member_id in without.items():
+        if member_id is not None:
+            statement = statement.where(~_is_member(member_type))
+            parameters[member_type] = member_id
+    rows, total = await fetch_page(connection, statement, parameters, page, searched=searched)
     found: list[tuple[Organization, Featured | None]] = []
     for row in rows:
         values = dict(row)

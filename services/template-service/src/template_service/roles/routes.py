@@ -1,6 +1,6 @@
 """``/api/organization-roles``, and what these roles grant."""
 
-from typing import Final
+from typing import Final, get_args
 
 from litestar import Controller, MediaType, Response, delete, get, patch, post, put
 from litestar.di import NamedDependency
@@ -8,6 +8,7 @@ from litestar.params import FromPath, JSONBody
 
 from identity_common.fields import Answer
 from identity_common.http.listing import PAGED, WHOLE, Listing
+from identity_common.http.openapi import Filter, documented
 from identity_common.stores.parents import parent_exists
 from stead.event_types import OrganizationRoleType
 from template_service.permissions.routes import OrganizationPermissionAnswer, organization_permission_answer
@@ -82,6 +83,9 @@ def _scope_answer(scope: GrantedScope) -> GrantedScopeAnswer:
     )
 
 
+_TYPE: Final = Filter("type", "Only roles of this type.", get_args(OrganizationRoleType))
+
+
 class OrganizationRoleController(Controller):
     """Organization roles."""
 
@@ -97,12 +101,17 @@ class OrganizationRoleController(Controller):
         role, headers = await roles.create(data)
         return Response(organization_role_answer(role), headers=headers)
 
-    @get("/", operation_id="ListOrganizationRoles", summary="List organization roles")
+    @get(
+        "/",
+        operation_id="ListOrganizationRoles",
+        summary="List organization roles",
+        opt=documented(filters=(_TYPE,)),
+    )
     async def list_roles(
         self, listing: NamedDependency[Listing], roles: NamedDependency[OrganizationRoles]
     ) -> Response[list[OrganizationRoleListAnswer]]:
         """List organization roles by name, with what they grant."""
-        found, total = await roles.list_roles(listing.page)
+        found, total = await roles.list_roles(listing.page, role_type=listing.filter(_TYPE.name))
         return listing.answer([_list_answer(role) for role in found], total)
 
     @get("/{role_id:str}", operation_id="GetOrganizationRole", summary="Get an organization role")

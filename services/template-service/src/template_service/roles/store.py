@@ -171,11 +171,15 @@ async def delete_role(connection: AsyncConnection, tenant_id: str, role_id: str)
 
 
 async def list_roles(
-    connection: AsyncConnection, tenant_id: str, page: Page
+    connection: AsyncConnection, tenant_id: str, page: Page, *, role_type: str | None
 ) -> tuple[list[OrganizationRoleWithContents], int]:
-    """Return a page of the roles, by name, with what they grant, and their total."""
+    """Return a page of the roles of a type, or of all, by name, with what they grant, and their total."""
+    statement, values = _LIST, {"tenant": tenant_id}
+    if role_type is not None:
+        statement = statement.where(roles.c.type == bindparam("type"))
+        values["type"] = role_type
     searched = (roles.c.name, roles.c.description)
-    rows, total = await fetch_page(connection, _LIST, {"tenant": tenant_id}, page, searched=searched)
+    rows, total = await fetch_page(connection, statement, values, page, searched=searched)
     found = []
     for row in rows:
         members = dict(row)
