@@ -11,6 +11,7 @@ from tests.support.management_api import Management, refusal, unique
 
 BODIES: dict[tuple[str, str], Any] = {
     ("PATCH", "/users/{user_id}/custom-data"): {"customData": {"a": 1}},
+    ("POST", "/users/{user_id}/sign-in-attempts/clear"): {},
     ("PATCH", "/users/{user_id}/is-suspended"): {"isSuspended": True},
     ("PATCH", "/users/{user_id}/password"): {"password": "a good password"},
     ("POST", "/users/{user_id}/roles"): {"roleIds": []},
@@ -147,7 +148,7 @@ async def test_an_id_of_the_wrong_kind_or_of_another_tenant_in_a_body_is_unknown
     before = await management.revision()
     fitting = {"roleIds": "role_id", "scopeIds": "scope_id", "userIds": "user_id", "applicationIds": "application_id"}
     for (method, path), body in BODIES.items():
-        member = next(iter(body))
+        member = next(iter(body), "")
         if member not in fitting:
             continue
         ids = {**family, "role_id": family["machine_role_id" if member == "applicationIds" else "role_id"]}

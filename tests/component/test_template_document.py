@@ -115,7 +115,7 @@ Held = dict[tuple[str, str], set[Permission]]
 
 async def held(template: Template) -> Held:
     """Wait for the fan-out; return the permissions last published for each member."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         query = "SELECT count(*) FROM fan_outs WHERE tenant_id = $1"
         while await template.database.fetchval(query, template.tenant_id):  # noqa: ASYNC110 - seen from outside
             await asyncio.sleep(0.02)

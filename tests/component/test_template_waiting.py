@@ -38,7 +38,7 @@ async def machines(template: Template, count: int) -> list[str]:
     """Return the ids of as many new applications, which the service knows."""
     management = template.management
     made = [await management.machine() for _ in range(count)]
-    await management.everything_is_out()
+    await management.outbox_drained()
     await template.caught_up()
     return made
 

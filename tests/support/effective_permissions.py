@@ -43,7 +43,8 @@ class ReadingMember:
     async def new(cls, template: Template, kind: Kind = USERS, organization: Organization | None = None) -> Self:
         member_id = await member_of_kind(template, kind)
         organization = organization or await Organization.new(template, kind)
-        await organization.add(member_id)
+        added = await organization.add(member_id)
+        assert added.status_code == 201, added.text
         made = cls(template, organization, member_id)
         made.permission = await template.permission()
         role = await template.role(type=kind.role_type, organizationScopeIds=[made.permission["id"]])
