@@ -1,5 +1,7 @@
 """One running Management API and template-service for all tests of this directory, in their own tenant."""
 
+import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 
 import httpx
@@ -11,6 +13,31 @@ from tests.support.issuer import Issuer
 from tests.support.management_api import Management
 from tests.support.template_api import RequestedFanOuts, Template
 from tests.support.template_tables import TemplateTables
+
+BLOCKED_S = 3
+CATCH_UP_S = 2
+
+
+@pytest_asyncio.fixture(scope="session")
+async def last_run() -> AsyncIterator[list[float]]:
+    """The time at which the event loop ran last."""
+    ran = [time.monotonic()]
+
+    async def keep_time() -> None:
+        while True:
+            ran[0] = time.monotonic()
+            await asyncio.sleep(0.1)
+
+    task = asyncio.create_task(keep_time())
+    yield ran
+    task.cancel()
+
+
+@pytest_asyncio.fixture(scope="module", autouse=True)
+async def caught_up(last_run: list[float]) -> None:
+    """Let the services of this process catch up with the bus after a module whose tests blocked their event loop."""
+    if time.monotonic() - last_run[0] > BLOCKED_S:
+        await asyncio.sleep(CATCH_UP_S)
 
 
 @pytest.fixture(scope="session")
