@@ -133,7 +133,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         """Release held requests, and take no further one on this connection: the server is stopping."""
-        tell_stopping()
+        tell_stopping(self.loop)
         super().shutdown()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:

@@ -1,22 +1,27 @@
 """Ends requests that are held on purpose when their server is told to stop.
 
 A server completes its requests before it ends the app's lifespan, so a held request would delay it. Code that holds
-requests registers a callback here; the connections call it when the server of their process stops.
+requests registers a callback here; the connections call it when the server of their event loop stops.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
+from weakref import WeakKeyDictionary
 
-_callbacks: Final[set[Callable[[], None]]] = set()
+_Callbacks = WeakKeyDictionary[asyncio.AbstractEventLoop, set[Callable[[], None]]]
+
+_callbacks: Final[_Callbacks] = WeakKeyDictionary()
 
 
 def call_when_stopping(callback: Callable[[], None]) -> Callable[[], None]:
-    """Register a callback for when the server of this process stops; return a function that unregisters it."""
-    _callbacks.add(callback)
-    return lambda: _callbacks.discard(callback)
+    """Register a callback for when the server of this event loop stops; return a function that unregisters it."""
+    callbacks = _callbacks.setdefault(asyncio.get_running_loop(), set())
+    callbacks.add(callback)
+    return lambda: callbacks.discard(callback)
 
 
-def tell_stopping() -> None:
-    """Call every registered callback."""
-    for callback in tuple(_callbacks):
+def tell_stopping(loop: asyncio.AbstractEventLoop) -> None:
+    """Call every callback that was registered in this event loop."""
+    for callback in tuple(_callbacks.get(loop, ())):
         callback()
