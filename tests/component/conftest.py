@@ -1,7 +1,6 @@
 """One running Management API and template-service for all tests of this directory, in their own tenant."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator
 
 import httpx
@@ -11,33 +10,21 @@ import pytest_asyncio
 from all_in_one.provision import ServerAddresses
 from tests.support.issuer import Issuer
 from tests.support.management_api import Management
+from tests.support.patience import PATIENCE_S
 from tests.support.template_api import RequestedFanOuts, Template
 from tests.support.template_tables import TemplateTables
 
-BLOCKED_S = 3
-CATCH_UP_S = 2
-
-
-@pytest_asyncio.fixture(scope="session")
-async def last_run() -> AsyncIterator[list[float]]:
-    """The time at which the event loop ran last."""
-    ran = [time.monotonic()]
-
-    async def keep_time() -> None:
-        while True:
-            ran[0] = time.monotonic()
-            await asyncio.sleep(0.1)
-
-    task = asyncio.create_task(keep_time())
-    yield ran
-    task.cancel()
+_running: list[Template] = []
 
 
 @pytest_asyncio.fixture(scope="module", autouse=True)
-async def caught_up(last_run: list[float]) -> None:
-    """Let the services of this process catch up with the bus after a module whose tests blocked their event loop."""
-    if time.monotonic() - last_run[0] > BLOCKED_S:
-        await asyncio.sleep(CATCH_UP_S)
+async def caught_up() -> None:
+    """Wait until template-service follows the bus: the module before may have blocked the event loop for seconds."""
+    for template in _running:
+        user = (await template.management.created("users"))["id"]
+        async with asyncio.timeout(PATIENCE_S):
+            while (await template.client.get(f"/api/users/{user}/organizations")).status_code != 200:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +50,9 @@ def management_api(management: Management) -> httpx.AsyncClient:
 async def template(management: Management) -> AsyncIterator[Template]:
     """The running template-service of the same tenant."""
     async with Template(management) as template:
+        _running.append(template)
         yield template
+        _running.remove(template)
 
 
 @pytest.fixture
