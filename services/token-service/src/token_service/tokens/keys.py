@@ -211,7 +211,7 @@ class SigningKeys:
         return await self._usable.submit(None)
 
     async def _find_usable(self, submitted: Sequence[None]) -> Sequence[SigningKey]:
-        """Check the current key once for all signatures of one turn of the event loop."""
+        """Check the current key once for all signatures of one tick of the event loop."""
         if await self._retirements.is_key_retired(self.ring.current.kid):
             await self._refresh()
             if await self._retirements.is_key_retired(self.ring.current.kid):
