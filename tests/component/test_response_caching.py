@@ -1,4 +1,4 @@
-"""No answer of the Management API stays in a cache that somebody else reads, or that shows a former state."""
+"""Responses of the Management API stay in no shared cache, and a cached one is revalidated before use."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Three belong to the services. ``IDENTITY_STATE`` sources the other two and keeps one message per subject: the snapshot
 that a new replica starts from. The fourth is for other teams: a mirror of ``IDENTITY_EVENTS`` under the same name in a
-NATS account of its own, from which no request can reach a service (docs/decisions/0009). Nobody may purge or delete at
+NATS account of its own, from which no request can reach a service (docs/decisions/0009). No user may purge or delete at
 run time.
 """
 

@@ -1,4 +1,4 @@
-"""Ends what an application got while it was first-party, once it is a third party: nobody was asked then."""
+"""Ends what an application got while it was first-party, once it is third-party: no user consented to it."""
 
 import asyncio
 from typing import Final

@@ -1,7 +1,7 @@
 """The device cookie: which users have signed in at a browser before, so that each has a count of attempts there.
 
-Wrong passwords from elsewhere then do not lock the right person out. The cookie authenticates nobody. It is bound to
-the accounts and to their tokensValidAfter: a new password makes the browser unknown to the account.
+Wrong passwords from elsewhere then do not lock the right person out. The cookie does not authenticate. It is bound
+to the accounts and to their tokensValidAfter: a new password makes the browser unknown to the account.
 """
 
 import base64

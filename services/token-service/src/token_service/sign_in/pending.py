@@ -1,7 +1,7 @@
 """Pending authorization requests, in Redis; each belongs to the browser that sent it.
 
 Everybody can have one stored. So its size is limited when it is judged, its number per address by ``throttle``, and its
-life until somebody has signed in.
+life until a user has signed in.
 """
 
 import hashlib
