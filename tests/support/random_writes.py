@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from stead import Conflict, ManagementClient, NotFound, Unavailable
 from tests.support.impersonation import Impersonation
+from tests.support.management_api import unique
 
 Answer = TypeVar("Answer")
 Key = tuple[str, ...]
@@ -214,9 +215,9 @@ class UserWriter(Writer):
 
 
 def make_roles(management: ManagementClient, impersonation: Impersonation) -> list[str]:
-    """Create some roles for users, and return their ids."""
+    """Create some roles for users, with names of their own, and return their ids."""
     scope_ids = [scope.id for scope in management.resources.scopes(impersonation.resource_id)]
-    return [management.roles.create(f"Role {number}", "random", "User", scope_ids).id for number in range(4)]
+    return [management.roles.create(unique("Role"), "random", "User", scope_ids).id for _ in range(4)]
 
 
 @contextmanager
