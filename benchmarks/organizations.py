@@ -34,7 +34,7 @@ SCENARIOS: Final = (FLOOR, BY_CREDENTIALS, BY_EXCHANGE, CHANGED, UNCHANGED)
 _CONNECTIONS: Final = (1, 16)
 _WARM_UP_PASSES: Final = 500
 _PERMISSIONS: Final = tuple(f"bench:{number}" for number in range(5))
-_MAX_POLL_SHARE: Final = 0.5
+_MAX_POLL_SHARE: Final = 0.8
 
 
 class Effort(msgspec.Struct, frozen=True):

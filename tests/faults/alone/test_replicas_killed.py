@@ -23,13 +23,14 @@ from identity_common.http.routing import Service, service_for
 from stead import Unavailable
 from tests.support.agreement import require_agreement
 from tests.support.impersonation import cycle_works, set_up
+from tests.support.lengths import length
 from tests.support.patience import eventually
 from tests.support.processes import Deployment, KeysEdge, ServiceProcess
 from tests.support.random_writes import UserWriter, make_roles, writing
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = 8
+ROUNDS = length(short=4, long=8)
 WRITERS = 3
 PAUSE_S = 0.02
 STRAY = 0.05
