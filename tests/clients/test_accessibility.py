@@ -83,6 +83,22 @@ async def sign_out(visitor: Visitor) -> None:
     await visitor.sees("Sign out?")
 
 
+async def confirm_sign_out(visitor: Visitor) -> None:
+    site = visitor.site
+    await sign_in(visitor)
+    await visitor.sign_in()
+    await visitor.is_back()
+    end = f"{site.world.stack.issuer}/session/end"
+    await visitor.page.goto(f"{end}?client_id={site.ours}&post_logout_redirect_uri={site.goodbye}")
+    await visitor.sees("Sign out?")
+
+
+async def still_signed_in(visitor: Visitor) -> None:
+    await confirm_sign_out(visitor)
+    await visitor.press("Cancel")
+    await visitor.sees("You are still signed in")
+
+
 async def signed_out(visitor: Visitor) -> None:
     await sign_out(visitor)
     await visitor.press("Sign out")
@@ -101,6 +117,8 @@ async def signed_out(visitor: Visitor) -> None:
         bad_request,
         expired,
         sign_out,
+        confirm_sign_out,
+        still_signed_in,
         signed_out,
     ],
 )

@@ -19,6 +19,32 @@ def test_every_origin_may_read_public_documents(stack: RunningStack, path: str) 
     assert "Access-Control-Allow-Credentials" not in answer.headers
 
 
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/oidc/.well-known/openid-configuration", 200),
+        ("/.well-known/oauth-authorization-server", 200),
+        ("/.well-known/oauth-protected-resource", 404),
+        ("/oidc/.well-known/nothing", 404),
+    ],
+)
+def test_every_origin_may_look_for_metadata_with_any_header(stack: RunningStack, path: str, status: int) -> None:
+    """Clients in pages probe several addresses, with headers of their own protocol; without CORS a 404 looks like a
+    failed connection."""
+    origin = {"Origin": "https://anywhere.example"}
+    asked = {**origin, "Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "mcp-protocol-version"}
+    preflight = httpx.options(f"{stack.base_url}{path}", headers=asked)
+    answer = httpx.get(f"{stack.base_url}{path}", headers={**origin, "MCP-Protocol-Version": "2025-06-18"})
+    assert (preflight.status_code, answer.status_code) == (204, status)
+    assert preflight.headers["Access-Control-Allow-Headers"] == "*, Authorization"
+    assert {each.headers["Access-Control-Allow-Origin"] for each in (preflight, answer)} == {"*"}
+
+
+def test_other_paths_below_it_are_not_public(stack: RunningStack) -> None:
+    answer = httpx.get(f"{stack.base_url}/oidc/nothing/.well-known/x", headers={"Origin": "https://anywhere.example"})
+    assert (answer.status_code, "Access-Control-Allow-Origin" in answer.headers) == (404, False)
+
+
 def test_a_preflight_of_a_registered_origin_is_answered(stack: RunningStack) -> None:
     answer = _preflight(stack, stack.base_url)
     assert answer.status_code == 204

@@ -17,7 +17,10 @@ DEFAULTS = {
     "refreshTokenTtlInDays": 14,
     "rotateRefreshToken": True,
     "alwaysIssueRefreshToken": False,
+    "tokenEndpointAuthMethod": "client_secret_basic",
+    "requirePkce": True,
 }
+FIXED_METHOD = {"tokenEndpointAuthMethod": None}
 THIRD_PARTY = (422, "application.third_party_application_cannot_enable_token_exchange")
 
 
@@ -55,11 +58,17 @@ async def test_an_application_is_shown_as_it_was_created_and_its_event_says_the_
             "redirectUris": ["com.example.phone:/callback", "http://127.0.0.1:7/cb", "https://example.com/cb?a=1"],
             "postLogoutRedirectUris": ["com.example.phone://bye"],
         },
-        customClientMetadata={**DEFAULTS, "allowTokenExchange": True, "corsAllowedOrigins": ["https://example.com"]},
+        customClientMetadata={
+            **DEFAULTS,
+            **FIXED_METHOD,
+            "allowTokenExchange": True,
+            "corsAllowedOrigins": ["https://example.com"],
+        },
         customData={"team": "mobile"},
     )
     assert application["customClientMetadata"] == {
         **DEFAULTS,
+        **FIXED_METHOD,
         "allowTokenExchange": True,
         "corsAllowedOrigins": ["https://example.com"],
     }
@@ -101,12 +110,17 @@ async def test_a_patch_merges_nested_settings_and_null_restores_their_defaults(
             "redirectUris": ["https://b.example/cb"],
             "postLogoutRedirectUris": ["https://a.example"],
         },
-        "customClientMetadata": {**DEFAULTS, "allowTokenExchange": True, "refreshTokenTtlInDays": 30},
+        "customClientMetadata": {
+            **DEFAULTS,
+            **FIXED_METHOD,
+            "allowTokenExchange": True,
+            "refreshTokenTtlInDays": 30,
+        },
         "updatedAt": changed["updatedAt"],
     }
     cleared = await management.client.patch(path, json={"oidcClientMetadata": None, "customClientMetadata": None})
     assert cleared.json()["oidcClientMetadata"] == {"redirectUris": [], "postLogoutRedirectUris": []}
-    assert cleared.json()["customClientMetadata"] == DEFAULTS
+    assert cleared.json()["customClientMetadata"] == {**DEFAULTS, **FIXED_METHOD}
     nothing = await management.client.patch(path, json={"customClientMetadata": {"idTokenTtl": 3600}})
     assert revision_of(nothing) == revision_of(cleared)
 
@@ -124,6 +138,57 @@ async def test_a_third_party_application_may_never_exchange_tokens_whichever_is_
     assert refusal(await patch(f"/api/applications/{own['id']}", json={"isThirdParty": True})) == THIRD_PARTY
     both = {"isThirdParty": True, "customClientMetadata": {"allowTokenExchange": False}}
     assert (await patch(f"/api/applications/{own['id']}", json=both)).status_code == 200
+
+
+async def test_a_traditional_application_chooses_its_client_authentication_and_may_do_without_pkce(
+    management: Management,
+) -> None:
+    chosen = {"tokenEndpointAuthMethod": "client_secret_post", "requirePkce": False}
+    application = await management.created(
+        "applications", name="Older", type="Traditional", customClientMetadata=chosen
+    )
+    assert application["customClientMetadata"] == {**DEFAULTS, **chosen}
+    event = await management.event_data("application", application["id"])
+    assert (event["token_endpoint_auth_method"], event["require_pkce"]) == ("client_secret_post", False)
+    reset = {"customClientMetadata": dict.fromkeys(chosen)}
+    answer = await management.client.patch(f"/api/applications/{application['id']}", json=reset)
+    assert answer.json()["customClientMetadata"] == DEFAULTS
+
+
+@pytest.mark.parametrize("setting", [{"tokenEndpointAuthMethod": "client_secret_post"}, {"requirePkce": False}])
+async def test_other_types_have_no_choice(management: Management, setting: dict[str, Any]) -> None:
+    """Their defaults can be written back, as a client does that sends the whole object."""
+    wrong_type = (422, "entity.db_constraint_violated")
+    for kind in ("Native", "SPA", "MachineToMachine"):
+        body = {"name": "n", "type": kind}
+        created = await management.created("applications", **body)
+        path = f"/api/applications/{created['id']}"
+        refused = [
+            await management.client.post("/api/applications", json={**body, "customClientMetadata": setting}),
+            await management.client.patch(path, json={"customClientMetadata": setting}),
+        ]
+        assert [refusal(answer) for answer in refused] == [wrong_type] * 2
+        whole = {"customClientMetadata": created["customClientMetadata"]}
+        assert (await management.client.patch(path, json=whole)).json() == created
+
+
+@pytest.mark.parametrize("method", ["none", "private_key_jwt", "", 1])
+async def test_an_authentication_method_must_be_known(management: Management, method: object) -> None:
+    body = {"name": "n", "type": "Traditional", "customClientMetadata": {"tokenEndpointAuthMethod": method}}
+    answer = await management.client.post("/api/applications", json=body)
+    assert issues(answer) == {"customClientMetadata.tokenEndpointAuthMethod"}
+
+
+async def test_a_third_party_application_always_needs_pkce_whichever_is_set_first(management: Management) -> None:
+    refused = (422, "application.third_party_application_cannot_disable_pkce")
+    without = {"customClientMetadata": {"requirePkce": False}}
+    body = {"name": "Partner", "type": "Traditional"}
+    post, patch = management.client.post, management.client.patch
+    assert refusal(await post("/api/applications", json={**body, **without, "isThirdParty": True})) == refused
+    partner = await management.created("applications", **body, isThirdParty=True)
+    assert refusal(await patch(f"/api/applications/{partner['id']}", json=without)) == refused
+    own = await management.created("applications", **body, **without)
+    assert refusal(await patch(f"/api/applications/{own['id']}", json={"isThirdParty": True})) == refused
 
 
 async def test_a_secret_is_shown_once_and_only_its_hash_is_kept(management: Management) -> None:

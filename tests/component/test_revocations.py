@@ -24,6 +24,7 @@ from tests.support.patience import PATIENCE_S
 from tests.support.running_stack import RunningStack
 from tests.support.tenant_keys import read_keys, replace_keys
 from token_service.presented_tokens.revocations import Revocation, Revocations
+from token_service.presented_tokens.revocations.store import delete_expired_revocations, insert_revocations
 
 pytestmark = pytest.mark.servers
 
@@ -294,6 +295,22 @@ async def test_a_revocation_expires_with_its_token(replicas: Replicas) -> None:
     ]
     assert 0 < brief <= 60_000
     assert over == -2, "the key does not exist"
+
+
+async def test_expired_revocations_are_deleted_in_their_own_tenant_only(replicas: Replicas) -> None:
+    """Tenants share the table; a live revocation is never deleted."""
+    now, neighbour = now_ms(), f"t{secrets.token_hex(6)}"
+    both = [replicas.tenant_id, neighbour]
+    async with replicas.one.engine.begin() as connection:
+        for tenant_id in both:
+            revoked = [Revocation("live", now + SOON), Revocation("over", now)]
+            await insert_revocations(connection, tenant_id, revoked)
+        await delete_expired_revocations(connection, replicas.tenant_id, now=now)
+
+    async with replicas.one.engine.connect() as connection:
+        kept = text("SELECT tenant_id, id FROM revocations WHERE tenant_id = ANY(:tenants)")
+        rows = {(row.tenant_id, row.id) for row in await connection.execute(kept, {"tenants": both})}
+    assert rows == {(replicas.tenant_id, "live"), (neighbour, "live"), (neighbour, "over")}
 
 
 async def test_a_revocation_on_too_few_replicas_of_redis_is_a_503(

@@ -131,6 +131,51 @@ def test_signing_out_with_an_old_id_token_ends_its_own_tokens_too(person: Person
     assert "/sign-in" in person.authorize(spa).headers["Location"]
 
 
+@pytest.fixture
+def parameters(spa: Client) -> dict[str, str]:
+    """The sign-out request of an application that keeps no ID token."""
+    return {"client_id": spa.id, "post_logout_redirect_uri": f"{REDIRECT_URI}/bye", "state": "s-2"}
+
+
+def test_signing_out_without_an_id_token_takes_one_click(
+    person: Person, spa: Client, parameters: dict[str, str]
+) -> None:
+    """RP-Initiated Logout 1.0 sections 2 and 6: the user is asked, because any site could have sent the browser."""
+    tokens = tokens_of(person, spa)
+    page = person.browser.get(END, params=parameters)
+    assert (page.status_code, heading(page)) == (200, "Sign out?")
+    assert all(text in page.text for text in ("Orders &amp; &lt;more&gt;", "Ada Lovelace", "Cancel"))
+    assert is_alive(person, spa, tokens)
+
+    back = person.send(page, decision="sign-out")
+    assert callback(back, f"{REDIRECT_URI}/bye") == {"state": "s-2"}
+    assert not is_alive(person, spa, tokens)
+    again = person.browser.get(END, params=parameters)
+    assert callback(again, f"{REDIRECT_URI}/bye") == {"state": "s-2"}, "nobody is signed in: no question"
+
+
+def test_cancelling_leaves_everybody_signed_in(person: Person, spa: Client, parameters: dict[str, str]) -> None:
+    """The address is for a browser whose user has been signed out: it is offered as a link, without the state."""
+    tokens = tokens_of(person, spa)
+    page = person.send(person.browser.get(END, params=parameters), decision="cancel")
+    assert (page.status_code, heading(page)) == (200, "You are still signed in")
+    assert f'href="{REDIRECT_URI}/bye"' in page.text
+    assert is_alive(person, spa, tokens)
+    assert callback(person.authorize(spa, prompt="none"))["code"]
+
+
+def test_a_suspended_user_is_asked_without_a_name(
+    world: World, person: Person, spa: Client, parameters: dict[str, str]
+) -> None:
+    """Nothing is said about an account that cannot sign in; the session can still be ended."""
+    tokens_of(person, spa)
+    world.management.users.suspend(person.user_id)
+    world.caught_up()
+    page = person.browser.get(END, params=parameters)
+    assert (heading(page), "Ada Lovelace" in page.text) == ("Sign out?", False)
+    assert callback(person.send(page), f"{REDIRECT_URI}/bye") == {"state": "s-2"}
+
+
 def test_signing_out_with_an_id_token_of_another_user_leaves_the_session_alone(
     world: World, person: Person, spa: Client
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.authorizing import REDIRECT_URI, Stores, in_stores
 from tests.support.captured_logs import lines_of
-from tests.support.signing_in import NOT_ACCEPTABLE, SignIn
+from tests.support.signing_in import NOT_ACCEPTABLE, SignIn, scope_of
 from tests.support.world import Client, World, error_body, outcome
 
 REFUSED = error_body("invalid_grant", NOT_ACCEPTABLE)
@@ -38,12 +38,13 @@ def test_a_code_gives_tokens(world: World) -> None:
     assert {name: tokens[name] for name in ("token_type", "expires_in", "scope")} == {
         "token_type": "Bearer",
         "expires_in": 3600,
-        "scope": "email openid phone profile roles",
+        "scope": "email offline_access openid phone profile roles",
     }
     assert set(tokens) == {"access_token", "refresh_token", "id_token", "token_type", "expires_in", "scope"}
     assert (answer.headers["Cache-Control"], answer.headers["Pragma"]) == ("no-store", "no-cache")
     claims = world.claims(tokens["access_token"], f"{world.stack.issuer}/me")
-    assert (claims["sub"], claims["client_id"], claims["scope"]) == (world.customer, sign_in.client.id, tokens["scope"])
+    assert (claims["sub"], claims["client_id"]) == (world.customer, sign_in.client.id)
+    assert claims["scope"] == "email openid phone profile roles"
     assert "gty" not in claims
     authorization_id, dot, random = claims["jti"].partition(".")
     assert (authorization_id, dot, len(random)) == (sign_in.authorization_id, ".", 32)
@@ -91,7 +92,7 @@ def test_with_a_resource_the_access_token_is_for_that_resource(world: World) -> 
     tokens = sign_in.tokens(resource=world.resource)
     claims = world.claims(tokens["access_token"], world.resource)
 
-    assert (tokens["scope"], claims["scope"]) == ("read:things write:things",) * 2
+    assert (tokens["scope"], claims["scope"]) == ("offline_access read:things write:things", "read:things write:things")
     assert (tokens["expires_in"], claims["exp"] - claims["iat"]) == (world.resource_ttl_s,) * 2
     assert sign_in.id_token_claims(tokens["id_token"])["sub"] == world.customer
 
@@ -106,7 +107,7 @@ def test_a_resource_that_was_not_asked_for_at_sign_in_is_refused(world: World) -
 def test_scopes_without_consent_are_not_granted_although_they_are_held(world: World) -> None:
     sign_in = SignIn(world, resource_scopes={world.resource: "read:things"})
 
-    assert sign_in.tokens(resource=world.resource)["scope"] == "read:things"
+    assert scope_of(sign_in.tokens(resource=world.resource)) == "read:things"
 
 
 def test_a_permission_revoked_between_sign_in_and_redemption_is_not_granted(world: World) -> None:
@@ -126,7 +127,7 @@ def test_a_permission_revoked_between_sign_in_and_redemption_is_not_granted(worl
         Identity_Revision=world.management.last_revision or "",
     ).json()
 
-    assert tokens["scope"] == ""
+    assert scope_of(tokens) == ""
 
 
 def test_without_openid_there_is_no_id_token_and_without_offline_access_no_refresh_token(world: World) -> None:
@@ -153,6 +154,18 @@ def test_an_application_may_always_get_a_refresh_token(world: World) -> None:
     )
 
     assert "refresh_token" in SignIn(world, Client(application.id), scope="openid").tokens()
+
+
+def test_the_scope_has_offline_access_only_beside_a_refresh_token_for_which_it_was_consented_to(world: World) -> None:
+    """Section 3.3: libraries compare the granted scope with the requested one, in which it may be absent."""
+    application = world.management.applications.create(
+        name="Always", type="SPA", custom_client_metadata={"alwaysIssueRefreshToken": True}
+    )
+    always = SignIn(world, Client(application.id), scope="openid profile").tokens()
+
+    assert ("refresh_token" in always, always["scope"]) == (True, "openid profile")
+    assert SignIn(world, scope="openid").tokens()["scope"] == "openid"
+    assert SignIn(world, scope="openid offline_access").tokens()["scope"] == "offline_access openid"
 
 
 def test_an_organization_needs_its_scope(world: World) -> None:

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.support.authorizing import Stores, in_stores
-from tests.support.signing_in import EVERYTHING, NOT_ACCEPTABLE, SignIn
+from tests.support.signing_in import EVERYTHING, NOT_ACCEPTABLE, SignIn, scope_of
 from tests.support.world import MANAGEMENT_API, Client, World, error_body, outcome
 
 REFUSED = error_body("invalid_grant", NOT_ACCEPTABLE)
@@ -73,8 +73,8 @@ def test_each_refresh_chooses_its_own_target(world: World, sign_in: SignIn) -> N
     for_resource = sign_in.refreshed(tokens["refresh_token"], resource=world.resource)
     for_userinfo = sign_in.refreshed(for_resource["refresh_token"])
 
-    assert (for_resource["scope"], for_resource["expires_in"]) == ("read:things write:things", world.resource_ttl_s)
-    assert for_userinfo["scope"] == "email openid phone profile roles"
+    assert (scope_of(for_resource), for_resource["expires_in"]) == ("read:things write:things", world.resource_ttl_s)
+    assert for_userinfo["scope"] == "email offline_access openid phone profile roles"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_narrowed_scope_is_complete_again_at_the_next_refresh(world: World, si
     narrow = sign_in.refreshed(sign_in.tokens()["refresh_token"], scope="openid")
 
     assert narrow["scope"] == "openid"
-    assert sign_in.refreshed(narrow["refresh_token"])["scope"] == "email openid phone profile roles"
+    assert sign_in.refreshed(narrow["refresh_token"])["scope"] == "email offline_access openid phone profile roles"
 
 
 @pytest.mark.parametrize("scope", ["read:things admin", "all", "email address", "urn:service:scope:organizations"])
@@ -164,7 +164,7 @@ def test_changes_of_permissions_count_at_the_next_refresh(world: World) -> None:
         Identity_Revision=world.management.last_revision or "",
     )
 
-    assert [tokens["scope"], more["scope"], answer.json()["scope"]] == [
+    assert [scope_of(tokens), scope_of(more), scope_of(answer.json())] == [
         "read:things",
         "purge:things read:things",
         "purge:things",

@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
-from tests.support.world import MANAGEMENT_API, Client, World, basic, error_body, outcome
+from tests.support.world import INVALID_CLIENT_DESCRIPTION, MANAGEMENT_API, Client, World, basic, error_body, outcome
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-INVALID_CLIENT = error_body("invalid_client", "client authentication failed")
+INVALID_CLIENT = error_body("invalid_client", INVALID_CLIENT_DESCRIPTION)
 
 
 def post(world: World, content: bytes | str, **headers: str) -> httpx.Response:
@@ -235,6 +235,22 @@ class TestClientAuthentication:
         answer = world.stack.token_request(form, auth=(client.id, secret) if method == "basic" else None)
 
         assert outcome(answer) == ((400, "unsupported_grant_type") if accepted else (401, "invalid_client"))
+
+    def test_a_traditional_application_may_choose_to_send_its_secret_in_the_form(self, world: World) -> None:
+        """RFC 7591 section 2; Basic goes on working, as section 2.3.1 requires. The secret must be right either way."""
+        client = world.client("Traditional")
+        form: dict[str, Any] = {"grant_type": "urn:example:no-such-grant", "client_id": client.id}
+        in_the_form = {**form, "client_secret": client.secret}
+        before = world.stack.token_request(in_the_form)
+        changed = {"tokenEndpointAuthMethod": "client_secret_post"}
+        world.management.applications.update(client.id, custom_client_metadata=changed)
+        world.caught_up()
+
+        assert before.json() == INVALID_CLIENT
+        assert outcome(world.stack.token_request(in_the_form)) == (400, "unsupported_grant_type")
+        assert outcome(world.stack.token_request(form, auth=client.basic)) == (400, "unsupported_grant_type")
+        assert world.stack.token_request({**form, "client_secret": "x" * 43}).json() == INVALID_CLIENT
+        assert world.stack.token_request(form).json() == INVALID_CLIENT
 
     def test_client_id_in_the_form_beside_basic_is_fine_if_it_is_the_same(self, world: World) -> None:
         assert outcome(world.client_credentials(client_id=world.machine.id)) == (200, None)

@@ -9,7 +9,7 @@ import pytest
 
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE
 from tests.support.signing_in import EVERYTHING, SignIn
-from tests.support.world import MANAGEMENT_API, Client, Form, World, error_body, outcome
+from tests.support.world import INVALID_CLIENT_DESCRIPTION, MANAGEMENT_API, Client, Form, World, error_body, outcome
 
 INACTIVE = {"active": False}
 
@@ -124,7 +124,7 @@ def test_a_public_client_may_not_ask(world: World, name: str) -> None:
     """Section 2.1: the endpoint MUST require authorization, or tokens could be tried out."""
     answer = introspect(world, world.userinfo_token(), client=getattr(world, name))
 
-    assert (answer.status_code, answer.json()) == (401, error_body("invalid_client", "client authentication failed"))
+    assert (answer.status_code, answer.json()) == (401, error_body("invalid_client", INVALID_CLIENT_DESCRIPTION))
     assert answer.headers["WWW-Authenticate"].startswith("Basic ")
 
 

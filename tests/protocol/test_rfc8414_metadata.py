@@ -1,4 +1,4 @@
-"""RFC 8414, OAuth 2.0 Authorization Server Metadata, and OpenID Connect Discovery 1.0: one document, two addresses."""
+"""RFC 8414, OAuth 2.0 Authorization Server Metadata, and OpenID Connect Discovery 1.0: one document, six addresses."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ from tests.support.world import World
 
 WELL_KNOWN = "/.well-known/oauth-authorization-server/oidc"
 DISCOVERY = "/oidc/.well-known/openid-configuration"
+ALSO = (
+    "/.well-known/openid-configuration/oidc",
+    "/oidc/.well-known/oauth-authorization-server",
+    "/.well-known/oauth-authorization-server",
+    "/.well-known/openid-configuration",
+)
 
 
 def expected(issuer: str) -> dict[str, Any]:
@@ -47,13 +53,18 @@ def expected(issuer: str) -> dict[str, Any]:
             *("address", "email", "offline_access", "openid", "phone", "profile", "roles"),
             *("urn:service:scope:organization_roles", "urn:service:scope:organizations"),
         ],
+        "claims_supported": [
+            *("at_hash", "aud", "auth_time", "created_at", "email", "email_verified", "exp", "iat", "iss", "name"),
+            *("nonce", "organization_roles", "organizations", "phone_number", "picture", "roles", "sid", "sub"),
+            *("updated_at", "username"),
+        ],
         "request_parameter_supported": False,
         "request_uri_parameter_supported": False,
         "authorization_response_iss_parameter_supported": True,
     }
 
 
-@pytest.mark.parametrize("path", [WELL_KNOWN, DISCOVERY])
+@pytest.mark.parametrize("path", [WELL_KNOWN, DISCOVERY, *ALSO])
 def test_the_document_lists_what_answers_today_and_nothing_else(world: World, path: str) -> None:
     """Section 2; section 3.1: the well-known part stands between host and path of the issuer."""
     answer = world.stack.http.get(path)
@@ -116,15 +127,14 @@ def test_an_authorization_header_is_ignored(world: World, authorization: str) ->
 @pytest.mark.parametrize(
     "path",
     [
-        "/.well-known/oauth-authorization-server",
-        "/.well-known/openid-configuration",
-        "/oidc/.well-known/oauth-authorization-server",
         "/.well-known/oauth-authorization-server/other",
+        "/.well-known/openid-configuration/other",
+        "/oidc/.well-known/oauth-protected-resource",
         "/.well-known/oauth-authorization-server/oidc/x",
     ],
 )
 def test_there_is_no_document_of_another_issuer(world: World, path: str) -> None:
-    """Section 3: one issuer, one place."""
+    """Section 3: one issuer."""
     answer = world.stack.http.get(path)
 
     assert (answer.status_code, answer.json()["code"]) == (404, "entity.not_found")

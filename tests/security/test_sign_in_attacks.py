@@ -162,7 +162,7 @@ class TestCodeInjection:
 
 
 class TestPkceDowngrade:
-    """RFC 9700 section 4.8.2, CVE-2024-23647: PKCE is mandatory for every client and every form of request."""
+    """RFC 9700 section 4.8.2, CVE-2024-23647: only settings exempt a client from PKCE; a request never does."""
 
     @pytest.mark.parametrize(
         "changes",
@@ -180,6 +180,28 @@ class TestPkceDowngrade:
     def test_there_is_no_code_without_s256(self, signed_in: Person, client: Client, changes: dict[str, Any]) -> None:
         assert "code" in callback(signed_in.authorize(client))
         back = callback(signed_in.authorize(client, **changes))
+        assert (back["error"], "code" in back) == ("invalid_request", False)
+
+    def test_a_stripped_challenge_gives_a_code_that_the_verifier_does_not_redeem(
+        self, world: World, signed_in: Person
+    ) -> None:
+        """A client that uses PKCE although its settings exempt it, and an attacker who removes its challenge."""
+        client = application(world, "Traditional", custom_client_metadata={"requirePkce": False})
+        created = world.management.applications.create_secret(client.id, "first")
+        stripped: dict[str, Any] = {"code_challenge": None, "code_challenge_method": None}
+
+        def redeem(**verifier: str) -> tuple[int, str | None]:
+            form = {
+                "grant_type": "authorization_code",
+                "code": callback(signed_in.authorize(client, **stripped))["code"],
+                "redirect_uri": REDIRECT_URI,
+                **verifier,
+            }
+            return outcome(world.stack.token_request(form, auth=(client.id, created.value)))
+
+        assert redeem(code_verifier=Verifier().secret) == (400, "invalid_grant")
+        assert redeem() == (200, None)
+        back = callback(signed_in.authorize(client, **stripped, nonce=None))
         assert (back["error"], "code" in back) == ("invalid_request", False)
 
 
@@ -534,7 +556,7 @@ class TestMoreThanWasAgreedTo:
         (agreed,) = world.management.users.consents(victim.user_id)
         assert (agreed.organization_ids, [each.scopes for each in agreed.resources]) == ((), [("read:things",)])
         tokens = victim.redeem(partner, code, verifier)
-        assert set(tokens["scope"].split()) <= {"openid", ORGANIZATIONS}
+        assert set(tokens["scope"].split()) <= {"openid", "offline_access", ORGANIZATIONS}
         refresh = {"grant_type": "refresh_token", "client_id": partner.id, "refresh_token": tokens["refresh_token"]}
         for changes, error in (
             ({"scope": "openid email"}, (400, "invalid_scope")),

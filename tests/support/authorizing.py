@@ -89,8 +89,9 @@ def code_for(
     nonce: str | None = None,
     redirect_uri: str = REDIRECT_URI,
     revision: int = 0,
+    code_challenge: str | None = "",
 ) -> Code:
-    """Return the content of a code."""
+    """Return the content of a code; its challenge is that of the verifier, unless another one or none is given."""
     authorization = Authorization(
         id=new_id(),
         user_id=user_id,
@@ -103,7 +104,7 @@ def code_for(
     return Code(
         authorization=authorization,
         redirect_uri=redirect_uri,
-        code_challenge=verifier.challenge,
+        code_challenge=verifier.challenge if code_challenge == "" else code_challenge,
         nonce=nonce,
         revision=revision,
     )

@@ -106,8 +106,8 @@ class SignIn:
     def granted(self, grant: str, **changes: str | list[str] | None) -> str:
         """Return the scope of the token for the code, or for a refresh token that came from it."""
         if grant == "code":
-            return str(self.tokens(**changes)["scope"])
-        return str(self.refreshed(self.tokens()["refresh_token"], **changes)["scope"])
+            return scope_of(self.tokens(**changes))
+        return scope_of(self.refreshed(self.tokens()["refresh_token"], **changes))
 
     def end(self) -> None:
         """End the authorization, as removing the consent does."""
@@ -130,6 +130,14 @@ class SignIn:
             leeway=2,
             options={"require": ["iss", "sub", "aud", "exp", "iat"]},
         )
+
+
+def scope_of(tokens: dict[str, Any]) -> str:
+    """Return the scope of an access token; that of the answer says in addition whether there is offline access."""
+    claims = jwt.decode(tokens["access_token"], options={"verify_signature": False})
+    scope = str(claims["scope"])
+    assert set(tokens["scope"].split()) - {"offline_access"} == set(scope.split())
+    return scope
 
 
 def tokens_valid_after(world: World, user_id: str) -> int:

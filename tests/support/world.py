@@ -49,6 +49,12 @@ class Client:
         return f"Client({self.id!r})"
 
 
+INVALID_CLIENT_DESCRIPTION = (
+    "client authentication failed: an application with a secret must authenticate with the Authorization header "
+    "(HTTP Basic), unless it may use client_secret_post"
+)
+
+
 def error_body(error: str, description: str) -> dict[str, str]:
     """Return the whole body of a refusal."""
     return {"error": error, "error_description": description, "code": f"oidc.{error}", "message": description}

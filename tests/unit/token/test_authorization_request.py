@@ -4,7 +4,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from token_service.sign_in.request import BadRequest, Refusal, judge, parse_parameters, state_of
+from token_service.sign_in.request import AuthorizationRequest, BadRequest, Refusal, judge, parse_parameters, state_of
 from token_service.tokens.id_token_hints import Hint
 
 GOOD = {
@@ -28,6 +28,36 @@ def refusal(**changed: str | list[str] | None) -> str:
     with pytest.raises(Refusal) as refused:
         judged(**changed)
     return refused.value.error
+
+
+def judged_without_pkce(**changed: str | None) -> AuthorizationRequest:
+    parameters = GOOD | {"code_challenge": None, "code_challenge_method": None, "nonce": "n1"} | changed
+    encoded = urlencode({name: value for name, value in parameters.items() if value is not None}).encode()
+    redirect_uri = str(GOOD["redirect_uri"])
+    return judge(parse_parameters(encoded), client_id="c1", redirect_uri=redirect_uri, requires_pkce=False)
+
+
+def test_a_client_that_may_do_without_pkce_needs_openid_and_a_nonce_instead() -> None:
+    """RFC 9700 section 2.1.1."""
+    assert judged_without_pkce().code_challenge is None
+    for missing in ({"scope": "profile"}, {"scope": None}, {"nonce": None}, {"nonce": ""}):
+        with pytest.raises(Refusal, match="needs the scope openid and a nonce"):
+            judged_without_pkce(**missing)
+
+
+def test_a_client_that_may_do_without_pkce_may_use_it_only_with_s256() -> None:
+    challenge = GOOD["code_challenge"]
+    used = judged_without_pkce(code_challenge=challenge, code_challenge_method="S256", nonce=None, scope=None)
+    assert used.code_challenge == challenge
+    for changed in (
+        {"code_challenge_method": "S256"},
+        {"code_challenge_method": "plain"},
+        {"code_challenge": challenge},
+        {"code_challenge": challenge, "code_challenge_method": "plain"},
+        {"code_challenge": "short", "code_challenge_method": "S256"},
+    ):
+        with pytest.raises(Refusal, match="code_challenge"):
+            judged_without_pkce(**changed)
 
 
 def test_a_hint_counts_only_for_the_client_that_got_it() -> None:

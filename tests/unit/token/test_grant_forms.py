@@ -61,7 +61,6 @@ def test_an_empty_parameter_is_unset() -> None:
         (TokenExchangeForm, EXCHANGE, "subject_token_type"),
         (AuthorizationCodeForm, CODE, "code"),
         (AuthorizationCodeForm, CODE, "redirect_uri"),
-        (AuthorizationCodeForm, CODE, "code_verifier"),
         (RefreshTokenForm, REFRESH, "refresh_token"),
     ],
 )

@@ -51,7 +51,11 @@ def invalid_request(description: str) -> OAuthError:
 
 def invalid_client() -> OAuthError:
     """Client authentication failed; one description for all reasons, so that the response reveals none."""
-    return OAuthError("invalid_client", "client authentication failed", status=401)
+    description = (
+        "client authentication failed: an application with a secret must authenticate with the Authorization header "
+        "(HTTP Basic), unless it may use client_secret_post"
+    )
+    return OAuthError("invalid_client", description, status=401)
 
 
 def unauthorized_client(description: str) -> OAuthError:

@@ -83,7 +83,8 @@ class Application(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         id: The ``client_id``.
         type: ``Native``, ``SPA``, ``Traditional`` or ``MachineToMachine``.
         oidc_client_metadata: ``redirectUris`` and ``postLogoutRedirectUris``.
-        custom_client_metadata: ``allowTokenExchange``, ``corsAllowedOrigins`` and so on.
+        custom_client_metadata: ``allowTokenExchange``, ``corsAllowedOrigins``, ``tokenEndpointAuthMethod``,
+            ``requirePkce`` and so on.
         is_third_party: Whether another company operates it; then it may not exchange tokens.
     """
 

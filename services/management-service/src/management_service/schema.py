@@ -63,10 +63,13 @@ applications = Table(
     Column("refresh_token_ttl_days", Integer, nullable=False),
     Column("rotate_refresh_token", Boolean, nullable=False),
     Column("always_issue_refresh_token", Boolean, nullable=False),
+    Column("token_endpoint_auth_method", Text, nullable=False),
+    Column("require_pkce", Boolean, nullable=False),
     Column("custom_data", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     CheckConstraint("NOT (is_third_party AND allow_token_exchange)", name="applications_third_party_exchange"),
+    CheckConstraint("require_pkce OR NOT is_third_party", name="applications_third_party_pkce"),
     Index("applications_by_name", "tenant_id", "name", "id"),
 )
 

@@ -29,8 +29,8 @@ from token_service.endpoints.cors import Cors
 from token_service.endpoints.introspection import Introspector, introspection_endpoint
 from token_service.endpoints.keys import PrivateKeyController
 from token_service.endpoints.management_access import management_verify
-from token_service.endpoints.metadata import PATHS as METADATA_PATHS
-from token_service.endpoints.metadata import metadata_endpoints
+from token_service.endpoints.metadata import JWKS_PATH, metadata_endpoints
+from token_service.endpoints.metadata import PREFIXES as METADATA_PREFIXES
 from token_service.endpoints.revocation import PATH as REVOCATION_PATH
 from token_service.endpoints.revocation import Revoker, revocation_endpoint
 from token_service.endpoints.token import PATH as TOKEN_PATH
@@ -109,7 +109,8 @@ def create_app(settings: Settings) -> Litestar:
         lifespan=parts.lifespan,
         cors=lambda whole: Cors(
             whole,
-            public_paths=frozenset({*METADATA_PATHS, USERINFO_PATH}),
+            metadata_prefixes=METADATA_PREFIXES,
+            public_paths=frozenset({JWKS_PATH, USERINFO_PATH}),
             registered_paths=frozenset({TOKEN_PATH, REVOCATION_PATH}),
             is_registered=parts.directory.in_memory.is_registered_origin,
         ),

@@ -8,6 +8,7 @@ from typing import Final
 
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
+_ALLOW_HEADERS: Final = b"access-control-allow-headers"
 _ALLOWED_HEADERS: Final = b"Authorization, Content-Type, If-None-Match, Prefer, Identity-Revision"
 _EXPOSED: Final = (b"access-control-expose-headers", b"ETag, Identity-Revision, Retry-After, WWW-Authenticate")
 _PREFLIGHT_MAX_AGE_S: Final = b"600"
@@ -18,6 +19,9 @@ Permission = Callable[[HTTPScope, bytes | None], Headers | None]
 
 ANY_PAGE: Final[Headers] = [(b"access-control-allow-origin", b"*"), _EXPOSED]
 """Pages of all origins may read the response."""
+
+ANY_PAGE_WITH_ANY_HEADER: Final[Headers] = [*ANY_PAGE, (_ALLOW_HEADERS, b"*, Authorization")]
+"""And the request may have any header; the wildcard alone does not cover ``Authorization``."""
 
 
 def page_of(origin: bytes) -> Headers:
@@ -68,8 +72,9 @@ class Cors:
         headers = [
             *permission,
             (b"access-control-allow-methods", self._methods),
-            (b"access-control-allow-headers", _ALLOWED_HEADERS),
             (b"access-control-max-age", _PREFLIGHT_MAX_AGE_S),
         ]
+        if _ALLOW_HEADERS not in dict(permission):
+            headers.append((_ALLOW_HEADERS, _ALLOWED_HEADERS))
         await send({"type": "http.response.start", "status": 204, "headers": headers})
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -23,6 +23,7 @@ _PREFIX_OF: Final = {f"/{source}": prefix for source, prefix in _PREFIX.items()}
 ApplicationType = Literal["Native", "SPA", "Traditional", "MachineToMachine"]
 RoleType = Literal["User", "MachineToMachine"]
 HolderKind = Literal["user", "application"]
+SecretMethod = Literal["client_secret_basic", "client_secret_post"]
 
 
 def subject_prefix(source: Source) -> str:
@@ -109,6 +110,8 @@ class ApplicationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
         refresh_token_ttl_days: Days after which an unused refresh token expires.
         rotate_refresh_token: Whether each use of a refresh token replaces it; always so for public clients.
         always_issue_refresh_token: Whether refresh tokens are issued without ``offline_access``.
+        token_endpoint_auth_method: How a Traditional application authenticates (RFC 7591 section 2).
+        require_pkce: Whether its authorization requests need a code challenge; false for first-party Traditional only.
     """
 
     id: str
@@ -121,6 +124,8 @@ class ApplicationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     refresh_token_ttl_days: int = 14
     rotate_refresh_token: bool = True
     always_issue_refresh_token: bool = False
+    token_endpoint_auth_method: SecretMethod = "client_secret_basic"  # noqa: S105 - a method
+    require_pkce: bool = True
     redirect_uris: tuple[str, ...] = ()
     post_logout_redirect_uris: tuple[str, ...] = ()
     cors_allowed_origins: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from identity_common.fields import Answer, FreeForm, FreeFormAnswer
 from identity_common.http.listing import WHOLE, Listing
 from identity_common.http.openapi import Filter, documented
 from identity_common.stores.parents import parent_exists
-from identity_common.wire.events import ApplicationType
+from identity_common.wire.events import ApplicationType, SecretMethod
 from management_service.applications.rules import ApplicationCreation, ApplicationUpdate, SecretCreation, SecretUpdate
 from management_service.applications.service import Applications
 from management_service.applications.store import Application, ApplicationFilter, Secret
@@ -42,7 +42,11 @@ class OidcClientMetadataAnswer(Answer):
 
 
 class CustomClientMetadataAnswer(Answer):
-    """Settings of the client."""
+    """Settings of the client.
+
+    Attributes:
+        token_endpoint_auth_method: Of Traditional applications; null for other types, which have no choice.
+    """
 
     allow_token_exchange: bool
     cors_allowed_origins: tuple[str, ...]
@@ -50,6 +54,8 @@ class CustomClientMetadataAnswer(Answer):
     refresh_token_ttl_in_days: int
     rotate_refresh_token: bool
     always_issue_refresh_token: bool
+    token_endpoint_auth_method: SecretMethod | None
+    require_pkce: bool
 
 
 class ApplicationAnswer(Answer):
@@ -106,6 +112,10 @@ def application_answer(application: Application) -> ApplicationAnswer:
             refresh_token_ttl_in_days=application.refresh_token_ttl_days,
             rotate_refresh_token=application.rotate_refresh_token,
             always_issue_refresh_token=application.always_issue_refresh_token,
+            token_endpoint_auth_method=(
+                application.token_endpoint_auth_method if application.type == "Traditional" else None
+            ),
+            require_pkce=application.require_pkce,
         ),
         is_third_party=application.is_third_party,
         custom_data=msgspec.Raw(application.custom_data.encode()),

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from identity_common.fields import Body, Description, FreeForm, Name
-from identity_common.wire.events import ApplicationType
+from identity_common.wire.events import ApplicationType, SecretMethod
 
 MAX_SECRETS: Final = 100
 
@@ -40,6 +40,8 @@ class CustomClientMetadata(Body):
     refresh_token_ttl_in_days: TtlDays | UnsetType | None = UNSET
     rotate_refresh_token: bool | UnsetType | None = UNSET
     always_issue_refresh_token: bool | UnsetType | None = UNSET
+    token_endpoint_auth_method: SecretMethod | UnsetType | None = UNSET
+    require_pkce: bool | UnsetType | None = UNSET
 
 
 class ApplicationCreation(Body):
@@ -156,6 +158,21 @@ def problems(
                 f"customClientMetadata.corsAllowedOrigins[{position}]",
                 "must be an origin: scheme, host and port",
             )
+
+
+def unsuitable_setting(application_type: ApplicationType, custom: CustomClientMetadata | None) -> str | None:
+    """Return why an application of this type cannot have these settings; None if it can.
+
+    Source:
+        RFC 9700 section 2.1.1 (a confidential client may use the nonce of OpenID Connect instead of PKCE).
+    """
+    if application_type == "Traditional" or custom is None:
+        return None
+    if custom.token_endpoint_auth_method not in {UNSET, None}:
+        return "Only a Traditional application has a tokenEndpointAuthMethod; the type determines that of others."
+    if custom.require_pkce is False:
+        return "Only a Traditional application can do without PKCE."
+    return None
 
 
 def secret_name_problems(name: str) -> Iterator[tuple[str, str]]:

@@ -35,8 +35,17 @@ def _third_party_exchange() -> ApiError:
     )
 
 
+def _third_party_without_pkce() -> ApiError:
+    return ApiError(
+        422,
+        "application.third_party_application_cannot_disable_pkce",
+        "A third-party application must use PKCE.",
+    )
+
+
 _REFUSALS = {
     "applications_third_party_exchange": _third_party_exchange,
+    "applications_third_party_pkce": _third_party_without_pkce,
     "application_secrets_pkey": lambda: duplicate(
         "application.secret_name_exists", "The application already has a secret with this name."
     ),
@@ -50,6 +59,8 @@ _CUSTOM_MEMBERS = {
     "refresh_token_ttl_in_days": "refresh_token_ttl_days",
     "rotate_refresh_token": "rotate_refresh_token",
     "always_issue_refresh_token": "always_issue_refresh_token",
+    "token_endpoint_auth_method": "token_endpoint_auth_method",
+    "require_pkce": "require_pkce",
 }
 _DEFAULTS = {
     field.name: field.default for field in msgspec.structs.fields(Application) if field.default is not msgspec.NODEFAULT
@@ -68,6 +79,8 @@ def application_state(application: Application, secrets: list[Secret]) -> Applic
         refresh_token_ttl_days=application.refresh_token_ttl_days,
         rotate_refresh_token=application.rotate_refresh_token,
         always_issue_refresh_token=application.always_issue_refresh_token,
+        token_endpoint_auth_method=application.token_endpoint_auth_method,
+        require_pkce=application.require_pkce,
         redirect_uris=application.redirect_uris,
         post_logout_redirect_uris=application.post_logout_redirect_uris,
         cors_allowed_origins=application.cors_allowed_origins,
@@ -99,7 +112,7 @@ def _members(
     """Return the given members, as they are stored.
 
     Raises:
-        ApiError: 400, or 413 for an object beyond its limit.
+        ApiError: 400; 413 for an object beyond its limit; 422 for a setting that the type does not have.
     """
     oidc, custom = body.oidc_client_metadata, body.custom_client_metadata
     problems = rules.problems(application_type, oidc or None, custom or None)
@@ -115,6 +128,8 @@ def _members(
         members |= _nested(oidc, {name: name for name in _OIDC_MEMBERS})
     if custom is not UNSET:
         members |= _nested(custom, _CUSTOM_MEMBERS)
+        if refused := rules.unsuitable_setting(application_type, custom):
+            raise wrong_kind(refused)
     if body.custom_data is not UNSET:
         members["custom_data"] = free_form_text(body.custom_data)
     _require_bounded(members)
@@ -149,7 +164,7 @@ class Applications:
         """Create an application, without a secret.
 
         Raises:
-            ApiError: 400, 413; 422 for a third-party application that may exchange tokens.
+            ApiError: 400, 413; 422 for settings that the type, or a third-party application, may not have.
         """
         members = _members(creation.type, creation)
         now = self._clock()
@@ -184,7 +199,7 @@ class Applications:
         """Change the given members of an application.
 
         Raises:
-            ApiError: 400, 404, 413; 422 for a third-party application that may exchange tokens.
+            ApiError: 400, 404, 413; 422 for settings that the type, or a third-party application, may not have.
         """
         async with self._changes.transaction() as transaction:
             application = await self._lock(transaction, application_id, otherwise="entity.not_exists")

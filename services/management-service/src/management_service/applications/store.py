@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.http.pagination import Page
 from identity_common.stores.database import fetch_page
-from identity_common.wire.events import ApplicationType
+from identity_common.wire.events import ApplicationType, SecretMethod
 from management_service.schema import application_roles, application_secrets, applications
 
 
@@ -33,6 +33,8 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     refresh_token_ttl_days: int = 14
     rotate_refresh_token: bool = True
     always_issue_refresh_token: bool = False
+    token_endpoint_auth_method: SecretMethod = "client_secret_basic"  # noqa: S105 - a method
+    require_pkce: bool = True
     custom_data: str = "{}"
     created_at: int
     updated_at: int

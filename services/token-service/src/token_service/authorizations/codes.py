@@ -43,7 +43,7 @@ class Code(msgspec.Struct, frozen=True, kw_only=True, tag="code.v1"):
     Attributes:
         authorization: Has begun already; the redemption issues its tokens.
         redirect_uri: Where the code was sent; the token request must name the same.
-        code_challenge: Of PKCE, method S256.
+        code_challenge: Of PKCE, method S256; none if the client may do without and did.
         nonce: For the ID token.
         revision: Of management, as of the sign-in: the redemption waits for it, so that it does not judge the user by
             older records.
@@ -51,7 +51,7 @@ class Code(msgspec.Struct, frozen=True, kw_only=True, tag="code.v1"):
 
     authorization: Authorization
     redirect_uri: str
-    code_challenge: str
+    code_challenge: str | None
     nonce: str | None = None
     revision: int = 0
 

@@ -1,6 +1,7 @@
 """CORS: which web pages may read the answers of the token service.
 
-Discovery and keys: every page. The token endpoint: pages of registered origins, those of SPA redirect URIs and of
+Metadata: every page with every request header, even where there is no document, so that a page can look for it. Keys
+and userinfo: every page. The token endpoint: pages of registered origins, those of SPA redirect URIs and of
 ``corsAllowedOrigins``. A preflight does not name the client, so it accepts the origins of every application.
 """
 
@@ -10,7 +11,7 @@ from typing import Final
 from litestar.types import ASGIApp, HTTPScope
 
 from identity_common.http import cors
-from identity_common.http.cors import ANY_PAGE, Headers, page_of
+from identity_common.http.cors import ANY_PAGE, ANY_PAGE_WITH_ANY_HEADER, Headers, page_of
 
 CLIENT_ID: Final = "cors_client_id"
 """The key, in the state of the ASGI scope, of the client whose request it is."""
@@ -21,6 +22,7 @@ class Cors(cors.Cors):
 
     Args:
         app: The app.
+        metadata_prefixes: Of paths readable by any page, with any request header.
         public_paths: Readable by any page.
         registered_paths: Readable by pages of registered origins.
         is_registered: Whether an origin is registered for the client with this id, or for any if there is none.
@@ -30,17 +32,21 @@ class Cors(cors.Cors):
         self,
         app: ASGIApp,
         *,
+        metadata_prefixes: tuple[str, ...],
         public_paths: frozenset[str],
         registered_paths: frozenset[str],
         is_registered: Callable[[str, str | None], bool],
     ) -> None:
         super().__init__(app, self._permission_for, methods=b"GET, POST")
+        self._metadata_prefixes = metadata_prefixes
         self._public_paths = public_paths
         self._registered_paths = registered_paths
         self._is_registered = is_registered
 
     def _permission_for(self, request: HTTPScope, origin: bytes | None) -> Headers | None:
         """Return the headers that permit pages of this origin to read the answer, if they may."""
+        if request["path"].startswith(self._metadata_prefixes):
+            return ANY_PAGE_WITH_ANY_HEADER
         if request["path"] in self._public_paths:
             return ANY_PAGE
         if request["path"] not in self._registered_paths:

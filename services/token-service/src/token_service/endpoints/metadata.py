@@ -23,13 +23,23 @@ from token_service.endpoints.userinfo import PATH as USERINFO_PATH
 from token_service.grants.client_authentication import METHODS
 from token_service.sign_in import routes as authorization
 from token_service.sign_in import sign_out as end_session
+from token_service.tokens.identity import IdTokenClaims
 from token_service.tokens.keys import JWKS_MAX_AGE_S, JwkSet, KeyRing
 from token_service.tokens.scopes import person_scopes
 
 _METADATA_MAX_AGE_S: Final = 300
-_DOCUMENT_PATHS: Final = ("/oidc/.well-known/openid-configuration", "/.well-known/oauth-authorization-server/oidc")
-_JWKS_PATH: Final = "/oidc/jwks"
-PATHS: Final = (*_DOCUMENT_PATHS, _JWKS_PATH)
+JWKS_PATH: Final = "/oidc/jwks"
+PREFIXES: Final = ("/oidc/.well-known/", "/.well-known/")
+_DOCUMENT_PATHS: Final = (
+    "/oidc/.well-known/openid-configuration",
+    "/.well-known/oauth-authorization-server/oidc",
+    "/.well-known/openid-configuration/oidc",
+    "/oidc/.well-known/oauth-authorization-server",
+    "/.well-known/oauth-authorization-server",
+    "/.well-known/openid-configuration",
+)
+"""Where clients look: at the first three because of OpenID Connect Discovery 1.0 section 4 and RFC 8414 sections 3 and
+5, at the others if they always append to the issuer, or know the host alone."""
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +67,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     introspection_endpoint_auth_methods_supported: list[str]
     revocation_endpoint_auth_methods_supported: list[str]
     scopes_supported: list[str]
+    claims_supported: list[str]
     request_parameter_supported: bool
     request_uri_parameter_supported: bool
     authorization_response_iss_parameter_supported: bool
@@ -87,6 +98,7 @@ _EXAMPLE: Final = {
     "introspection_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post"],
     "revocation_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "none"],
     "scopes_supported": ["openid", "profile"],
+    "claims_supported": ["aud", "exp", "iat", "iss", "name", "sub"],
     "request_parameter_supported": False,
     "request_uri_parameter_supported": False,
     "authorization_response_iss_parameter_supported": True,
@@ -149,6 +161,7 @@ def metadata_endpoints(
             introspection_endpoint_auth_methods_supported=introspection.AUTHENTICATION_METHODS,
             revocation_endpoint_auth_methods_supported=revocation.AUTHENTICATION_METHODS,
             scopes_supported=sorted({*OIDC_SCOPES, *person_scopes(urn_namespace)}),
+            claims_supported=sorted(IdTokenClaims.__struct_fields__),
             request_parameter_supported=False,
             request_uri_parameter_supported=False,
             authorization_response_iss_parameter_supported=True,
@@ -156,7 +169,7 @@ def metadata_endpoints(
         return Response(document, headers={"Cache-Control": f"max-age={_METADATA_MAX_AGE_S}"})
 
     @get(
-        _JWKS_PATH,
+        JWKS_PATH,
         operation_id="Jwks",
         summary="Read the public keys",
         tags=["Metadata"],

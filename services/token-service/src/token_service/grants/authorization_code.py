@@ -33,15 +33,34 @@ class AuthorizationCodeForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_AUTH
 
     code: Annotated[str, Meta(min_length=1, description="From the redirect; valid for a minute, once.")]
     redirect_uri: Annotated[str, Meta(min_length=1, description="Same as in the authorization request.")]
-    code_verifier: Annotated[str, Meta(pattern="^[A-Za-z0-9._~-]{43,128}$", description="PKCE verifier, method S256.")]
+    code_verifier: (
+        Annotated[
+            str,
+            Meta(
+                pattern="^[A-Za-z0-9._~-]{43,128}$",
+                description="PKCE verifier, method S256; required if the authorization request had a code challenge, "
+                "else refused.",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
     client_id: ClientId | UnsetType = UNSET
     resource: Resource | UnsetType = UNSET
     organization_id: OrganizationId | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         """Refuse a final newline in the verifier: Python's ``$`` matches before it, JSON Schema's does not."""
-        if self.code_verifier.endswith("\n"):
+        if self.code_verifier and self.code_verifier.endswith("\n"):
             raise unsupported("code_verifier")
+
+
+def requires_pkce(client: ApplicationState) -> bool:
+    """Return whether a client must use PKCE; the setting is of first-party Traditional applications only.
+
+    Source:
+        RFC 9700 section 2.1.1 (public clients must, confidential ones may use the nonce of OpenID Connect instead).
+    """
+    return client.require_pkce or client.is_third_party or client.type != "Traditional"
 
 
 class PreparedRedemption(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +100,8 @@ class AuthorizationCodeGrant:
         if client.type == "MachineToMachine":
             raise unauthorized_client("machine-to-machine applications have no sign-in")
         form = request.parameters.as_form(AuthorizationCodeForm)
+        if requires_pkce(client):
+            request.parameters.require("code_verifier")
         requested_token = await self._tokens.requested_token(form, request, scopes=None)
         return PreparedRedemption(client=client, form=form, requested_token=requested_token)
 
@@ -142,8 +163,13 @@ def _fits(code: Code, form: AuthorizationCodeForm) -> bool:
     """Return whether the redemption fits the authorization request.
 
     Source:
-        RFC 6749 section 4.1.3 (the same ``redirect_uri``); RFC 7636 section 4.6 (the verifier hashes to the challenge).
+        RFC 6749 section 4.1.3 (the same ``redirect_uri``); RFC 7636 section 4.6 (the verifier hashes to the challenge);
+        RFC 9700 section 4.8.2 (no verifier without a challenge: the challenge may have been stripped on the way).
     """
+    if form.redirect_uri != code.redirect_uri:
+        return False
+    if code.code_challenge is None or not form.code_verifier:
+        return code.code_challenge is None and not form.code_verifier
     digest = hashlib.sha256(form.code_verifier.encode()).digest()
     challenge = base64.urlsafe_b64encode(digest).rstrip(b"=")
-    return hmac.compare_digest(challenge, code.code_challenge.encode()) and form.redirect_uri == code.redirect_uri
+    return hmac.compare_digest(challenge, code.code_challenge.encode())

@@ -1,7 +1,7 @@
 """Client authentication at the token endpoint (RFC 6749 section 2.3).
 
-Machine-to-machine: ``client_secret_basic`` or ``client_secret_post``. Traditional: ``client_secret_basic`` only. Native
-and SPA: ``client_id`` alone. Every failure gets the same answer.
+Machine-to-machine: ``client_secret_basic`` or ``client_secret_post``. Traditional: ``client_secret_basic`` and, if its
+settings say so, ``client_secret_post``. Native and SPA: ``client_id`` alone. Every failure gets the same answer.
 """
 
 import base64
@@ -28,6 +28,7 @@ METHODS: Final[dict[ApplicationType, frozenset[Method]]] = {
     "Native": frozenset({"none"}),
     "SPA": frozenset({"none"}),
 }
+"""By type, without a choice of ``client_secret_post``."""
 
 
 class ClientCredentials(msgspec.Struct, frozen=True):
@@ -90,6 +91,15 @@ def _sha256(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
+def methods_of(client: ApplicationState) -> frozenset[Method]:
+    """Return the methods by which a client may authenticate.
+
+    A choice of ``client_secret_post`` does not exclude ``client_secret_basic``: the server must support it for every
+    client with a secret (RFC 6749 section 2.3.1), and an application can be switched over without downtime.
+    """
+    return METHODS[client.type] | ({client.token_endpoint_auth_method} if client.type == "Traditional" else set())
+
+
 def is_authentic(client: ApplicationState | None, credentials: ClientCredentials, *, now: int) -> bool:
     """Return whether the credentials belong to this client.
 
@@ -98,7 +108,7 @@ def is_authentic(client: ApplicationState | None, credentials: ClientCredentials
         credentials: As presented.
         now: Milliseconds; expired secrets do not match.
     """
-    if client is None or credentials.method not in METHODS[client.type]:
+    if client is None or credentials.method not in methods_of(client):
         return False
     if credentials.secret_sha256 is None:
         return True

@@ -26,7 +26,11 @@ ClientId = Annotated[
     str, Meta(description="Id of the application; must match the Authorization header, if there is one.")
 ]
 ClientSecret = Annotated[
-    str, Meta(description="Secret of a machine-to-machine application that sends no Authorization header.")
+    str,
+    Meta(
+        description="Secret of an application that sends no Authorization header: a machine-to-machine one, or a "
+        "Traditional one with the tokenEndpointAuthMethod client_secret_post."
+    ),
 ]
 ScopeParameter = Annotated[
     str, Meta(description="Space-separated scope tokens; those that the subject does not hold are not granted.")

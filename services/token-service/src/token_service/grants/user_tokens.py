@@ -57,6 +57,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         scopes: Of the access token.
+        offline_access: Whether the scope of that name is among those that were consented to and requested.
         claims: Of the ID token; none if none is to be issued.
         tokens_expire_at: When the access token will have expired, milliseconds.
     """
@@ -66,6 +67,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     person: Person
     target: Target
     scopes: frozenset[str]
+    offline_access: bool
     claims: PersonClaims | None
     tokens_expire_at: int
 
@@ -145,6 +147,7 @@ class UserTokens:
             person=person,
             target=target,
             scopes=grantable_scopes(requested=wanted, held=held),
+            offline_access="offline_access" in requested & consented.scopes,
             claims=await self._claims(person, requested & consented.scopes, picked),
             tokens_expire_at=self._clock() + target.lifetime_s * 1000,
         )
@@ -180,11 +183,14 @@ class UserTokens:
                 access_token=access_token,
                 tokens_valid_after=tokens_valid_after,
             )
+        granted = decision.scopes
+        if refresh_token is not None and decision.offline_access:
+            granted |= {"offline_access"}  # the access token does not carry it, but the client must be told
         return TokenResponse(
             access_token=access_token,
             token_type="Bearer",  # noqa: S106 - a type, not a token
             expires_in=decision.target.lifetime_s,
-            scope=format_scope(decision.scopes),
+            scope=format_scope(granted),
             refresh_token=refresh_token,
             id_token=id_token,
         )

@@ -5,11 +5,12 @@ from typing import Final
 import msgspec
 
 from identity_common.http.openapi import Json, header, reference
+from identity_common.oauth import invalid_client
 
 Refusals = dict[int, tuple[str, dict[str, str]]]
 """Status → its meaning, and the descriptions of its error codes."""
 
-UNAUTHENTICATED: Final = ("The client did not authenticate.", {"invalid_client": "client authentication failed"})
+UNAUTHENTICATED: Final = ("The client did not authenticate.", {"invalid_client": invalid_client().description})
 NOT_A_FORM: Final = (
     "The body is not a form in UTF-8.",
     {"invalid_request": "the body must be application/x-www-form-urlencoded"},

@@ -16,6 +16,7 @@ from identity_common.wire.events import ApplicationState
 from stead.event_types import OrganizationState
 from token_service.authorizations import Authorization, Authorizations, Code, Codes, Consented
 from token_service.directory import Directory, Person
+from token_service.grants.authorization_code import requires_pkce
 from token_service.presented_tokens.liveness import why_dead
 from token_service.sign_in.pending import Pending
 from token_service.sign_in.redirect_uris import is_registered
@@ -165,7 +166,13 @@ class SignInFlow:
             OAuthError: ``temporarily_unavailable``.
         """
         hint = await self._hints.read(parameters.get("id_token_hint"))
-        request = judge(parameters, client_id=application.id, redirect_uri=redirect_uri, hint=hint)
+        request = judge(
+            parameters,
+            client_id=application.id,
+            redirect_uri=redirect_uri,
+            hint=hint,
+            requires_pkce=requires_pkce(application),
+        )
         for indicator in request.resources:
             if indicator == organizations_resource(self._urn_namespace):
                 continue

@@ -79,7 +79,7 @@ class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         scopes: All scope tokens, of OpenID Connect, resources and organizations.
         resources: Indicators.
-        code_challenge: Of PKCE, method S256.
+        code_challenge: Of PKCE, method S256; none if the client may do without and did.
         max_age_s: The greatest accepted age of the sign-in, seconds.
         login_hint: Prefills the sign-in page.
         hinted_user_id: The only user that is accepted; none to accept any.
@@ -90,7 +90,7 @@ class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True):
     state: str | None = None
     scopes: frozenset[str] = frozenset()
     resources: tuple[str, ...] = ()
-    code_challenge: str
+    code_challenge: str | None
     nonce: str | None = None
     prompts: frozenset[str] = frozenset()
     max_age_s: int | None = None
@@ -144,7 +144,12 @@ def state_of(parameters: Parameters) -> str | None:
 
 
 def judge(
-    parameters: Parameters, *, client_id: str, redirect_uri: str, hint: Hint | None = None
+    parameters: Parameters,
+    *,
+    client_id: str,
+    redirect_uri: str,
+    hint: Hint | None = None,
+    requires_pkce: bool = True,
 ) -> AuthorizationRequest:
     """Return the validated request.
 
@@ -153,6 +158,7 @@ def judge(
         client_id: Validated.
         redirect_uri: Validated.
         hint: From ``id_token_hint``; none without one, and for one that was not issued here.
+        requires_pkce: Whether a request without a code challenge is refused.
 
     Raises:
         Refusal: The first thing that is wrong.
@@ -178,7 +184,7 @@ def judge(
         state=parameters.get("state"),
         scopes=parse_scope(parameters.get("scope")),
         resources=parameters.resources,
-        code_challenge=_code_challenge(parameters),
+        code_challenge=_code_challenge(parameters, is_required=requires_pkce),
         nonce=parameters.get("nonce"),
         prompts=_prompts(parameters.get("prompt")),
         max_age_s=_max_age(parameters.get("max_age")),
@@ -201,11 +207,19 @@ def _require_small(parameters: Parameters) -> None:
         raise Refusal("invalid_request", f"resource is given more than {_MAX_RESOURCES} times")
 
 
-def _code_challenge(parameters: Parameters) -> str:
-    """Return the challenge of PKCE, which every client sends (RFC 9700 section 2.1.1)."""
+def _code_challenge(parameters: Parameters, *, is_required: bool) -> str | None:
+    """Return the challenge of PKCE; none for a client that may do without, and has the code bound to its nonce.
+
+    Source:
+        RFC 9700 section 2.1.1 (public clients must use PKCE, confidential ones may use the nonce of OpenID Connect).
+    """
     challenge = parameters.get("code_challenge")
     if challenge is None:
-        raise Refusal("invalid_request", "code_challenge is required (PKCE)")
+        if is_required or parameters.get("code_challenge_method") is not None:
+            raise Refusal("invalid_request", "code_challenge is required (PKCE)")
+        if "openid" not in parse_scope(parameters.get("scope")) or parameters.get("nonce") is None:
+            raise Refusal("invalid_request", "a request without code_challenge needs the scope openid and a nonce")
+        return None
     if parameters.get("code_challenge_method") != "S256":
         raise Refusal("invalid_request", "code_challenge_method must be S256")
     if _CHALLENGE.fullmatch(challenge) is None:

@@ -1,7 +1,7 @@
 """``/oidc/session/end``: signing out at the request of an application (OpenID Connect RP-Initiated Logout 1.0)."""
 
 import hashlib
-from typing import Final
+from typing import Any, Final
 
 from litestar import Response, get, post
 from litestar.handlers import HTTPRouteHandler
@@ -10,6 +10,7 @@ from identity_common.identifiers import new_secret
 from identity_common.wire.events import ApplicationState
 from token_service.sign_in.flow import SignInFlow
 from token_service.sign_in.pages.browser import Browser, is_from_page, redirect
+from token_service.sign_in.pages.consent import name_of
 from token_service.sign_in.pages.cookies import BROWSER, SESSION, Cookies
 from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest
 from token_service.sign_in.pages.views import page
@@ -28,8 +29,9 @@ class EndSession:
     """Answers the endpoint.
 
     With an ID token of the signed-in user the session ends at once. Without one the user is asked, because any site can
-    send a browser here. The application's authorizations in the session that its ID token names end in any case, even
-    if the browser has lost that session or another user is signed in. Redirects go to registered URIs only.
+    send a browser here; one click then leads to the address that the application has registered. The application's
+    authorizations in the session that its ID token names end in any case, even if the browser has lost that session or
+    another user is signed in. Redirects go to registered URIs only.
     """
 
     def __init__(
@@ -75,10 +77,13 @@ class EndSession:
             await self._flow.sign_out_client(hint)
         session = await self._sessions.find(browser.session_cookie)
         is_agreed = hint is not None and (session is None or session.user_id == hint.user_id)
-        if is_post and parameters.get("csrf_token") is not None and browser.secret is not None:
-            is_agreed = is_agreed or is_from_page(parameters, _csrf_token(browser.secret))
+        if is_post and browser.secret is not None and is_from_page(parameters, _csrf_token(browser.secret)):
+            is_cancelled = parameters.get("decision") == "cancel"
+            if is_cancelled and session and application and target:
+                return page("still_signed_in.html", application=application.name, target=target)
+            is_agreed = not is_cancelled
         if session is not None and not is_agreed:
-            return self._ask(browser, parameters, application, target)
+            return await self._ask(browser, parameters, application, target)
         if session is not None:
             await self._flow.sign_out(session)
         return self._signed_out(target, parameters.get("state"))
@@ -94,18 +99,26 @@ class EndSession:
             raise BadRequest("post_logout_redirect_uri is not registered for the application")
         return target
 
-    def _ask(
+    async def _ask(
         self, browser: Browser, parameters: Parameters, application: ApplicationState | None, target: str | None
     ) -> Answer:
         secret = browser.secret or new_secret()
-        answer = page(
-            "sign_out.html",
-            form_action=form_action_source(target) if target else "",
-            application=application.name if application else None,
-            action=PATH,
-            csrf_token=_csrf_token(secret),
-            parameters={name: value for name in _FORM_VALUES if (value := parameters.get(name)) is not None},
-        )
+        form: dict[str, Any] = {
+            "action": PATH,
+            "csrf_token": _csrf_token(secret),
+            "parameters": {name: value for name in _FORM_VALUES if (value := parameters.get(name)) is not None},
+        }
+        if application is not None and target is not None:
+            who = await self._flow.signed_in(browser.session_cookie)
+            answer = page(
+                "confirm_sign_out.html",
+                form_action=form_action_source(target),
+                application=application.name,
+                person=name_of(who.person.user) if who else None,
+                **form,
+            )
+        else:
+            answer = page("sign_out.html", application=application.name if application else None, **form)
         if browser.secret is None:
             answer.cookies.append(self._cookies.set(BROWSER, secret))
         return answer

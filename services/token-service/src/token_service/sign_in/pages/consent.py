@@ -55,7 +55,7 @@ def consent_page(
         "consent.html",
         form_action=form_action,
         application=application.name,
-        person=_name_of(step.who.person.user),
+        person=name_of(step.who.person.user),
         groups=_groups(step.wanted, step.known, descriptions),
         organizations=choices if organizations is not None else None,
         problem="",
@@ -100,5 +100,6 @@ def _words(scope: str) -> str:
     raise LookupError(scope)
 
 
-def _name_of(user: UserState) -> str:
+def name_of(user: UserState) -> str:
+    """Return how a page addresses a user."""
     return user.name or user.username or user.primary_email or user.primary_phone or user.id
