@@ -84,8 +84,8 @@ lock: ## pin the newest releases that fit (needs uv)
 	@uv export --quiet --all-packages --no-emit-workspace --no-emit-project --no-header --no-annotate \
 		--format requirements.txt --output-file requirements.lock
 	@rm uv.lock
-	@cd $(CLIENTS) && uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --universal --python-version 3.11 \
-		--no-header --no-annotate requirements.in --output-file requirements.lock
+	@cd $(CLIENTS) && for each in clients fastapi; do uv pip compile --quiet --upgrade --generate-hashes --universal \
+		--python-version 3.11 --no-emit-index-url --no-header --no-annotate $$each.in --output-file $$each.lock; done
 
 clean: ## remove the virtual environment and caches, but not .local
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -65,14 +65,27 @@ def npm_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def pypi_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the interpreter of a virtual environment with the packages of ``python/requirements.lock``."""
+    """Return the interpreter of a virtual environment with the packages of ``python/clients.lock``."""
     directory = tmp_path_factory.mktemp("python")
     subprocess.run([sys.executable, "-m", "venv", directory], check=True)
     python = directory / "bin" / "python"
-    lock = Path(__file__).parent / "python" / "requirements.lock"
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"]
-    subprocess.run([*install, "--only-binary", ":all:", "-r", lock], check=True, timeout=300)
+    install(python, "clients.lock")
     return python
+
+
+@pytest.fixture(scope="session")
+def fastapi(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory for ``PYTHONPATH`` with FastAPI, which the environment of the services has not."""
+    directory = tmp_path_factory.mktemp("fastapi")
+    install(Path(sys.executable), "fastapi.lock", "--target", str(directory))
+    return directory
+
+
+def install(python: Path, lock: str, *options: str) -> None:
+    """Install the packages of a lock file of ``python/``."""
+    command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", *options]
+    file = Path(__file__).parent / "python" / lock
+    subprocess.run([*command, "--only-binary", ":all:", "-r", file], check=True, timeout=300)
 
 
 @pytest.fixture(scope="session")
