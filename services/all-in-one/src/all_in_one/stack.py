@@ -132,6 +132,7 @@ class Stack:
         bus = urlsplit(self._addresses.subscriber_nats_url)
         credentials = seed(
             self._base_url,
+            urn_namespace=self.token.urn_namespace,
             known=read_credentials(self._directory),
             bootstrap=self._bootstrap,
             nats=BusSubscriber(
