@@ -85,7 +85,7 @@ lock: ## pin the newest releases that fit (needs uv)
 		--format requirements.txt --output-file requirements.lock
 	@rm uv.lock
 	@cd $(CLIENTS) && for each in clients fastapi; do uv pip compile --quiet --upgrade --generate-hashes --universal \
-		--python-version 3.11 --no-emit-index-url --no-header --no-annotate $$each.in --output-file $$each.lock; done
+		--python-version 3.11 --no-emit-index-url --no-header --no-annotate $$each.in --output-file $$each.lock || exit 1; done
 
 clean: ## remove the virtual environment and caches, but not .local
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis
