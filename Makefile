@@ -51,7 +51,7 @@ test-slow: $(INSTALLED) ## the races, the faults and the long runs, in short for
 	@$(PYTEST) $(FUZZING)  # not distributed: its tests share one name
 
 test-long: $(INSTALLED) ## the same in full, and every client written elsewhere: an hour
-	@TEST_LENGTH=long $(PYTEST) -m slow
+	@TEST_LENGTH=long $(PYTEST) -m 'slow or clients'
 
 test-clients: $(INSTALLED) ## a browser, and clients written elsewhere (needs node, npm and chromium)
 	@$(PYTEST) $(WITHOUT_FUZZING) -m 'clients and not slow'
