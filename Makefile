@@ -9,6 +9,7 @@ INSTALLED := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 # Cached bytecode: without it every worker rewrites every assertion, and every process that a test starts compiles all.
 unexport PYTHONDONTWRITEBYTECODE
+CLIENTS := tests/clients/python
 FUZZING := tests/security/test_fuzzing.py
 WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 
@@ -49,11 +50,11 @@ test-slow: $(INSTALLED) ## the races, the faults and the long runs, in short for
 	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'slow and not clients'
 	@$(PYTEST) $(FUZZING)  # not distributed: its tests share one name
 
-test-long: $(INSTALLED) ## the same in full: an hour
-	@TEST_LENGTH=long $(PYTEST) -m 'slow and not clients'
+test-long: $(INSTALLED) ## the same in full, and every client written elsewhere: an hour
+	@TEST_LENGTH=long $(PYTEST) -m 'slow or clients'
 
 test-clients: $(INSTALLED) ## a browser, and clients written elsewhere (needs node, npm and chromium)
-	@$(PYTEST) $(WITHOUT_FUZZING) -m clients
+	@$(PYTEST) $(WITHOUT_FUZZING) -m 'clients and not slow'
 
 test-containers: $(INSTALLED) ## what depends on the servers, against PostgreSQL, Redis and NATS in containers
 	@TESTCONTAINERS_RYUK_DISABLED=true $(PYTEST) $(WITHOUT_FUZZING) -m 'servers and not slow' --containers
@@ -83,6 +84,8 @@ lock: ## pin the newest releases that fit (needs uv)
 	@uv export --quiet --all-packages --no-emit-workspace --no-emit-project --no-header --no-annotate \
 		--format requirements.txt --output-file requirements.lock
 	@rm uv.lock
+	@cd $(CLIENTS) && for each in clients fastapi; do uv pip compile --quiet --upgrade --generate-hashes --universal \
+		--python-version 3.11 --no-emit-index-url --no-header --no-annotate $$each.in --output-file $$each.lock || exit 1; done
 
 clean: ## remove the virtual environment and caches, but not .local
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis

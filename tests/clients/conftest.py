@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tests.support.at_a_browser import Person
 from tests.support.authorizing import REDIRECT_URI
-from tests.support.browser import ApplicationSite, Inspector
+from tests.support.browser import ApplicationSite, Inspector, Visitor
 from tests.support.world import Client, World
 
 expect.set_options(timeout=30_000)  # a slow machine is not a failure
@@ -45,6 +46,12 @@ def site(world: World) -> Iterator[ApplicationSite]:
         yield site
 
 
+@pytest.fixture
+def visitor(page: Page, site: ApplicationSite) -> Visitor:
+    """A user in front of that tab."""
+    return Visitor(page, site)
+
+
 @pytest.fixture(scope="session")
 def npm_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of ``javascript/`` with the packages of its lock file installed."""
@@ -54,6 +61,31 @@ def npm_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(Path(__file__).parent / "javascript", directory, dirs_exist_ok=True)
     subprocess.run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=directory, check=True, timeout=100)
     return directory
+
+
+@pytest.fixture(scope="session")
+def pypi_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the interpreter of a virtual environment with the packages of ``python/clients.lock``."""
+    directory = tmp_path_factory.mktemp("python")
+    subprocess.run([sys.executable, "-m", "venv", directory], check=True)
+    python = directory / "bin" / "python"
+    install(python, "clients.lock")
+    return python
+
+
+@pytest.fixture(scope="session")
+def fastapi(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory for ``PYTHONPATH`` with FastAPI, which the environment of the services has not."""
+    directory = tmp_path_factory.mktemp("fastapi")
+    install(Path(sys.executable), "fastapi.lock", "--target", str(directory))
+    return directory
+
+
+def install(python: Path, lock: str, *options: str) -> None:
+    """Install the packages of a lock file of ``python/``."""
+    command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", *options]
+    file = Path(__file__).parent / "python" / lock
+    subprocess.run([*command, "--only-binary", ":all:", "-r", file], check=True, timeout=300)
 
 
 @pytest.fixture(scope="session")

@@ -10,14 +10,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 from playwright.async_api import Page
 
-from tests.support.browser import ORGANIZATIONS, ApplicationSite, Inspector, Visitor
+from tests.support.browser import ORGANIZATIONS, Inspector, Visitor
 
 pytestmark = pytest.mark.clients
-
-
-@pytest.fixture
-def visitor(page: Page, site: ApplicationSite) -> Visitor:
-    return Visitor(page, site)
 
 
 async def home(visitor: Visitor) -> None:

@@ -6,7 +6,7 @@ import hashlib
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, expect
 
 from stead import OAuthError, SignInRequired
 from tests.support.at_a_browser import PASSWORD
@@ -14,11 +14,6 @@ from tests.support.browser import ORGANIZATIONS, ApplicationSite, Visitor
 from tests.support.world import World
 
 pytestmark = pytest.mark.clients
-
-
-@pytest.fixture
-def visitor(page: Page, site: ApplicationSite) -> Visitor:
-    return Visitor(page, site)
 
 
 async def test_a_user_signs_in_and_out(visitor: Visitor, site: ApplicationSite) -> None:

@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,15 +14,21 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from stead import ManagementClient
 from tests.support.processes import free_port
 
 TIMEOUT_S = 120
+SETTINGS = {
+    "MANAGEMENT_API_RESOURCE": "https://identity.acme.example/api",
+    "SUBJECT_TOKEN_TTL_S": "300",
+    "URN_NAMESPACE": "acme",
+}
 
 
 class Running:
     """The process, with the lines that it printed when it was ready."""
 
-    def __init__(self, directory: Path, cwd: Path) -> None:
+    def __init__(self, directory: Path, cwd: Path, settings: Mapping[str, str]) -> None:
         self.directory = directory
         port = free_port()
         self.base_url = f"http://127.0.0.1:{port}"
@@ -30,7 +36,7 @@ class Running:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "all_in_one", "--port", str(port), "--directory", directory],
             cwd=cwd,
-            env={name: value for name, value in os.environ.items() if name not in servers},
+            env={name: value for name, value in os.environ.items() if name not in servers} | settings,
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -46,7 +52,7 @@ class Running:
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     home = tmp_path_factory.mktemp("newcomer")
-    running = Running(Path(".local"), home)
+    running = Running(Path(".local"), home, SETTINGS)
     running.directory = home / ".local"
     yield running
     assert running.stop() == ""
@@ -61,6 +67,20 @@ def test_it_prints_five_lines(running: Running) -> None:
         "  log           .local/log/services.log\n"
         "  stop          Ctrl-C; the data stays in .local\n"
     )
+
+
+def test_the_settings_of_the_services_come_from_the_environment(running: Running) -> None:
+    credentials = json.loads((running.directory / "credentials.json").read_bytes())
+    access, demo = credentials["management_api"], credentials["demo"]
+    with ManagementClient(
+        running.base_url,
+        client_id=access["client_id"],
+        client_secret=access["client_secret"],
+        resource=SETTINGS["MANAGEMENT_API_RESOURCE"],
+    ) as management:
+        assert management.subject_tokens.create(demo["users"][1]["id"]).expires_in == 300
+    metadata = httpx.get(f"{running.base_url}/oidc/.well-known/openid-configuration").json()
+    assert "urn:acme:scope:organizations" in metadata["scopes_supported"]
 
 
 class Page(HTMLParser):
@@ -133,9 +153,21 @@ def test_the_log_says_version_address_and_changed_settings_but_no_secret(running
     assert start["address"] == running.base_url
     assert re.fullmatch(r"\d+\.\d+\.\d+\S*", start["version"])
     settings = {line["variable"]: line["message"] for line in lines if line["event"] == "stack.setting"}
-    assert settings == {"ENVIRONMENT": "development"}
+    assert settings == {"ENVIRONMENT": "development", **SETTINGS}
     secrets = json.loads((running.directory / "secrets.json").read_bytes())
     assert [secret for server in secrets.values() for secret in server.values() if secret in log] == []
+
+
+def test_the_demo_follows_the_settings(running: Running) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "all_in_one.demo", "--directory", running.directory],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "urn:acme:organization:" in shown.stdout
 
 
 def walkthrough(running: Running, directory: Path) -> subprocess.CompletedProcess[str]:

@@ -88,11 +88,19 @@ class Person:
         return self.browser.post("/sign-in/cancel", data=Form(page.text).values)
 
     def go(self, url: str) -> str:
-        """Follow an authorization URL as a browser does; return the URL at which it comes back."""
+        """Open a URL and agree to every page; return the URL at which the browser leaves our pages."""
         answer = self.browser.get(url)
-        if "/sign-in" in answer.headers["Location"]:
-            answer = self.sign_in(self.follow(answer))
-        return answer.headers["Location"]
+        while True:
+            if answer.has_redirect_location:
+                location = answer.headers["Location"]
+                if urlsplit(location).netloc not in {"", urlsplit(self.world.stack.base_url).netloc}:
+                    return location
+                answer = self.browser.get(location)
+            elif answer.url.path == "/sign-in":
+                answer = self.sign_in(answer)
+            else:
+                assert answer.status_code == 200, answer.text
+                answer = self.send(answer, decision="allow")
 
     def code(self, client: Client, **changes: Any) -> tuple[str, Verifier]:
         """Sign in and return the code."""

@@ -40,6 +40,7 @@ class RunningStack:
         recorder: Recorder | None = None,
         *,
         tenant_id: str = "default",
+        environment: Mapping[str, str] | None = None,
         **token_settings: Any,
     ) -> None:
         self.tenant_id = tenant_id
@@ -49,10 +50,12 @@ class RunningStack:
         self.issuer = f"{self.base_url}/oidc"
         self.http = httpx.Client(base_url=self.base_url, timeout=30)
         self.recorder = recorder or Recorder()
-        self._stack = Stack(addresses, base_url=self.base_url, directory=directory)
-        for service in ("management", "token", "template"):
-            settings = msgspec.structs.replace(getattr(self._stack, service), tenant_id=tenant_id)
-            setattr(self._stack, service, settings)
+        self._stack = Stack(
+            addresses,
+            base_url=self.base_url,
+            directory=directory,
+            environment={**(environment or {}), "TENANT_ID": tenant_id},
+        )
         self._stack.token = msgspec.structs.replace(self._stack.token, **token_settings)
         self._port = port
         self._app: Dispatcher
@@ -79,7 +82,7 @@ class RunningStack:
         self.credentials = self._stack.seed()
         access = self.credentials.management_api
         self.management = ManagementClient(
-            self.base_url, client_id=access.client_id, client_secret=access.client_secret
+            self.base_url, client_id=access.client_id, client_secret=access.client_secret, resource=access.resource
         )
 
     def stop(self) -> None:

@@ -160,7 +160,8 @@ class World:
 
     def organization_audience(self, organization_id: str | None = None) -> str:
         """Return the audience of the tokens of an organization."""
-        return f"urn:service:organization:{organization_id or self.organization}"
+        namespace = self.stack.token_settings.urn_namespace
+        return f"urn:{namespace}:organization:{organization_id or self.organization}"
 
     def user(self, *role_ids: str) -> str:
         """Create a user with these roles."""

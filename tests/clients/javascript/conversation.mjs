@@ -1,8 +1,5 @@
 // Parameters of a run, and its protocol with the test: one JSON object a line.
-import { webcrypto } from 'node:crypto';
 import { createInterface } from 'node:readline';
-
-globalThis.crypto ??= webcrypto; // Node 18 has it under another name
 
 export const {
   ISSUER: issuer,
@@ -14,6 +11,10 @@ export const {
   GOODBYE: goodbye,
   RESOURCE: resource,
   SUBJECT_TOKEN: subjectToken,
+  BASE_URL: baseUrl,
+  ORGANIZATION: organization,
+  PERMISSION: permission,
+  ACCESS_TOKEN: accessToken,
 } = process.env;
 
 export const scope = 'openid profile email offline_access read:things write:things';

@@ -1,4 +1,7 @@
-"""``python -m all_in_one [--port 3000] [--directory .local]``: start the whole system; see ``make run``."""
+"""``python -m all_in_one [--port 3000] [--directory .local]``: start the whole system; see ``make run``.
+
+Settings of the services are read from the environment, as by the services themselves.
+"""
 
 import argparse
 import os
@@ -46,7 +49,7 @@ def main() -> int:
             (directory / "log").mkdir(mode=0o700, exist_ok=True)
             with (directory / "log" / "services.log").open("a") as log:
                 configure_logs(service="all-in-one", stream=log)
-                stack = Stack(addresses, base_url=base_url, directory=directory)
+                stack = Stack(addresses, base_url=base_url, directory=directory, environment=os.environ)
                 stack.log_start()
                 stack.migrate()
                 uvloop.run(serve(stack, listener, announce=announcement(base_url, directory)))

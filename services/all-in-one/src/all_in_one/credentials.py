@@ -62,6 +62,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the seed created; the schema of ``credentials.json``."""
 
     base_url: str
+    urn_namespace: str = "service"
     management_api: ManagementApi
     demo: Demo
     traditional: ConfidentialClient

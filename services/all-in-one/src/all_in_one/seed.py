@@ -27,12 +27,18 @@ Item = TypeVar("Item")
 
 
 def seed(
-    base_url: str, *, known: Credentials | None, bootstrap: Callable[[], ManagementApi], nats: BusSubscriber
+    base_url: str,
+    *,
+    urn_namespace: str,
+    known: Credentials | None,
+    bootstrap: Callable[[], ManagementApi],
+    nats: BusSubscriber,
 ) -> Credentials:
     """Create what is missing and return everything it takes to try the stack. Blocks.
 
     Args:
         base_url: The address of the stack.
+        urn_namespace: The second part of its URNs.
         known: The credentials of an earlier start; their secrets and passwords are kept.
         bootstrap: Creates the first Management API client; called unless the known one still works.
         nats: The read-only user of the bus.
@@ -52,6 +58,7 @@ def seed(
         ]
         return Credentials(
             base_url=base_url,
+            urn_namespace=urn_namespace,
             management_api=access,
             demo=Demo(resource=RESOURCE, scopes=sorted(SCOPES), users=users),
             traditional=_traditional(management, base_url, known.traditional if known else None),

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -31,7 +31,7 @@ from all_in_one.home import home_page
 from all_in_one.provision import ServerAddresses
 from all_in_one.seed import seed
 from identity_common.http.server import SERVER_OPTIONS
-from identity_common.settings import ServiceSettings
+from identity_common.settings import InvalidSettingsError, ServiceSettings
 from identity_common.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -39,39 +39,57 @@ _log = get_logger(__name__)
 _GRACEFUL_SHUTDOWN_S: Final = 3
 _BOOTSTRAP_TIMEOUT_S: Final = 60
 _READY_TIMEOUT_S: Final = 30
+_SETTINGS: Final[Mapping[str, type[ServiceSettings]]] = {
+    "management": management_service.settings.Settings,
+    "token": token_service.settings.Settings,
+    "template": template_service.settings.Settings,
+}
 
 
 class StackError(Exception):
-    """The stack cannot start; ``str()`` is one line."""
+    """The stack cannot start; ``str()`` says why: one line, or one for each invalid setting."""
 
 
 class Stack:
-    """The three services, configured for these servers and this address."""
+    """The three services, configured for these servers and this address.
 
-    def __init__(self, addresses: ServerAddresses, *, base_url: str, directory: Path) -> None:
+    Args:
+        addresses: The servers.
+        base_url: The address of the stack.
+        directory: Holds its files.
+        environment: Other settings of the services, as variables; each applies to every service that has it.
+            ``ENVIRONMENT`` is ``development`` by default. The arguments above override ``BASE_URL``, ``DATABASE_URL``,
+            ``REDIS_URL`` and ``NATS_URL``.
+
+    Raises:
+        StackError: A variable is invalid; one line for each.
+    """
+
+    def __init__(
+        self,
+        addresses: ServerAddresses,
+        *,
+        base_url: str,
+        directory: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._addresses = addresses
         self._base_url = base_url
         self._directory = directory
-        shared = {"base_url": base_url, "environment": "development"}
-        self.management = management_service.settings.Settings(
-            database_url=addresses.management_database_url,
-            redis_url=addresses.management_redis_url,
-            nats_url=addresses.management_nats_url,
-            **shared,  # type: ignore[arg-type]
-        )
-        self.token = token_service.settings.Settings(
-            database_url=addresses.token_database_url,
-            redis_url=addresses.token_redis_url,
-            nats_url=addresses.token_nats_url,
-            key_encryption_keys=(_key_encryption_key(directory),),
-            **shared,  # type: ignore[arg-type]
-        )
-        self.template = template_service.settings.Settings(
-            database_url=addresses.template_database_url,
-            redis_url=addresses.template_redis_url,
-            nats_url=addresses.template_nats_url,
-            **shared,  # type: ignore[arg-type]
-        )
+        given = {name: value for name, value in (environment or {}).items() if value}
+        shared = {
+            "ENVIRONMENT": "development",
+            "KEY_ENCRYPTION_KEYS": given.get("KEY_ENCRYPTION_KEYS") or _key_encryption_key(directory),
+            **given,
+            "BASE_URL": base_url,
+        }
+        services = {name: {**shared, **_servers_of(name, addresses)} for name in _SETTINGS}
+        invalid = dict.fromkeys(line for name, kind in _SETTINGS.items() for line in _problems(kind, services[name]))
+        if invalid:
+            raise StackError("\n".join(("these settings are invalid:", *invalid)))
+        self.management = management_service.settings.Settings.from_environment(services["management"])
+        self.token = token_service.settings.Settings.from_environment(services["token"])
+        self.template = template_service.settings.Settings.from_environment(services["template"])
 
     def migrate(self) -> None:
         """Upgrade the three databases to their newest revisions; in turn, as Alembic's context is global."""
@@ -114,6 +132,7 @@ class Stack:
         bus = urlsplit(self._addresses.subscriber_nats_url)
         credentials = seed(
             self._base_url,
+            urn_namespace=self.token.urn_namespace,
             known=read_credentials(self._directory),
             bootstrap=self._bootstrap,
             nats=BusSubscriber(
@@ -136,6 +155,21 @@ class Stack:
             last = finished.stderr.decode(errors="replace").strip().splitlines()[-1:]
             raise StackError(f"the Management API client could not be created: {''.join(last)}")
         return msgspec.json.decode(finished.stdout.strip().splitlines()[-1], type=ManagementApi)
+
+
+def _servers_of(service: str, addresses: ServerAddresses) -> dict[str, str]:
+    """Return the variables that name the servers of one service."""
+    servers = ("DATABASE_URL", "REDIS_URL", "NATS_URL")
+    return {variable: getattr(addresses, f"{service}_{variable.lower()}") for variable in servers}
+
+
+def _problems(kind: type[ServiceSettings], environment: Mapping[str, str]) -> list[str]:
+    """Return one line for every variable that is missing or invalid."""
+    try:
+        kind.from_environment(environment)
+    except InvalidSettingsError as error:
+        return str(error).splitlines()
+    return []
 
 
 def _environment(settings: management_service.settings.Settings) -> dict[str, str]:

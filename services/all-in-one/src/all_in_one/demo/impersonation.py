@@ -61,7 +61,10 @@ def _subject_token(credentials: Credentials) -> str:
     context = {"ticketId": "TCK-1042", "reason": "cannot see an order", "supportEngineerId": agent.id}
     access = credentials.management_api
     with ManagementClient(
-        credentials.base_url, client_id=access.client_id, client_secret=access.client_secret
+        credentials.base_url,
+        client_id=access.client_id,
+        client_secret=access.client_secret,
+        resource=access.resource,
     ) as management:
         subject_token = management.subject_tokens.create(customer.id, context)
     show("context", ", ".join(f"{name} {value!r}" for name, value in context.items()))

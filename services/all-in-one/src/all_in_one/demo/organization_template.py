@@ -18,7 +18,6 @@ from stead.events import EventBus, PermissionChange, permission_changes
 _PERMISSION: Final = "approve:refunds"
 _ROLE: Final = "Demo refund clerk"
 _ORGANIZATION: Final = "Demo organization"
-_ORGANIZATIONS_SCOPE: Final = "urn:service:scope:organizations"
 
 
 class _Named(Protocol):
@@ -75,7 +74,12 @@ async def organization_template(credentials: Credentials) -> None:
 
 def _management(credentials: Credentials) -> AsyncManagementClient:
     access = credentials.management_api
-    return AsyncManagementClient(credentials.base_url, client_id=access.client_id, client_secret=access.client_secret)
+    return AsyncManagementClient(
+        credentials.base_url,
+        client_id=access.client_id,
+        client_secret=access.client_secret,
+        resource=access.resource,
+    )
 
 
 def _subscriber(credentials: Credentials) -> EventBus:
@@ -118,7 +122,7 @@ async def _signed_in(credentials: Credentials) -> AsyncIterator[AsyncIdentityCli
         credentials.base_url,
         application.client_id,
         application.client_secret,
-        scopes=[_ORGANIZATIONS_SCOPE, _PERMISSION],
+        scopes=[f"urn:{credentials.urn_namespace}:scope:organizations", _PERMISSION],
     ) as client:
         url = client.sign_in_url(back)
         await client.handle_callback(await asyncio.to_thread(sign_in_as, credentials.demo.users[1], url, back))
@@ -131,7 +135,6 @@ def _show_change(change: PermissionChange) -> None:
 
 
 def _show_token(credentials: Credentials, organization_id: str, token: str) -> None:
-    verifier = AccessTokenVerifier(
-        issuer=f"{credentials.base_url}/oidc", audience=f"urn:service:organization:{organization_id}"
-    )
+    audience = f"urn:{credentials.urn_namespace}:organization:{organization_id}"
+    verifier = AccessTokenVerifier(issuer=f"{credentials.base_url}/oidc", audience=audience)
     show_claims(verifier.verify(token), "aud", "sub", "scope")

@@ -1,0 +1,104 @@
+"""The code for FastAPI and for Node in docs/guides, run against the running system."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.conversation import NODE
+from tests.support.guides import DemoTokens, printed_until, settings, write_code
+from tests.support.processes import free_port
+from tests.support.serving import serving
+from tests.support.world import World
+
+pytestmark = pytest.mark.clients
+
+
+@pytest.fixture(scope="module")
+def tokens(world: World) -> DemoTokens:
+    return DemoTokens(world)
+
+
+def test_fastapi(world: World, tokens: DemoTokens, fastapi: Path, tmp_path: Path) -> None:
+    write_code("fastapi.md", tmp_path)
+    port = free_port()
+    command = [sys.executable, "-m", "uvicorn", "orders_api:app", "--port", str(port), "--no-access-log"]
+    environment = {"ISSUER": world.stack.issuer, "AUDIENCE": tokens.audience, "PYTHONPATH": str(fastapi)}
+    with serving(command, port, tmp_path, **environment) as address, httpx.Client(base_url=address) as http:
+        assert http.get("/health").json() == {"status": "ok"}
+        allowed = http.get("/orders", headers=tokens.right)
+        assert allowed.json() == {"of": tokens.customer, "seenBy": tokens.agent}
+        within = http.get(f"/organizations/{tokens.organization}/orders", headers=tokens.within)
+        assert within.json() == {"of": tokens.organization}
+        refused = {
+            "none": http.get("/orders"),
+            "narrow": http.get("/orders", headers=tokens.narrow),
+            "within one organization": http.get("/orders", headers=tokens.within),
+            "another organization": http.get("/organizations/other/orders", headers=tokens.within),
+            "undeclared": http.get("/docs", headers=tokens.right),
+        }
+    assert {kind: answer.status_code for kind, answer in refused.items()} == {
+        "none": 401,
+        "narrow": 403,
+        "within one organization": 403,
+        "another organization": 404,
+        "undeclared": 404,
+    }
+
+
+def test_express(world: World, tokens: DemoTokens, npm_packages: Path) -> None:
+    write_code("express.md", npm_packages)
+    port = free_port()
+    environment = {"ISSUER": world.stack.issuer, "AUDIENCE": tokens.audience, "PORT": str(port)}
+    with (
+        serving([NODE, npm_packages / "server.mjs"], port, **environment) as address,
+        httpx.Client(base_url=address) as http,
+    ):
+        assert http.get("/health").json() == {"status": "ok"}
+        allowed = http.get("/orders", headers=tokens.right)
+        assert allowed.json() == {"of": tokens.customer, "seenBy": tokens.agent}
+        within = http.get(f"/organizations/{tokens.organization}/orders", headers=tokens.within)
+        assert within.json() == {"of": tokens.organization}
+        forged = {"Authorization": f"{tokens.right['Authorization'][:-8]}AAAAAAAA"}
+        refused = {
+            "none": http.get("/orders"),
+            "forged": http.get("/orders", headers=forged),
+            "narrow": http.get("/orders", headers=tokens.narrow),
+            "within one organization": http.get("/orders", headers=tokens.within),
+            "another organization": http.get("/organizations/other/orders", headers=tokens.within),
+        }
+    assert {kind: answer.status_code for kind, answer in refused.items()} == {
+        "none": 401,
+        "forged": 401,
+        "narrow": 403,
+        "within one organization": 403,
+        "another organization": 404,
+    }
+    assert refused["none"].headers["WWW-Authenticate"].startswith("Bearer")
+
+
+def test_impersonation(world: World, tokens: DemoTokens, run_directory: Path, npm_packages: Path) -> None:
+    write_code("impersonation.md", npm_packages)
+    environment = settings(run_directory) | {"ACTOR_TOKEN": world.userinfo_token(tokens.agent)}
+    printed = subprocess.run(
+        [NODE, npm_packages / "impersonate.mjs"],
+        env=environment,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    ).stdout
+    assert printed == f"{tokens.agent} acts as {tokens.customer}: read:orders\n"
+
+
+def test_events(world: World, run_directory: Path, npm_packages: Path) -> None:
+    write_code("events.md", npm_packages)
+    member = world.user()
+    world.template.member(world.organization, member, world.clerk_roles["user"])
+    line = printed_until(member, [NODE, npm_packages / "watch.mjs"], settings(run_directory))
+    assert line["member"] == [world.organization, member]
+    assert set(line["holds"]) >= {world.permission("read:invoices"), world.permission("write:invoices")}

@@ -1,0 +1,87 @@
+"""The code in docs/guides, run against the running system; tests/clients runs the code for FastAPI and Node."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import jwt
+import pytest
+
+from tests.support.guides import DemoTokens, printed_until, settings, write_code
+from tests.support.world import World
+
+
+@pytest.fixture(scope="module")
+def tokens(world: World) -> DemoTokens:
+    return DemoTokens(world)
+
+
+@pytest.fixture
+def directory(world: World, tokens: DemoTokens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory from which Python imports, with the settings of the demo's API in the environment."""
+    monkeypatch.setenv("ISSUER", world.stack.issuer)
+    monkeypatch.setenv("AUDIENCE", tokens.audience)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    for module in ("orders_api", "access_tokens"):
+        sys.modules.pop(module, None)
+
+
+def test_django(directory: Path, tokens: DemoTokens) -> None:
+    write_code("django.md", directory)
+    application = importlib.import_module("orders_api").application
+    with httpx.Client(transport=httpx.WSGITransport(application), base_url="http://127.0.0.1") as http:
+        allowed = http.get("/orders", headers=tokens.right)
+        assert allowed.json() == {"of": tokens.customer, "seenBy": tokens.agent}
+        forged = {"Authorization": f"{tokens.right['Authorization'][:-8]}AAAAAAAA"}
+        refused = {
+            "none": http.get("/orders"),
+            "forged": http.get("/orders", headers=forged),
+            "narrow": http.get("/purge", headers=tokens.right),
+            "within one organization": http.get("/orders", headers=tokens.within),
+        }
+    assert {kind: (answer.status_code, answer.headers["WWW-Authenticate"]) for kind, answer in refused.items()} == {
+        "none": (401, "Bearer"),
+        "forged": (401, 'Bearer error="invalid_token"'),
+        "narrow": (403, 'Bearer error="insufficient_scope", scope="purge:orders"'),
+        "within one organization": (403, 'Bearer error="insufficient_scope"'),
+    }
+
+
+@pytest.mark.parametrize("is_with_actor", [True, False])
+def test_impersonation_with_curl(
+    world: World, tokens: DemoTokens, run_directory: Path, tmp_path: Path, is_with_actor: bool
+) -> None:
+    write_code("impersonation.md", tmp_path)
+    environment = settings(run_directory)
+    if is_with_actor:
+        environment["ACTOR_TOKEN"] = world.userinfo_token(tokens.agent)
+    token = run(["sh", "-e", tmp_path / "impersonate.sh"], environment).strip()
+    claims = jwt.decode(token, options={"verify_signature": False})
+    assert (claims["sub"], claims["scope"]) == (tokens.customer, "read:orders")
+    assert claims.get("act") == ({"sub": tokens.agent} if is_with_actor else None)
+
+
+def test_impersonation_with_python(world: World, tokens: DemoTokens, run_directory: Path, tmp_path: Path) -> None:
+    write_code("impersonation.md", tmp_path)
+    environment = settings(run_directory) | {"ACTOR_TOKEN": world.userinfo_token(tokens.agent)}
+    printed = run([sys.executable, tmp_path / "impersonate.py"], environment)
+    assert printed == f"{tokens.agent} acts as {tokens.customer}: read:orders\n"
+
+
+def test_events_with_nats_py(world: World, run_directory: Path, tmp_path: Path) -> None:
+    write_code("events.md", tmp_path)
+    member = world.user()
+    world.template.member(world.organization, member, world.clerk_roles["user"])
+    line = printed_until(member, [sys.executable, tmp_path / "watch.py"], settings(run_directory))
+    assert line["member"] == [world.organization, member]
+    assert set(line["holds"]) >= {world.permission("read:invoices"), world.permission("write:invoices")}
+
+
+def run(command: list[str | Path], environment: dict[str, str]) -> str:
+    return subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True, timeout=60).stdout

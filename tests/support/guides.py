@@ -1,0 +1,73 @@
+"""What the tests of docs/guides share: the code in a guide as files, and the tokens that its API meets."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.support.world import World
+
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+_FILE = re.compile(r"^```\w+\n(?:#|//) ([\w-]+\.(?:py|mjs|sh))\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def write_code(guide: str, directory: Path) -> None:
+    """Write the code of a guide into a directory: every block whose first line is a comment with a file name."""
+    files = _FILE.findall((GUIDES / guide).read_text())
+    assert files, guide
+    for name, code in files:
+        (directory / name).write_text(code)
+
+
+class DemoTokens:
+    """Access tokens for the demo's API, as request headers.
+
+    Attributes:
+        audience: Indicator of that API.
+        agent: Id of the actor.
+        customer: Id of the subject.
+        organization: An organization in which a member may read orders.
+        right: The agent acts as the customer, who may read orders.
+        narrow: The customer may change orders, not read them.
+        within: The member may read orders, in the organization only.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._stack = world.stack
+        demo = world.stack.credentials.demo
+        self.audience = demo.resource
+        self.agent, self.customer = (user.id for user in demo.users)
+        resources = world.management.resources
+        api = next(each for each in resources.list() if each.indicator == demo.resource)
+        role = world.template.role(scope_ids=[scope.id for scope in resources.scopes(api.id)])
+        self.organization = world.template.organization()
+        member = world.user()
+        world.template.member(self.organization, member, role)
+        self.right = self._token(self.customer, "read:orders", actor_token=world.userinfo_token(self.agent))
+        self.narrow = self._token(self.customer, "write:orders")
+        self.within = self._token(member, "read:orders", organization_id=self.organization)
+
+    def _token(self, user_id: str, scope: str, **parameters: str) -> dict[str, str]:
+        issued = self._stack.exchange(
+            self._stack.subject_token(user_id), resource=self.audience, scope=scope, **parameters
+        )
+        return {"Authorization": f"Bearer {issued.access_token}"}
+
+
+def settings(run_directory: Path) -> dict[str, str]:
+    """Return the environment of a program after it has loaded ``credentials.env``."""
+    lines = (run_directory / "credentials.env").read_text().splitlines()
+    return os.environ | dict(shlex.split(line)[0].split("=", 1) for line in lines)
+
+
+def printed_until(text: str, command: list[str | Path], environment: dict[str, str]) -> dict[str, Any]:
+    """Run a program that does not end, and return the first line of JSON that contains the text."""
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        try:
+            return next(json.loads(line) for line in running.stdout if text in line)
+        finally:
+            running.kill()
