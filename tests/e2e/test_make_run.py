@@ -88,6 +88,7 @@ def test_the_page_says_where_everything_is(running: Running) -> None:
         page = Page(answer.text)
         assert not page.tags & {"script", "iframe", "form", "img", "link"}
         assert page.links == [
+            "/api/reference",
             "/api/swagger.json",
             "/oidc/.well-known/openid-configuration",
             "/health/ready",

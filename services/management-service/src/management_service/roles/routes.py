@@ -30,7 +30,16 @@ _NOT_OF_APPLICATION: Final = Filter("excludeApplicationId", "Only roles that thi
 
 
 class RoleAnswer(Answer):
-    """An API role."""
+    """An API role.
+
+    Attributes:
+        tenant_id: Id of the tenant.
+        id: Id of the role.
+        name: Unique name.
+        description: Description, for people.
+        type: Whether users or machine-to-machine applications hold the role; it never changes.
+        is_default: Whether every new user gets the role; only for the type ``User``.
+    """
 
     tenant_id: str
     id: str

@@ -38,7 +38,25 @@ _WITHOUT_ROLE: Final = Filter("excludeOrganizationRoleId", "Only members that do
 
 
 class UserMemberAnswer(Answer):
-    """A user, as ``/api/users`` shows it, and the roles that it holds in the organization."""
+    """A user, as ``/api/users`` shows it, and the roles that it holds in the organization.
+
+    Attributes:
+        tenant_id: Id of the tenant.
+        id: Id of the user; ``sub`` of its tokens.
+        username: Unique name for signing in, regardless of case.
+        primary_email: Unique e-mail address, regardless of case.
+        primary_phone: Unique phone number.
+        name: Full name.
+        avatar: Web address of a picture.
+        custom_data: Free-form object of the integrator.
+        profile: Free-form object with further facts about the user, such as ``locale``.
+        is_email_verified: Whether an administrator has confirmed the e-mail address; ``email_verified`` in ID tokens.
+        is_suspended: Whether the user is barred: it cannot sign in, and its tokens are refused.
+        has_password: Whether the user has a password.
+        created_at: Time of creation, milliseconds since the epoch.
+        updated_at: Time of the last change, milliseconds since the epoch.
+        organization_roles: The roles that it holds in the organization.
+    """
 
     tenant_id: str
     id: str
@@ -58,7 +76,18 @@ class UserMemberAnswer(Answer):
 
 
 class ApplicationMemberAnswer(Answer):
-    """A machine-to-machine application in short, and the roles that it holds in the organization."""
+    """A machine-to-machine application in short, and the roles that it holds in the organization.
+
+    Attributes:
+        tenant_id: Id of the tenant.
+        id: Id of the application; its ``client_id``.
+        name: Name, for people.
+        type: Kind of client, which decides how it authenticates and what it may do; it never changes.
+        is_third_party: Whether another party runs the application: users are then asked for consent, and it may not
+            exchange tokens.
+        custom_data: Free-form object of the integrator.
+        organization_roles: The roles that it holds in the organization.
+    """
 
     tenant_id: str
     id: str
@@ -70,7 +99,11 @@ class ApplicationMemberAnswer(Answer):
 
 
 class MembershipAnswer(OrganizationAnswer):
-    """An organization, and the roles that a member holds in it."""
+    """An organization, and the roles that a member holds in it.
+
+    Attributes:
+        organization_roles: The roles that the member holds in it.
+    """
 
     organization_roles: tuple[Named, ...]
 

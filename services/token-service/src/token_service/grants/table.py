@@ -39,9 +39,13 @@ class TokenResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """The answer of the token endpoint (RFC 6749 section 5.1, RFC 8693 section 2.2.1, OpenID Connect Core 3.1.3.3).
 
     Attributes:
-        scope: The granted scopes; always present, empty if none is granted.
+        access_token: A JWT (RFC 9068).
+        issued_token_type: Kind of the issued token; present after a token exchange only.
+        token_type: Always ``Bearer``.
         expires_in: Seconds.
+        scope: The granted scopes; always present, empty if none is granted.
         refresh_token: Replaces the one that was presented, if any.
+        id_token: Who signed in; present if ``openid`` was granted.
     """
 
     access_token: str
