@@ -53,7 +53,7 @@ class PageReader(Generic[T]):
 
     It ends when ``Total-Number`` items were received *and* the answer links no next page, or with an empty page. A list
     that ends early is an error, never silently shorter. Link addresses are not followed: requests only ever go to the
-    configured endpoint.
+    configured base URL.
 
     Attributes:
         ended: Whether the last page was read.
