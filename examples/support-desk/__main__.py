@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
+import httpx2 as httpx
 import msgspec
 import uvicorn
 

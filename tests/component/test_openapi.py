@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import jsonschema_rs
 import pytest
 from litestar.routes import ASGIRoute

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from identity_common.http.openapi import document

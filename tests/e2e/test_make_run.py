@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from all_in_one.credentials import DemoUser

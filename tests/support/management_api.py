@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Self
 
 import asyncpg
-import httpx
+import httpx2 as httpx
 import msgspec
 import nats
 import redis

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Self
 
 import asyncpg
-import httpx
+import httpx2 as httpx
 import msgspec
 import nats
 import nats.js.errors

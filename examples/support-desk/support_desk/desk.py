@@ -4,7 +4,7 @@ import contextlib
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
-import httpx
+import httpx2 as httpx
 import msgspec
 
 from stead import AsyncAccessTokenVerifier, AsyncIdentityClient, Unavailable, async_exchange_subject_token

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from stead import (

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from stead import AccessToken, AccessTokenVerifier, AsyncAccessTokenVerifier, TokenInvalid, Unavailable

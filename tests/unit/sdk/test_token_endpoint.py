@@ -7,7 +7,7 @@ import json
 from typing import Any
 from urllib.parse import unquote_plus
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from stead import OAuthError, TokenResponse, Unavailable, client_credentials, exchange_subject_token

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
-import httpx
+import httpx2 as httpx
 import msgspec
 
 from stead.errors import (

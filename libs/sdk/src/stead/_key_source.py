@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-import httpx
+import httpx2 as httpx
 
 from stead._http import shown_url
 from stead._keys import KeySet

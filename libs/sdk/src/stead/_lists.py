@@ -10,7 +10,7 @@ import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
-import httpx
+import httpx2 as httpx
 
 from stead._http import AsyncRun, Operation, Request, Run, decode, json_request, unexpected_answer
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-import httpx
+import httpx2 as httpx
 
 from stead import _http
 from stead._client_state import ClientState, MemoryStorage, Storage

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
-import httpx
+import httpx2 as httpx
 
 from stead import _http
 from stead import _operation_groups as groups

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 from urllib.parse import quote_plus, urlencode
 
-import httpx
+import httpx2 as httpx
 import msgspec
 
 from stead import _http

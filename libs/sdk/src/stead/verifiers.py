@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-import httpx
+import httpx2 as httpx
 
 from stead import _http
 from stead._key_source import AsyncKeySource, KeyFreshness, KeySource
