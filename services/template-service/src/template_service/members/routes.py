@@ -11,6 +11,7 @@ from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, JSONBody
 from msgspec import structs
 
+from identity_common.answers import UserAnswer
 from identity_common.fields import Answer, FreeFormAnswer
 from identity_common.http.listing import PAGED, WHOLE, Listing
 from identity_common.http.openapi import Filter, documented
@@ -37,41 +38,13 @@ _ROLE: Final = Filter("organizationRoleId", "Only members that hold this organiz
 _WITHOUT_ROLE: Final = Filter("excludeOrganizationRoleId", "Only members that do not hold this organization role.")
 
 
-class UserMemberAnswer(Answer):
+class UserMemberAnswer(UserAnswer):
     """A user, as ``/api/users`` shows it, and the roles that it holds in the organization.
 
     Attributes:
-        tenant_id: Id of the tenant.
-        id: Id of the user; ``sub`` of its tokens.
-        username: Unique name for signing in, regardless of case.
-        primary_email: Unique e-mail address, regardless of case.
-        primary_phone: Unique phone number.
-        name: Full name.
-        avatar: Web address of a picture.
-        custom_data: Free-form object of the integrator.
-        profile: Free-form object with further facts about the user, such as ``locale``.
-        is_email_verified: Whether an administrator has confirmed the e-mail address; ``email_verified`` in ID tokens.
-        is_suspended: Whether the user is barred: it cannot sign in, and its tokens are refused.
-        has_password: Whether the user has a password.
-        created_at: Time of creation, milliseconds since the epoch.
-        updated_at: Time of the last change, milliseconds since the epoch.
         organization_roles: The roles that it holds in the organization.
     """
 
-    tenant_id: str
-    id: str
-    username: str | None
-    primary_email: str | None
-    primary_phone: str | None
-    name: str | None
-    avatar: str | None
-    custom_data: FreeFormAnswer
-    profile: FreeFormAnswer
-    is_email_verified: bool
-    is_suspended: bool
-    has_password: bool
-    created_at: int
-    updated_at: int
     organization_roles: tuple[Named, ...]
 
 
