@@ -13,7 +13,7 @@ from statistics import median
 from typing import Final
 from urllib.parse import urlencode
 
-import httpx
+import httpx2 as httpx
 import msgspec
 
 from all_in_one.embedded import EmbeddedServers

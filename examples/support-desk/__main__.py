@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
+import httpx2 as httpx
 import msgspec
 import uvicorn
 
@@ -135,7 +135,7 @@ async def serve(
         httpx.AsyncClient(timeout=10) as http,
     ):
         application = Application(
-            endpoint=credentials.base_url,
+            base_url=credentials.base_url,
             client_id=registration.client_id,
             client_secret=registration.client_secret,
             backend_url=desk_url,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 from authlib.common.security import generate_token
 from authlib.integrations.base_client import OAuthError

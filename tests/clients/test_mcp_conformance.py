@@ -6,7 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from tests.support.at_a_browser import Person

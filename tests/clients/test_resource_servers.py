@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from string import Template
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from tests.support.browser import ApplicationSite

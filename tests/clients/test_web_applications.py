@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from string import Template
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from tests.support.at_a_browser import Person

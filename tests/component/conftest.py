@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
-import httpx
+import httpx2 as httpx
 import pytest
 import pytest_asyncio
 

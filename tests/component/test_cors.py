@@ -1,6 +1,6 @@
 """Which origins may read the answers of token-service in a browser."""
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from tests.support.running_stack import RunningStack

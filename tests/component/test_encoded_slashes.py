@@ -2,7 +2,7 @@
 
 import secrets
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from tests.support.running_stack import RunningStack

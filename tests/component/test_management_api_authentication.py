@@ -4,7 +4,7 @@ import math
 import time
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import jwt
 import pytest
 

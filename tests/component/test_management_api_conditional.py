@@ -1,6 +1,6 @@
 """``ETag`` on every GET, and 304 for ``If-None-Match``; the same for HEAD."""
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from tests.support.management_api import Management, refusal, unique

@@ -2,7 +2,7 @@
 
 import re
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from tests.support.management_api import Management, refusal, unique

@@ -1,6 +1,6 @@
 """``/api/resources`` and their scopes; the Management API among them."""
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from tests.support.management_api import AUDIENCE, Management, at_once, issues, refusal, revision_of, unique

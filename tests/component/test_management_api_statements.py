@@ -1,7 +1,7 @@
 """A list takes one or two statements, however long it is and however many relations each item has."""
 
 import asyncpg
-import httpx
+import httpx2 as httpx
 import pytest
 
 from tests.support.databases import statements

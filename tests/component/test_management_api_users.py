@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from tests.support.management_api import Management, at_once, issues, refusal, revision_of, unique

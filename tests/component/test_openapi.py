@@ -1,20 +1,22 @@
 """The OpenAPI documents: complete, true to the routes, and the merged one is up to date."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import jsonschema_rs
 import pytest
 from litestar.routes import ASGIRoute
 
 from all_in_one.openapi import whole_document
-from identity_common.http.openapi import document, merged
+from identity_common.http.openapi import at_address, document, merged
 from identity_common.http.routing import service_for
 from management_service.app import SWAGGER
 from tests.support.management_api import Management, refusal
 from tests.support.running_stack import RunningStack
+from tests.support.world import MANAGEMENT_API
 
 DOCUMENT: dict[str, Any] = json.loads(SWAGGER.read_bytes())
 OPERATIONS = {
@@ -55,6 +57,27 @@ def test_every_operation_has_a_unique_id_a_summary_and_a_description() -> None:
         assert operation["description"]
 
 
+def test_every_member_and_every_parameter_is_described() -> None:
+    """The docstring of a struct describes its members, in the section Attributes."""
+    silent = [
+        f"{name}.{member}"
+        for name, schema in DOCUMENT["components"]["schemas"].items()
+        for member, described in schema.get("properties", {}).items()
+        if not described.get("description")
+    ]
+    silent += [
+        f"{name}: {parameter['name']}"
+        for name, (_, _, operation) in OPERATIONS.items()
+        for parameter in operation.get("parameters", ())
+        if not parameter.get("description")
+    ]
+    assert silent == []
+
+
+def test_no_example_has_a_placeholder() -> None:
+    assert '"text"' not in json.dumps(DOCUMENT["paths"])
+
+
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_body_has_a_schema_and_a_valid_example(name: str) -> None:
     _, _, operation = OPERATIONS[name]
@@ -63,7 +86,9 @@ def test_every_body_has_a_schema_and_a_valid_example(name: str) -> None:
         for example in examples(content):
             validator(content["schema"]).validate(example)
     for parameter in operation.get("parameters", ()):
-        validator(parameter["schema"]).validate(parameter["example"])
+        assert ("example" in parameter) is parameter.get("required", False)  # "Try it out" sends it
+        (example,) = [parameter["example"]] if "example" in parameter else parameter["schema"]["examples"]
+        validator(parameter["schema"]).validate(example)
     for response in operation["responses"].values():
         for found in response["headers"].values():
             name = found.get("$ref", "").rpartition("/")[2]
@@ -144,17 +169,17 @@ def test_the_token_endpoint_is_described_for_every_grant_and_every_refusal(stack
 
 
 def test_conflicting_names_cannot_be_merged() -> None:
-    first = {"paths": {}, "components": {"schemas": {"A": {"type": "string"}}}}
+    first = {"info": {}, "paths": {}, "components": {"schemas": {"A": {"type": "string"}}}}
     second = {"paths": {}, "components": {"schemas": {"A": {"type": "integer"}}}}
     with pytest.raises(ValueError, match="A means different things"):
         merged([first, second], title="t")
     get: dict[str, Any] = {"get": {"operationId": "Get"}}
     with pytest.raises(ValueError, match="operationId"):
-        merged([{"paths": {"/a": get, "/b": get}, "components": {"schemas": {}}}], title="t")
+        merged([{"info": {}, "paths": {"/a": get, "/b": get}, "components": {"schemas": {}}}], title="t")
 
 
 async def test_the_service_serves_its_own_document(management: Management) -> None:
-    own = document(management.app, title="Management API")
+    own = document(management.app, title="Management API", base_url=management.settings.base_url)
     for path in ("/schema", "/schema/openapi.json"):
         assert (await management.client.get(path)).json() == json.loads(json.dumps(own))
 
@@ -166,13 +191,24 @@ def _of_raw(route: ASGIRoute) -> list[str]:
     return ["GET", "POST"] if route.path == "/oidc/me" else ["POST"]
 
 
-PAGES = {"/oidc/auth", "/oidc/session/end", "/sign-in", "/sign-in/cancel", "/sign-in/style.css", "/consent"}
+PAGES = {
+    "/api/reference",
+    "/api/reference/start.js",
+    "/api/reference/swagger-ui.js",
+    "/api/reference/swagger-ui.css",
+    "/oidc/auth",
+    "/oidc/session/end",
+    "/sign-in",
+    "/sign-in/cancel",
+    "/sign-in/style.css",
+    "/consent",
+}
 """For browsers; described by their RFCs, not as operations of an API."""
 
 
 def test_the_documents_match_the_routes_of_the_apps(stack: RunningStack) -> None:
     for service, app in stack.apps.items():
-        own = document(app, title="t")["paths"]
+        own = document(app, title="t", base_url="https://id.example.com")["paths"]
         routes = {
             (route.path_format, method)
             for route in app.routes
@@ -193,10 +229,43 @@ async def test_the_merged_document_needs_no_token(management: Management) -> Non
     async with management.client_with(None) as anonymous:
         answer = await anonymous.get("/api/swagger.json")
         assert (answer.status_code, answer.headers["Content-Type"]) == (200, "application/json")
-        assert answer.json() == DOCUMENT
+        assert answer.json() == at_address(DOCUMENT, management.settings.base_url)
         condition = {"If-None-Match": answer.headers["ETag"]}
         assert (await anonymous.get("/api/swagger.json", headers=condition)).status_code == 304
         assert (await anonymous.post("/api/swagger.json")).status_code == 405
+
+
+def test_a_document_names_the_address_and_the_token_endpoint_of_its_deployment() -> None:
+    moved = at_address(DOCUMENT, "https://id.example.org")
+    assert moved["servers"] == [{"url": "https://id.example.org"}]
+    flows = moved["components"]["securitySchemes"]["oauth2"]["flows"]
+    assert flows["clientCredentials"]["tokenUrl"] == "https://id.example.org/oidc/token"
+    assert {"oauth2": ["all"]} in moved["security"]
+    assert at_address(moved, "https://identity.example.com") == DOCUMENT
+
+
+async def test_the_reference_needs_no_token_and_loads_nothing_from_elsewhere(management: Management) -> None:
+    async with management.client_with(None) as anonymous:
+        page = await anonymous.get("/api/reference")
+        files = re.findall(r'(?:src|href)="(/api/reference/[^"]+)"', page.text)
+        assert len(files) == 3
+        kinds = {path.rpartition(".")[2]: "text/css" if path.endswith(".css") else "text/javascript" for path in files}
+        for path in ("/api/reference", *files):
+            answer = await anonymous.get(path)
+            kind = kinds.get(path.rpartition(".")[2], "text/html")
+            assert (answer.status_code, answer.headers["Content-Type"]) == (200, f"{kind}; charset=utf-8")
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert page.headers["Content-Security-Policy"].split("; ") == [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    ]
+    assert f'data-resource="{MANAGEMENT_API}"' in page.text
 
 
 @pytest.mark.parametrize("path", ["/schema/nothing", "/schema/swagger", "/schema/a/b", "/schema/openapi.yaml"])

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import msgspec
 import pytest
 import pytest_asyncio

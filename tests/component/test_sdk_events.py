@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import nats
@@ -12,6 +13,7 @@ import pytest
 
 from all_in_one.provision import ServerAddresses
 from identity_common.background import end
+from stead import Unavailable
 from stead.event_types import (
     CloudEvent,
     GrantedPermission,
@@ -472,13 +474,26 @@ class TestConnection:
                 pass
         assert "wrong" not in repr(refused.value)
 
+    async def test_a_wrong_address_is_an_error_that_names_it_without_credentials(
+        self, servers: ServerAddresses
+    ) -> None:
+        async with TcpProxy(servers.subscriber_nats_url) as wire:
+            await wire.cut()
+            with pytest.raises(Unavailable) as unavailable:
+                async with asyncio.timeout(WITHIN_S), EventBus(wire.url, connect_timeout_s=0.2):
+                    pass
+        parts = urlsplit(wire.url)
+        address = f"nats://{parts.hostname}:{parts.port}"
+        assert str(unavailable.value) == f"the bus did not answer within 0.2 s: {address}"
+        assert parts.password
+
     async def test_a_server_that_is_down_is_waited_for(self, servers: ServerAddresses, source: TemplateSource) -> None:
         await source.grant("o1", "u1", "a")
         async with TcpProxy(servers.subscriber_nats_url) as wire:
             await wire.cut()
 
             async def read() -> list[PermissionChange]:
-                async with EventBus(wire.url, tenant_id=source.tenant_id) as bus:
+                async with EventBus(wire.url, tenant_id=source.tenant_id, connect_timeout_s=None) as bus:
                     return await take(permission_changes(bus, since="beginning"), 1)
 
             reading = asyncio.ensure_future(read())
@@ -490,7 +505,7 @@ class TestConnection:
         changes = permission_changes(bus)
         reading = asyncio.ensure_future(anext(changes))
         await asyncio.sleep(0.2)
-        await bus.close()
+        await bus.aclose()
         with pytest.raises(EventsRefused):
             async with asyncio.timeout(WITHIN_S):
                 await reading

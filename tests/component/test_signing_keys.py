@@ -5,7 +5,7 @@ import base64
 import os
 from collections.abc import AsyncIterator, Callable
 
-import httpx
+import httpx2 as httpx
 import pytest
 from redis.asyncio import Redis
 from sqlalchemy import text

@@ -7,7 +7,7 @@ import base64
 import os
 from collections.abc import AsyncIterator
 
-import httpx
+import httpx2 as httpx
 import pytest_asyncio
 
 from tests.support.management_api import client_of

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any, NamedTuple
 
 import asyncpg
-import httpx
+import httpx2 as httpx
 import pytest
 import pytest_asyncio
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import jwt
 import pytest
 import pytest_asyncio

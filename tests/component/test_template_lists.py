@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 import pytest_asyncio
 

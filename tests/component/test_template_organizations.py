@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from tests.support.management_api import issues, refusal, unique

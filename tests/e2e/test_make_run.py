@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -108,6 +108,7 @@ def test_the_page_says_where_everything_is(running: Running) -> None:
         page = Page(answer.text)
         assert not page.tags & {"script", "iframe", "form", "img", "link"}
         assert page.links == [
+            "/api/reference",
             "/api/swagger.json",
             "/oidc/.well-known/openid-configuration",
             "/health/ready",

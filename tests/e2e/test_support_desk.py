@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from all_in_one.credentials import DemoUser
@@ -297,7 +297,7 @@ def test_a_second_desk_starts_and_stops_on_a_signal(
             listener.bind(("127.0.0.1", desk.port))
     applications = [each for each in stack.management.applications.list() if each.name == "Support desk"]
     assert len(applications) == 1
-    assert {f"{address}/callback" for address in addresses} <= set(applications[0].oidc_client_metadata["redirectUris"])
+    assert {f"{address}/callback" for address in addresses} <= set(applications[0].oidc_client_metadata.redirect_uris)
     assert [each.name for each in stack.management.roles.list()].count(ENGINEERS) == 1
 
 

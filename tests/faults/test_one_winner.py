@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from stead import ManagementClient

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from tests.support.at_a_browser import PASSWORD, Form, Person, callback, heading

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from identity_common.identifiers import new_short_id

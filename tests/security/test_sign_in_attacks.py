@@ -14,7 +14,7 @@ from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN

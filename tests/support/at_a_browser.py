@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-import httpx
+import httpx2 as httpx
 
 from tests.support.authorizing import REDIRECT_URI, Verifier
 from tests.support.world import Client, World

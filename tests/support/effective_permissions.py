@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 import asyncpg
-import httpx
+import httpx2 as httpx
 import pytest
 
 from template_service.member_permissions.cache import PermissionCache

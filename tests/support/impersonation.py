@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-import httpx
+import httpx2 as httpx
 import msgspec
 
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN

@@ -7,13 +7,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Self
 
 import asyncpg
-import httpx
-import msgspec
+import httpx2 as httpx
 import nats
 import redis
 import redis.asyncio
 from litestar import Litestar
-from nats.js import JetStreamContext
 
 from all_in_one.provision import ServerAddresses
 from identity_common.wire.events import STREAM_INTERNAL
@@ -21,9 +19,9 @@ from identity_common.wire.revocations import CopyPosition, position_key
 from management_service.app import bootstrap, create_app, migrate
 from management_service.bootstrap import Credentials
 from management_service.settings import Settings
-from stead.event_types import CloudEvent
 from tests.support.issuer import Issuer
 from tests.support.patience import PATIENCE_S
+from tests.support.service_in_a_tenant import ServiceInATenant
 
 AUDIENCE = "https://default.service.internal/api"
 _CONNECTIONS = 10
@@ -77,7 +75,7 @@ async def running(app: Litestar) -> AsyncIterator[None]:
         await life
 
 
-class Management:
+class Management(ServiceInATenant):
     """A running Management API, with access to its database, Redis and events.
 
     Attributes:
@@ -85,17 +83,17 @@ class Management:
         credentials: Those of the application that the token was issued to.
     """
 
+    stream = STREAM_INTERNAL
+    subjects = "identity-internal"
+
     def __init__(self, addresses: ServerAddresses, issuer: Issuer) -> None:
         self.addresses = addresses
         self.issuer = issuer
         self.settings = settings_for(addresses, issuer)
         self.tenant_id = self.settings.tenant_id
         self.app: Litestar
-        self.client: httpx.AsyncClient
         self.credentials: Credentials
-        self.database: asyncpg.Connection
         self.redis: redis.asyncio.Redis
-        self._jetstream: JetStreamContext
         self._started = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -125,39 +123,6 @@ class Management:
     def client_with(self, token: str | None) -> httpx.AsyncClient:
         """Return another client of the same app."""
         return client_of(self.app, token)
-
-    async def outbox_drained(self, tenant_id: str | None = None) -> None:
-        """Wait until the relay has emptied the outbox; a write waits for that only briefly."""
-        query = "SELECT count(*) FROM outbox WHERE tenant_id = $1"
-        async with asyncio.timeout(PATIENCE_S):
-            while await self.database.fetchval(query, tenant_id or self.tenant_id):  # noqa: ASYNC110 - seen from outside only
-                await asyncio.sleep(0.01)
-
-    async def event(self, *subject: str) -> CloudEvent | None:
-        """Return the last event of an aggregate, or None."""
-        await self.outbox_drained()
-        name = ".".join(("identity-internal", self.tenant_id, *subject))
-        try:
-            message = await self._jetstream.get_last_msg(STREAM_INTERNAL, name, direct=True)
-        except nats.js.errors.NotFoundError:
-            return None
-        return msgspec.json.decode(message.data or b"", type=CloudEvent)
-
-    async def event_data(self, *subject: str) -> Any:
-        """Return the data of the last event of an aggregate, or None."""
-        event = await self.event(*subject)
-        return None if event is None else msgspec.json.decode(event.data)
-
-    async def revision(self) -> int:
-        """Return the current revision."""
-        query = "SELECT revision FROM source_revision WHERE tenant_id = $1"
-        return int(await self.database.fetchval(query, self.tenant_id))
-
-    async def created(self, path: str, **body: Any) -> Any:
-        """Create something and return the answer."""
-        answer = await self.client.post(f"/api/{path}", json=body)
-        assert answer.status_code in {200, 201}, answer.text
-        return answer.json() if answer.content else None
 
     async def machine(self) -> str:
         """Create a machine-to-machine application and return its id."""

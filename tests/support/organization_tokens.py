@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 
 from identity_common.revisions import HEADER
 from stead import ManagementClient, Unavailable

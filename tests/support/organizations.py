@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, NamedTuple
 
-import httpx
+import httpx2 as httpx
 import msgspec
 
 from stead.event_types import MemberState, MemberType, OrganizationRoleType

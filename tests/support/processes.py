@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Protocol, Self
 
-import httpx
+import httpx2 as httpx
 
 from all_in_one.embedded.ports import pick_port
 from all_in_one.provision import ServerAddresses

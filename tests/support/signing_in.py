@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import asyncpg
-import httpx
+import httpx2 as httpx
 import jwt
 
 from identity_common.clock import now_ms

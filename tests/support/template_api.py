@@ -6,28 +6,29 @@ from contextlib import AsyncExitStack
 from typing import Any, Self
 
 import asyncpg
-import httpx
-import msgspec
+import httpx2 as httpx
 import nats
 import nats.js.errors
 from litestar import Litestar
-from nats.js import JetStreamContext
 
 from identity_common.wire.events import STREAM_EVENTS
-from stead.event_types import CloudEvent
 from template_service.app import create_app, migrate
 from template_service.settings import Settings
 from tests.support.management_api import Management, client_of, revision_of, running, unique
 from tests.support.patience import PATIENCE_S
+from tests.support.service_in_a_tenant import ServiceInATenant
 
 
-class Template:
+class Template(ServiceInATenant):
     """A running template-service in the tenant of a running Management API, with access to its database and events.
 
     Attributes:
         management: The other service; template-service knows its users, applications and scopes from the bus.
         client: Holds a valid token with the scope ``all``.
     """
+
+    stream = STREAM_EVENTS
+    subjects = "identity"
 
     def __init__(self, management: Management, **changed: Any) -> None:
         self.management = management
@@ -44,9 +45,6 @@ class Template:
             }
         )
         self.app: Litestar
-        self.client: httpx.AsyncClient
-        self.database: asyncpg.Connection
-        self._jetstream: JetStreamContext
         self._started = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -76,39 +74,6 @@ class Template:
         async with asyncio.timeout(PATIENCE_S):
             while await self.database.fetchval(query, self.tenant_id):  # noqa: ASYNC110 - seen from outside only
                 await asyncio.sleep(0.01)
-
-    async def outbox_drained(self) -> None:
-        """Wait until the relay has emptied the outbox; a write waits for that only briefly."""
-        query = "SELECT EXISTS (SELECT FROM outbox WHERE tenant_id = $1)"
-        async with asyncio.timeout(PATIENCE_S):
-            while await self.database.fetchval(query, self.tenant_id):  # noqa: ASYNC110 - seen from outside only
-                await asyncio.sleep(0.01)
-
-    async def event(self, *subject: str) -> CloudEvent | None:
-        """Return the last event of an aggregate, or None."""
-        await self.outbox_drained()
-        name = ".".join(("identity", self.tenant_id, *subject))
-        try:
-            message = await self._jetstream.get_last_msg(STREAM_EVENTS, name, direct=True)
-        except nats.js.errors.NotFoundError:
-            return None
-        return msgspec.json.decode(message.data or b"", type=CloudEvent)
-
-    async def event_data(self, *subject: str) -> Any:
-        """Return the data of the last event of an aggregate, or None."""
-        event = await self.event(*subject)
-        return None if event is None else msgspec.json.decode(event.data)
-
-    async def revision(self) -> int:
-        """Return the current revision."""
-        query = "SELECT revision FROM source_revision WHERE tenant_id = $1"
-        return int(await self.database.fetchval(query, self.tenant_id))
-
-    async def created(self, path: str, **body: Any) -> Any:
-        """Create something and return the answer."""
-        answer = await self.client.post(f"/api/{path}", json=body)
-        assert answer.status_code in {200, 201}, answer.text
-        return answer.json() if answer.content else None
 
     async def permission(self, name: str | None = None) -> Any:
         """Create an organization permission."""

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
 
-import httpx
+import httpx2 as httpx
 import jwt
 import msgspec
 import redis

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
-import httpx
+import httpx2 as httpx
 import msgspec
 import redis
 from nats.js import JetStreamContext

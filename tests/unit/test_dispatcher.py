@@ -2,7 +2,7 @@
 
 import re
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from all_in_one.dispatcher import Dispatcher

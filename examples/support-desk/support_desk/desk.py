@@ -4,7 +4,7 @@ import contextlib
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
-import httpx
+import httpx2 as httpx
 import msgspec
 
 from stead import AsyncAccessTokenVerifier, AsyncIdentityClient, Unavailable, async_exchange_subject_token
@@ -33,7 +33,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     """This application as a client of Stead, and the programs that it calls.
 
     Attributes:
-        endpoint: Base URL of Stead.
+        base_url: Base URL of Stead.
         client_id: Of a Traditional application with token exchange allowed.
         client_secret: One of its secrets.
         backend_url: URL of the integrator's backend.
@@ -41,7 +41,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
         orders_resource: The resource indicator of the Orders API.
     """
 
-    endpoint: str
+    base_url: str
     client_id: str
     client_secret: str
     backend_url: str
@@ -62,14 +62,12 @@ class Desk:
     def __init__(self, application: Application, http: httpx.AsyncClient) -> None:
         self._application = application
         self._http = http
-        self._verifier = AsyncAccessTokenVerifier(
-            issuer=f"{application.endpoint}/oidc", audience=application.orders_resource
-        )
+        self._verifier = AsyncAccessTokenVerifier(base_url=application.base_url, audience=application.orders_resource)
 
     def new_client(self) -> AsyncIdentityClient:
         """Return a client for an agent who has yet to sign in."""
         return AsyncIdentityClient(
-            self._application.endpoint,
+            self._application.base_url,
             self._application.client_id,
             self._application.client_secret,
             scopes=[backend.READ, backend.IMPERSONATE],
@@ -104,7 +102,7 @@ class Desk:
         )
         subject_token = _decode(answer, _SubjectToken, refusal="Your account cannot act as customers.").subject_token
         issued = await async_exchange_subject_token(
-            self._application.endpoint,
+            self._application.base_url,
             client_id=self._application.client_id,
             client_secret=self._application.client_secret,
             subject_token=subject_token,
@@ -142,7 +140,7 @@ class Desk:
             application = self._application
             with contextlib.suppress(httpx.HTTPError):  # then it expires soon
                 await self._http.post(
-                    f"{application.endpoint}/oidc/token/revocation",
+                    f"{application.base_url}/oidc/token/revocation",
                     data={"token": impersonation.bearer},
                     auth=(application.client_id, application.client_secret),
                 )

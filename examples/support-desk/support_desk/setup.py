@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from stead import Application, Conflict, ManagementClient
+from stead import Application, Conflict, CustomClientMetadata, ManagementClient, OidcClientMetadata
 from support_desk import backend
 
 _NAME: Final = "Support desk"
@@ -76,14 +76,17 @@ def _application(management: ManagementClient, desk_url: str) -> Application:
         _NAME,
         management.applications.list(),
         lambda: management.applications.create(
-            name=_NAME, type="Traditional", custom_client_metadata={"allowTokenExchange": True}
+            name=_NAME, type="Traditional", custom_client_metadata=CustomClientMetadata(allow_token_exchange=True)
         ),
     )
-    back, signed_out = (found.oidc_client_metadata.get(name, []) for name in ("redirectUris", "postLogoutRedirectUris"))
-    if f"{desk_url}/callback" in back:
+    registered = found.oidc_client_metadata
+    if f"{desk_url}/callback" in registered.redirect_uris:
         return found
-    oidc = {"redirectUris": [*back, f"{desk_url}/callback"], "postLogoutRedirectUris": [*signed_out, f"{desk_url}/"]}
-    return management.applications.update(found.id, oidc_client_metadata=oidc)
+    extended = OidcClientMetadata(
+        redirect_uris=[*registered.redirect_uris, f"{desk_url}/callback"],
+        post_logout_redirect_uris=[*registered.post_logout_redirect_uris, f"{desk_url}/"],
+    )
+    return management.applications.update(found.id, oidc_client_metadata=extended)
 
 
 def _engineers(management: ManagementClient) -> str:

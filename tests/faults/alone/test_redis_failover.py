@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import get_args
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2 as httpx
 import msgspec
 import pytest
 import pytest_asyncio

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from all_in_one.provision import ServerAddresses

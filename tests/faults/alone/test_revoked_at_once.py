@@ -4,7 +4,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from stead import ManagementClient

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from all_in_one.embedded import EmbeddedServers

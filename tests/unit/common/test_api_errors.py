@@ -1,6 +1,6 @@
 """Rendering of errors: the API renders those it knows, a page may render all others."""
 
-import httpx
+import httpx2 as httpx
 import pytest
 from litestar import Litestar, Response, get
 from litestar.exceptions import HTTPException

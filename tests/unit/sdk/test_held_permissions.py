@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from stead import (

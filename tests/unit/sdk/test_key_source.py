@@ -7,10 +7,10 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
+import httpx2 as httpx
 import pytest
 
-from stead import AccessTokenVerifier, AsyncAccessTokenVerifier, TokenInvalid, Unavailable
+from stead import AccessToken, AccessTokenVerifier, AsyncAccessTokenVerifier, TokenInvalid, Unavailable
 from stead._key_source import KeyFreshness, max_age
 from stead.verification import KeySet
 from tests.unit.sdk.http_server import Answer, HttpServer, Received
@@ -229,9 +229,46 @@ def test_without_any_key_a_failing_issuer_is_unavailable_and_left_alone_for_a_se
             with pytest.raises(Unavailable) as unavailable:
                 verifier.verify(token(OLD))
             assert unavailable.value.retry_after == 1
+            assert str(unavailable.value) == f"the issuer's keys could not be fetched from {server.url}/oidc/jwks"
         assert server.requests == number
         clock.now += 1
     assert verifier.verify(token(OLD)).subject == "user00000001"
+
+
+@pytest.mark.parametrize("kind", [AccessTokenVerifier, AsyncAccessTokenVerifier])
+async def test_the_base_url_gives_the_issuer_and_an_explicit_issuer_is_compared_exactly(
+    server: JwksServer, clock: Clock, kind: type[AccessTokenVerifier | AsyncAccessTokenVerifier]
+) -> None:
+    async def decide(presented: str, **address: str) -> str:
+        verifier = kind(audience=AUDIENCE, jwks_url=f"{server.url}/oidc/jwks", clock=clock, **address)
+        try:
+            verified = verifier.verify(presented)
+            return (verified if isinstance(verified, AccessToken) else await verified).subject
+        except TokenInvalid as refused:
+            return refused.reason
+
+    address = ISSUER.removesuffix("/oidc")
+    assert {await decide(token(OLD), base_url=given) for given in (address, f"{address}/")} == {"user00000001"}
+    assert await decide(token(OLD), issuer=ISSUER) == "user00000001"
+    assert {await decide(token(OLD), issuer=given) for given in (address, f"{ISSUER}/")} == {"wrong_issuer"}
+    verifier = kind(audience=AUDIENCE, base_url=server.url, clock=clock)  # the keys are below the issuer
+    result = verifier.verify(token(OLD, iss=f"{server.url}/oidc"))
+    assert (result if isinstance(result, AccessToken) else await result).issuer == f"{server.url}/oidc"
+    assert server.received[-1].path == "/oidc/jwks"
+    for wrong in ({}, {"base_url": address, "issuer": ISSUER}):
+        with pytest.raises(ValueError, match="either base_url or issuer"):
+            kind(audience=AUDIENCE, **wrong)
+    with pytest.raises(ValueError, match="base_url"):
+        kind(audience=AUDIENCE, base_url="id.example.com")
+
+
+def test_an_error_shows_no_credentials_of_the_address_of_the_keys(clock: Clock) -> None:
+    with JwksServer() as gone:
+        url = gone.url.replace("://", "://user:hidden@") + "/keys?secret=hidden"
+    verifier = AccessTokenVerifier(issuer=ISSUER, audience=AUDIENCE, jwks_url=url, clock=clock)
+    with pytest.raises(Unavailable) as unavailable:
+        verifier.verify(token(OLD))
+    assert str(unavailable.value) == f"the issuer's keys could not be fetched from {gone.url}/keys"
 
 
 def test_a_clock_that_is_set_back_does_not_stop_refreshes(

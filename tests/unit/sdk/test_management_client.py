@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from stead import (
@@ -256,7 +256,8 @@ class TestAnswers:
     def test_a_refusal_is_an_error_of_its_kind(
         self, service: Service, client: ManagementClient, status: int, kind: type[ApiError]
     ) -> None:
-        data = {"issues": [{"path": "username", "message": "must not be empty"}]}
+        issue = {"path": "oidcClientMetadata.redirectUris[0]", "message": "must be https"}
+        data = {"issues": [issue, {"path": "type", "message": "must be one of Native, SPA"}]}
         service.will_answer(
             "GET",
             "/api/users/x",
@@ -277,7 +278,21 @@ class TestAnswers:
             "req-1",
         )
         assert (error.data, error.issues) == (data, data["issues"])
-        assert str(error) == f"{status} some.code: Some message. (request req-1)"
+        assert str(error) == (
+            f"{status} some.code: Some message.; oidcClientMetadata.redirectUris[0]: must be https;"
+            " type: must be one of Native, SPA (request req-1)"
+        )
+
+    def test_the_text_of_an_error_names_ten_issues_and_how_many_more_there_are(
+        self, service: Service, client: ManagementClient
+    ) -> None:
+        issues = [{"path": f"member{number}", "message": "required"} for number in range(12)]
+        body = {"code": "c", "message": "m", "data": {"issues": [*issues, "not an issue", {"path": ""}]}}
+        service.will_answer("GET", "/api/users/x", body, status=400)
+        with pytest.raises(InvalidInput) as refused:
+            client.users.get("x")
+        shown = "; ".join(f"member{number}: required" for number in range(10))
+        assert str(refused.value) == f"400 c: m; {shown}; and 3 more"
 
     @pytest.mark.parametrize(
         "body", [b"", b"<html>Bad</html>", b"[]", b"{}", b'{"code":7}', b"\xff", b"[" * 5000, b'{"error":"not ours"}']
@@ -316,7 +331,7 @@ class TestAnswers:
         with pytest.raises(Unavailable) as unavailable:
             client.users.create(username="ada")
         assert (unavailable.value.retry_after, unavailable.value.request_id) == (seconds, "req-1")
-        assert str(unavailable.value) == f"POST /api/users: {status}"
+        assert str(unavailable.value) == f"POST {service.url}/api/users: {status}"
         assert len(service.calls) == 1
 
     def test_a_redirect_is_not_followed(self, service: Service, clock: Clock) -> None:
@@ -333,7 +348,7 @@ class TestAnswers:
             pass
         with gone.client(clock) as client, pytest.raises(Unavailable) as unavailable:
             client.users.get("x")
-        assert str(unavailable.value) == "POST /oidc/token: ConnectError"
+        assert str(unavailable.value) == f"POST {gone.url}/oidc/token: ConnectError"
         assert unavailable.value.__cause__ is None
 
     def test_no_answer_in_time_is_unavailable(self, service: Service, clock: Clock) -> None:
@@ -399,7 +414,7 @@ class TestPaths:
 
 class TestConstruction:
     @pytest.mark.parametrize(
-        "endpoint",
+        "base_url",
         [
             "",
             "id.example.com",
@@ -411,10 +426,10 @@ class TestConstruction:
             "http://x#y",
         ],
     )
-    def test_the_endpoint_must_be_a_plain_http_url(self, endpoint: str) -> None:
+    def test_the_base_url_must_be_a_plain_http_url(self, base_url: str) -> None:
         """And it cannot contain credentials."""
-        with pytest.raises(ValueError, match="endpoint"):
-            ManagementClient(endpoint, client_id="id", client_secret="secret")
+        with pytest.raises(ValueError, match="base_url"):
+            ManagementClient(base_url, client_id="id", client_secret="secret")
 
     @pytest.mark.parametrize(("client_id", "client_secret"), [("", "secret"), ("id", "")])
     def test_credentials_must_not_be_empty(self, client_id: str, client_secret: str) -> None:

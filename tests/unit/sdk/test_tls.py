@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Callable
 from urllib.parse import parse_qs, urlsplit
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from stead import (

@@ -2,7 +2,7 @@
 
 Verify the access tokens that your API receives::
 
-    verifier = AccessTokenVerifier(issuer="https://id.example.com/oidc", audience="https://api.example.com")
+    verifier = AccessTokenVerifier(base_url="https://id.example.com", audience="https://api.example.com")
     access_token = verifier.verify(bearer_token)
 
 or put ``AccessTokenMiddleware`` around an ASGI application.
@@ -47,7 +47,9 @@ from stead.models import (
     Application,
     ApplicationSecret,
     Consent,
+    CustomClientMetadata,
     HeldPermissions,
+    OidcClientMetadata,
     Organization,
     OrganizationApplication,
     OrganizationMembership,
@@ -98,6 +100,8 @@ __all__ = [
     "AsyncManagementClient",
     "Application",
     "ApplicationSecret",
+    "OidcClientMetadata",
+    "CustomClientMetadata",
     "Consent",
     "ResourceConsent",
     "Organization",

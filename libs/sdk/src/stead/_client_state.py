@@ -118,7 +118,7 @@ class ClientState:
 
     def __init__(
         self,
-        endpoint: str,
+        base_url: str,
         *,
         client_id: str,
         scopes: Iterable[str],
@@ -126,8 +126,8 @@ class ClientState:
         storage: Storage,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.endpoint = _http.checked_endpoint(endpoint)
-        self.issuer = f"{self.endpoint}/oidc"
+        self.base_url = _http.checked_base_url(base_url)
+        self.issuer = _http.issuer_at(base_url)
         self.client_id = client_id
         self.scopes = tuple(dict.fromkeys(("openid", "offline_access", "profile", *scopes)))
         namespaces = [scope.removesuffix(_ORGANIZATIONS) for scope in self.scopes if scope.endswith(_ORGANIZATIONS)]
@@ -136,7 +136,7 @@ class ClientState:
         self.clock = clock
         self._storage = storage
         self._lock = threading.Lock()
-        whose = f"{self.endpoint}\n{client_id}"
+        whose = f"{self.base_url}\n{client_id}"
         self._key = f"identity:{hashlib.sha256(whose.encode()).hexdigest()[:32]}"
 
     def begin(self, redirect_uri: str, *, prompt: str | None, login_hint: str | None) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
-import httpx
+import httpx2 as httpx
 import msgspec
 
 from stead.errors import (
@@ -98,35 +98,44 @@ async def async_run(operation: Operation[T], send: Callable[[Request], Awaitable
         return result
 
 
-def checked_endpoint(endpoint: str) -> str:
+def issuer_at(base_url: str) -> str:
+    """Return the issuer of a service: what its tokens name as ``iss``.
+
+    Raises:
+        ValueError: ``base_url`` is not an http or https URL, or has credentials, a query or a fragment.
+    """
+    return f"{checked_base_url(base_url)}/oidc"
+
+
+def checked_base_url(base_url: str) -> str:
     """Return the base address of the service without a trailing slash.
 
     Raises:
         ValueError: It is not an http or https URL, or has credentials, a query or a fragment.
     """
     try:
-        url = httpx.URL(endpoint)
+        url = httpx.URL(base_url)
     except httpx.InvalidURL:
-        raise ValueError("endpoint must be a URL") from None
+        raise ValueError("base_url must be a URL") from None
     if url.scheme not in ("http", "https") or not url.host or url.userinfo or url.query or url.fragment:
-        raise ValueError("endpoint must be an http or https URL without credentials, query or fragment")
-    return endpoint.rstrip("/")
+        raise ValueError("base_url must be an http or https URL without credentials, query or fragment")
+    return base_url.rstrip("/")
 
 
-def send(http: httpx.Client, endpoint: str, request: Request, headers: Mapping[str, str]) -> httpx.Response:
+def send(http: httpx.Client, base_url: str, request: Request, headers: Mapping[str, str]) -> httpx.Response:
     """Send a request. Redirects are not followed, so that credentials are never sent elsewhere.
 
     Raises:
         Unavailable: There was no answer.
     """
     try:
-        return http.request(**_arguments(endpoint, request, headers, http.timeout))
+        return http.request(**_arguments(base_url, request, headers, http.timeout))
     except httpx.RequestError as error:
-        raise _no_answer(request, error) from None
+        raise _no_answer(base_url, request, error) from None
 
 
 async def async_send(
-    http: httpx.AsyncClient, endpoint: str, request: Request, headers: Mapping[str, str]
+    http: httpx.AsyncClient, base_url: str, request: Request, headers: Mapping[str, str]
 ) -> httpx.Response:
     """Send a request in a task; see ``send``.
 
@@ -134,15 +143,15 @@ async def async_send(
         Unavailable: There was no answer.
     """
     try:
-        return await http.request(**_arguments(endpoint, request, headers, http.timeout))
+        return await http.request(**_arguments(base_url, request, headers, http.timeout))
     except httpx.RequestError as error:
-        raise _no_answer(request, error) from None
+        raise _no_answer(base_url, request, error) from None
 
 
-def _arguments(endpoint: str, request: Request, headers: Mapping[str, str], timeout: httpx.Timeout) -> dict[str, Any]:
+def _arguments(base_url: str, request: Request, headers: Mapping[str, str], timeout: httpx.Timeout) -> dict[str, Any]:
     return {
         "method": request.method,
-        "url": endpoint + request.path,
+        "url": base_url + request.path,
         "params": request.params,
         "content": request.content,
         "headers": {"Accept": "application/json", **request.headers, **headers},
@@ -159,9 +168,9 @@ def _with_long_poll(timeout: httpx.Timeout, long_poll_s: float) -> httpx.Timeout
     )
 
 
-def _no_answer(request: Request, error: httpx.RequestError) -> Unavailable:
+def _no_answer(base_url: str, request: Request, error: httpx.RequestError) -> Unavailable:
     # Only the error's type, and no cause: the text of some transport errors quotes the rejected header.
-    return Unavailable(f"{request.method} {request.path}: {type(error).__name__}")
+    return Unavailable(f"{request.method} {base_url}{request.path}: {type(error).__name__}")
 
 
 def api_path(*segments: str) -> str:
@@ -268,10 +277,15 @@ def raise_if_unavailable(answer: httpx.Response) -> None:
     """
     if answer.status_code in _UNAVAILABLE:
         raise Unavailable(
-            f"{answer.request.method} {answer.request.url.path}: {answer.status_code}",
+            f"{answer.request.method} {shown_url(answer.request.url)}: {answer.status_code}",
             retry_after=retry_after(answer),
             request_id=request_id(answer),
         )
+
+
+def shown_url(url: httpx.URL) -> str:
+    """Return an address as an error may show it: without credentials, query and fragment."""
+    return str(url.copy_with(userinfo=b"", query=None, fragment=None))
 
 
 def unexpected_answer(message: str, answer: httpx.Response) -> ApiError:

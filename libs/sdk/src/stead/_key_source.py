@@ -12,8 +12,9 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-import httpx
+import httpx2 as httpx
 
+from stead._http import shown_url
 from stead._keys import KeySet
 from stead._tls import default_ssl_context
 from stead.errors import Unavailable
@@ -79,14 +80,17 @@ class KeyFreshness:
         """Record a failed fetch; the previous keys stay in use."""
         self._attempted_at = now
 
-    def require(self) -> KeySet:
+    def require(self, url: str) -> KeySet:
         """Return the keys, even stale ones.
+
+        Args:
+            url: Their address, for the error.
 
         Raises:
             Unavailable: None have ever been fetched.
         """
         if self.keys is None:
-            raise Unavailable("the issuer's keys could not be fetched", retry_after=self.floor_s)
+            raise Unavailable(f"the issuer's keys could not be fetched from {url}", retry_after=self.floor_s)
         return self.keys
 
 
@@ -103,6 +107,7 @@ class KeySource:
         http: httpx.Client | None,
     ) -> None:
         self._url = url
+        self._shown_url = _shown(url)
         self._freshness = freshness
         self._clock = clock
         self._timeout_s = timeout_s
@@ -124,23 +129,23 @@ class KeySource:
         """
         held = self._freshness.keys
         if not self._freshness.due(self._clock(), stale=stale):
-            return self._freshness.require()
+            return self._freshness.require(self._shown_url)
         must_wait = held is None or held is stale
         if not self._fetching.acquire(blocking=must_wait):
-            return self._freshness.require()
+            return self._freshness.require(self._shown_url)
         try:
             if self._freshness.due(self._clock(), stale=stale):  # unless refreshed while this caller waited
                 self._refresh()
         finally:
             self._fetching.release()
-        return self._freshness.require()
+        return self._freshness.require(self._shown_url)
 
     def _refresh(self) -> None:
         try:
             keys, max_age_s = _parse(self._fetch())
         except (httpx.RequestError, httpx.InvalidURL, ValueError) as error:
             self._freshness.failed(self._clock())
-            _log.warning("the issuer's keys could not be refreshed: %s", type(error).__name__)
+            _log.warning("the issuer's keys could not be refreshed from %s: %s", self._shown_url, type(error).__name__)
         else:
             self._freshness.fetched(keys, max_age_s=max_age_s, now=self._clock())
 
@@ -165,6 +170,7 @@ class AsyncKeySource:
         http: httpx.AsyncClient | None,
     ) -> None:
         self._url = url
+        self._shown_url = _shown(url)
         self._freshness = freshness
         self._clock = clock
         self._timeout_s = timeout_s
@@ -186,21 +192,21 @@ class AsyncKeySource:
         """
         held = self._freshness.keys
         if not self._freshness.due(self._clock(), stale=stale):
-            return self._freshness.require()
+            return self._freshness.require(self._shown_url)
         must_wait = held is None or held is stale
         if self._fetching.locked() and not must_wait:
-            return self._freshness.require()
+            return self._freshness.require(self._shown_url)
         async with self._fetching:
             if self._freshness.due(self._clock(), stale=stale):  # unless refreshed while this caller waited
                 await self._refresh()
-        return self._freshness.require()
+        return self._freshness.require(self._shown_url)
 
     async def _refresh(self) -> None:
         try:
             keys, max_age_s = _parse(await self._fetch())
         except (httpx.RequestError, httpx.InvalidURL, ValueError) as error:
             self._freshness.failed(self._clock())
-            _log.warning("the issuer's keys could not be refreshed: %s", type(error).__name__)
+            _log.warning("the issuer's keys could not be refreshed from %s: %s", self._shown_url, type(error).__name__)
         else:
             self._freshness.fetched(keys, max_age_s=max_age_s, now=self._clock())
 
@@ -209,6 +215,13 @@ class AsyncKeySource:
             return await self._http.get(self._url, headers=_HEADERS, follow_redirects=False)
         async with httpx.AsyncClient(timeout=self._timeout_s, verify=default_ssl_context()) as http:
             return await http.get(self._url, headers=_HEADERS, follow_redirects=False)
+
+
+def _shown(url: str) -> str:
+    try:
+        return shown_url(httpx.URL(url))
+    except httpx.InvalidURL:
+        return "an invalid address"
 
 
 def _parse(answer: httpx.Response) -> tuple[KeySet, float]:

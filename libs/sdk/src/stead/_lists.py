@@ -10,7 +10,7 @@ import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
-import httpx
+import httpx2 as httpx
 
 from stead._http import AsyncRun, Operation, Request, Run, decode, json_request, unexpected_answer
 
@@ -53,7 +53,7 @@ class PageReader(Generic[T]):
 
     It ends when ``Total-Number`` items were received *and* the answer links no next page, or with an empty page. A list
     that ends early is an error, never silently shorter. Link addresses are not followed: requests only ever go to the
-    configured endpoint.
+    configured base URL.
 
     Attributes:
         ended: Whether the last page was read.

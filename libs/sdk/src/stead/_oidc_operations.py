@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import httpx
+import httpx2 as httpx
 import msgspec
 
 from stead import _http

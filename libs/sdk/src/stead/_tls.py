@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import ssl
 
-import httpx
+import httpx2 as httpx
 
 
 @functools.cache

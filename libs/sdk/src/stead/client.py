@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-import httpx
+import httpx2 as httpx
 
 from stead import _http
 from stead._client_state import ClientState, MemoryStorage, Storage
@@ -40,7 +40,7 @@ class _Client:
 
     def __init__(
         self,
-        endpoint: str,
+        base_url: str,
         client_id: str,
         client_secret: str | None,
         *,
@@ -50,7 +50,7 @@ class _Client:
         clock: Callable[[], float],
     ) -> None:
         self.state = ClientState(
-            endpoint,
+            base_url,
             client_id=client_id,
             scopes=scopes,
             resources=resources,
@@ -120,7 +120,7 @@ class IdentityClient(_Client):
 
     def __init__(
         self,
-        endpoint: str,
+        base_url: str,
         client_id: str,
         client_secret: str | None = None,
         *,
@@ -133,7 +133,7 @@ class IdentityClient(_Client):
         """Create a client; nothing is sent yet.
 
         Args:
-            endpoint: Base address of the service.
+            base_url: Base address of the service.
             client_id: The application.
             client_secret: Secret of a Traditional application; None for Native and SPA.
             scopes: Scopes to request besides ``openid``, ``offline_access`` and ``profile``: those of the resources;
@@ -144,10 +144,10 @@ class IdentityClient(_Client):
             http: Client for all requests; you close it.
 
         Raises:
-            ValueError: The endpoint is not an http or https URL.
+            ValueError: ``base_url`` is not an http or https URL.
         """
         super().__init__(
-            endpoint,
+            base_url,
             client_id,
             client_secret,
             scopes=scopes,
@@ -277,7 +277,7 @@ class IdentityClient(_Client):
         return keys if token.key_id in keys else self._keys.keys(stale=keys)
 
     def _run(self, operation: Operation[_http.T]) -> _http.T:
-        return _http.run(operation, lambda request: _http.send(self._http, self.state.endpoint, request, {}))
+        return _http.run(operation, lambda request: _http.send(self._http, self.state.base_url, request, {}))
 
 
 class AsyncIdentityClient(_Client):
@@ -285,7 +285,7 @@ class AsyncIdentityClient(_Client):
 
     def __init__(
         self,
-        endpoint: str,
+        base_url: str,
         client_id: str,
         client_secret: str | None = None,
         *,
@@ -298,10 +298,10 @@ class AsyncIdentityClient(_Client):
         """Create a client; see ``IdentityClient`` for the arguments.
 
         Raises:
-            ValueError: The endpoint is not an http or https URL.
+            ValueError: ``base_url`` is not an http or https URL.
         """
         super().__init__(
-            endpoint,
+            base_url,
             client_id,
             client_secret,
             scopes=scopes,
@@ -393,5 +393,5 @@ class AsyncIdentityClient(_Client):
 
     async def _run(self, operation: Operation[_http.T]) -> _http.T:
         return await _http.async_run(
-            operation, lambda request: _http.async_send(self._http, self.state.endpoint, request, {})
+            operation, lambda request: _http.async_send(self._http, self.state.base_url, request, {})
         )

@@ -18,6 +18,8 @@
         management.users.create(username="ada")
     except Conflict as error:
         print(error.code)  # user.username_already_in_use
+    except InvalidInput as error:
+        print(error)  # 400 guard.invalid_input: The request is invalid. … type: must be one of Native, SPA, …
     except Unavailable as error:
         retry(after=error.retry_after)
 
@@ -27,8 +29,8 @@ use of the library, such as an empty issuer, is a ``ValueError``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
 
 TokenInvalidReason = Literal[
     "too_large",
@@ -47,12 +49,15 @@ TokenInvalidReason = Literal[
 ]
 
 
+_MAX_SHOWN_ISSUES: Final = 10
+
+
 class IdentityError(Exception):
     """The base class: catch it to catch every error that this library raises."""
 
 
 class ApiError(IdentityError):
-    """The Management API refused the request, or its answer is unreadable.
+    """The Management API refused the request, or its answer is unreadable. Its text names the invalid members.
 
     Attributes:
         status: The HTTP status.
@@ -77,13 +82,25 @@ class ApiError(IdentityError):
         self.message = message
         self.data = data or {}
         self.request_id = request_id
-        super().__init__(f"{status} {code}: {message}" + (f" (request {request_id})" if request_id else ""))
+        shown = [f"{status} {code}: {message}", *_shown_issues(self.issues)]
+        super().__init__("; ".join(shown) + (f" (request {request_id})" if request_id else ""))
 
     @property
     def issues(self) -> Sequence[Mapping[str, Any]]:
-        """The invalid members of the request, each with ``path`` and ``message``; may be empty."""
+        """The invalid members of the request, each with ``path`` and ``message``; may be empty.
+
+        A path leads to a nested member: ``oidcClientMetadata.redirectUris[0]``.
+        """
         issues = self.data.get("issues")
         return [issue for issue in issues if isinstance(issue, dict)] if isinstance(issues, list) else []
+
+
+def _shown_issues(issues: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the text of each issue; neither path nor message contains a value."""
+    for issue in issues[:_MAX_SHOWN_ISSUES]:
+        yield ": ".join(str(part) for part in (issue.get("path"), issue.get("message")) if part)
+    if len(issues) > _MAX_SHOWN_ISSUES:
+        yield f"and {len(issues) - _MAX_SHOWN_ISSUES} more"
 
 
 class InvalidInput(ApiError):  # noqa: N818 - the names read as the answer
@@ -137,7 +154,7 @@ class OAuthError(IdentityError):
 class Unavailable(IdentityError):  # noqa: N818
     """The service did not answer in time, or answered 502, 503 or 504.
 
-    A write may or may not have been carried out.
+    A write may or may not have been carried out. The text names the address, without credentials and query.
 
     Attributes:
         retry_after: Seconds to wait before a retry; None if unknown.

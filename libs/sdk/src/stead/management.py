@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
-import httpx
+import httpx2 as httpx
 
 from stead import _http
 from stead import _operation_groups as groups
@@ -35,11 +35,11 @@ class _Client(Generic[R]):
     """The part of both clients that needs no I/O."""
 
     def __init__(
-        self, endpoint: str, *, client_id: str, client_secret: str, resource: str, scope: str, run: R, is_async: bool
+        self, base_url: str, *, client_id: str, client_secret: str, resource: str, scope: str, run: R, is_async: bool
     ) -> None:
         if not client_id or not client_secret:
             raise ValueError("client_id and client_secret must not be empty")
-        self._endpoint = _http.checked_endpoint(endpoint)
+        self._base_url = _http.checked_base_url(base_url)
         self._client_id = client_id
         self._client_secret = client_secret
         self._resource = resource
@@ -67,7 +67,7 @@ class _Client(Generic[R]):
         return self._revisions.header
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._endpoint!r}, client_id={self._client_id!r})"
+        return f"{type(self).__name__}({self._base_url!r}, client_id={self._client_id!r})"
 
     def _token_operation(self) -> Operation[TokenResponse]:
         return request_client_credentials(
@@ -118,7 +118,7 @@ class ManagementClient(_Client[Run]):
 
     def __init__(
         self,
-        endpoint: str,
+        base_url: str,
         *,
         client_id: str,
         client_secret: str,
@@ -131,20 +131,20 @@ class ManagementClient(_Client[Run]):
         """Create a client; nothing is sent yet.
 
         Args:
-            endpoint: Base address of the service, such as ``https://id.example.com``.
+            base_url: Base address of the service, such as ``https://id.example.com``.
             client_id: A machine-to-machine application that may call the Management API.
             client_secret: One of its valid secrets.
-            resource: Resource indicator of the Management API; independent of the endpoint.
+            resource: Resource indicator of the Management API; independent of the address.
             scope: ``all``, or the narrower ``subject-tokens``.
             timeout_s: Timeout of each request in seconds; ignored with an ``http`` of your own.
             clock: Monotonic clock in seconds, to tell the token's age.
             http: Client for all requests, for a proxy or certificates of your own. You close it.
 
         Raises:
-            ValueError: The endpoint is not an http or https URL, or the credentials are empty.
+            ValueError: ``base_url`` is not an http or https URL, or the credentials are empty.
         """
         super().__init__(
-            endpoint,
+            base_url,
             client_id=client_id,
             client_secret=client_secret,
             resource=resource,
@@ -208,7 +208,7 @@ class ManagementClient(_Client[Run]):
         return _http.run(self._token_operation(), self._send)
 
     def _send(self, request: Request, token: str | None = None) -> httpx.Response:
-        return self._observed(_http.send(self._http, self._endpoint, request, self._headers(token)))
+        return self._observed(_http.send(self._http, self._base_url, request, self._headers(token)))
 
 
 class AsyncManagementClient(_Client[AsyncRun]):
@@ -235,7 +235,7 @@ class AsyncManagementClient(_Client[AsyncRun]):
 
     def __init__(
         self,
-        endpoint: str,
+        base_url: str,
         *,
         client_id: str,
         client_secret: str,
@@ -248,10 +248,10 @@ class AsyncManagementClient(_Client[AsyncRun]):
         """Create a client; see ``ManagementClient`` for the arguments.
 
         Raises:
-            ValueError: The endpoint is not an http or https URL, or the credentials are empty.
+            ValueError: ``base_url`` is not an http or https URL, or the credentials are empty.
         """
         super().__init__(
-            endpoint,
+            base_url,
             client_id=client_id,
             client_secret=client_secret,
             resource=resource,
@@ -275,7 +275,7 @@ class AsyncManagementClient(_Client[AsyncRun]):
         """
         return await self._run(_any_request(method, path, json, params))
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connections, except those of an ``http`` of your own."""
         if self._http_is_ours:
             await self._http.aclose()
@@ -286,7 +286,7 @@ class AsyncManagementClient(_Client[AsyncRun]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        await self.aclose()
 
     async def _run(self, operation: Operation[T]) -> T:
         return await _http.async_run(operation, self._send_authorized)
@@ -302,7 +302,7 @@ class AsyncManagementClient(_Client[AsyncRun]):
         return await _http.async_run(self._token_operation(), self._send)
 
     async def _send(self, request: Request, token: str | None = None) -> httpx.Response:
-        return self._observed(await _http.async_send(self._http, self._endpoint, request, self._headers(token)))
+        return self._observed(await _http.async_send(self._http, self._base_url, request, self._headers(token)))
 
 
 def _any_request(method: str, path: str, json: object, params: Mapping[str, str | int] | None) -> Operation[Any]:

@@ -63,7 +63,7 @@ class AccessTokenMiddleware:
 
         app = AccessTokenMiddleware(
             app,
-            verifier=AsyncAccessTokenVerifier(issuer="https://id.example.com/oidc", audience="https://api.example.com"),
+            verifier=AsyncAccessTokenVerifier(base_url="https://id.example.com", audience="https://api.example.com"),
             routes={
                 "GET /orders": "read:orders",
                 "POST /orders": "write:orders",

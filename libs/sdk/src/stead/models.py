@@ -76,15 +76,51 @@ class Consent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     implicit: bool = False
 
 
+class OidcClientMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The redirect URIs of an application, compared exactly.
+
+    Attributes:
+        redirect_uris: Where a sign-in may return to.
+        post_logout_redirect_uris: Where a sign-out may return to.
+    """
+
+    redirect_uris: list[str] = []
+    post_logout_redirect_uris: list[str] = []
+
+
+class CustomClientMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The settings of an application.
+
+    Attributes:
+        allow_token_exchange: Whether it may exchange subject tokens.
+        cors_allowed_origins: Origins whose scripts may call the token endpoint, besides those of its redirect URIs.
+        id_token_ttl: Lifetime of ID tokens, in seconds.
+        refresh_token_ttl_in_days: Days after which an unused refresh token expires.
+        rotate_refresh_token: Whether each use of a refresh token replaces it; always so for Native and SPA.
+        always_issue_refresh_token: Whether refresh tokens are issued without ``offline_access``.
+        token_endpoint_auth_method: How a Traditional application sends its secret: ``client_secret_basic``, by default,
+            or ``client_secret_post``; None for other types.
+        require_pkce: Whether authorization requests need PKCE; may be false for first-party Traditional applications.
+    """
+
+    allow_token_exchange: bool = False
+    cors_allowed_origins: list[str] = []
+    id_token_ttl: int = 3600
+    refresh_token_ttl_in_days: int = 14
+    rotate_refresh_token: bool = True
+    always_issue_refresh_token: bool = False
+    token_endpoint_auth_method: str | None = None
+    require_pkce: bool = True
+
+
 class Application(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An OAuth client.
 
     Attributes:
         id: The ``client_id``.
         type: ``Native``, ``SPA``, ``Traditional`` or ``MachineToMachine``.
-        oidc_client_metadata: ``redirectUris`` and ``postLogoutRedirectUris``.
-        custom_client_metadata: ``allowTokenExchange``, ``corsAllowedOrigins``, ``tokenEndpointAuthMethod``,
-            ``requirePkce`` and so on.
+        oidc_client_metadata: Its redirect URIs.
+        custom_client_metadata: Its settings.
         is_third_party: Whether another company operates it; then it may not exchange tokens.
     """
 
@@ -93,8 +129,8 @@ class Application(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     type: str
     tenant_id: str = ""
     description: str | None = None
-    oidc_client_metadata: dict[str, Any] = {}
-    custom_client_metadata: dict[str, Any] = {}
+    oidc_client_metadata: OidcClientMetadata = OidcClientMetadata()
+    custom_client_metadata: CustomClientMetadata = CustomClientMetadata()
     is_third_party: bool = False
     custom_data: dict[str, Any] = {}
     created_at: int | None = None

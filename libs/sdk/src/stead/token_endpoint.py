@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 from urllib.parse import quote_plus, urlencode
 
-import httpx
+import httpx2 as httpx
 import msgspec
 
 from stead import _http
@@ -62,7 +62,7 @@ class TokenResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def client_credentials(
-    endpoint: str,
+    base_url: str,
     *,
     client_id: str,
     client_secret: str,
@@ -86,7 +86,7 @@ def client_credentials(
         httpx.get(url, headers={"Authorization": f"Bearer {tokens.access_token}"})
 
     Args:
-        endpoint: Base address of the service.
+        base_url: Base address of the service.
         client_id: A machine-to-machine application.
         client_secret: One of its valid secrets.
         resource: Resource indicator of the API to call (RFC 8707).
@@ -107,11 +107,11 @@ def client_credentials(
         scope=scope,
         revision=revision,
     )
-    return _run(operation, endpoint, http)
+    return _run(operation, base_url, http)
 
 
 def exchange_subject_token(
-    endpoint: str,
+    base_url: str,
     *,
     client_id: str,
     client_secret: str | None = None,
@@ -140,7 +140,7 @@ def exchange_subject_token(
     ``Unavailable`` it may or may not be spent: create a new one.
 
     Args:
-        endpoint: Base address of the service.
+        base_url: Base address of the service.
         client_id: An application that may exchange tokens.
         client_secret: Secret of a confidential application, sent with HTTP Basic; None for a public one.
         subject_token: From ``ManagementClient.subject_tokens``.
@@ -165,11 +165,11 @@ def exchange_subject_token(
         actor_token=actor_token,
         revision=revision,
     )
-    return _run(operation, endpoint, http)
+    return _run(operation, base_url, http)
 
 
 async def async_client_credentials(
-    endpoint: str,
+    base_url: str,
     *,
     client_id: str,
     client_secret: str,
@@ -193,11 +193,11 @@ async def async_client_credentials(
         scope=scope,
         revision=revision,
     )
-    return await _async_run(operation, endpoint, http)
+    return await _async_run(operation, base_url, http)
 
 
 async def async_exchange_subject_token(
-    endpoint: str,
+    base_url: str,
     *,
     client_id: str,
     client_secret: str | None = None,
@@ -225,7 +225,7 @@ async def async_exchange_subject_token(
         actor_token=actor_token,
         revision=revision,
     )
-    return await _async_run(operation, endpoint, http)
+    return await _async_run(operation, base_url, http)
 
 
 def request_client_credentials(
@@ -384,8 +384,8 @@ def _refusal(answer: httpx.Response) -> _Refusal:
         return _UNEXPECTED
 
 
-def _run(operation: Operation[TokenResponse], endpoint: str, http: httpx.Client | None) -> TokenResponse:
-    address = _http.checked_endpoint(endpoint)
+def _run(operation: Operation[TokenResponse], base_url: str, http: httpx.Client | None) -> TokenResponse:
+    address = _http.checked_base_url(base_url)
     if http is not None:
         return _http.run(operation, lambda request: _http.send(http, address, request, {}))
     with httpx.Client(timeout=_DEFAULT_TIMEOUT_S, verify=default_ssl_context()) as own:
@@ -393,9 +393,9 @@ def _run(operation: Operation[TokenResponse], endpoint: str, http: httpx.Client 
 
 
 async def _async_run(
-    operation: Operation[TokenResponse], endpoint: str, http: httpx.AsyncClient | None
+    operation: Operation[TokenResponse], base_url: str, http: httpx.AsyncClient | None
 ) -> TokenResponse:
-    address = _http.checked_endpoint(endpoint)
+    address = _http.checked_base_url(base_url)
     if http is not None:
         return await _http.async_run(operation, lambda request: _http.async_send(http, address, request, {}))
     async with httpx.AsyncClient(timeout=_DEFAULT_TIMEOUT_S, verify=default_ssl_context()) as own:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-import httpx
+import httpx2 as httpx
 
+from stead import _http
 from stead._key_source import AsyncKeySource, KeyFreshness, KeySource
 from stead._keys import SUPPORTED_ALGORITHMS
 from stead.verification import AccessToken, Expectations, TokenChecker
@@ -23,7 +24,7 @@ class AccessTokenVerifier:
 
     ::
 
-        verifier = AccessTokenVerifier(issuer="https://id.example.com/oidc", audience="https://api.example.com")
+        verifier = AccessTokenVerifier(base_url="https://id.example.com", audience="https://api.example.com")
         try:
             access_token = verifier.verify(bearer_token)
         except TokenInvalid:
@@ -42,7 +43,8 @@ class AccessTokenVerifier:
     def __init__(
         self,
         *,
-        issuer: str,
+        base_url: str | None = None,
+        issuer: str | None = None,
         audience: str,
         jwks_url: str | None = None,
         algorithms: Sequence[str] = SUPPORTED_ALGORITHMS,
@@ -56,7 +58,8 @@ class AccessTokenVerifier:
         """Create a verifier for one issuer and one audience; nothing is fetched yet.
 
         Args:
-            issuer: The required value of ``iss``, compared byte for byte.
+            base_url: Base address of the service; the issuer is ``{base_url}/oidc``.
+            issuer: Instead of ``base_url``: the required value of ``iss``, compared byte for byte.
             audience: The required ``aud``, or a member of it: the resource indicator of your API.
             jwks_url: Address of the issuer's keys; ``{issuer}/jwks`` by default.
             algorithms: The accepted signature algorithms.
@@ -68,8 +71,10 @@ class AccessTokenVerifier:
             http: Client for fetching keys, for a proxy or certificates of your own. You close it.
 
         Raises:
-            ValueError: Issuer or audience is empty, or an algorithm is not supported.
+            ValueError: Not exactly one of ``base_url`` and ``issuer`` is given, one of them or the audience is invalid,
+                or an algorithm is not supported.
         """
+        issuer = _issuer(base_url, issuer)
         expected = Expectations(issuer=issuer, audience=audience, algorithms=tuple(algorithms), leeway_s=leeway_s)
         self._checker = TokenChecker(expected, cache_size=cache_size)
         self._clock = clock
@@ -123,14 +128,15 @@ class AsyncAccessTokenVerifier:
 
     ::
 
-        verifier = AsyncAccessTokenVerifier(issuer="https://id.example.com/oidc", audience="https://api.example.com")
+        verifier = AsyncAccessTokenVerifier(base_url="https://id.example.com", audience="https://api.example.com")
         access_token = await verifier.verify(bearer_token)
     """
 
     def __init__(
         self,
         *,
-        issuer: str,
+        base_url: str | None = None,
+        issuer: str | None = None,
         audience: str,
         jwks_url: str | None = None,
         algorithms: Sequence[str] = SUPPORTED_ALGORITHMS,
@@ -144,8 +150,10 @@ class AsyncAccessTokenVerifier:
         """Create a verifier for one issuer and one audience; see ``AccessTokenVerifier`` for the arguments.
 
         Raises:
-            ValueError: Issuer or audience is empty, or an algorithm is not supported.
+            ValueError: Not exactly one of ``base_url`` and ``issuer`` is given, one of them or the audience is invalid,
+                or an algorithm is not supported.
         """
+        issuer = _issuer(base_url, issuer)
         expected = Expectations(issuer=issuer, audience=audience, algorithms=tuple(algorithms), leeway_s=leeway_s)
         self._checker = TokenChecker(expected, cache_size=cache_size)
         self._clock = clock
@@ -184,3 +192,9 @@ class AsyncAccessTokenVerifier:
         except StopIteration as done:
             accepted: AccessToken = done.value
             return accepted
+
+
+def _issuer(base_url: str | None, issuer: str | None) -> str:
+    if (base_url is None) == (issuer is None):
+        raise ValueError("give either base_url or issuer")
+    return _http.issuer_at(base_url) if base_url is not None else str(issuer)

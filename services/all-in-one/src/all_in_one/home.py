@@ -46,7 +46,7 @@ with the Python SDK.</dd>
 <dt>Support desk</dt>
 <dd><code>make example</code> starts an application where an agent signs in and acts as a customer.</dd>
 <dt>API</dt>
-<dd><a href="/api/swagger.json">OpenAPI document</a></dd>
+<dd><a href="/api/reference">Reference</a>, <a href="/api/swagger.json">OpenAPI document</a></dd>
 <dt>Sign-in</dt>
 <dd><a href="/oidc/.well-known/openid-configuration">OpenID Connect discovery</a></dd>
 <dt>Operation</dt>

@@ -32,7 +32,8 @@ def whole_document() -> bytes:
         template_service.app.create_app(template_service.settings.Settings(**addresses)),
         token_service.app.create_app(token_service.settings.Settings(**addresses, key_encryption_keys=keys)),
     )
-    whole = merged([document(app, title="Identity service") for app in apps], title="Identity service")
+    documents = [document(app, title="Identity service", base_url=addresses["base_url"]) for app in apps]
+    whole = merged(documents, title="Identity service")
     return msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n"
 
 

@@ -13,7 +13,15 @@ from all_in_one.credentials import (
     ManagementApi,
     PublicClient,
 )
-from stead import Conflict, ManagementClient, OAuthError, Resource, client_credentials
+from stead import (
+    Conflict,
+    CustomClientMetadata,
+    ManagementClient,
+    OAuthError,
+    OidcClientMetadata,
+    Resource,
+    client_credentials,
+)
 
 RESOURCE: Final = "https://orders.example.com/api"
 SCOPES: Final = {"read:orders": "See orders", "write:orders": "Change and cancel orders"}
@@ -135,16 +143,16 @@ def _role(management: ManagementClient, resource: Resource, name: str, scopes: t
 
 def _application(management: ManagementClient, base_url: str, name: str, kind: str) -> str:
     """Return the id of an application that may exchange tokens and redirects to this address."""
-    oidc = {"redirectUris": [redirect_uri(base_url)], "postLogoutRedirectUris": [f"{base_url}/demo"]}
+    oidc = OidcClientMetadata(redirect_uris=[redirect_uri(base_url)], post_logout_redirect_uris=[f"{base_url}/demo"])
     application = _first(management.applications.list(), lambda each: each.name == name and each.type == kind)
     if application is None:
         return management.applications.create(
             name=name,
             type=kind,  # type: ignore[arg-type]
             oidc_client_metadata=oidc,
-            custom_client_metadata={"allowTokenExchange": True},
+            custom_client_metadata=CustomClientMetadata(allow_token_exchange=True),
         ).id
-    if application.oidc_client_metadata.get("redirectUris") != oidc["redirectUris"]:
+    if application.oidc_client_metadata.redirect_uris != oidc.redirect_uris:
         management.applications.update(application.id, oidc_client_metadata=oidc)
     return application.id
 

@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from litestar import Litestar, MediaType, Response, Router, get
+from litestar.handlers import HTTPRouteHandler
 from prometheus_client import CollectorRegistry
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -17,7 +19,7 @@ from identity_common.access.revocations import RevocationReader
 from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
-from identity_common.http.openapi import CHANGES_DIRECTORY
+from identity_common.http.openapi import CHANGES_DIRECTORY, at_address
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
@@ -27,6 +29,7 @@ from identity_common.stores.database import Startup, create_database_engine
 from identity_common.stores.lookups import Lookups
 from identity_common.stores.parents import Parents
 from identity_common.stores.redis import RedisCommands, connect_redis
+from management_service.api_reference.routes import reference_router
 from management_service.applications.routes import ApplicationController, SecretController
 from management_service.applications.service import Applications
 from management_service.authentication import Authentication
@@ -79,21 +82,38 @@ _CONTROLLERS: Final = (
 )
 
 
-@get("/status", operation_id="GetStatus", summary="Check that the service is up", status_code=204, sync_to_thread=False)
+@get(
+    "/status",
+    operation_id="GetStatus",
+    summary="Check that the service is up",
+    tags=["Metadata"],
+    status_code=204,
+    sync_to_thread=False,
+)
 def status() -> Response[None]:
     """Answer 204, without authentication."""
     return Response(None)
 
 
-@get("/swagger.json", operation_id="GetSwagger", summary="Read the OpenAPI document", sync_to_thread=False)
-def swagger() -> Response[bytes]:
-    """Answer the OpenAPI document of the three services together, without authentication."""
-    return Response(_swagger(), media_type=MediaType.JSON)
+def swagger_route(base_url: str) -> HTTPRouteHandler:
+    """Return the route that serves the OpenAPI document of the three services together, with this address."""
 
+    @functools.cache
+    def content() -> bytes:
+        return msgspec.json.encode(at_address(msgspec.json.decode(SWAGGER.read_bytes()), base_url))
 
-@functools.cache
-def _swagger() -> bytes:
-    return SWAGGER.read_bytes()
+    @get(
+        "/swagger.json",
+        operation_id="GetSwagger",
+        summary="Read the OpenAPI document",
+        tags=["Metadata"],
+        sync_to_thread=False,
+    )
+    def swagger() -> Response[bytes]:
+        """Answer the OpenAPI document of the three services together, without authentication."""
+        return Response(content(), media_type=MediaType.JSON)
+
+    return swagger
 
 
 def create_app(settings: Settings) -> Litestar:
@@ -157,7 +177,8 @@ def create_app(settings: Settings) -> Litestar:
 
     return create_service_app(
         title="Management API",
-        route_handlers=[subject_token_route(subject_tokens), _api()],
+        base_url=settings.base_url,
+        route_handlers=[subject_token_route(subject_tokens), _api(settings)],
         provide={
             "base_url": settings.base_url,
             "management_access": ManagementAccess(tokens.verify, authentication.is_live),
@@ -270,6 +291,7 @@ def _unrevoked_tokens(settings: Settings, commands: RedisCommands) -> UnrevokedT
     return UnrevokedTokens(verifier, RevocationReader(commands, tenant_id=settings.tenant_id))
 
 
-def _api() -> Router:
+def _api(settings: Settings) -> Router:
     guarded = Router("/", guards=[require_management], opt=CHANGES_DIRECTORY, route_handlers=_CONTROLLERS)
-    return Router("/api", route_handlers=[status, swagger, guarded])
+    reference = reference_router(settings.base_url, management_api=settings.management_api_resource)
+    return Router("/api", route_handlers=[status, swagger_route(settings.base_url), reference, guarded])

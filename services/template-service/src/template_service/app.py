@@ -83,6 +83,7 @@ def create_app(settings: Settings) -> Litestar:
     tokens = _unrevoked_tokens(settings, connections)
     return create_service_app(
         title="Organization template",
+        base_url=settings.base_url,
         route_handlers=[
             *scopes_routes(_member_permissions(settings, connections, background, tokens)),
             Router("/api", guards=[require_management], opt=CHANGES_DIRECTORY, route_handlers=_CONTROLLERS),

@@ -80,6 +80,7 @@ def create_app(settings: Settings) -> Litestar:
     grants = _grants(settings, parts)
     return create_service_app(
         title="Token service",
+        base_url=settings.base_url,
         route_handlers=[
             *_client_endpoints(settings, parts, grants),
             *_pages(settings, parts),

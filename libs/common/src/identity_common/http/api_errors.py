@@ -34,7 +34,11 @@ class Issue(msgspec.Struct, frozen=True):
 
 
 class IssueData(msgspec.Struct, frozen=True):
-    """``data`` of ``guard.invalid_input``."""
+    """``data`` of ``guard.invalid_input``.
+
+    Attributes:
+        issues: One for each invalid member.
+    """
 
     issues: list[Issue]
 

@@ -45,6 +45,7 @@ def provided(value: object) -> Provide:
 def create_service_app(
     *,
     title: str,
+    base_url: str,
     route_handlers: Sequence[ControllerRouterHandler],
     provide: Mapping[str, object],
     readiness: Readiness,
@@ -56,6 +57,7 @@ def create_service_app(
 
     Args:
         title: Title of the OpenAPI document.
+        base_url: The public address of the tenant.
         route_handlers: The service's own routes.
         provide: Objects by name: dependencies of handlers, and attributes of ``connection.app.state`` for guards.
         readiness: Returns whether the service has started.
@@ -65,7 +67,7 @@ def create_service_app(
     """
     everything = {**provide, "readiness": readiness, "metrics_registry": registry}
     app = Litestar(
-        route_handlers=[*route_handlers, health.live, health.ready, metrics, schema_route(title)],
+        route_handlers=[*route_handlers, health.live, health.ready, metrics, schema_route(title, base_url)],
         dependencies={name: provided(value) for name, value in everything.items()},
         state=State(everything, deep_copy=False),
         exception_handlers=API_EXCEPTION_HANDLERS,

@@ -17,6 +17,7 @@ from litestar import Request
 from litestar.datastructures import State
 from litestar.types import Receive, Scope
 
+from identity_common.http.allowed_values import allowed_values
 from identity_common.http.api_errors import Issue, body_too_large, invalid_input, unsupported_media_type
 from identity_common.http.request_body import read_whole
 from identity_common.http.request_headers import header_values
@@ -141,7 +142,10 @@ def _issues(value: object, kind: type[msgspec.Struct]) -> Iterator[Issue]:
             msgspec.convert(value[name], field.type)
         except msgspec.ValidationError as error:
             message, _, where = str(error).partition(" - at `$")
-            yield Issue(path=name + where.rstrip("`"), message=_VALUES.sub("…", message))
+            where = where.rstrip("`")
+            allowed = allowed_values(field.type, where) if message.startswith("Invalid enum value") else ()
+            described = f"must be one of {', '.join(allowed)}" if allowed else _VALUES.sub("…", message)
+            yield Issue(path=name + where, message=described)
 
 
 def convert_body(value: object, kind: type[T]) -> T:

@@ -8,7 +8,7 @@ once. Examples are built from the schemas and one table of values. A raw ASGI ro
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, ParamSpec, get_args, get_origin
 
@@ -19,7 +19,8 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.routes import ASGIRoute, HTTPRoute
 
 from identity_common.http.api_errors import ErrorBody
-from identity_common.http.openapi_texts import EXAMPLES, HEADERS, REFUSALS
+from identity_common.http.openapi_descriptions import describe_schemas
+from identity_common.http.openapi_texts import EXAMPLES, EXAMPLES_IN, HEADERS, MANAGEMENT_SCOPES, REFUSALS
 from identity_common.http.pagination import DEFAULT_SIZE, MAX_NUMBER, MAX_SEARCH_CHARACTERS, MAX_SIZE
 
 PATH: Final = "/schema"
@@ -30,6 +31,21 @@ _OPERATION: Final = "operation"
 _HAND_WRITTEN: Final = "hand_written"
 _COMPONENTS: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
+_BEARER: Final = {
+    "type": "http",
+    "scheme": "bearer",
+    "bearerFormat": "JWT",
+    "description": "An access token for the Management API, obtained elsewhere.",
+}
+_DESCRIPTION: Final = (
+    "What is under `/api` needs an access token for the Management API: of a machine-to-machine application, or of a"
+    " user, that holds the scope `all` through an API role. Names and ids in the examples are made up."
+)
+_OAUTH2: Final = "oauth2"
+_OAUTH2_DESCRIPTION: Final = (
+    "Id and secret of a machine-to-machine application. The token request must also name the Management API as"
+    " `resource`."
+)
 _NO_NUL: Final = "^[^\\u0000]*$"
 
 Json = dict[str, Any]
@@ -171,6 +187,11 @@ def reference(kind: type[msgspec.Struct]) -> Json:
     return {"$ref": _COMPONENTS.format(name=kind.__name__)}
 
 
+def optional_parameter(name: str, where: str, description: str, schema: Json, example: Any) -> Json:
+    """Return a parameter whose example is in its schema: an example of its own would be sent by "Try it out"."""
+    return {"name": name, "in": where, "description": description, "schema": {**schema, "examples": [example]}}
+
+
 def _opt(declaration: Callable[P, Documented]) -> Callable[P, Json]:
     def opt(*args: P.args, **kwargs: P.kwargs) -> Json:
         return {_OPT: declaration(*args, **kwargs)}
@@ -188,7 +209,7 @@ PUBLISHES_NOTHING: Final[Json] = {_REVISED: False}
 """``opt`` of a route in such a router that is not a write of the directory."""
 
 
-def schema_route(title: str) -> HTTPRouteHandler:
+def schema_route(title: str, base_url: str) -> HTTPRouteHandler:
     """Return the route that serves the app's document."""
     cached: list[bytes] = []
 
@@ -196,14 +217,14 @@ def schema_route(title: str) -> HTTPRouteHandler:
     def schema(request: Request[Any, Any, Any]) -> Response[bytes]:
         """Return the OpenAPI document; it is built by the first request."""
         if not cached:
-            cached.append(msgspec.json.encode(document(request.app, title=title)))
+            cached.append(msgspec.json.encode(document(request.app, title=title, base_url=base_url)))
         return Response(cached[0], media_type="application/json")
 
     return schema
 
 
-def document(app: Litestar, *, title: str) -> Json:
-    """Return the OpenAPI 3.1 document of an app."""
+def document(app: Litestar, *, title: str, base_url: str) -> Json:
+    """Return the OpenAPI 3.1 document of an app at this address."""
     operations = [_Renderer(path, operation) for path, operation in _operations(app)]
     by_hand = dict(_hand_written(app))
     types: list[Any] = [ErrorBody]
@@ -211,9 +232,7 @@ def document(app: Litestar, *, title: str) -> Json:
         types += of_operation
     schemas, components = msgspec.json.schema_components(types, ref_template=_COMPONENTS)
     of_type = dict(zip(map(str, types), schemas, strict=True))
-    for component in components.values():
-        if "description" in component:  # the rest of a docstring explains its attributes
-            component["description"] = component["description"].partition("\n\n")[0].replace("\n", " ")
+    describe_schemas(components, types)
     paths: Json = {}
     times = Counter[str]()
     for operation in sorted(operations, key=lambda operation: (operation.path, operation.method)):
@@ -222,14 +241,14 @@ def document(app: Litestar, *, title: str) -> Json:
         if times[described["operationId"]] > 1:  # a handler with several paths
             described["operationId"] += str(times[described["operationId"]])
         paths.setdefault(operation.path, {})[operation.method.lower()] = described
-    security_schemes: Json = {"bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}}
+    security_schemes: Json = {"bearer": _BEARER, _OAUTH2: {"type": "oauth2", "description": _OAUTH2_DESCRIPTION}}
     for path, one in by_hand.items():
         paths.setdefault(path, {}).update({method.lower(): each for method, each in one.operations.items()})
         security_schemes.update(one.security_schemes)
-    return {
+    whole = {
         "openapi": "3.1.0",
-        "info": {"title": title, "version": "1"},
-        "security": [{"bearer": []}],
+        "info": {"title": title, "version": "1", "description": _DESCRIPTION},
+        "security": [{"bearer": []}, {_OAUTH2: ["all"]}],
         "paths": dict(sorted(paths.items())),
         "components": {
             "headers": {
@@ -240,6 +259,20 @@ def document(app: Litestar, *, title: str) -> Json:
             "securitySchemes": dict(sorted(security_schemes.items())),
         },
     }
+    return at_address(whole, base_url)
+
+
+def at_address(whole: Json, base_url: str) -> Json:
+    """Return a document with the addresses of a deployment: ``servers`` and the token endpoint."""
+    flow = {"tokenUrl": f"{base_url}/oidc/token", "scopes": dict(MANAGEMENT_SCOPES)}
+    components = whole["components"]
+    schemes = components["securitySchemes"]
+    oauth2 = {**schemes[_OAUTH2], "flows": {"clientCredentials": flow}}
+    return {
+        **whole,
+        "servers": [{"url": base_url}],
+        "components": {**components, "securitySchemes": {**schemes, _OAUTH2: oauth2}},
+    }
 
 
 def merged(documents: Sequence[Json], *, title: str) -> Json:
@@ -248,7 +281,7 @@ def merged(documents: Sequence[Json], *, title: str) -> Json:
     Raises:
         ValueError: Two documents use one name or path for different things.
     """
-    whole: Json = {**documents[0], "info": {"title": title, "version": "1"}, "paths": {}}
+    whole: Json = {**documents[0], "info": {**documents[0]["info"], "title": title}, "paths": {}}
     components: Json = {**documents[0]["components"], "schemas": {}, "securitySchemes": {}}
     for part in documents:
         merges = [(whole["paths"], part["paths"])]
@@ -325,29 +358,39 @@ class _Schemas:
     def content(self, kind: Any) -> Json:
         """Return the ``content`` of a body of this type, with an example."""
         schema = {"type": "object"} if kind is bytes else self._of_type[str(kind)]
-        return {"application/json": {"schema": schema, "example": self.example(schema)}}
+        return {"application/json": {"schema": schema, "example": self.example(schema) or EXAMPLES["customData"]}}
 
-    def example(self, schema: Json, name: str = "") -> Any:
-        """Return a value that the schema allows, a realistic one for a member of this name."""
+    def example(self, schema: Json, name: str = "", of: str = "") -> Any:
+        """Return a value that the schema allows, a realistic one for a member of this name of this struct."""
         if "$ref" in schema:
-            return self.example(self._components[schema["$ref"].rpartition("/")[2]], name)
+            struct = schema["$ref"].rpartition("/")[2]
+            return self.example(self._components[struct], name, name if struct.startswith("Named") else struct)
+        known = _known_examples(of)
+        if name in known and schema.get("type") != "object":
+            return known[name]
         if "enum" in schema:
             return schema["enum"][0]
-        if EXAMPLES.get(name) is not None:
+        if name in EXAMPLES:
             return EXAMPLES[name]
         if "anyOf" in schema:
-            return self.example(next(option for option in schema["anyOf"] if option.get("type") != "null"), name)
-        return self._plain_example(schema, name)
+            return self.example(next(option for option in schema["anyOf"] if option.get("type") != "null"), name, of)
+        return self._plain_example(schema, name, of)
 
-    def _plain_example(self, schema: Json, name: str) -> Any:
+    def _plain_example(self, schema: Json, name: str, of: str) -> Any:
         kind = schema.get("type")
         if kind == "object":
             members = schema.get("properties", {})
-            return {member: self.example(members[member], member) for member in members}
+            return {member: self.example(members[member], member, of) for member in members}
         if kind == "array":
             item = schema.get("items") or {}
-            return [self.example(item, name.removesuffix("s") if name.endswith("Ids") else name)]
+            return [self.example(item, name.removesuffix("s") if name.endswith("Ids") else name, of)]
         return {"integer": 1, "boolean": False, "string": "text"}.get(str(kind), {})
+
+
+def _known_examples(of: str) -> Mapping[str, Any]:
+    """Return the examples of the members of a struct that have other ones than their namesakes elsewhere."""
+    beginnings = [beginning for beginning in EXAMPLES_IN if of.startswith(beginning)]
+    return EXAMPLES_IN[max(beginnings, key=len)] if beginnings else {}
 
 
 class _Renderer:
@@ -391,7 +434,15 @@ class _Renderer:
         for name in _PARAMETER.findall(self.path):
             example = EXAMPLES[re.sub(r"_(\w)", lambda match: match[1].upper(), name)]
             schema = {"type": "string", "minLength": 1, "pattern": "^[^\\u0000/]+$"}
-            yield {"name": name, "in": "path", "required": True, "schema": schema, "example": example}
+            noun, _, kind = name.rpartition("_")
+            yield {
+                "name": name,
+                "in": "path",
+                "description": f"{kind.capitalize()} of the {noun.replace('_', ' ')}.",
+                "required": True,
+                "schema": schema,
+                "example": example,
+            }
         if self._operation.is_list:
             bounds = (("page", MAX_NUMBER, "Number of the page, from 1."), ("page_size", MAX_SIZE, "Items per page."))
             for name, maximum, description in bounds:
@@ -406,25 +457,13 @@ class _Renderer:
             yield _query(each.name, _filter_schema(each), each.description)
         for flag in self._more.flags:
             schema = {"type": "boolean", "default": False}
-            yield {"name": flag.name, "in": "query", "description": flag.description, "schema": schema, "example": True}
+            yield optional_parameter(flag.name, "query", flag.description, schema, True)
         for header in self._more.request_headers:
-            yield {
-                "name": header.name,
-                "in": "header",
-                "description": header.description,
-                "schema": {"type": "string"},
-                "example": header.example,
-            }
+            yield optional_parameter(header.name, "header", header.description, {"type": "string"}, header.example)
         if self.method == "GET" and self._operation.answer is not None:
             description = "Entity tags that the client already has, or *."
-            schema = {"type": "string"}
-            yield {
-                "name": "If-None-Match",
-                "in": "header",
-                "description": description,
-                "schema": schema,
-                "example": '"9f86d081884c7d659a2feaa0c55ad015"',
-            }
+            example = HEADERS["ETag"]["example"]
+            yield optional_parameter("If-None-Match", "header", description, {"type": "string"}, example)
 
     def _responses(self, schemas: _Schemas) -> dict[int, Json]:
         status = self._operation.status
@@ -477,13 +516,7 @@ def _filter_schema(declared: Filter) -> Json:
 
 
 def _query(name: str, schema: Json, description: str) -> Json:
-    return {
-        "name": name,
-        "in": "query",
-        "description": description,
-        "schema": schema,
-        "example": _query_example(name, schema),
-    }
+    return optional_parameter(name, "query", description, schema, _query_example(name, schema))
 
 
 def _query_example(name: str, schema: Json) -> Any:

@@ -20,7 +20,6 @@ EXAMPLES: Final[dict[str, Any]] = {
     "secretName": "rotated in November",
     "name": "orders:read",
     "description": "May read orders",
-    "type": None,
     "username": "alice",
     "primaryEmail": "alice@example.com",
     "primaryPhone": "+4915112345678",
@@ -43,6 +42,13 @@ EXAMPLES: Final[dict[str, Any]] = {
     "updatedAt": 1764547200000,
     "expiresAt": 4102444800000,
     "expiresIn": 600,
+    "consentedAt": 1764547200000,
+    "isEmailVerified": True,
+    "hasPassword": True,
+    "isSuspended": True,
+    "rotateRefreshToken": True,
+    "usersCount": 42,
+    "organizationRoleNames": ["administrator"],
     "subjectToken": "sub_Vd0rC5YqX1nT8sLk2uWg7jZb4mPa9hEf3iRo6xKc1vS",
     "value": "7jZb4mPa9hEf3iRo6xKc1vSVd0rC5YqX1nT8sLk2uWg",
     "page": 1,
@@ -50,7 +56,38 @@ EXAMPLES: Final[dict[str, Any]] = {
     "q": "ali",
     "search": "%ali%",
 }
-"""Name of a member or parameter → example; None if the schema yields a better one."""
+"""Name of a member or parameter → example."""
+
+_PERSON: Final = {"id": "8m4b7n1c5z9l", "name": "Alice Archer", "isSuspended": False}
+_ORGANIZATION: Final = {"id": "c5z9l3jrx2kq", "name": "Example Ltd", "description": "A customer since 2024"}
+_ADMINISTRATOR: Final = {"name": "administrator", "description": "Runs an organization", "type": "User"}
+
+EXAMPLES_IN: Final[Mapping[str, Mapping[str, Any]]] = {
+    "User": _PERSON,
+    "FeaturedUser": _PERSON,
+    "Application": {"name": "Web shop", "description": "Where customers order", "type": "Traditional"},
+    "ApplicationMember": {"name": "Nightly billing", "type": "MachineToMachine"},
+    "ConsentView": {"scopes": ["openid", "profile"], "organizationPermissions": ["invite:member"]},
+    "Organization": _ORGANIZATION,
+    "Membership": _ORGANIZATION,
+    "OrganizationPermission": {"name": "invite:member", "description": "May invite members"},
+    "OrganizationRole": _ADMINISTRATOR,
+    "organizationRoles": _ADMINISTRATOR,
+    "PrivateKey": {"id": "cn-I_WNMClehiVp51i_0VpOENW1upEerA8sEam5hn-s"},
+    "Resource": {"name": "Orders API", "id": "b7n1c5z9l3jrx2kq0v8m4"},
+    "ResourceConsent": {"resource": "https://api.example.com", "scopes": ["orders:read"]},
+    "resource": {"name": "Orders API", "id": "b7n1c5z9l3jrx2kq0v8m4"},
+    "Role": {"name": "order-reader", "description": "Reads orders", "type": "User"},
+    "Secret": {"name": "rotated in November"},
+    "NewSecret": {"name": "rotated in November"},
+}
+"""Beginning of the name of a struct → member → example. For ids with names alone: the member that holds them."""
+
+MANAGEMENT_SCOPES: Final[Mapping[str, str]] = {
+    "all": "Everything under /api.",
+    "subject-tokens": "POST /api/subject-tokens, and nothing else.",
+}
+"""Scopes of the Management API → what each opens."""
 
 REFUSALS: Final[Mapping[int, tuple[str, str, str]]] = {
     400: ("guard.invalid_input", "The request is invalid. See data.issues.", "The body, query or path is invalid."),

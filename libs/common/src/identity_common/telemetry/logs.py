@@ -177,7 +177,7 @@ def configure_logs(*, service: str, stream: TextIO | None = None) -> None:
     for name in ("uvicorn", "uvicorn.error"):
         logging.getLogger(name).handlers = []
         logging.getLogger(name).propagate = True
-    for name in ("uvicorn", "httpx", "alembic", "nats"):
+    for name in ("uvicorn", "httpx2", "alembic", "nats"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 

@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from stead._http import Operation, api_path, command, decode, json_request
 from stead._lists import MAX_PAGE_SIZE, ListRequest
 from stead._operations._bodies import ApplicationType, FreeForm, create_body, flag, patch_body
-from stead.models import Application, ApplicationSecret, Role
+from stead.models import Application, ApplicationSecret, CustomClientMetadata, OidcClientMetadata, Role
 
 
 def create_application(
@@ -17,8 +17,8 @@ def create_application(
     name: str,
     type: ApplicationType,  # noqa: A002 - the API's name
     description: str | None = None,
-    oidc_client_metadata: FreeForm | None = None,
-    custom_client_metadata: FreeForm | None = None,
+    oidc_client_metadata: OidcClientMetadata | FreeForm | None = None,
+    custom_client_metadata: CustomClientMetadata | FreeForm | None = None,
     is_third_party: bool | None = None,
     custom_data: FreeForm | None = None,
 ) -> Operation[Application]:
@@ -26,7 +26,12 @@ def create_application(
 
     ::
 
-        application = client.applications.create(name="Nightly report", type="MachineToMachine")
+        application = client.applications.create(
+            name="Shop",
+            type="Traditional",
+            oidc_client_metadata=OidcClientMetadata(redirect_uris=["https://shop.example.com/callback"]),
+            custom_client_metadata=CustomClientMetadata(allow_token_exchange=True),
+        )
         secret = client.applications.create_secret(application.id, "first").value
 
     Raises:
@@ -85,12 +90,19 @@ def update_application(
     *,
     name: str | UnsetType = UNSET,
     description: str | UnsetType | None = UNSET,
-    oidc_client_metadata: FreeForm | UnsetType = UNSET,
-    custom_client_metadata: FreeForm | UnsetType = UNSET,
+    oidc_client_metadata: OidcClientMetadata | FreeForm | UnsetType = UNSET,
+    custom_client_metadata: CustomClientMetadata | FreeForm | UnsetType = UNSET,
     is_third_party: bool | UnsetType = UNSET,
     custom_data: FreeForm | UnsetType = UNSET,
 ) -> Operation[Application]:
     """Change the given members; None clears a member.
+
+    ``OidcClientMetadata`` and ``CustomClientMetadata`` replace all of their members: change a copy of what the
+    application has. A mapping with the names of the API changes some members and keeps the others::
+
+        settings = msgspec.structs.replace(application.custom_client_metadata, allow_token_exchange=True)
+        client.applications.update(application.id, custom_client_metadata=settings)
+        client.applications.update(application.id, custom_client_metadata={"allowTokenExchange": True})
 
     Raises:
         NotFound: The id is unknown.

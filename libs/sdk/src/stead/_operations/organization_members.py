@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Generic, Literal, TypeVar
 
-import httpx
+import httpx2 as httpx
 
 from stead._http import Operation, Request, api_path, command, decode, unexpected_answer
 from stead._lists import MAX_PAGE_SIZE, ListRequest

@@ -16,7 +16,7 @@ def create_subject_token(user_id: str, context: FreeForm | None = None) -> Opera
 
         subject_token = client.subject_tokens.create(user.id, {"ticket": "4711"}).token
         # in the application, within expires_in seconds
-        tokens = exchange_subject_token(endpoint, client_id=..., subject_token=subject_token, resource=...)
+        tokens = exchange_subject_token(base_url, client_id=..., subject_token=subject_token, resource=...)
 
     Args:
         user_id: The user whom the access token will represent.

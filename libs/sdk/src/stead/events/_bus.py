@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
 from typing import Final, Self
 
 from nats.aio.client import Client
 from nats.js import JetStreamContext
 
-from stead.errors import IdentityError
+from stead.errors import IdentityError, Unavailable
 from stead.events._cancellation import cancel
 
 STREAM: Final = "IDENTITY_EVENTS"
@@ -36,8 +37,8 @@ class EventBus:
             async for change in permission_changes(bus):
                 ...
 
-    Entering waits for the connection, however long it takes. A lost connection is re-established, and every iteration
-    over it resumes where it was.
+    Entering waits for the connection, 10 s by default. A lost connection is re-established, however long that takes,
+    and every iteration over it resumes where it was.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class EventBus:
         tenant_id: str = "default",
         name: str = "stead-sdk",
         tls: ssl.SSLContext | None = None,
+        connect_timeout_s: float | None = 10.0,
     ) -> None:
         """Create a connection; nothing is sent yet.
 
@@ -59,9 +61,11 @@ class EventBus:
             tenant_id: The tenant.
             name: The name of this connection in the server's monitoring.
             tls: For ``tls://`` with certificates of your own.
+            connect_timeout_s: How many seconds entering waits for the first connection; None waits until there is one.
         """
         self.tenant_id = tenant_id
         self._url = url
+        self._connect_timeout_s = connect_timeout_s
         self._options = {"user": user, "password": password, "name": name, "tls": tls}
         self._client = Client()
         self._refused = asyncio.Event()
@@ -72,16 +76,20 @@ class EventBus:
 
         Raises:
             EventsRefused: The server rejects the user.
+            Unavailable: No server answered in time: the address is wrong, or the bus is down.
         """
         connecting = asyncio.create_task(self._connect(), name="identity-events-connect")
         refused = asyncio.create_task(self._refused.wait(), name="identity-events-refused")
         try:
-            await asyncio.wait((connecting, refused), return_when=asyncio.FIRST_COMPLETED)
+            ended, _ = await asyncio.wait(
+                (connecting, refused), timeout=self._connect_timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
             self.require_open()
+            self._require_answer(ended)
             await connecting
         except BaseException:
             await cancel(connecting)
-            await self.close()
+            await self.aclose()
             raise
         finally:
             refused.cancel()
@@ -90,9 +98,9 @@ class EventBus:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.close()
+        await self.aclose()
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connection, which ends every iteration over it."""
         await self._client.close()
 
@@ -115,6 +123,10 @@ class EventBus:
             raise EventsRefused("the bus rejects this user")
         if self._client.is_closed:
             raise EventsRefused("the connection to the bus is closed")
+
+    def _require_answer(self, ended: Collection[object]) -> None:
+        if not ended:
+            raise Unavailable(f"the bus did not answer within {self._connect_timeout_s:g} s: {_shown(self._url)}")
 
     @contextlib.contextmanager
     def on_interruption(self, interrupted: Callable[[], None]) -> Iterator[None]:
@@ -146,3 +158,8 @@ class EventBus:
         if "authorization violation" in str(error).lower() and not self._client.is_connected:
             self._refused.set()
         _log.warning("bus error: %s", type(error).__name__)
+
+
+def _shown(urls: str) -> str:
+    """Return addresses without the credentials that they may contain."""
+    return ",".join(re.sub(r"^([a-z]+://)?.*@", r"\1", url) for url in urls.split(","))

@@ -5,7 +5,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 
 from all_in_one.credentials import read_credentials
 from all_in_one.demo.impersonation import impersonation

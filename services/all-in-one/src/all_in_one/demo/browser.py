@@ -3,7 +3,7 @@
 from html.parser import HTMLParser
 from typing import Final
 
-import httpx
+import httpx2 as httpx
 
 from all_in_one.credentials import DemoUser
 from stead import SignInRequired

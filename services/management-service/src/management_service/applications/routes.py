@@ -35,7 +35,12 @@ def _read_filter(listing: Listing) -> ApplicationFilter:
 
 
 class OidcClientMetadataAnswer(Answer):
-    """Redirect URIs."""
+    """Redirect URIs.
+
+    Attributes:
+        redirect_uris: Where a sign-in may return to; compared exactly.
+        post_logout_redirect_uris: Where a sign-out may return to; compared exactly.
+    """
 
     redirect_uris: tuple[str, ...]
     post_logout_redirect_uris: tuple[str, ...]
@@ -45,7 +50,17 @@ class CustomClientMetadataAnswer(Answer):
     """Settings of the client.
 
     Attributes:
-        token_endpoint_auth_method: Of Traditional applications; null for other types, which have no choice.
+        token_endpoint_auth_method: How the application sends its secret; null for types other than Traditional, which
+            have no choice.
+        require_pkce: Whether authorization requests need PKCE (RFC 7636); true by default, false only for first-party
+            Traditional applications.
+        allow_token_exchange: Whether the application may exchange subject tokens (RFC 8693); false by default.
+        cors_allowed_origins: Further origins whose scripts may call the token endpoint.
+        id_token_ttl: Lifetime of ID tokens in seconds; 3600 by default.
+        refresh_token_ttl_in_days: Days after which an unused refresh token expires; 14 by default.
+        rotate_refresh_token: Whether each use of a refresh token replaces it; true by default, and always so for public
+            clients.
+        always_issue_refresh_token: Whether refresh tokens are issued without ``offline_access``; false by default.
     """
 
     allow_token_exchange: bool
@@ -59,7 +74,22 @@ class CustomClientMetadataAnswer(Answer):
 
 
 class ApplicationAnswer(Answer):
-    """An application, without its secrets."""
+    """An application, without its secrets.
+
+    Attributes:
+        tenant_id: Id of the tenant.
+        id: Id of the application; its ``client_id``.
+        name: Name, for people.
+        description: Description, for people.
+        type: Kind of client, which decides how it authenticates and what it may do; it never changes.
+        oidc_client_metadata: Redirect URIs.
+        custom_client_metadata: Settings of the client.
+        is_third_party: Whether another party runs the application: users are then asked for consent, and it may not
+            exchange tokens.
+        custom_data: Free-form object of the integrator.
+        created_at: Time of creation, milliseconds since the epoch.
+        updated_at: Time of the last change, milliseconds since the epoch.
+    """
 
     tenant_id: str
     id: str
@@ -75,7 +105,15 @@ class ApplicationAnswer(Answer):
 
 
 class SecretAnswer(Answer):
-    """A secret of an application, without its value."""
+    """A secret of an application, without its value.
+
+    Attributes:
+        tenant_id: Id of the tenant.
+        application_id: Id of the application.
+        name: Name of the secret, unique within the application.
+        created_at: Time of creation, milliseconds since the epoch.
+        expires_at: Time of expiry, milliseconds since the epoch; null for never.
+    """
 
     tenant_id: str
     application_id: str

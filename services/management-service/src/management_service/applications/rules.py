@@ -25,14 +25,29 @@ SecretName = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
 class OidcClientMetadata(Body):
-    """Redirect URIs; an absent member is kept, or empty in a new application."""
+    """Redirect URIs; an absent member is kept, or empty in a new application.
+
+    Attributes:
+        redirect_uris: Where a sign-in may return to; compared exactly.
+        post_logout_redirect_uris: Where a sign-out may return to; compared exactly.
+    """
 
     redirect_uris: list[Uri] | UnsetType | None = UNSET
     post_logout_redirect_uris: list[Uri] | UnsetType | None = UNSET
 
 
 class CustomClientMetadata(Body):
-    """Settings of the client; an absent member is kept, or the default in a new application; null is the default."""
+    """Settings of the client; an absent member is kept, or the default in a new application; null is the default.
+
+    Attributes:
+        allow_token_exchange: Whether the application may exchange subject tokens (RFC 8693); false by default.
+        cors_allowed_origins: Further origins whose scripts may call the token endpoint.
+        id_token_ttl: Lifetime of ID tokens in seconds; 3600 by default.
+        refresh_token_ttl_in_days: Days after which an unused refresh token expires; 14 by default.
+        rotate_refresh_token: Whether each use of a refresh token replaces it; true by default, and always so for public
+            clients.
+        always_issue_refresh_token: Whether refresh tokens are issued without ``offline_access``; false by default.
+    """
 
     allow_token_exchange: bool | UnsetType | None = UNSET
     cors_allowed_origins: list[Uri] | UnsetType | None = UNSET
@@ -45,7 +60,18 @@ class CustomClientMetadata(Body):
 
 
 class ApplicationCreation(Body):
-    """A new application, without a secret."""
+    """A new application, without a secret.
+
+    Attributes:
+        name: Name, for people.
+        type: Kind of client, which decides how it authenticates and what it may do; it never changes.
+        description: Description, for people.
+        oidc_client_metadata: Redirect URIs.
+        custom_client_metadata: Settings of the client.
+        is_third_party: Whether another party runs the application: users are then asked for consent, and it may not
+            exchange tokens.
+        custom_data: Free-form object of the integrator.
+    """
 
     name: Name
     type: ApplicationType
@@ -57,7 +83,17 @@ class ApplicationCreation(Body):
 
 
 class ApplicationUpdate(Body):
-    """Changes of an application; the type never changes."""
+    """Changes of an application; the type never changes.
+
+    Attributes:
+        name: Name, for people.
+        description: Description, for people.
+        oidc_client_metadata: Redirect URIs.
+        custom_client_metadata: Settings of the client.
+        is_third_party: Whether another party runs the application: users are then asked for consent, and it may not
+            exchange tokens.
+        custom_data: Free-form object of the integrator.
+    """
 
     name: Name | UnsetType = UNSET
     description: Description | UnsetType | None = UNSET
@@ -71,6 +107,7 @@ class SecretCreation(Body):
     """A new secret of an application.
 
     Attributes:
+        name: Name of the secret, unique within the application.
         expires_at: Milliseconds since the epoch.
     """
 
@@ -79,7 +116,11 @@ class SecretCreation(Body):
 
 
 class SecretUpdate(Body):
-    """Changes of a secret: its name."""
+    """Changes of a secret: its name.
+
+    Attributes:
+        name: Name of the secret, unique within the application.
+    """
 
     name: SecretName | UnsetType = UNSET
 

@@ -21,7 +21,16 @@ from management_service.resources.store import Resource, Scope
 
 
 class ResourceAnswer(Answer):
-    """An API resource."""
+    """An API resource.
+
+    Attributes:
+        tenant_id: Id of the tenant.
+        id: Id of the resource.
+        name: Name, for people.
+        indicator: Absolute URI that identifies the API: ``resource`` in requests, ``aud`` in tokens; it never changes.
+        access_token_ttl: Lifetime of access tokens in seconds; 3600 by default.
+        is_default: Whether this is the default resource; at most one is.
+    """
 
     tenant_id: str
     id: str
@@ -32,7 +41,16 @@ class ResourceAnswer(Answer):
 
 
 class ScopeAnswer(Answer):
-    """A scope of an API resource."""
+    """A scope of an API resource.
+
+    Attributes:
+        tenant_id: Id of the tenant.
+        id: Id of the scope.
+        resource_id: Id of the API resource.
+        name: The scope token: printable ASCII without spaces; unique within the resource.
+        description: Description, for people.
+        created_at: Time of creation, milliseconds since the epoch.
+    """
 
     tenant_id: str
     id: str

@@ -18,7 +18,13 @@ AccessTokenTtl = Annotated[int, msgspec.Meta(ge=1, le=86_400 * 365)]
 
 
 class ResourceCreation(Body):
-    """A new API resource."""
+    """A new API resource.
+
+    Attributes:
+        name: Name, for people.
+        indicator: Absolute URI that identifies the API: ``resource`` in requests, ``aud`` in tokens; it never changes.
+        access_token_ttl: Lifetime of access tokens in seconds; 3600 by default.
+    """
 
     name: Name
     indicator: Indicator
@@ -26,27 +32,46 @@ class ResourceCreation(Body):
 
 
 class ResourceUpdate(Body):
-    """Changes of a resource; the indicator never changes."""
+    """Changes of a resource; the indicator never changes.
+
+    Attributes:
+        name: Name, for people.
+        access_token_ttl: Lifetime of access tokens in seconds; 3600 by default.
+    """
 
     name: Name | UnsetType = UNSET
     access_token_ttl: AccessTokenTtl | UnsetType | None = UNSET
 
 
 class ResourceDefault(Body):
-    """Whether the resource is to be the default; at most one is."""
+    """Whether the resource is to be the default; at most one is.
+
+    Attributes:
+        is_default: Whether this is the default resource; at most one is.
+    """
 
     is_default: bool
 
 
 class ScopeCreation(Body):
-    """A new scope of a resource."""
+    """A new scope of a resource.
+
+    Attributes:
+        name: The scope token: printable ASCII without spaces; unique within the resource.
+        description: Description, for people.
+    """
 
     name: ScopeName
     description: Description | None = None
 
 
 class ScopeUpdate(Body):
-    """Changes of a scope; null clears the description."""
+    """Changes of a scope; null clears the description.
+
+    Attributes:
+        name: The scope token: printable ASCII without spaces; unique within the resource.
+        description: Description, for people.
+    """
 
     name: ScopeName | UnsetType = UNSET
     description: Description | UnsetType | None = UNSET

@@ -7,6 +7,7 @@ from litestar import Controller, MediaType, Response, delete, get, patch, post, 
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
+from identity_common.answers import UserAnswer
 from identity_common.fields import Answer
 from identity_common.http.listing import PAGED, WHOLE, Listing
 from identity_common.http.openapi import Filter, documented
@@ -18,7 +19,7 @@ from management_service.roles.assignments import Assignments
 from management_service.roles.rules import ApplicationIds, RoleCreation, RoleIds, RoleUpdate, ScopeIds, UserIds
 from management_service.roles.service import Roles
 from management_service.roles.store import Role, RoleFilter
-from management_service.users.routes import UserAnswer, user_answer
+from management_service.users.routes import user_answer
 
 NO_BODY: Final = MediaType.TEXT
 """Of an answer other than 204 without a body, which JSON would write as null."""
@@ -30,7 +31,16 @@ _NOT_OF_APPLICATION: Final = Filter("excludeApplicationId", "Only roles that thi
 
 
 class RoleAnswer(Answer):
-    """An API role."""
+    """An API role.
+
+    Attributes:
+        tenant_id: Id of the tenant.
+        id: Id of the role.
+        name: Unique name.
+        description: Description, for people.
+        type: Whether users or machine-to-machine applications hold the role; it never changes.
+        is_default: Whether every new user gets the role; only for the type ``User``.
+    """
 
     tenant_id: str
     id: str

@@ -19,6 +19,9 @@ class RoleCreation(Body):
     """A new API role.
 
     Attributes:
+        name: Unique name.
+        description: Description, for people.
+        type: Whether users or machine-to-machine applications hold the role; it never changes.
         is_default: Every new user gets the role; only for the type ``User``.
         scope_ids: The scopes that it grants.
     """
@@ -31,7 +34,13 @@ class RoleCreation(Body):
 
 
 class RoleUpdate(Body):
-    """Changes of a role; the type never changes. Null restores the default of ``isDefault``."""
+    """Changes of a role; the type never changes. Null restores the default of ``isDefault``.
+
+    Attributes:
+        name: Unique name.
+        description: Description, for people.
+        is_default: Whether every new user gets the role; only for the type ``User``.
+    """
 
     name: Name | UnsetType = UNSET
     description: Description | UnsetType = UNSET
@@ -39,25 +48,41 @@ class RoleUpdate(Body):
 
 
 class RoleIds(Body):
-    """Roles of a user or application."""
+    """Roles of a user or application.
+
+    Attributes:
+        role_ids: Ids of API roles.
+    """
 
     role_ids: Ids
 
 
 class ScopeIds(Body):
-    """Scopes of a role."""
+    """Scopes of a role.
+
+    Attributes:
+        scope_ids: Ids of scopes of API resources.
+    """
 
     scope_ids: Ids
 
 
 class UserIds(Body):
-    """Users that hold a role."""
+    """Users that hold a role.
+
+    Attributes:
+        user_ids: Ids of users.
+    """
 
     user_ids: Ids
 
 
 class ApplicationIds(Body):
-    """Machine-to-machine applications that hold a role."""
+    """Machine-to-machine applications that hold a role.
+
+    Attributes:
+        application_ids: Ids of machine-to-machine applications.
+    """
 
     application_ids: Ids
 

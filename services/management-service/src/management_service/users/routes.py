@@ -7,7 +7,8 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Raw, structs
 
-from identity_common.fields import Answer, FreeFormAnswer
+from identity_common.answers import UserAnswer
+from identity_common.fields import FreeFormAnswer
 from identity_common.http.api_errors import Issue, invalid_input
 from identity_common.http.listing import PAGED, Listing
 from identity_common.http.openapi import PUBLISHES_NOTHING, Filter, documented
@@ -67,25 +68,6 @@ def _read_search(listing: Listing) -> UserSearch:
         raise invalid_input(*problems)
     is_joint = listing.filter(_JOINT.name) == "and"
     return UserSearch(listing.page.search, tuple(fields), "and" if is_joint else "or")
-
-
-class UserAnswer(Answer):
-    """A user, without the password."""
-
-    tenant_id: str
-    id: str
-    username: str | None
-    primary_email: str | None
-    primary_phone: str | None
-    name: str | None
-    avatar: str | None
-    custom_data: FreeFormAnswer
-    profile: FreeFormAnswer
-    is_email_verified: bool
-    is_suspended: bool
-    has_password: bool
-    created_at: int
-    updated_at: int
 
 
 def user_answer(user: User) -> UserAnswer:

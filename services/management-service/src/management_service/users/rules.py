@@ -31,7 +31,15 @@ class UserCreation(Body):
     """A new user; every member is optional.
 
     Attributes:
+        username: Unique name for signing in, regardless of case.
+        primary_email: Unique e-mail address, regardless of case.
+        primary_phone: Unique phone number.
+        password: Initial password, 8 to 256 characters; without one the user cannot sign in.
+        name: Full name.
+        avatar: Web address of a picture.
         is_email_verified: An administrator confirms the e-mail address; ``email_verified`` in ID tokens.
+        custom_data: Free-form object of the integrator.
+        profile: Free-form object with further facts about the user, such as ``locale``.
     """
 
     username: Username | None = None
@@ -46,7 +54,18 @@ class UserCreation(Body):
 
 
 class UserUpdate(Body):
-    """Changes: an absent member is kept, null clears. A new e-mail address is unverified unless the change says so."""
+    """Changes: an absent member is kept, null clears. A new e-mail address is unverified unless the change says so.
+
+    Attributes:
+        username: Unique name for signing in, regardless of case.
+        primary_email: Unique e-mail address, regardless of case.
+        primary_phone: Unique phone number.
+        name: Full name.
+        avatar: Web address of a picture.
+        is_email_verified: Whether an administrator has confirmed the e-mail address; ``email_verified`` in ID tokens.
+        custom_data: Free-form object of the integrator.
+        profile: Free-form object with further facts about the user, such as ``locale``.
+    """
 
     username: Username | UnsetType | None = UNSET
     primary_email: Email | UnsetType | None = UNSET
@@ -59,19 +78,31 @@ class UserUpdate(Body):
 
 
 class Suspension(Body):
-    """Whether the user is to be suspended."""
+    """Whether the user is to be suspended.
+
+    Attributes:
+        is_suspended: True ends every session and token of the user.
+    """
 
     is_suspended: bool
 
 
 class CustomData(Body):
-    """Members of the custom data to change; null removes one."""
+    """Members of the custom data to change; null removes one.
+
+    Attributes:
+        custom_data: Members to change.
+    """
 
     custom_data: FreeForm
 
 
 class NewPassword(Body):
-    """A password that replaces the current one."""
+    """A password that replaces the current one.
+
+    Attributes:
+        password: The new password, 8 to 256 characters.
+    """
 
     password: Password
 

@@ -23,7 +23,12 @@ MAX_GRANTS: Final = 250_000
 
 
 class TemplatePermission(Body):
-    """An organization permission of a document."""
+    """An organization permission of a document.
+
+    Attributes:
+        name: The scope token in organization tokens: printable ASCII without spaces; unique.
+        description: Description, shown on the consent page.
+    """
 
     name: ScopeName
     description: PermissionDescription | None = None
@@ -34,6 +39,7 @@ class TemplateScope(Body):
 
     Attributes:
         resource: The resource's indicator.
+        name: The scope token.
     """
 
     resource: Indicator
@@ -44,7 +50,11 @@ class TemplateRole(Body):
     """An organization role of a document.
 
     Attributes:
+        name: Unique name.
+        description: Description, for people.
+        type: Whether users or machine-to-machine applications hold the role.
         permissions: Names of organization permissions of the same document.
+        scopes: Scopes of API resources that it grants.
     """
 
     name: Name
@@ -55,7 +65,12 @@ class TemplateRole(Body):
 
 
 class TemplateDocument(Body):
-    """All organization permissions and roles, by name."""
+    """All organization permissions and roles, by name.
+
+    Attributes:
+        permissions: The organization permissions.
+        roles: The organization roles.
+    """
 
     permissions: tuple[TemplatePermission, ...]
     roles: tuple[TemplateRole, ...]
@@ -81,21 +96,36 @@ class Template(msgspec.Struct, frozen=True):
 
 
 class DescriptionChange(Answer):
-    """A changed description."""
+    """A changed description.
+
+    Attributes:
+        before: The current description.
+        after: The description in the document.
+    """
 
     before: str | None
     after: str | None
 
 
 class TypeChange(Answer):
-    """A changed type of a role."""
+    """A changed type of a role.
+
+    Attributes:
+        before: The current type.
+        after: The type in the document.
+    """
 
     before: OrganizationRoleType
     after: OrganizationRoleType
 
 
 class PermissionChange(Answer):
-    """The difference of an organization permission."""
+    """The difference of an organization permission.
+
+    Attributes:
+        name: Name of the organization permission.
+        description: How its description changes.
+    """
 
     name: str
     description: DescriptionChange
@@ -105,6 +135,9 @@ class RoleChange(Answer):
     """The difference of an organization role; unchanged members are absent.
 
     Attributes:
+        name: Name of the organization role.
+        description: How its description changes.
+        type: How its type changes.
         added: What it newly grants, sorted.
         removed: What it no longer grants, sorted.
     """
@@ -117,7 +150,13 @@ class RoleChange(Answer):
 
 
 class PermissionChanges(Answer):
-    """The differences of the organization permissions, by name."""
+    """The differences of the organization permissions, by name.
+
+    Attributes:
+        created: Names of new permissions.
+        updated: Permissions whose description changes.
+        deleted: Names of permissions that the document does not contain.
+    """
 
     created: tuple[str, ...]
     updated: tuple[PermissionChange, ...]
@@ -125,7 +164,13 @@ class PermissionChanges(Answer):
 
 
 class RoleChanges(Answer):
-    """The differences of the organization roles, by name."""
+    """The differences of the organization roles, by name.
+
+    Attributes:
+        created: Names of new roles.
+        updated: Roles that change.
+        deleted: Names of roles that the document does not contain.
+    """
 
     created: tuple[str, ...]
     updated: tuple[RoleChange, ...]
@@ -133,7 +178,12 @@ class RoleChanges(Answer):
 
 
 class Reach(Answer):
-    """A number of members, and of the organizations that they are in."""
+    """A number of members, and of the organizations that they are in.
+
+    Attributes:
+        members: The number of members.
+        organizations: The number of organizations that they are in.
+    """
 
     members: int
     organizations: int
@@ -143,6 +193,7 @@ class MemberEffect(Answer, kw_only=True):
     """The members that gain or lose one permission.
 
     Attributes:
+        name: The scope token.
         resource: Indicator of the API resource that the permission belongs to; absent for an organization permission.
         gaining: Members that did not hold it.
         losing: Members that no longer hold it by any of their roles.
@@ -158,6 +209,8 @@ class TemplateReport(Answer):
     """What a document changes, or would change.
 
     Attributes:
+        permissions: Changes of organization permissions.
+        roles: Changes of organization roles.
         members: The permissions that at least one member gains or loses, by name and then resource.
     """
 

@@ -11,6 +11,7 @@ from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, JSONBody
 from msgspec import structs
 
+from identity_common.answers import UserAnswer
 from identity_common.fields import Answer, FreeFormAnswer
 from identity_common.http.listing import PAGED, WHOLE, Listing
 from identity_common.http.openapi import Filter, documented
@@ -37,28 +38,29 @@ _ROLE: Final = Filter("organizationRoleId", "Only members that hold this organiz
 _WITHOUT_ROLE: Final = Filter("excludeOrganizationRoleId", "Only members that do not hold this organization role.")
 
 
-class UserMemberAnswer(Answer):
-    """A user, as ``/api/users`` shows it, and the roles that it holds in the organization."""
+class UserMemberAnswer(UserAnswer):
+    """A user, as ``/api/users`` shows it, and the roles that it holds in the organization.
 
-    tenant_id: str
-    id: str
-    username: str | None
-    primary_email: str | None
-    primary_phone: str | None
-    name: str | None
-    avatar: str | None
-    custom_data: FreeFormAnswer
-    profile: FreeFormAnswer
-    is_email_verified: bool
-    is_suspended: bool
-    has_password: bool
-    created_at: int
-    updated_at: int
+    Attributes:
+        organization_roles: The roles that it holds in the organization.
+    """
+
     organization_roles: tuple[Named, ...]
 
 
 class ApplicationMemberAnswer(Answer):
-    """A machine-to-machine application in short, and the roles that it holds in the organization."""
+    """A machine-to-machine application in short, and the roles that it holds in the organization.
+
+    Attributes:
+        tenant_id: Id of the tenant.
+        id: Id of the application; its ``client_id``.
+        name: Name, for people.
+        type: Kind of client, which decides how it authenticates and what it may do; it never changes.
+        is_third_party: Whether another party runs the application: users are then asked for consent, and it may not
+            exchange tokens.
+        custom_data: Free-form object of the integrator.
+        organization_roles: The roles that it holds in the organization.
+    """
 
     tenant_id: str
     id: str
@@ -70,7 +72,11 @@ class ApplicationMemberAnswer(Answer):
 
 
 class MembershipAnswer(OrganizationAnswer):
-    """An organization, and the roles that a member holds in it."""
+    """An organization, and the roles that a member holds in it.
+
+    Attributes:
+        organization_roles: The roles that the member holds in it.
+    """
 
     organization_roles: tuple[Named, ...]
 

@@ -19,33 +19,56 @@ MAX_ASSIGNMENTS: Final = 250_000
 
 
 class MemberUsers(Body):
-    """Users that belong to an organization."""
+    """Users that belong to an organization.
+
+    Attributes:
+        ids: Ids of users.
+    """
 
     ids: Ids = msgspec.field(name="userIds")
 
 
 class MemberApplications(Body):
-    """Machine-to-machine applications that belong to an organization."""
+    """Machine-to-machine applications that belong to an organization.
+
+    Attributes:
+        ids: Ids of machine-to-machine applications.
+    """
 
     ids: Ids = msgspec.field(name="applicationIds")
 
 
 class UserAssignments(Body):
-    """Users that are members, and organization roles to give to each of them."""
+    """Users that are members, and organization roles to give to each of them.
+
+    Attributes:
+        ids: Ids of users that are members.
+        organization_role_ids: Ids of organization roles of the type ``User``.
+    """
 
     ids: Ids = msgspec.field(name="userIds")
     organization_role_ids: Ids
 
 
 class ApplicationAssignments(Body):
-    """Applications that are members, and organization roles to give to each of them."""
+    """Applications that are members, and organization roles to give to each of them.
+
+    Attributes:
+        ids: Ids of applications that are members.
+        organization_role_ids: Ids of organization roles of the type ``MachineToMachine``.
+    """
 
     ids: Ids = msgspec.field(name="applicationIds")
     organization_role_ids: Ids
 
 
 class MemberRoles(Body):
-    """Organization roles of a member, by id, by name, or both; repetitions are ignored."""
+    """Organization roles of a member, by id, by name, or both; repetitions are ignored.
+
+    Attributes:
+        organization_role_ids: Ids of organization roles.
+        organization_role_names: Names of organization roles.
+    """
 
     organization_role_ids: Ids = ()
     organization_role_names: tuple[RoleName, ...] = ()

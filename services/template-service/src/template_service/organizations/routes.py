@@ -24,7 +24,20 @@ _WITHOUT_APPLICATION: Final = Filter(
 
 
 class OrganizationAnswer(Answer):
-    """An organization."""
+    """An organization.
+
+    Attributes:
+        tenant_id: Id of the tenant.
+        id: Id of the organization.
+        name: Name, for people.
+        description: Description, for people.
+        custom_data: Free-form object of the integrator.
+        is_mfa_required: Always false: nothing honours it.
+        color: Free-form object, stored and returned.
+        branding: Always empty: nothing honours it.
+        custom_css: Always empty or null: nothing honours it.
+        created_at: Time of creation, milliseconds since the epoch.
+    """
 
     tenant_id: str
     id: str
@@ -39,7 +52,12 @@ class OrganizationAnswer(Answer):
 
 
 class OrganizationListAnswer(OrganizationAnswer):
-    """An organization and, on request, the number of its users and three of them."""
+    """An organization and, on request, the number of its users and three of them.
+
+    Attributes:
+        users_count: The number of members that are users; on request.
+        featured_users: At most three of them, with the lowest ids; on request.
+    """
 
     users_count: int | UnsetType = UNSET
     featured_users: tuple[FeaturedUser, ...] | UnsetType = UNSET

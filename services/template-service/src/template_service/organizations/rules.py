@@ -9,8 +9,13 @@ class OrganizationCreation(Body):
     """A new organization, without members.
 
     Attributes:
+        name: Name, for people.
+        description: Description, for people.
+        custom_data: Free-form object of the integrator.
+        is_mfa_required: Must be false: nothing honours it.
         color: Opaque: stored and returned.
-        is_mfa_required: Only false: nothing honours it, nor ``branding`` and ``custom_css``, which must be empty.
+        branding: Must be empty: nothing honours it.
+        custom_css: Must be empty or null: nothing honours it.
     """
 
     name: Name
@@ -23,7 +28,17 @@ class OrganizationCreation(Body):
 
 
 class OrganizationUpdate(Body):
-    """A change of an organization: an absent member stays, null clears it, an object is replaced as a whole."""
+    """A change of an organization: an absent member stays, null clears it, an object is replaced as a whole.
+
+    Attributes:
+        name: Name, for people.
+        description: Description, for people.
+        custom_data: Free-form object of the integrator.
+        is_mfa_required: Must be false: nothing honours it.
+        color: Free-form object, stored and returned.
+        branding: Must be empty: nothing honours it.
+        custom_css: Must be empty or null: nothing honours it.
+    """
 
     name: Name | UnsetType = UNSET
     description: Description | UnsetType | None = UNSET

@@ -49,7 +49,13 @@ class Organization(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FeaturedUser(msgspec.Struct, frozen=True):
-    """A user shown as an example of an organization's members."""
+    """A user shown as an example of an organization's members.
+
+    Attributes:
+        id: Id of the user.
+        name: Full name.
+        avatar: Web address of a picture.
+    """
 
     id: str
     name: str | None

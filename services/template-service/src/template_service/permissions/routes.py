@@ -12,7 +12,14 @@ from template_service.role_contents.store import OrganizationPermission
 
 
 class OrganizationPermissionAnswer(Answer):
-    """An organization permission."""
+    """An organization permission.
+
+    Attributes:
+        tenant_id: Id of the tenant.
+        id: Id of the organization permission.
+        name: The scope token in organization tokens: printable ASCII without spaces; unique.
+        description: Description, shown on the consent page.
+    """
 
     tenant_id: str
     id: str

@@ -12,14 +12,24 @@ PermissionDescription = Annotated[str, msgspec.Meta(max_length=256)]
 
 
 class OrganizationPermissionCreation(Body):
-    """A new organization permission."""
+    """A new organization permission.
+
+    Attributes:
+        name: The scope token in organization tokens: printable ASCII without spaces; unique.
+        description: Description, shown on the consent page.
+    """
 
     name: ScopeName
     description: PermissionDescription | None = None
 
 
 class OrganizationPermissionUpdate(Body):
-    """A change of an organization permission; null clears the description."""
+    """A change of an organization permission; null clears the description.
+
+    Attributes:
+        name: The scope token in organization tokens: printable ASCII without spaces; unique.
+        description: Description, shown on the consent page.
+    """
 
     name: ScopeName | UnsetType = UNSET
     description: PermissionDescription | UnsetType | None = UNSET

@@ -27,7 +27,16 @@ NO_BODY: Final = MediaType.TEXT
 
 
 class OrganizationRoleAnswer(Answer):
-    """An organization role."""
+    """An organization role.
+
+    Attributes:
+        tenant_id: Id of the tenant.
+        id: Id of the organization role.
+        name: Unique name.
+        description: Description, for people.
+        type: Whether users or machine-to-machine applications hold the role; it cannot change while the role is
+            assigned.
+    """
 
     tenant_id: str
     id: str
@@ -37,14 +46,27 @@ class OrganizationRoleAnswer(Answer):
 
 
 class OrganizationRoleListAnswer(OrganizationRoleAnswer):
-    """An organization role and what it grants: organization permissions, and scopes of API resources."""
+    """An organization role and what it grants: organization permissions, and scopes of API resources.
+
+    Attributes:
+        scopes: The organization permissions that it grants.
+        resource_scopes: The scopes of API resources that it grants.
+    """
 
     scopes: tuple[Named, ...]
     resource_scopes: tuple[NamedScope, ...]
 
 
 class GrantedScopeAnswer(Answer):
-    """A scope of an API resource that an organization role grants."""
+    """A scope of an API resource that an organization role grants.
+
+    Attributes:
+        tenant_id: Id of the tenant.
+        id: Id of the scope.
+        name: The scope token.
+        resource_id: Id of the API resource.
+        resource: The API resource.
+    """
 
     tenant_id: str
     id: str

@@ -16,6 +16,10 @@ class OrganizationRoleCreation(Body):
     """A new organization role.
 
     Attributes:
+        name: Unique name.
+        description: Description, for people.
+        type: Whether users or machine-to-machine applications hold the role; it cannot change while the role is
+            assigned.
         organization_scope_ids: Organization permissions that it grants.
         resource_scope_ids: Scopes of API resources that it grants.
     """
@@ -28,7 +32,14 @@ class OrganizationRoleCreation(Body):
 
 
 class OrganizationRoleUpdate(Body):
-    """A change of an organization role; null clears the description."""
+    """A change of an organization role; null clears the description.
+
+    Attributes:
+        name: Unique name.
+        description: Description, for people.
+        type: Whether users or machine-to-machine applications hold the role; it cannot change while the role is
+            assigned.
+    """
 
     name: Name | UnsetType = UNSET
     description: Description | UnsetType | None = UNSET
@@ -36,12 +47,20 @@ class OrganizationRoleUpdate(Body):
 
 
 class OrganizationScopeIds(Body):
-    """Organization permissions of an organization role."""
+    """Organization permissions of an organization role.
+
+    Attributes:
+        organization_scope_ids: Ids of organization permissions.
+    """
 
     organization_scope_ids: Ids
 
 
 class ResourceScopeIds(Body):
-    """Scopes of API resources of an organization role."""
+    """Scopes of API resources of an organization role.
+
+    Attributes:
+        scope_ids: Ids of scopes of API resources.
+    """
 
     scope_ids: Ids

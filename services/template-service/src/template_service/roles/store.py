@@ -38,14 +38,25 @@ class OrganizationRole(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Named(msgspec.Struct, frozen=True):
-    """The id and name of something related."""
+    """The id and name of something related.
+
+    Attributes:
+        id: Its id.
+        name: Its name.
+    """
 
     id: str
     name: str
 
 
 class NamedScope(msgspec.Struct, frozen=True):
-    """A scope of an API resource, with the id and name of the resource."""
+    """A scope of an API resource, with the id and name of the resource.
+
+    Attributes:
+        id: Id of the scope.
+        name: The scope token.
+        resource: The API resource.
+    """
 
     id: str
     name: str

@@ -31,7 +31,10 @@ class ConsentView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The consent of a user to one application. Everything is sorted.
 
     Attributes:
+        tenant_id: Id of the tenant.
+        application_id: Id of the application.
         scopes: Scopes about the user.
+        resources: Scopes of API resources.
         organization_permissions: Names.
         organization_ids: Picked for a third-party application; empty for a first-party one.
         consented_at: The last addition, milliseconds since the epoch.

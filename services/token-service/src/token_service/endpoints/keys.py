@@ -18,8 +18,10 @@ class PrivateKeyView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A signing key without its private part.
 
     Attributes:
+        tenant_id: Id of the tenant.
         id: Its ``kid``.
         created_at: Milliseconds since the epoch.
+        signing_key_algorithm: ``alg`` of the tokens that it signs (RFC 7518).
         status: ``Next`` is published, and signs after the next rotation; ``Current`` signs; ``Previous`` did.
     """
 

@@ -46,6 +46,30 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     """Authorization server metadata: OpenID Connect Discovery 1.0 section 3 and RFC 8414 section 2 in one document.
 
     Lists only what is implemented.
+
+    Attributes:
+        issuer: ``iss`` of every token.
+        authorization_endpoint: Where sign-in begins.
+        token_endpoint: Where tokens are issued.
+        userinfo_endpoint: Where a userinfo token yields claims about its user.
+        introspection_endpoint: Where confidential clients introspect tokens (RFC 7662).
+        revocation_endpoint: Where clients revoke their tokens (RFC 7009).
+        end_session_endpoint: Where sign-out begins.
+        jwks_uri: Where the public keys are.
+        grant_types_supported: Values of ``grant_type``.
+        response_types_supported: Values of ``response_type``.
+        response_modes_supported: Values of ``response_mode``.
+        code_challenge_methods_supported: Values of ``code_challenge_method`` (RFC 7636).
+        prompt_values_supported: Values of ``prompt``.
+        subject_types_supported: Kinds of ``sub``.
+        id_token_signing_alg_values_supported: Signature algorithms of the published keys.
+        token_endpoint_auth_methods_supported: How clients authenticate at the token endpoint.
+        introspection_endpoint_auth_methods_supported: How clients authenticate for introspection.
+        revocation_endpoint_auth_methods_supported: How clients authenticate for revocation.
+        scopes_supported: Scopes about users.
+        request_parameter_supported: Whether ``request`` is accepted.
+        request_uri_parameter_supported: Whether ``request_uri`` is accepted.
+        authorization_response_iss_parameter_supported: Whether authorization responses carry ``iss`` (RFC 9207).
     """
 
     issuer: str

@@ -19,7 +19,7 @@ from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.authorizations import Authorizations, Code, Codes, RefreshTokens
 from token_service.directory.freshness import highest
-from token_service.grants.form import ClientId, GrantForm, OrganizationId, Resource, unsupported
+from token_service.grants.form import GrantForm, unsupported
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.user_tokens import RequestedToken, UserTokens, not_acceptable
 
@@ -29,24 +29,25 @@ _DAY_MS: Final = 86_400_000
 
 
 class AuthorizationCodeForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_AUTHORIZATION_CODE):
-    """An application redeems the code of a sign-in (RFC 6749 section 4.1.3, RFC 7636)."""
+    """An application redeems the code of a sign-in (RFC 6749 section 4.1.3, RFC 7636).
 
-    code: Annotated[str, Meta(min_length=1, description="From the redirect; valid for a minute, once.")]
-    redirect_uri: Annotated[str, Meta(min_length=1, description="Same as in the authorization request.")]
-    code_verifier: (
-        Annotated[
-            str,
-            Meta(
-                pattern="^[A-Za-z0-9._~-]{43,128}$",
-                description="PKCE verifier, method S256; required if the authorization request had a code challenge, "
-                "else refused.",
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    client_id: ClientId | UnsetType = UNSET
-    resource: Resource | UnsetType = UNSET
-    organization_id: OrganizationId | UnsetType = UNSET
+    Attributes:
+        grant_type: ``authorization_code``.
+        code: From the redirect; valid for a minute, once.
+        redirect_uri: Same as in the authorization request.
+        code_verifier: PKCE verifier, method S256; required if the authorization request had a code challenge, else
+            refused.
+        client_id: Id of the application; must match the Authorization header, if there is one.
+        resource: Indicator of the target API; at most one (RFC 8707).
+        organization_id: Id of an organization: the target, or the organization within which a resource is the target.
+    """
+
+    code: Annotated[str, Meta(min_length=1)]
+    redirect_uri: Annotated[str, Meta(min_length=1)]
+    code_verifier: Annotated[str, Meta(pattern="^[A-Za-z0-9._~-]{43,128}$")] | UnsetType = UNSET
+    client_id: str | UnsetType = UNSET
+    resource: str | UnsetType = UNSET
+    organization_id: str | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         """Refuse a final newline in the verifier: Python's ``$`` matches before it, JSON Schema's does not."""

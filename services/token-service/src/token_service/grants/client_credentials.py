@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, invalid_target, unauthorized_client
 from identity_common.wire.events import ApplicationState
 from token_service.directory import Directory
-from token_service.grants.form import ClientId, ClientSecret, GrantForm, OrganizationId, Resource, ScopeParameter
+from token_service.grants.form import GrantForm
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets, held_scopes, organization_roles
 from token_service.tokens.issuer import Issuer
@@ -16,13 +16,22 @@ from token_service.tokens.scopes import format_scope, grantable_scopes, may_be_n
 
 
 class ClientCredentialsForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_CLIENT_CREDENTIALS):
-    """A machine-to-machine application requests a token for itself (RFC 6749 section 4.4)."""
+    """A machine-to-machine application requests a token for itself (RFC 6749 section 4.4).
 
-    client_id: ClientId | UnsetType = UNSET
-    client_secret: ClientSecret | UnsetType = UNSET
-    scope: ScopeParameter | UnsetType = UNSET
-    resource: Resource | UnsetType = UNSET
-    organization_id: OrganizationId | UnsetType = UNSET
+    Attributes:
+        grant_type: ``client_credentials``.
+        client_id: Id of the application; must match the Authorization header, if there is one.
+        client_secret: Secret of an application that sends no Authorization header.
+        scope: Space-separated scope tokens; those that the subject does not hold are not granted.
+        resource: Indicator of the target API; at most one (RFC 8707).
+        organization_id: Id of an organization: the target, or the organization within which a resource is the target.
+    """
+
+    client_id: str | UnsetType = UNSET
+    client_secret: str | UnsetType = UNSET
+    scope: str | UnsetType = UNSET
+    resource: str | UnsetType = UNSET
+    organization_id: str | UnsetType = UNSET
 
 
 class PreparedClientToken(msgspec.Struct, frozen=True):

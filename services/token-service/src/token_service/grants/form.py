@@ -6,11 +6,11 @@ included more than once. ``resource`` may be repeated (RFC 8707 section 2).
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal, Protocol, TypeVar
+from typing import Final, Literal, Protocol, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import msgspec
-from msgspec import Meta, UnsetType
+from msgspec import UnsetType
 
 from identity_common.oauth import OAuthError, invalid_request
 
@@ -22,24 +22,6 @@ _FAULT: Final = re.compile(r"\AObject missing required field `(?P<missing>\w+)`\
 """Where the messages of msgspec name the field; before the second there may be text of the client."""
 
 
-ClientId = Annotated[
-    str, Meta(description="Id of the application; must match the Authorization header, if there is one.")
-]
-ClientSecret = Annotated[
-    str,
-    Meta(
-        description="Secret of an application that sends no Authorization header: a machine-to-machine one, or a "
-        "Traditional one with the tokenEndpointAuthMethod client_secret_post."
-    ),
-]
-ScopeParameter = Annotated[
-    str, Meta(description="Space-separated scope tokens; those that the subject does not hold are not granted.")
-]
-Resource = Annotated[str, Meta(description="Indicator of the target API; at most one (RFC 8707).")]
-OrganizationId = Annotated[
-    str,
-    Meta(description="Id of an organization: the target, or the organization within which a resource is the target."),
-]
 AccessTokenType = Literal["urn:ietf:params:oauth:token-type:access_token"]
 
 

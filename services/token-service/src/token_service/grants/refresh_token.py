@@ -11,7 +11,7 @@ from identity_common.oauth import GRANT_REFRESH_TOKEN, unauthorized_client
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.authorizations import FoundRefreshToken, RefreshTokens
-from token_service.grants.form import ClientId, GrantForm, OrganizationId, Resource, ScopeParameter
+from token_service.grants.form import GrantForm
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.user_tokens import Decision, RequestedToken, UserTokens, not_acceptable
 from token_service.tokens.scopes import parse_scope
@@ -23,13 +23,22 @@ _PUBLIC: Final = frozenset({"SPA", "Native"})
 
 
 class RefreshTokenForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_REFRESH_TOKEN):
-    """An application gets new tokens within what the user has consented to (RFC 6749 section 6)."""
+    """An application gets new tokens within what the user has consented to (RFC 6749 section 6).
 
-    refresh_token: Annotated[str, Meta(min_length=1, description="The newest one: a use may return a successor.")]
-    client_id: ClientId | UnsetType = UNSET
-    scope: ScopeParameter | UnsetType = UNSET
-    resource: Resource | UnsetType = UNSET
-    organization_id: OrganizationId | UnsetType = UNSET
+    Attributes:
+        grant_type: ``refresh_token``.
+        refresh_token: The newest one: a use may return a successor.
+        client_id: Id of the application; must match the Authorization header, if there is one.
+        scope: Space-separated scope tokens; those that the subject does not hold are not granted.
+        resource: Indicator of the target API; at most one (RFC 8707).
+        organization_id: Id of an organization: the target, or the organization within which a resource is the target.
+    """
+
+    refresh_token: Annotated[str, Meta(min_length=1)]
+    client_id: str | UnsetType = UNSET
+    scope: str | UnsetType = UNSET
+    resource: str | UnsetType = UNSET
+    organization_id: str | UnsetType = UNSET
 
 
 class PreparedRefresh(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,12 +24,8 @@ from token_service.directory import Directory, Snapshot
 from token_service.directory.freshness import highest
 from token_service.grants.form import (
     AccessTokenType,
-    ClientId,
     FormParameters,
     GrantForm,
-    OrganizationId,
-    Resource,
-    ScopeParameter,
     unsupported,
 )
 from token_service.grants.table import TokenRequest, TokenResponse
@@ -45,26 +41,29 @@ _log = get_logger(__name__)
 
 
 class TokenExchangeForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_TOKEN_EXCHANGE):
-    """An application exchanges a one-time subject token for an access token of its user (RFC 8693)."""
+    """An application exchanges a one-time subject token for an access token of its user (RFC 8693).
 
-    subject_token: Annotated[str, Meta(min_length=1, description="As returned by POST /api/subject-tokens.")]
-    subject_token_type: Annotated[
-        str,
-        Meta(
-            description=f"{TOKEN_TYPE_ACCESS_TOKEN}, or urn:<namespace>:token-type:impersonation_token.",
-            pattern=r"^urn:[^\u0000]+$",
-        ),
-    ]
-    client_id: ClientId | UnsetType = UNSET
-    scope: ScopeParameter | UnsetType = UNSET
-    resource: Resource | UnsetType = UNSET
-    organization_id: OrganizationId | UnsetType = UNSET
-    actor_token: (
-        Annotated[
-            str, Meta(description="A userinfo token of the actor, with the scope openid; requires actor_token_type.")
-        ]
-        | UnsetType
-    ) = UNSET
+    Attributes:
+        grant_type: ``urn:ietf:params:oauth:grant-type:token-exchange``.
+        subject_token: As returned by ``POST /api/subject-tokens``.
+        subject_token_type: ``urn:ietf:params:oauth:token-type:access_token`` or
+            ``urn:<namespace>:token-type:impersonation_token``.
+        client_id: Id of the application; must match the Authorization header, if there is one.
+        scope: Space-separated scope tokens; those that the subject does not hold are not granted.
+        resource: Indicator of the target API; at most one (RFC 8707).
+        organization_id: Id of an organization: the target, or the organization within which a resource is the target.
+        actor_token: A userinfo token of the actor, with the scope ``openid``; requires ``actor_token_type``.
+        actor_token_type: Kind of the actor token; required with it.
+        requested_token_type: Kind of the token to issue; always an access token.
+    """
+
+    subject_token: Annotated[str, Meta(min_length=1)]
+    subject_token_type: Annotated[str, Meta(pattern=r"^urn:[^\u0000]+$")]
+    client_id: str | UnsetType = UNSET
+    scope: str | UnsetType = UNSET
+    resource: str | UnsetType = UNSET
+    organization_id: str | UnsetType = UNSET
+    actor_token: str | UnsetType = UNSET
     actor_token_type: AccessTokenType | UnsetType = UNSET
     requested_token_type: AccessTokenType | UnsetType = UNSET
 

@@ -24,22 +24,49 @@ from token_service.tokens.identity import PersonClaims
 
 
 class TokenForm(msgspec.Struct, kw_only=True):
-    """Names an access token or a refresh token (RFC 7009 section 2.1, RFC 7662 section 2.1)."""
+    """Names an access token or a refresh token (RFC 7009 section 2.1, RFC 7662 section 2.1).
 
-    token: Annotated[str, Meta(min_length=1, description="An access token or a refresh token.")]
+    Attributes:
+        token: An access token or a refresh token.
+        token_type_hint: Kind of the token; ignored where it is wrong.
+        client_id: Id of the application; must match the Authorization header, if there is one.
+        client_secret: Secret of an application that sends no Authorization header.
+    """
+
+    token: Annotated[str, Meta(min_length=1)]
     token_type_hint: Literal["access_token", "refresh_token"] | UnsetType = UNSET
     client_id: str | UnsetType = UNSET
     client_secret: str | UnsetType = UNSET
 
 
 class AccessTokenForm(msgspec.Struct, kw_only=True):
-    """Presents an access token in the body instead of a header (RFC 6750 section 2.2)."""
+    """Presents an access token in the body instead of a header (RFC 6750 section 2.2).
+
+    Attributes:
+        access_token: A userinfo token.
+    """
 
     access_token: Annotated[str, Meta(min_length=1)]
 
 
 class Introspection(msgspec.Struct, frozen=True, kw_only=True):
-    """The introspection of a token (RFC 7662 section 2.2); an inactive one has no other members."""
+    """The introspection of a token (RFC 7662 section 2.2); an inactive one has no other members.
+
+    Attributes:
+        active: Whether the token is valid, and visible to the client.
+        token_type: ``Bearer`` for an access token.
+        client_id: Id of the application that the token was issued to.
+        sub: Id of the user, or of the application that the token speaks for.
+        aud: What the token is for: the indicator of an API resource, an organization, or userinfo.
+        iss: The issuer.
+        iat: Time of issue, seconds since the epoch.
+        exp: Time of expiry, seconds since the epoch.
+        jti: Id of the token.
+        scope: Space-separated scope tokens.
+        act: The actor that acts as the subject; only with impersonation (RFC 8693 section 4.1).
+        gty: Grant type of a token that was issued by exchange.
+        organization_id: Id of the organization within which a resource is the target.
+    """
 
     active: bool
     token_type: str | UnsetType = UNSET

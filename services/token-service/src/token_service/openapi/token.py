@@ -6,7 +6,7 @@ the structs that the grants parse.
 
 from typing import Any, Final
 
-from identity_common.http.openapi import Json, hand_written, reference
+from identity_common.http.openapi import Json, hand_written, optional_parameter, reference
 from identity_common.oauth import (
     GRANT_AUTHORIZATION_CODE,
     GRANT_CLIENT_CREDENTIALS,
@@ -150,13 +150,13 @@ _OPERATION: Final[Json] = {
     "tags": ["Tokens"],
     "security": CLIENT_SECURITY,
     "parameters": [
-        {
-            "name": HEADER,
-            "in": "header",
-            "description": "Revision that the answer must reflect, as returned by writes.",
-            "schema": {"type": "string", "pattern": "^(management|template):(0|[1-9][0-9]{0,17})$"},
-            "example": "management:97",
-        }
+        optional_parameter(
+            HEADER,
+            "header",
+            "Revision that the answer must reflect, as returned by writes.",
+            {"type": "string", "pattern": "^(management|template):(0|[1-9][0-9]{0,17})$"},
+            "management:97",
+        )
     ],
     "requestBody": {
         "required": True,

@@ -110,7 +110,11 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JwkSet(msgspec.Struct, frozen=True):
-    """A JWK Set (RFC 7517 section 5)."""
+    """A JWK Set (RFC 7517 section 5).
+
+    Attributes:
+        keys: The public keys: the current one, the next, and previous ones whose tokens may still be valid.
+    """
 
     keys: list[Jwk]
 

@@ -1,0 +1,39 @@
+"""Response bodies that two services render, of what one of them owns. Pure."""
+
+from identity_common.fields import Answer, FreeFormAnswer
+
+
+class UserAnswer(Answer):
+    """A user, without the password.
+
+    Attributes:
+        tenant_id: Id of the tenant.
+        id: Id of the user; ``sub`` of its tokens.
+        username: Unique name for signing in, regardless of case.
+        primary_email: Unique e-mail address, regardless of case.
+        primary_phone: Unique phone number.
+        name: Full name.
+        avatar: Web address of a picture.
+        custom_data: Free-form object of the integrator.
+        profile: Free-form object with further facts about the user, such as ``locale``.
+        is_email_verified: Whether an administrator has confirmed the e-mail address; ``email_verified`` in ID tokens.
+        is_suspended: Whether the user is barred: it cannot sign in, and its tokens are refused.
+        has_password: Whether the user has a password.
+        created_at: Time of creation, milliseconds since the epoch.
+        updated_at: Time of the last change, milliseconds since the epoch.
+    """
+
+    tenant_id: str
+    id: str
+    username: str | None
+    primary_email: str | None
+    primary_phone: str | None
+    name: str | None
+    avatar: str | None
+    custom_data: FreeFormAnswer
+    profile: FreeFormAnswer
+    is_email_verified: bool
+    is_suspended: bool
+    has_password: bool
+    created_at: int
+    updated_at: int
