@@ -109,6 +109,8 @@ class ApplicationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
         refresh_token_ttl_days: Days after which an unused refresh token expires.
         rotate_refresh_token: Whether each use of a refresh token replaces it; always so for public clients.
         always_issue_refresh_token: Whether refresh tokens are issued without ``offline_access``.
+        logo_uri: Shown on the pages for signing in.
+        primary_color: Of the buttons there: ``#rrggbb``, legible under and on white.
     """
 
     id: str
@@ -125,6 +127,8 @@ class ApplicationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     post_logout_redirect_uris: tuple[str, ...] = ()
     cors_allowed_origins: tuple[str, ...] = ()
     secrets: tuple[SecretState, ...] = ()
+    logo_uri: str | None = None
+    primary_color: str | None = None
     custom_data: msgspec.Raw = msgspec.Raw(b"{}")
 
 
