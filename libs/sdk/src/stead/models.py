@@ -85,6 +85,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         oidc_client_metadata: ``redirectUris`` and ``postLogoutRedirectUris``.
         custom_client_metadata: ``allowTokenExchange``, ``corsAllowedOrigins`` and so on.
         is_third_party: Whether another company operates it; then it may not exchange tokens.
+        branding: ``logoUri`` and ``primaryColor`` of the pages for signing in.
     """
 
     id: str
@@ -95,6 +96,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     oidc_client_metadata: dict[str, Any] = {}
     custom_client_metadata: dict[str, Any] = {}
     is_third_party: bool = False
+    branding: dict[str, Any] = {}
     custom_data: dict[str, Any] = {}
     created_at: int | None = None
     updated_at: int | None = None

@@ -63,6 +63,8 @@ applications = Table(
     Column("refresh_token_ttl_days", Integer, nullable=False),
     Column("rotate_refresh_token", Boolean, nullable=False),
     Column("always_issue_refresh_token", Boolean, nullable=False),
+    Column("logo_uri", Text),
+    Column("primary_color", Text),
     Column("custom_data", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),

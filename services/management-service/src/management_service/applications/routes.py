@@ -52,6 +52,13 @@ class CustomClientMetadataAnswer(Answer):
     always_issue_refresh_token: bool
 
 
+class BrandingAnswer(Answer):
+    """The look of the pages for signing in to the application."""
+
+    logo_uri: str | None
+    primary_color: str | None
+
+
 class ApplicationAnswer(Answer):
     """An application, without its secrets."""
 
@@ -63,6 +70,7 @@ class ApplicationAnswer(Answer):
     oidc_client_metadata: OidcClientMetadataAnswer
     custom_client_metadata: CustomClientMetadataAnswer
     is_third_party: bool
+    branding: BrandingAnswer
     custom_data: FreeFormAnswer
     created_at: int
     updated_at: int
@@ -108,6 +116,7 @@ def application_answer(application: Application) -> ApplicationAnswer:
             always_issue_refresh_token=application.always_issue_refresh_token,
         ),
         is_third_party=application.is_third_party,
+        branding=BrandingAnswer(logo_uri=application.logo_uri, primary_color=application.primary_color),
         custom_data=msgspec.Raw(application.custom_data.encode()),
         created_at=application.created_at,
         updated_at=application.updated_at,

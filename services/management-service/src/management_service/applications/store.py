@@ -33,6 +33,8 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     refresh_token_ttl_days: int = 14
     rotate_refresh_token: bool = True
     always_issue_refresh_token: bool = False
+    logo_uri: str | None = None
+    primary_color: str | None = None
     custom_data: str = "{}"
     created_at: int
     updated_at: int
