@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tests.support.at_a_browser import Person
 from tests.support.authorizing import REDIRECT_URI
-from tests.support.browser import BRANDING, LOGO, ApplicationSite, Inspector
+from tests.support.browser import ApplicationSite, Inspector
 from tests.support.world import Client, World
 
 expect.set_options(timeout=30_000)  # a slow machine is not a failure
@@ -32,7 +32,6 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
     """A tab with a fresh profile; no page violates its own Content-Security-Policy."""
     context = await browser.new_context()
     complaints: list[str] = []
-    await context.route(BRANDING["logoUri"], lambda route: route.fulfill(body=LOGO, content_type="image/svg+xml"))
     context.on("console", lambda message: complaints.append(message.text))
     yield await context.new_page()
     await context.close()

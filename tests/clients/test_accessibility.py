@@ -68,18 +68,21 @@ async def consent_with_many_organizations(visitor: Visitor) -> None:
         organization = site.world.management.organizations.create(name).id
         site.world.management.organizations.add_users(organization, [visitor.person.user_id])
     site.world.caught_up()
+    await visitor.finds_the_logo()
     await visitor.open(site.client(site.branded, "email", "read:orders", ORGANIZATIONS, site.permission))
     await visitor.sign_in()
     await visitor.sees("Allow access?")
 
 
 async def sign_in_with_a_logo(visitor: Visitor) -> None:
+    await visitor.finds_the_logo()
     await visitor.open(visitor.site.client(visitor.site.branded))
     await visitor.sees("Sign in")
 
 
 async def sign_in_in_german(visitor: Visitor) -> None:
     await visitor.page.set_extra_http_headers({"Accept-Language": "de"})
+    await visitor.finds_the_logo()
     await visitor.open(visitor.site.client(visitor.site.branded))
     await visitor.sees("Anmelden")
 
@@ -107,6 +110,7 @@ async def bad_request(visitor: Visitor) -> None:
 
 
 async def expired(visitor: Visitor) -> None:
+    await visitor.finds_the_logo()
     parameters = f"request=gone&client_id={visitor.site.branded}"
     await visitor.page.goto(f"{visitor.site.world.stack.base_url}/sign-in?{parameters}")
     await visitor.sees("Start again")

@@ -153,14 +153,14 @@ async def test_organizations_are_searched_and_selected(visitor: Visitor, site: A
     await visitor.press("Select all")
     await page.get_by_label("Search").press("Enter")
     await visitor.sees("Allow access?")
-    await expect(page.get_by_role("status")).to_have_text("Organizations selected: 1 of 3")
+    await expect(page.get_by_role("link", name="Organizations selected: 1 of 3")).to_be_visible()
     await page.get_by_label("Search").fill("nowhere")
     await expect(page.get_by_text("No organization has this in its name.")).to_be_visible()
     await page.get_by_label("Search").fill("")
     await expect(page.get_by_role("checkbox")).to_have_count(3)
     await expect(ticked).to_have_count(1)
     await visitor.press("Select all")
-    await expect(page.get_by_role("status")).to_have_text("Organizations selected: 3 of 3")
+    await expect(page.get_by_role("link", name="Organizations selected: 3 of 3")).to_be_visible()
     await visitor.press("Select none")
     await expect(ticked).to_have_count(0)
     await page.get_by_label("Old Mill Bakery").check()
@@ -227,6 +227,7 @@ async def test_the_page_after_signing_out_leads_back_to_the_application(
 
 
 async def test_the_logo_and_the_colour_of_the_application_are_shown(visitor: Visitor, site: ApplicationSite) -> None:
+    await visitor.finds_the_logo()
     await visitor.open(site.client(site.branded))
     shown = "document.querySelector('img').naturalWidth"
     assert await visitor.page.evaluate(shown) == 240

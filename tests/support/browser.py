@@ -24,7 +24,6 @@ LOGO = """<svg xmlns="http://www.w3.org/2000/svg" width="240" height="64" viewBo
 <circle cx="32" cy="32" r="28" fill="#6b1d8c"/>
 <path d="M12 36q10-12 20 0t20 0" fill="none" stroke="#fff" stroke-width="5"/>
 <text x="72" y="42" font-family="sans-serif" font-size="28" fill="#222">Tidewater</text></svg>"""
-"""What is at the address of the logo, as far as a browser of these tests can tell."""
 
 
 class ApplicationSite:
@@ -107,6 +106,11 @@ class Visitor:
     async def open(self, client: IdentityClient, prompt: str | None = None) -> None:
         """Press "sign in" at the application."""
         await self.page.goto(client.sign_in_url(self.site.redirect_uri, prompt))
+
+    async def finds_the_logo(self) -> None:
+        """Serve the logo of ``branded``. Chromium then reports no redirect to a private-use scheme."""
+        uri = BRANDING["logoUri"]
+        await self.page.route(uri, lambda route: route.fulfill(body=LOGO, content_type="image/svg+xml"))
 
     async def sign_in(self, password: str = PASSWORD) -> None:
         """Fill in the sign-in page."""
