@@ -10,10 +10,11 @@ PYTEST := $(BIN)/python -m pytest
 # Cached bytecode: without it every worker rewrites every assertion, and every process that a test starts compiles all.
 unexport PYTHONDONTWRITEBYTECODE
 CLIENTS := tests/clients/python
+PAGES := services/token-service/src/token_service/sign_in/pages
 FUZZING := tests/security/test_fuzzing.py
 WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 
-.PHONY: help run walkthrough demo example test test-heavy test-slow test-long test-clients test-containers check lint types imports bench openapi lock mutants clean
+.PHONY: help run walkthrough demo example test test-heavy test-slow test-long test-clients test-containers check lint types imports bench openapi messages lock mutants clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -78,6 +79,14 @@ bench: $(INSTALLED) ## throughput and latency beside a floor, in one run
 
 openapi: $(INSTALLED) ## write the OpenAPI document of the three services together
 	@$(BIN)/python -m all_in_one.openapi
+
+messages: $(INSTALLED) ## bring the catalogues of the pages up to date; `make messages NEW=fr` begins one
+	@cd $(PAGES) && $(CURDIR)/$(BIN)/pybabel -q extract -F catalogues/babel.cfg --add-location=file --project=Stead \
+		-o $(CURDIR)/$(VENV)/pages.pot templates
+	@$(if $(NEW),$(BIN)/pybabel -q init -i $(VENV)/pages.pot -l $(subst -,_,$(NEW)) -o $(PAGES)/catalogues/$(NEW).po)
+	@for file in $(PAGES)/catalogues/*.po; do \
+		$(BIN)/pybabel -q update --no-fuzzy-matching --ignore-obsolete --ignore-pot-creation-date -w 120 \
+			-i $(VENV)/pages.pot -l $$(basename $$file .po | tr - _) -o $$file; done
 
 lock: ## pin the newest releases that fit (needs uv)
 	@uv lock --quiet --upgrade

@@ -14,6 +14,13 @@ from tests.support.browser import ORGANIZATIONS, Inspector, Visitor
 
 pytestmark = pytest.mark.clients
 
+MANY = [
+    "Harbour Lights", "Quiet Garden Landscaping and Maintenance Cooperative", "Brasserie Zürichsee",
+    "North Pier Cranes", "Old Mill Bakery", "Kestrel Ltd", "Lighthouse School", "Meadow Vets", "Orchard Press",
+    "Pine Street Dental", "River Cargo", "Sable Studio", "Tern Ferries", "Upland Solar", "Violet Books",
+    "Willow Clinic",
+]  # fmt: skip
+
 
 async def home(visitor: Visitor) -> None:
     await visitor.page.goto(f"{visitor.site.world.stack.base_url}/")
@@ -50,6 +57,38 @@ async def consent(visitor: Visitor) -> None:
     await visitor.sees("Allow access?")
 
 
+async def consent_with_many_organizations(visitor: Visitor) -> None:
+    site, names = visitor.site, MANY
+    for name in names:
+        organization = site.world.management.organizations.create(name).id
+        site.world.management.organizations.add_users(organization, [visitor.person.user_id])
+    site.world.caught_up()
+    await visitor.finds_the_logo()
+    await visitor.open(site.client(site.branded, "email", "read:orders", ORGANIZATIONS, site.permission))
+    await visitor.sign_in()
+    await visitor.sees("Allow access?")
+
+
+async def sign_in_with_a_logo(visitor: Visitor) -> None:
+    await visitor.finds_the_logo()
+    await visitor.open(visitor.site.client(visitor.site.branded))
+    await visitor.sees("Sign in")
+
+
+async def sign_in_in_german(visitor: Visitor) -> None:
+    await visitor.page.set_extra_http_headers({"Accept-Language": "de"})
+    await visitor.finds_the_logo()
+    await visitor.open(visitor.site.client(visitor.site.branded))
+    await visitor.sees("Anmelden")
+
+
+async def consent_in_german(visitor: Visitor) -> None:
+    await consent_with_many_organizations(visitor)
+    await visitor.page.set_extra_http_headers({"Accept-Language": "de"})
+    await visitor.page.reload()
+    await visitor.sees("Zugriff erlauben?")
+
+
 async def consent_to_more(visitor: Visitor) -> None:
     site = visitor.site
     await visitor.open(site.client(site.partner, "read:orders"))
@@ -66,7 +105,9 @@ async def bad_request(visitor: Visitor) -> None:
 
 
 async def expired(visitor: Visitor) -> None:
-    await visitor.page.goto(f"{visitor.site.world.stack.base_url}/sign-in?request=gone")
+    await visitor.finds_the_logo()
+    parameters = f"request=gone&client_id={visitor.site.branded}"
+    await visitor.page.goto(f"{visitor.site.world.stack.base_url}/sign-in?{parameters}")
     await visitor.sees("Start again")
 
 
@@ -107,7 +148,11 @@ async def signed_out(visitor: Visitor) -> None:
         sign_in,
         sign_in_again,
         too_many_attempts,
+        sign_in_with_a_logo,
+        sign_in_in_german,
         consent,
+        consent_with_many_organizations,
+        consent_in_german,
         consent_to_more,
         bad_request,
         expired,

@@ -10,7 +10,7 @@ from playwright.async_api import Browser, expect
 
 from stead import OAuthError, SignInRequired
 from tests.support.at_a_browser import PASSWORD
-from tests.support.browser import ORGANIZATIONS, ApplicationSite, Visitor
+from tests.support.browser import BACK, ORGANIZATIONS, PHONE, ApplicationSite, Visitor
 from tests.support.world import World
 
 pytestmark = pytest.mark.clients
@@ -113,6 +113,123 @@ async def test_a_partner_gets_the_organizations_that_are_ticked(
     assert refused.value.error == "access_denied"
 
 
+async def member_of(visitor: Visitor, *names: str) -> None:
+    """Make the visitor a member of new organizations with these names."""
+    organizations = visitor.site.world.management.organizations
+    for name in names:
+        organizations.add_users(organizations.create(name).id, [visitor.person.user_id])
+    visitor.site.world.caught_up()
+
+
+async def test_allow_is_in_view_on_a_phone_whatever_the_number_of_organizations(
+    browser: Browser, site: ApplicationSite
+) -> None:
+    for has_scripts in (True, False):
+        async with await browser.new_context(java_script_enabled=has_scripts, viewport=PHONE) as context:
+            visitor = Visitor(await context.new_page(), site)
+            await member_of(visitor, *(f"Organization {number}" for number in range(16)))
+            await visitor.open(site.client(site.partner, "read:orders", ORGANIZATIONS, site.permission))
+            await visitor.sign_in()
+            await visitor.sees("Allow access?")
+            for button in ("Allow", "Deny"):
+                await expect(visitor.page.get_by_role("button", name=button)).to_be_in_viewport(ratio=1)
+            await visitor.press("Select all")
+            await expect(visitor.page.get_by_role("checkbox", checked=True)).to_have_count(16)
+
+
+async def test_organizations_are_searched_and_selected(visitor: Visitor, site: ApplicationSite) -> None:
+    page = visitor.page
+    await member_of(visitor, "Harbour Lights", "Brasserie Zürichsee", "Old Mill Bakery")
+    await visitor.open(site.client(site.partner, ORGANIZATIONS, site.permission))
+    await visitor.sign_in()
+    ticked = page.get_by_role("checkbox", checked=True)
+    await page.get_by_label("Search").fill("zurich")
+    await expect(page.get_by_role("checkbox")).to_have_count(1)
+    await visitor.press("Select all")
+    await page.get_by_label("Search").press("Enter")
+    await visitor.sees("Allow access?")
+    await expect(page.get_by_role("link", name="Organizations selected: 1 of 3")).to_be_visible()
+    await page.get_by_label("Search").fill("nowhere")
+    await expect(page.get_by_text("No organization has this in its name.")).to_be_visible()
+    await page.get_by_label("Search").fill("")
+    await expect(page.get_by_role("checkbox")).to_have_count(3)
+    await expect(ticked).to_have_count(1)
+    await visitor.press("Select all")
+    await expect(page.get_by_role("link", name="Organizations selected: 3 of 3")).to_be_visible()
+    await visitor.press("Select none")
+    await expect(ticked).to_have_count(0)
+    await page.get_by_label("Old Mill Bakery").check()
+    await visitor.press("Allow")
+    await visitor.is_back()
+    (consent,) = site.world.management.users.consents(visitor.person.user_id)
+    assert len(consent.organization_ids) == 1
+
+
+async def test_the_password_is_shown_on_request_and_sent_hidden(visitor: Visitor, site: ApplicationSite) -> None:
+    await visitor.open(site.client(site.ours))
+    password = visitor.page.get_by_label("Password")
+    await password.fill("not this one")
+    toggle = visitor.page.get_by_role("button", name="Show password")
+    for kind, is_pressed in (("text", "true"), ("password", "false"), ("text", "true")):
+        await toggle.click()
+        await expect(password).to_have_attribute("type", kind)
+        await expect(toggle).to_have_attribute("aria-pressed", is_pressed)
+    sent = "document.forms[0].addEventListener('submit', (event) => { event.preventDefault(); })"
+    await visitor.page.evaluate(sent)
+    await visitor.page.get_by_label("User name, e-mail or phone").fill(visitor.person.username)
+    await visitor.press("Sign in")
+    await expect(password).to_have_attribute("type", "password")
+
+
+async def test_another_person_signs_in_at_the_consent_page(
+    world: World, visitor: Visitor, site: ApplicationSite
+) -> None:
+    client = site.client(site.partner, "read:orders")
+    await visitor.open(client)
+    await visitor.sign_in()
+    await visitor.press("Not you?")
+    await visitor.sees("Sign in")
+    other = Visitor(visitor.page, site)
+    await other.sign_in()
+    await other.press("Allow")
+    await other.is_back()
+    assert client.handle_callback(visitor.page.url)["sub"] == other.person.user_id
+
+
+async def test_a_session_ends_with_the_browser_unless_the_user_keeps_it(
+    visitor: Visitor, site: ApplicationSite
+) -> None:
+    for is_kept in (False, True):
+        await visitor.open(site.client(site.ours), "login")
+        remember = visitor.page.get_by_role("checkbox", name="Keep me signed in")
+        await expect(remember).not_to_be_checked()
+        await remember.set_checked(is_kept)
+        await visitor.sign_in()
+        await visitor.is_back()
+        cookies = await visitor.page.context.cookies(site.world.stack.base_url)
+        (expires,) = (each["expires"] for each in cookies if each["name"] == "identity-session")
+        assert (expires > 0) == is_kept
+
+
+async def test_the_page_after_signing_out_leads_back_to_the_application(
+    world: World, visitor: Visitor, site: ApplicationSite
+) -> None:
+    await visitor.page.goto(f"{world.stack.issuer}/session/end?client_id={site.ours}")
+    await visitor.sees("You are signed out")
+    await visitor.page.get_by_role("link", name="Go to Order desk").click()
+    await visitor.sees(BACK)
+    assert visitor.page.url == f"{site.origin}/"
+
+
+async def test_the_logo_and_the_colour_of_the_application_are_shown(visitor: Visitor, site: ApplicationSite) -> None:
+    await visitor.finds_the_logo()
+    await visitor.open(site.client(site.branded))
+    shown = "document.querySelector('img').naturalWidth"
+    assert await visitor.page.evaluate(shown) == 240
+    accent = "getComputedStyle(document.querySelector('button[type=submit]')).backgroundColor"
+    assert await visitor.page.evaluate(accent) == "rgb(107, 29, 140)"
+
+
 async def test_two_tabs_are_two_sign_ins(visitor: Visitor, site: ApplicationSite) -> None:
     second = Visitor(await visitor.page.context.new_page(), site, visitor.person)
     clients = [site.client(site.ours) for _ in range(2)]
@@ -204,8 +321,12 @@ async def test_everything_works_with_the_keyboard(world: World, visitor: Visitor
     await keyboard.press("Enter")
     await visitor.sees("Allow access?")
     await keyboard.press("Tab")
+    await expect(visitor.page.get_by_role("button", name="Not you?")).to_be_focused()
+    await keyboard.press("Tab")
     await expect(visitor.page.get_by_label("Harbour Lights")).to_be_focused()
     await keyboard.press("Space")
+    await keyboard.press("Tab")
+    await expect(visitor.page.get_by_role("link", name="Organizations selected: 1 of 1")).to_be_focused()
     await keyboard.press("Tab")
     await expect(visitor.page.get_by_role("button", name="Allow")).to_be_focused()
     await keyboard.press("Enter")

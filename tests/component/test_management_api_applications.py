@@ -37,6 +37,7 @@ async def test_an_application_has_defaults_and_no_secret(management: Management)
         "oidcClientMetadata": {"redirectUris": [], "postLogoutRedirectUris": []},
         "customClientMetadata": DEFAULTS,
         "isThirdParty": False,
+        "branding": {"logoUri": None, "primaryColor": None},
         "customData": {},
         "createdAt": application["createdAt"],
         "updatedAt": application["createdAt"],
@@ -64,6 +65,7 @@ async def test_an_application_is_shown_as_it_was_created_and_its_event_says_the_
             "allowTokenExchange": True,
             "corsAllowedOrigins": ["https://example.com"],
         },
+        branding={"logoUri": "https://example.com/logo.svg", "primaryColor": "#2450C8"},
         customData={"team": "mobile"},
     )
     assert application["customClientMetadata"] == {
@@ -81,6 +83,8 @@ async def test_an_application_is_shown_as_it_was_created_and_its_event_says_the_
         "post_logout_redirect_uris": ["com.example.phone://bye"],
         "id_token_ttl_s": 3600,
         "cors_allowed_origins": ["https://example.com"],
+        "logo_uri": "https://example.com/logo.svg",
+        "primary_color": "#2450C8",
         "custom_data": {"team": "mobile"},
     }
 
@@ -123,6 +127,19 @@ async def test_a_patch_merges_nested_settings_and_null_restores_their_defaults(
     assert cleared.json()["customClientMetadata"] == {**DEFAULTS, **FIXED_METHOD}
     nothing = await management.client.patch(path, json={"customClientMetadata": {"idTokenTtl": 3600}})
     assert revision_of(nothing) == revision_of(cleared)
+
+
+async def test_branding_is_merged_and_null_removes_it(management: Management) -> None:
+    look = {"logoUri": "https://example.com/logo.svg", "primaryColor": "#2450c8"}
+    application = await management.created("applications", name="Shop", type="SPA", branding=look)
+    path = f"/api/applications/{application['id']}"
+    shown = []
+    for change in ({"primaryColor": "#003366"}, {"logoUri": None}, {}, None):
+        answer = await management.client.patch(path, json={"branding": change})
+        assert (await management.client.get(path)).json() == answer.json()
+        shown.append(tuple(answer.json()["branding"].values()))
+    kept = (None, "#003366")
+    assert shown == [(look["logoUri"], "#003366"), kept, kept, (None, None)]
 
 
 async def test_a_third_party_application_may_never_exchange_tokens_whichever_is_set_first(
@@ -333,6 +350,9 @@ async def test_a_secret_of_another_application_is_not_found(management: Manageme
         ({"name": "n", "type": "SPA", "customClientMetadata": {"corsAllowedOrigins": ["https://a.example/path"]}},
          {"customClientMetadata.corsAllowedOrigins[0]"}),
         ({"name": "n", "type": "SPA", "customClientMetadata": {"idTokenTtl": 0}}, {"customClientMetadata.idTokenTtl"}),
+        ({"name": "n", "type": "SPA", "branding": {"logoUri": "http://a.example/l.png", "primaryColor": "#ffff00"}},
+         {"branding.logoUri", "branding.primaryColor"}),
+        ({"name": "n", "type": "SPA", "branding": {"logoUri": 1, "favicon": ""}}, {"branding.logoUri"}),
         ({"name": "n", "type": "SPA", "isThirdParty": 1, "customData": 2}, {"isThirdParty", "customData"}),
     ],
 )  # fmt: skip

@@ -40,6 +40,8 @@ async def test_the_consent_page_shows_a_scope_created_a_moment_ago(late_world: W
 async def test_the_consent_page_shows_an_organization_permission_created_a_moment_ago(late_world: World) -> None:
     def ask(world: World) -> None:
         person, partner = Person(world), third_party(world)
+        world.template.member(world.template.organization(), person.user_id)
+        world.caught_up()
         agree(person, partner, ORGANIZATIONS)
         for _ in range(3):
             name = f"new:{secrets.token_hex(8)}"

@@ -44,6 +44,7 @@ def expected(issuer: str) -> dict[str, Any]:
         "response_modes_supported": ["query"],
         "code_challenge_methods_supported": ["S256"],
         "prompt_values_supported": ["none", "login", "consent"],
+        "ui_locales_supported": ["en", "de"],
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": ["ES256"],
         "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "none"],

@@ -31,7 +31,7 @@ class Form(HTMLParser):
         named = {name: value or "" for name, value in attrs}
         if tag == "form" and not self.action:
             self.action = named["action"]
-        elif tag == "input" and self.action and not self._done and named.get("type") != "checkbox":
+        elif tag == "input" and self.action and not self._done and named.get("type") not in {"checkbox", "search"}:
             self.values[named["name"]] = named.get("value", "")
 
     def handle_endtag(self, tag: str) -> None:

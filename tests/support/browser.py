@@ -19,6 +19,11 @@ from tests.support.world import World
 
 ORGANIZATIONS = "urn:service:scope:organizations"
 BACK = "Back at the application"
+BRANDING = {"logoUri": "https://images.example.com/tidewater.svg", "primaryColor": "#6b1d8c"}
+LOGO = """<svg xmlns="http://www.w3.org/2000/svg" width="240" height="64" viewBox="0 0 240 64">
+<circle cx="32" cy="32" r="28" fill="#6b1d8c"/>
+<path d="M12 36q10-12 20 0t20 0" fill="none" stroke="#fff" stroke-width="5"/>
+<text x="72" y="42" font-family="sans-serif" font-size="28" fill="#222">Tidewater</text></svg>"""
 
 
 class ApplicationSite:
@@ -31,6 +36,7 @@ class ApplicationSite:
         pages: Its pages by path; any other path says that the visitor is back.
         ours: The first-party application.
         partner: The third-party one.
+        branded: Another third-party one, with a logo and a colour.
         resource: Indicator of the API; its scopes are ``read:orders`` and ``write:orders``.
         permission: Name of an organization permission.
     """
@@ -44,6 +50,7 @@ class ApplicationSite:
         self.goodbye = f"{self.origin}/goodbye"
         self.ours = self._application("Order desk")
         self.partner = self._application("Parcel tracker by Kestrel Ltd", is_third_party=True)
+        self.branded = self._application("Tidewater Books", is_third_party=True, branding=BRANDING)
         self.resource = f"https://orders-{self.ours}.example.com/api"
         orders = world.management.resources.create("Orders", self.resource)
         world.management.resources.create_scope(orders.id, "read:orders", "See your orders and where they are")
@@ -99,6 +106,11 @@ class Visitor:
     async def open(self, client: IdentityClient, prompt: str | None = None) -> None:
         """Press "sign in" at the application."""
         await self.page.goto(client.sign_in_url(self.site.redirect_uri, prompt))
+
+    async def finds_the_logo(self) -> None:
+        """Serve the logo of ``branded``. Chromium then reports no redirect to a private-use scheme."""
+        uri = BRANDING["logoUri"]
+        await self.page.route(uri, lambda route: route.fulfill(body=LOGO, content_type="image/svg+xml"))
 
     async def sign_in(self, password: str = PASSWORD) -> None:
         """Fill in the sign-in page."""

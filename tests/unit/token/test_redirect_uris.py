@@ -1,8 +1,17 @@
 """Redirect URIs are compared character by character; loopback ports are free for native applications (RFC 8252 7.3)."""
 
+from typing import Any
+
 import pytest
 
-from token_service.sign_in.redirect_uris import form_action_source, is_registered, with_parameters
+from identity_common.wire.events import ApplicationState
+from token_service.sign_in.redirect_uris import (
+    destination,
+    form_action_source,
+    home_of,
+    is_registered,
+    with_parameters,
+)
 
 REGISTERED = ("https://app.example.com/callback", "http://127.0.0.1/cb", "com.example.app:/callback")
 
@@ -53,3 +62,36 @@ def test_the_policy_names_the_origin_of_the_redirect() -> None:
     assert form_action_source("https://A.example.com:/cb") == "https://a.example.com"
     assert form_action_source("com.example.app:/cb") == "com.example.app:"
     assert form_action_source("http://[::1]:7/cb") == "http:"
+
+
+@pytest.mark.parametrize(
+    ("kind", "uris", "home"),
+    [
+        ("SPA", ["https://app.example.com/cb?a=1"], "https://app.example.com/"),
+        ("Traditional", ["http://localhost:3000/cb", "https://a.example:8443/cb", "https://b.example/"], "https://a.example:8443/"),
+        ("SPA", ["http://[::1]:3000/cb"], "http://[::1]:3000/"),
+        ("SPA", [], None),
+        ("Native", ["https://app.example.com/cb", "com.example:/cb"], None),
+        ("MachineToMachine", ["https://app.example.com/cb"], None),
+    ],
+)  # fmt: skip
+def test_the_site_of_a_web_application_is_that_of_its_redirect_uris(
+    kind: Any, uris: list[str], home: str | None
+) -> None:
+    assert home_of(ApplicationState(id="a1", type=kind, redirect_uris=tuple(uris))) == home
+
+
+@pytest.mark.parametrize(
+    ("redirect_uri", "is_native", "host"),
+    [
+        ("https://app.example.com/cb", False, "app.example.com"),
+        ("https://app.example.com:8443/cb", True, "app.example.com:8443"),
+        ("http://localhost:3000/cb", False, "localhost:3000"),
+        ("http://127.0.0.1:41999/cb", True, None),
+        ("com.example.app:/cb", True, None),
+    ],
+)
+def test_the_user_reads_the_host_that_the_browser_goes_to(
+    redirect_uri: str, *, is_native: bool, host: str | None
+) -> None:
+    assert destination(redirect_uri, is_native=is_native) == host

@@ -122,6 +122,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         oidc_client_metadata: Its redirect URIs.
         custom_client_metadata: Its settings.
         is_third_party: Whether another company operates it; then it may not exchange tokens.
+        branding: ``logoUri`` and ``primaryColor`` of the pages for signing in.
     """
 
     id: str
@@ -132,6 +133,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     oidc_client_metadata: OidcClientMetadata = OidcClientMetadata()
     custom_client_metadata: CustomClientMetadata = CustomClientMetadata()
     is_third_party: bool = False
+    branding: dict[str, Any] = {}
     custom_data: dict[str, Any] = {}
     created_at: int | None = None
     updated_at: int | None = None

@@ -65,6 +65,8 @@ applications = Table(
     Column("always_issue_refresh_token", Boolean, nullable=False),
     Column("token_endpoint_auth_method", Text, nullable=False),
     Column("require_pkce", Boolean, nullable=False),
+    Column("logo_uri", Text),
+    Column("primary_color", Text),
     Column("custom_data", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),

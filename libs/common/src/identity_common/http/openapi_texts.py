@@ -28,6 +28,8 @@ EXAMPLES: Final[dict[str, Any]] = {
     "customData": {"plan": "gold"},
     "color": {"primaryColor": "#5d34f2"},
     "branding": {},
+    "logoUri": "https://app.example.com/logo.svg",
+    "primaryColor": "#2450c8",
     "customCss": "",
     "profile": {"locale": "de"},
     "context": {"ticket": 4711},

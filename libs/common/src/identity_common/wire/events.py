@@ -112,6 +112,8 @@ class ApplicationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
         always_issue_refresh_token: Whether refresh tokens are issued without ``offline_access``.
         token_endpoint_auth_method: How a Traditional application authenticates (RFC 7591 section 2).
         require_pkce: Whether its authorization requests need a code challenge; false for first-party Traditional only.
+        logo_uri: Shown on the pages for signing in.
+        primary_color: Of the buttons there: ``#rrggbb``, legible under and on white.
     """
 
     id: str
@@ -130,6 +132,8 @@ class ApplicationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     post_logout_redirect_uris: tuple[str, ...] = ()
     cors_allowed_origins: tuple[str, ...] = ()
     secrets: tuple[SecretState, ...] = ()
+    logo_uri: str | None = None
+    primary_color: str | None = None
     custom_data: msgspec.Raw = msgspec.Raw(b"{}")
 
 

@@ -20,6 +20,7 @@ def create_application(
     oidc_client_metadata: OidcClientMetadata | FreeForm | None = None,
     custom_client_metadata: CustomClientMetadata | FreeForm | None = None,
     is_third_party: bool | None = None,
+    branding: FreeForm | None = None,
     custom_data: FreeForm | None = None,
 ) -> Operation[Application]:
     """Create an application. It has no secret yet.
@@ -45,6 +46,7 @@ def create_application(
         oidcClientMetadata=oidc_client_metadata,
         customClientMetadata=custom_client_metadata,
         isThirdParty=is_third_party,
+        branding=branding,
         customData=custom_data,
     )
     return decode((yield json_request("POST", api_path("applications"), body)), Application)
@@ -93,6 +95,7 @@ def update_application(
     oidc_client_metadata: OidcClientMetadata | FreeForm | UnsetType = UNSET,
     custom_client_metadata: CustomClientMetadata | FreeForm | UnsetType = UNSET,
     is_third_party: bool | UnsetType = UNSET,
+    branding: FreeForm | UnsetType | None = UNSET,
     custom_data: FreeForm | UnsetType = UNSET,
 ) -> Operation[Application]:
     """Change the given members; None clears a member.
@@ -115,6 +118,7 @@ def update_application(
         oidcClientMetadata=oidc_client_metadata,
         customClientMetadata=custom_client_metadata,
         isThirdParty=is_third_party,
+        branding=branding,
         customData=custom_data,
     )
     return decode((yield json_request("PATCH", api_path("applications", application_id), body)), Application)

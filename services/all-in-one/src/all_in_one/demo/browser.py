@@ -54,6 +54,8 @@ class _Form(HTMLParser):
         given = {name: value or "" for name, value in attrs}
         if tag == "form" and not self.action:
             self.action, self._is_inside = given["action"], True
+        elif "form" in given:  # of another form, wherever it stands
+            return
         elif self._is_inside and "name" in given and (tag == "input" or (tag == "button" and not self._pressed)):
             self._pressed |= tag == "button"
             self.values[given["name"]] = given.get("value", "")

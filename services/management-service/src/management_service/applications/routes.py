@@ -73,6 +73,13 @@ class CustomClientMetadataAnswer(Answer):
     require_pkce: bool
 
 
+class BrandingAnswer(Answer):
+    """The look of the pages for signing in to the application."""
+
+    logo_uri: str | None
+    primary_color: str | None
+
+
 class ApplicationAnswer(Answer):
     """An application, without its secrets.
 
@@ -99,6 +106,7 @@ class ApplicationAnswer(Answer):
     oidc_client_metadata: OidcClientMetadataAnswer
     custom_client_metadata: CustomClientMetadataAnswer
     is_third_party: bool
+    branding: BrandingAnswer
     custom_data: FreeFormAnswer
     created_at: int
     updated_at: int
@@ -156,6 +164,7 @@ def application_answer(application: Application) -> ApplicationAnswer:
             require_pkce=application.require_pkce,
         ),
         is_third_party=application.is_third_party,
+        branding=BrandingAnswer(logo_uri=application.logo_uri, primary_color=application.primary_color),
         custom_data=msgspec.Raw(application.custom_data.encode()),
         created_at=application.created_at,
         updated_at=application.updated_at,

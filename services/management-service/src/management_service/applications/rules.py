@@ -1,6 +1,7 @@
 """The rules for applications: redirect URIs, origins and secrets."""
 
 import ipaddress
+import math
 import re
 from collections.abc import Iterator
 from typing import Annotated, Final
@@ -9,6 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from identity_common.colors import contrast
 from identity_common.fields import Body, Description, FreeForm, Name
 from identity_common.wire.events import ApplicationType, SecretMethod
 
@@ -16,11 +18,15 @@ MAX_SECRETS: Final = 100
 
 _URI_CHARACTERS: Final = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()+,;=%]+")  # RFC 3986, without the wildcard *
 _HOST: Final = re.compile(r"[a-z0-9._:-]+")  # a name or an address, without characters that are special in a header
+_DOMAIN: Final = re.compile(r"[a-z0-9.-]+")  # what the source of a content security policy can express
+_COLOR: Final = re.compile(r"#[0-9A-Fa-f]{6}")
+_LEGIBLE: Final = 4.5  # WCAG 2.2 section 1.4.3, between text and background
 _PRIVATE_USE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+-]*(?:\.[A-Za-z0-9+-]+)+")
 
 Uri = Annotated[str, msgspec.Meta(max_length=2048)]
 TtlSeconds = Annotated[int, msgspec.Meta(ge=1, le=86_400 * 365)]
 TtlDays = Annotated[int, msgspec.Meta(ge=1, le=365)]
+Color = Annotated[str, msgspec.Meta(max_length=7)]
 SecretName = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
@@ -59,6 +65,18 @@ class CustomClientMetadata(Body):
     require_pkce: bool | UnsetType | None = UNSET
 
 
+class Branding(Body):
+    """The look of the pages for signing in to the application; an absent member is kept, null removes it.
+
+    Attributes:
+        logo_uri: Of an image, on https.
+        primary_color: Of the buttons: ``#rrggbb``.
+    """
+
+    logo_uri: Uri | UnsetType | None = UNSET
+    primary_color: Color | UnsetType | None = UNSET
+
+
 class ApplicationCreation(Body):
     """A new application, without a secret.
 
@@ -79,6 +97,7 @@ class ApplicationCreation(Body):
     oidc_client_metadata: OidcClientMetadata | None = None
     custom_client_metadata: CustomClientMetadata | None = None
     is_third_party: bool | None = None
+    branding: Branding | None = None
     custom_data: FreeForm | None = None
 
 
@@ -100,6 +119,7 @@ class ApplicationUpdate(Body):
     oidc_client_metadata: OidcClientMetadata | UnsetType | None = UNSET
     custom_client_metadata: CustomClientMetadata | UnsetType | None = UNSET
     is_third_party: bool | UnsetType | None = UNSET
+    branding: Branding | UnsetType | None = UNSET
     custom_data: FreeForm | UnsetType | None = UNSET
 
 
@@ -166,6 +186,47 @@ def is_origin(origin: str) -> bool:
         and origin == f"{parts.scheme}://{parts.netloc}"
         and "@" not in parts.netloc
     )
+
+
+def is_logo_uri(uri: str) -> bool:
+    """Whether this is an acceptable address of a logo, whose host the pages allow images from.
+
+    Source:
+        Content Security Policy Level 3 section 2.3.1 (a source names a host; it cannot be an IPv6 address).
+    """
+    if not _URI_CHARACTERS.fullmatch(uri) or "#" in uri:
+        return False
+    try:
+        parts = urlsplit(uri)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return False
+    return (
+        parts.scheme == "https" and "@" not in parts.netloc and host is not None and _DOMAIN.fullmatch(host) is not None
+    )
+
+
+def color_problem(color: str) -> str | None:
+    """Return what is wrong with the colour of buttons, whose text is white and which stand on white; None if nothing.
+
+    Source:
+        WCAG 2.2 section 1.4.3 (4.5:1 between text and background).
+    """
+    if not _COLOR.fullmatch(color):
+        return "must be a colour such as #2450c8"
+    ratio = contrast(color, "#ffffff")
+    if ratio < _LEGIBLE:
+        return f"has a contrast of {math.floor(ratio * 10) / 10}:1 with white: choose a darker shade, 4.5:1 or more"
+    return None
+
+
+def branding_problems(branding: Branding | None) -> Iterator[tuple[str, str]]:
+    """Yield the path of each unacceptable member, and what is wrong with it."""
+    logo_uri, color = (branding.logo_uri, branding.primary_color) if branding else (None, None)
+    if isinstance(logo_uri, str) and not is_logo_uri(logo_uri):
+        yield "branding.logoUri", "must be https, with a domain name as its host, without a fragment"
+    if isinstance(color, str) and (problem := color_problem(color)):
+        yield "branding.primaryColor", problem
 
 
 def _is_host(host: str | None) -> bool:

@@ -52,6 +52,7 @@ _REFUSALS = {
 }
 
 _OIDC_MEMBERS = ("redirect_uris", "post_logout_redirect_uris")
+_BRANDING_MEMBERS = ("logo_uri", "primary_color")
 _CUSTOM_MEMBERS = {
     "allow_token_exchange": "allow_token_exchange",
     "cors_allowed_origins": "cors_allowed_origins",
@@ -85,6 +86,8 @@ def application_state(application: Application, secrets: list[Secret]) -> Applic
         post_logout_redirect_uris=application.post_logout_redirect_uris,
         cors_allowed_origins=application.cors_allowed_origins,
         secrets=tuple(SecretState(sha256=secret.sha256, expires_at=secret.expires_at) for secret in secrets),
+        logo_uri=application.logo_uri,
+        primary_color=application.primary_color,
         custom_data=Raw(application.custom_data.encode()),
     )
 
@@ -115,7 +118,11 @@ def _members(
         ApiError: 400; 413 for an object beyond its limit; 422 for a setting that the type does not have.
     """
     oidc, custom = body.oidc_client_metadata, body.custom_client_metadata
-    problems = rules.problems(application_type, oidc or None, custom or None)
+    branding = body.branding
+    problems = (
+        *rules.problems(application_type, oidc or None, custom or None),
+        *rules.branding_problems(branding or None),
+    )
     issues = [Issue(path=path, message=message) for path, message in problems]
     if issues:
         raise invalid_input(*issues)
@@ -130,6 +137,8 @@ def _members(
         members |= _nested(custom, _CUSTOM_MEMBERS)
         if refused := rules.unsuitable_setting(application_type, custom):
             raise wrong_kind(refused)
+    if branding is not UNSET:
+        members |= _nested(branding, {name: name for name in _BRANDING_MEMBERS})
     if body.custom_data is not UNSET:
         members["custom_data"] = free_form_text(body.custom_data)
     _require_bounded(members)

@@ -35,6 +35,8 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     always_issue_refresh_token: bool = False
     token_endpoint_auth_method: SecretMethod = "client_secret_basic"  # noqa: S105 - a method
     require_pkce: bool = True
+    logo_uri: str | None = None
+    primary_color: str | None = None
     custom_data: str = "{}"
     created_at: int
     updated_at: int

@@ -23,6 +23,7 @@ from token_service.endpoints.userinfo import PATH as USERINFO_PATH
 from token_service.grants.client_authentication import METHODS
 from token_service.sign_in import routes as authorization
 from token_service.sign_in import sign_out as end_session
+from token_service.sign_in.pages.languages import LANGUAGES
 from token_service.tokens.identity import IdTokenClaims
 from token_service.tokens.keys import JWKS_MAX_AGE_S, JwkSet, KeyRing
 from token_service.tokens.scopes import person_scopes
@@ -85,6 +86,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     response_modes_supported: list[str]
     code_challenge_methods_supported: list[str]
     prompt_values_supported: list[str]
+    ui_locales_supported: list[str]
     subject_types_supported: list[str]
     id_token_signing_alg_values_supported: Sequence[str]
     token_endpoint_auth_methods_supported: list[str]
@@ -116,6 +118,7 @@ _EXAMPLE: Final = {
     "response_modes_supported": ["query"],
     "code_challenge_methods_supported": ["S256"],
     "prompt_values_supported": ["none", "login", "consent"],
+    "ui_locales_supported": ["en", "de"],
     "subject_types_supported": ["public"],
     "id_token_signing_alg_values_supported": ["ES256"],
     "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "none"],
@@ -179,6 +182,7 @@ def metadata_endpoints(
             response_modes_supported=["query"],
             code_challenge_methods_supported=["S256"],
             prompt_values_supported=["none", "login", "consent"],
+            ui_locales_supported=list(LANGUAGES),
             subject_types_supported=["public"],
             id_token_signing_alg_values_supported=loaded().algorithms,
             token_endpoint_auth_methods_supported=sorted(set[str]().union(*METHODS.values())),

@@ -27,7 +27,7 @@ from token_service.sign_in.request import (
     Refusal,
     judge,
 )
-from token_service.sign_in.requested_access import organizations_resource, requested_access
+from token_service.sign_in.requested_access import organizations_resource, requested_access, without_organizations
 from token_service.sign_in.sessions import Session, Sessions
 from token_service.tokens.id_token_hints import Hint, IdTokenHints
 from token_service.tokens.scopes import organizations_scope
@@ -121,6 +121,10 @@ class SignInFlow:
             return None
         self._directory.require_current()
         return await self._directory.application(client_id)
+
+    def known_application(self, client_id: str | None) -> ApplicationState | None:
+        """Return an application that this replica knows; nothing is looked up."""
+        return None if client_id is None else self._directory.in_memory.application(client_id)
 
     async def as_of_now(self, application: ApplicationState) -> ApplicationState:
         """Return an application after catching up: a URI may have been registered a moment ago.
@@ -248,7 +252,10 @@ class SignInFlow:
             OAuthError: ``temporarily_unavailable``.
             StoreUnavailable: Redis does not answer.
         """
-        wanted = msgspec.structs.replace(self.wanted(pending.request), organizations=organizations)
+        wanted = self.wanted(pending.request)
+        if application.is_third_party and organizations is None:  # only what was on the page is consented to
+            wanted = without_organizations(wanted, urn_namespace=self._urn_namespace)
+        wanted = msgspec.structs.replace(wanted, organizations=organizations)
         authorization = _authorization(application, who, wanted)
         whose = (who.person.user.id, pending.request.client_id)
         async with self._authorizations.agreement(*whose, alone=organizations is not None) as agreement:
@@ -311,7 +318,7 @@ class SignInFlow:
     async def pickable(
         self, request: AuthorizationRequest, who: SignedIn, application: ApplicationState
     ) -> Sequence[OrganizationState] | None:
-        """Return the organizations that a user may pick for an application, by name; none if the page offers none.
+        """Return the organizations that a user may pick for an application, by name; none if there is nothing to pick.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
@@ -321,7 +328,8 @@ class SignInFlow:
             or organizations_scope(self._urn_namespace) not in self.wanted(request).scopes
         ):
             return None
-        return [each.organization for each in await self._directory.memberships_of(who.person.user.id)]
+        memberships = await self._directory.memberships_of(who.person.user.id)
+        return [each.organization for each in memberships] or None
 
     def _must_sign_in_again(self, who: SignedIn, request: AuthorizationRequest) -> bool:
         return "login" in request.prompts or _is_too_old(who.session, request.max_age_s, self._clock())
@@ -331,14 +339,23 @@ class SignInFlow:
         if application is None:
             raise Refusal("unauthorized_client", "the application was deleted")
         wanted = self.wanted(request)
+        shown = await self._concerning(wanted, who)
+        wanted = shown if application.is_third_party else wanted
         async with self._authorizations.agreement(who.person.user.id, request.client_id) as agreement:
             known = agreement.known.given if application.is_third_party else agreement.known.recorded
             if "consent" in request.prompts or (application.is_third_party and not known.covers(wanted)):
-                return NeedsConsent(who, wanted, known)
+                return NeedsConsent(who, shown, known)
             picked = known.organizations if application.is_third_party else None
             authorization = _authorization(application, who, msgspec.structs.replace(wanted, organizations=picked))
             await agreement.begin(authorization, implicit=not application.is_third_party)
         return await self._issue_code(request, who, authorization)
+
+    async def _concerning(self, wanted: Consented, who: SignedIn) -> Consented:
+        """Return what concerns a user: nothing about organizations for one who belongs to none."""
+        rest = without_organizations(wanted, urn_namespace=self._urn_namespace)
+        if rest == wanted or await self._directory.memberships_of(who.person.user.id):
+            return wanted
+        return rest
 
     async def _issue_code(self, request: AuthorizationRequest, who: SignedIn, authorization: Authorization) -> NextStep:
         """Issue the code of an authorization that has begun, unless the user has signed out meanwhile.

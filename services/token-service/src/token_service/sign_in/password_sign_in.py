@@ -1,5 +1,7 @@
 """Signing in with a password: throttle, check, session."""
 
+from typing import Literal
+
 import msgspec
 
 from identity_common.telemetry.logs import get_logger
@@ -12,16 +14,19 @@ from token_service.sign_in.throttle import AddressLimit
 _log = get_logger(__name__)
 
 
+Problem = Literal["incomplete", "wrong", "throttled", "blocked", "unavailable"]
+
+
 class SignInRefused(Exception):  # noqa: N818 - the name is what happened
     """No session was begun.
 
     Attributes:
-        problem: For the person.
+        problem: What the page tells the person.
         status: Of HTTP.
         retry_after_s: Seconds until another attempt makes sense, if known.
     """
 
-    def __init__(self, problem: str, *, status: int = 200, retry_after_s: int | None = None) -> None:
+    def __init__(self, problem: Problem, *, status: int = 200, retry_after_s: int | None = None) -> None:
         super().__init__(problem)
         self.problem = problem
         self.status = status
@@ -68,6 +73,7 @@ class PasswordSignIn:
         session_cookie: str | None,
         device_cookie: str | None,
         client_id: str,
+        is_remembered: bool,
     ) -> Begun:
         """Begin a session, or continue the browser's own under a new secret.
 
@@ -78,6 +84,7 @@ class PasswordSignIn:
             session_cookie: That the browser sent.
             device_cookie: That the browser sent.
             client_id: Of the application to continue to, for the log.
+            is_remembered: Whether the session outlives the browser's.
 
         Raises:
             SignInRefused: Wrong password, too many attempts, a user who may not sign in, or no check is possible.
@@ -85,7 +92,7 @@ class PasswordSignIn:
             StoreUnavailable: Redis does not answer.
         """
         if not identifier or not password:
-            raise SignInRefused("Enter your name and password.")
+            raise SignInRefused("incomplete")
         wait_s = await self._throttle.count(address)
         if wait_s:
             raise _too_many_attempts(wait_s)
@@ -94,23 +101,25 @@ class PasswordSignIn:
             known = await self._passwords.check(identifier, password, devices)
         except PasswordsUnavailable as unavailable:
             await self._throttle.forgive(address)
-            problem = "Signing in is not possible right now. Try again in a moment."
-            raise SignInRefused(problem, status=503, retry_after_s=unavailable.retry_after_s) from None
+            raise SignInRefused("unavailable", status=503, retry_after_s=unavailable.retry_after_s) from None
         if known.retry_after_s:  # stays counted for the address: a flood of attempts at a locked account ends too
             _log.info("sign-in.refused", reason="too many attempts", client_id=client_id)
             raise _too_many_attempts(known.retry_after_s)
         if known.user_id is None:
             _log.info("sign-in.refused", reason="unknown user or wrong password", client_id=client_id)
-            raise SignInRefused("The name or the password is not right.")
+            raise SignInRefused("wrong")
         await self._throttle.forgive(address)
         earlier = await self._sessions.find(session_cookie)
         new_cookie, session = await self._sessions.sign_in(
-            known.user_id, tokens_valid_after=known.tokens_valid_after, earlier=earlier
+            known.user_id,
+            tokens_valid_after=known.tokens_valid_after,
+            earlier=earlier,
+            is_remembered=is_remembered,
         )
         who = await self._flow.signed_in(new_cookie, revision=known.revision)
         if who is None:  # the right password of a user who may not sign in
             await self._flow.sign_out(session)
-            raise SignInRefused("This account cannot sign in at the moment. Ask your administrator.")
+            raise SignInRefused("blocked")
         if earlier is not None and earlier.id != session.id:  # another user was signed in at this browser
             await self._flow.sign_out(earlier)
         _log.info("sign-in.succeeded", user_id=known.user_id, client_id=client_id)
@@ -119,9 +128,4 @@ class PasswordSignIn:
 
 
 def _too_many_attempts(wait_s: int) -> SignInRefused:
-    return SignInRefused(f"Too many attempts. Try again in {_minutes(wait_s)}.", status=429, retry_after_s=wait_s)
-
-
-def _minutes(seconds: int) -> str:
-    minutes = -(-seconds // 60)
-    return "a minute" if minutes == 1 else f"{minutes} minutes"
+    return SignInRefused("throttled", status=429, retry_after_s=wait_s)

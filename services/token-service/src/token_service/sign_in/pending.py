@@ -67,6 +67,16 @@ class PendingAuthorizations:
         """
         await self._commands.execute("EXPIRE", self._key(pending_id), SIGNED_IN_TTL_S)
 
+    async def require_sign_in(self, pending_id: str, pending: Pending, *, now: int) -> None:
+        """Make a request need a sign-in after this moment, whoever is signed in; a request that is gone stays gone.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        request = msgspec.structs.replace(pending.request, prompts=pending.request.prompts | {"login"})
+        changed = msgspec.structs.replace(pending, request=request, created_at=now)
+        await self._commands.execute("SET", self._key(pending_id), _encode(changed), "XX", "KEEPTTL")
+
     async def find(self, pending_id: str | None, *, browser_secret: str | None) -> Pending | None:
         """Return a request of this browser; none if it is unknown or expired.
 

@@ -5,6 +5,8 @@ from collections.abc import Collection
 from typing import Final
 from urllib.parse import urlencode, urlsplit
 
+from identity_common.wire.events import ApplicationState
+
 _LOOPBACK: Final = re.compile(r"(http://(?:127\.0\.0\.1|\[::1\])):([0-9]{1,5})(/.*)?", re.DOTALL)
 
 
@@ -37,6 +39,25 @@ def with_parameters(redirect_uri: str, parameters: dict[str, str]) -> str:
         return redirect_uri
     separator = "&" if urlsplit(redirect_uri).query else "" if redirect_uri.endswith("?") else "?"
     return f"{redirect_uri}{separator}{urlencode(parameters)}"
+
+
+def home_of(application: ApplicationState) -> str | None:
+    """Return the site of a web application: the origin of its first redirect URI, on https if it has one.
+
+    None for an application on a device, and for one without a redirect URI.
+    """
+    if application.type not in {"SPA", "Traditional"}:
+        return None
+    by_scheme = {urlsplit(uri).scheme: uri for uri in reversed(application.redirect_uris)}
+    uri = by_scheme.get("https") or by_scheme.get("http")
+    return None if uri is None else f"{urlsplit(uri).scheme}://{urlsplit(uri).netloc}/"
+
+
+def destination(redirect_uri: str, *, is_native: bool) -> str | None:
+    """Return the host and port that a redirect leads to; none for an application on this device."""
+    parts = urlsplit(redirect_uri)
+    is_web = parts.scheme == "https" or (parts.scheme == "http" and not is_native)
+    return parts.netloc if is_web else None
 
 
 def form_action_source(redirect_uri: str) -> str:

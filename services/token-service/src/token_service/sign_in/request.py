@@ -18,6 +18,7 @@ Prompt = Literal["none", "login", "consent"]
 
 MAX_BYTES: Final = 32 * 1024
 _MAX_PARAMETERS: Final = 64
+_ORGANIZATION: Final = b"organization="  # a user may pick many: only their size is limited
 _MAX_CHARACTERS: Final = {"state": 2048, "nonce": 512, "login_hint": 512}
 _MAX_SCOPES: Final = 100
 _MAX_RESOURCES: Final = 20
@@ -109,7 +110,7 @@ def parse_parameters(encoded: bytes) -> Parameters:
         BadRequest: Too large, not UTF-8, or with a NUL character.
     """
     pairs = [pair for pair in encoded.split(b"&") if pair]
-    if len(encoded) > MAX_BYTES or len(pairs) > _MAX_PARAMETERS:
+    if len(encoded) > MAX_BYTES or sum(not pair.startswith(_ORGANIZATION) for pair in pairs) > _MAX_PARAMETERS:
         raise BadRequest("the request is too large")
     values: dict[str, str] = {}
     lists: dict[str, list[str]] = {"resource": [], "organization": []}

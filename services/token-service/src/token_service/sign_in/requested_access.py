@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from identity_common.oauth import OIDC_SCOPES
 from token_service.authorizations import Consented
 from token_service.tokens.scopes import organizations_scope, person_scopes
@@ -37,3 +39,9 @@ def requested_access(
         resource_scopes={resource: existing_scopes[resource] for resource in resources if resource in existing_scopes},
         organization_permissions=existing_permissions if organizations_scope(urn_namespace) in people else frozenset(),
     )
+
+
+def without_organizations(wanted: Consented, *, urn_namespace: str) -> Consented:
+    """Return what is requested besides organizations: their scopes and permissions are left out."""
+    people = wanted.scopes - person_scopes(urn_namespace)
+    return msgspec.structs.replace(wanted, scopes=people, organization_permissions=frozenset())

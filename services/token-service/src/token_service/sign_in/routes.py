@@ -19,30 +19,34 @@ from identity_common.wire.events import ApplicationState
 from token_service.sign_in.client_address import ProxyWatch
 from token_service.sign_in.devices import DEVICE_TTL_S
 from token_service.sign_in.flow import Granted, NeedsConsent, NeedsSignIn, NextStep, SignedIn, SignInFlow, acceptable
+from token_service.sign_in.pages.assets import asset_routes
 from token_service.sign_in.pages.browser import Browser, is_from_page, redirect
-from token_service.sign_in.pages.consent import consent_page
+from token_service.sign_in.pages.consent import Form, consent_page
 from token_service.sign_in.pages.cookies import BROWSER, DEVICE, SESSION, Cookies
+from token_service.sign_in.pages.languages import requested
 from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest, Expired
-from token_service.sign_in.pages.views import STYLE, STYLE_PATH, page
+from token_service.sign_in.pages.views import page
 from token_service.sign_in.password_sign_in import PasswordSignIn, SignInRefused
 from token_service.sign_in.pending import Pending, PendingAuthorizations
-from token_service.sign_in.redirect_uris import form_action_source, with_parameters
+from token_service.sign_in.redirect_uris import destination, form_action_source, with_parameters
 from token_service.sign_in.request import (
     AuthorizationRequest,
     BadRequest,
     Parameters,
     Refusal,
-    parse_parameters,
     state_of,
 )
-from token_service.sign_in.sessions import SESSION_TTL_S
+from token_service.sign_in.sessions import REMEMBERED_TTL_S
 from token_service.sign_in.throttle import AddressLimit
 
 PATH: Final = "/oidc/auth"
 _SIGN_IN: Final = "/sign-in"
 _CANCEL: Final = "/sign-in/cancel"
 _CONSENT: Final = "/consent"
-_STYLE_MAX_AGE_S: Final = 86_400
+_SWITCH: Final = "/consent/switch"
+_SELECTIONS: Final = {"select-all": True, "select-none": False}
+"""Decisions about the list of organizations; the page is shown again."""
+_MINUTE_S: Final = 60
 
 Answer = Response[str] | Response[None]
 
@@ -89,7 +93,7 @@ class AuthorizationPages:
         @get(PATH, include_in_schema=False, exception_handlers=PROBLEMS)
         async def authorize(request: AnyRequest) -> Answer:
             browser = self._browser(request)
-            return await self._authorize(browser, parse_parameters(browser.query))
+            return await self._authorize(browser, browser.query())
 
         @post(PATH, include_in_schema=False, exception_handlers=PROBLEMS)
         async def authorize_by_form(request: AnyRequest) -> Answer:
@@ -99,7 +103,7 @@ class AuthorizationPages:
         @get(_SIGN_IN, include_in_schema=False, exception_handlers=PROBLEMS)
         async def show_sign_in(request: AnyRequest) -> Answer:
             browser = self._browser(request)
-            return await self._show(browser, parse_parameters(browser.query).get("request"))
+            return await self._show(browser, browser.query().get("request") or "")
 
         @post(_SIGN_IN, include_in_schema=False, exception_handlers=PROBLEMS)
         async def sign_in(request: AnyRequest) -> Answer:
@@ -114,19 +118,20 @@ class AuthorizationPages:
         @get(_CONSENT, include_in_schema=False, exception_handlers=PROBLEMS)
         async def show_consent(request: AnyRequest) -> Answer:
             browser = self._browser(request)
-            return await self._show(browser, parse_parameters(browser.query).get("request"))
+            return await self._show(browser, browser.query().get("request") or "")
 
         @post(_CONSENT, include_in_schema=False, exception_handlers=PROBLEMS)
         async def consent(request: AnyRequest) -> Answer:
             browser = self._browser(request)
             return await self._consent(browser, await browser.form())
 
-        @get(STYLE_PATH, include_in_schema=False, sync_to_thread=False)
-        def style() -> Response[bytes]:
-            headers = {"Cache-Control": f"public, max-age={_STYLE_MAX_AGE_S}", "X-Content-Type-Options": "nosniff"}
-            return Response(STYLE, media_type="text/css", headers=headers)
+        @post(_SWITCH, include_in_schema=False, exception_handlers=PROBLEMS)
+        async def switch(request: AnyRequest) -> Answer:
+            browser = self._browser(request)
+            return await self._switch(browser, await browser.form())
 
-        return [authorize, authorize_by_form, show_sign_in, sign_in, cancel, show_consent, consent, style]
+        pages = [authorize, authorize_by_form, show_sign_in, sign_in, cancel, show_consent, consent, switch]
+        return [*pages, *asset_routes()]
 
     async def _authorize(self, browser: Browser, parameters: Parameters) -> Answer:
         """Validate a new request, and take its first step."""
@@ -142,7 +147,7 @@ class AuthorizationPages:
             return self._refuse(redirect_uri, state, refusal.error, refusal.description)
         except (OAuthError, StoreUnavailable):
             return self._refuse(redirect_uri, state, "temporarily_unavailable", "try again in a moment")
-        return await self._continue(browser, request, step)
+        return await self._continue(browser, request, step, requested(parameters.get("ui_locales")))
 
     async def _require_place(self, browser: Browser) -> None:
         """Count a request that is about to be stored; refuse it beyond the limit of its address.
@@ -152,7 +157,9 @@ class AuthorizationPages:
         if await self._waiting.count(browser.address):
             raise Refusal("temporarily_unavailable", "too many requests from this address are waiting for a sign-in")
 
-    async def _continue(self, browser: Browser, request: AuthorizationRequest, step: NextStep) -> Answer:
+    async def _continue(
+        self, browser: Browser, request: AuthorizationRequest, step: NextStep, language: str | None
+    ) -> Answer:
         """Send the code, or store the request for this browser and redirect to the first page."""
         if isinstance(step, Granted):
             return self._grant(request, step)
@@ -161,24 +168,31 @@ class AuthorizationPages:
         pending_id = await self._pending.keep(
             request, browser_secret=secret, now=self._clock(), is_signed_in=isinstance(step, NeedsConsent)
         )
-        return redirect(self._address(step, pending_id), cookies=cookies)
+        return redirect(self._address(step, pending_id, request.client_id, language), cookies=cookies)
 
-    async def _show(self, browser: Browser, pending_id: str | None) -> Answer:
-        """Show the page that a pending request needs, whichever was opened."""
+    async def _show(self, browser: Browser, pending_id: str, *, select_all: bool | None = None) -> Answer:
+        """Show the page that a pending request needs, whichever was opened.
+
+        Args:
+            browser: That opened it.
+            pending_id: Of the request.
+            select_all: Whether all organizations are ticked, or none is; None for those that were picked before.
+        """
         pending = await self._find(browser, pending_id)
         application = await self._application(pending)
         who = await self._flow.signed_in(browser.session_cookie)
         step = await self._flow.resume(pending, who)
         if isinstance(step, NeedsSignIn):
-            return self._sign_in_page(pending_id or "", pending, application, pending.request.login_hint or "")
+            return self._sign_in_page(browser, pending_id, pending, application, pending.request.login_hint or "")
         if isinstance(step, NeedsConsent):
-            return await self._consent_page(pending_id or "", pending, application, step)
-        return await self._finish(browser, pending_id or "", pending, step)
+            return await self._consent_page(browser, pending_id, pending, application, step, select_all=select_all)
+        return await self._finish(browser, pending_id, pending, step)
 
     async def _sign_in(self, browser: Browser, form: Parameters) -> Answer:
         """Sign in with a password, and take the next step."""
         pending_id, pending = await self._posted(browser, form)
         application = await self._application(pending)
+        is_remembered = form.get("remember") is not None
         identifier = (form.get("identifier") or "").strip()  # keyboards add a space when they complete a word
         self._proxies.see(browser.address, is_forwarded=browser.is_forwarded)
         try:
@@ -189,11 +203,12 @@ class AuthorizationPages:
                 session_cookie=browser.session_cookie,
                 device_cookie=browser.device_cookie,
                 client_id=application.id,
+                is_remembered=is_remembered,
             )
         except SignInRefused as refused:
-            return self._sign_in_page(pending_id, pending, application, identifier, refused)
+            return self._sign_in_page(browser, pending_id, pending, application, identifier, refused)
         cookies = [
-            self._cookies.set(SESSION, begun.session_cookie, max_age_s=SESSION_TTL_S),
+            self._cookies.set(SESSION, begun.session_cookie, max_age_s=REMEMBERED_TTL_S if is_remembered else None),
             self._cookies.set(DEVICE, begun.device_cookie, max_age_s=DEVICE_TTL_S),
         ]
         request, who = pending.request, begun.who
@@ -205,7 +220,7 @@ class AuthorizationPages:
         if isinstance(step, Granted):
             return await self._finish(browser, pending_id, pending, step, cookies=cookies)
         await self._pending.prolong(pending_id)
-        return redirect(self._address(step, pending_id), cookies=cookies)
+        return redirect(self._next(browser, step, pending_id), cookies=cookies)
 
     async def _cancel(self, browser: Browser, form: Parameters) -> Answer:
         pending_id, pending = await self._posted(browser, form)
@@ -219,22 +234,31 @@ class AuthorizationPages:
         if decision == "deny":
             await self._take(browser, pending_id)
             return self._deny(pending.request)
+        if decision in _SELECTIONS:
+            return await self._show(browser, pending_id, select_all=_SELECTIONS[decision])
         who = acceptable(await self._flow.signed_in(browser.session_cookie), pending)
         if who is None:
-            return redirect(self._address(NeedsSignIn(), pending_id))
+            return redirect(self._next(browser, NeedsSignIn(), pending_id))
+        application = await self._application(pending)
         if decision != "allow":
             raise BadRequest("decision must be allow or deny")
-        application = await self._application(pending)
         picked = await self._picked(pending.request, who, application, form)
         await self._take(browser, pending_id)
-        return await self._continue(
-            browser, pending.request, await self._flow.agree(pending, who, application, organizations=picked)
-        )
+        step = await self._flow.agree(pending, who, application, organizations=picked)
+        return await self._continue(browser, pending.request, step, requested(browser.query().get("ui_locales")))
+
+    async def _switch(self, browser: Browser, form: Parameters) -> Answer:
+        """Ask for another sign-in; the session goes on until another user has signed in."""
+        pending_id, pending = await self._posted(browser, form)
+        await self._pending.require_sign_in(pending_id, pending, now=self._clock())
+        return redirect(self._next(browser, NeedsSignIn(), pending_id))
 
     async def _picked(
         self, request: AuthorizationRequest, who: SignedIn, application: ApplicationState, form: Parameters
     ) -> frozenset[str] | None:
         """Return the organizations that were picked among those on the page; none if it had none to pick."""
+        if form.get("organizations") is None:
+            return None
         shown = await self._flow.pickable(request, who, application)
         return None if shown is None else frozenset(form.organizations) & {each.id for each in shown}
 
@@ -252,21 +276,25 @@ class AuthorizationPages:
 
     async def _take(self, browser: Browser, pending_id: str) -> None:
         if not await self._pending.take(pending_id):
-            raise Expired
+            raise self._expired(browser)
         await self._waiting.forgive(browser.address)
 
     async def _find(self, browser: Browser, pending_id: str | None) -> Pending:
         pending = await self._pending.find(pending_id, browser_secret=browser.secret)
         if pending is None:
-            raise Expired
+            raise self._expired(browser)
         return pending
+
+    def _expired(self, browser: Browser) -> Expired:
+        """Return the error of a page whose request is gone; only its address says which application it was for."""
+        return Expired(self._flow.known_application(browser.query().get("client_id")))
 
     async def _posted(self, browser: Browser, form: Parameters) -> tuple[str, Pending]:
         """Return the pending request of a form that this browser sent from our page."""
         pending_id = form.get("request") or ""
         pending = await self._find(browser, pending_id)
         if form.repeated or not is_from_page(form, pending.csrf_token):
-            raise Expired
+            raise self._expired(browser)
         return pending_id, pending
 
     async def _application(self, pending: Pending) -> ApplicationState:
@@ -277,6 +305,7 @@ class AuthorizationPages:
 
     def _sign_in_page(
         self,
+        browser: Browser,
         pending_id: str,
         pending: Pending,
         application: ApplicationState,
@@ -286,31 +315,51 @@ class AuthorizationPages:
         retry_after_s = refused.retry_after_s if refused else None
         return page(
             "sign_in.html",
+            browser.language(browser.query()),
+            application=application,
             status=refused.status if refused else 200,
             form_action=form_action_source(pending.request.redirect_uri),
+            has_script=True,
             headers={"Retry-After": str(retry_after_s)} if retry_after_s is not None else None,
-            application=application.name,
-            action=_SIGN_IN,
-            cancel_action=_CANCEL,
+            action=self._form_action(browser, _SIGN_IN, application),
+            cancel_action=self._form_action(browser, _CANCEL, application),
             request_id=pending_id,
             csrf_token=pending.csrf_token,
             identifier=identifier,
-            problem=refused.problem if refused else "",
+            problem=refused.problem if refused else None,
+            wait_minutes=-(-(retry_after_s or 0) // _MINUTE_S),
         )
 
     async def _consent_page(
-        self, pending_id: str, pending: Pending, application: ApplicationState, step: NeedsConsent
+        self,
+        browser: Browser,
+        pending_id: str,
+        pending: Pending,
+        application: ApplicationState,
+        step: NeedsConsent,
+        *,
+        select_all: bool | None,
     ) -> Answer:
         organizations = await self._flow.pickable(pending.request, step.who, application)
+        picked = None if select_all is None else frozenset(each.id for each in organizations or () if select_all)
+        request = pending.request
+        may_switch = request.hinted_user_id is None
+        form = Form(
+            action=self._form_action(browser, _CONSENT, application),
+            switch_action=self._form_action(browser, _SWITCH, application) if may_switch else None,
+            redirects_to=form_action_source(request.redirect_uri),
+            destination=destination(request.redirect_uri, is_native=application.type == "Native"),
+            request_id=pending_id,
+            csrf_token=pending.csrf_token,
+        )
         return consent_page(
             step,
             self._flow.descriptions(step.wanted),
+            form,
+            language=browser.language(browser.query()),
             application=application,
             organizations=organizations,
-            form_action=form_action_source(pending.request.redirect_uri),
-            action=_CONSENT,
-            request_id=pending_id,
-            csrf_token=pending.csrf_token,
+            picked=picked,
         )
 
     def _grant(self, request: AuthorizationRequest, granted: Granted, *, cookies: list[Cookie] | None = None) -> Answer:
@@ -332,12 +381,26 @@ class AuthorizationPages:
         parameters = {"error": error, "error_description": description} | _state(state) | {"iss": self._issuer}
         return redirect(with_parameters(redirect_uri, parameters), cookies=cookies or [])
 
-    def _address(self, step: NextStep, pending_id: str) -> str:
+    def _next(self, browser: Browser, step: NextStep, pending_id: str) -> str:
+        """Return the address of the page that follows one of our pages."""
+        query = browser.query()
+        return self._address(step, pending_id, query.get("client_id"), requested(query.get("ui_locales")))
+
+    def _address(self, step: NextStep, pending_id: str, client_id: str | None, language: str | None) -> str:
+        """Return the address of a page; it says what the page must know even if the request is gone."""
         path = _SIGN_IN if isinstance(step, NeedsSignIn) else _CONSENT
-        return f"{self._base_url}{path}?{urlencode({'request': pending_id})}"
+        return f"{self._base_url}{path}?{_query(request=pending_id, client_id=client_id, ui_locales=language)}"
+
+    def _form_action(self, browser: Browser, path: str, application: ApplicationState) -> str:
+        language = requested(browser.query().get("ui_locales"))
+        return f"{path}?{_query(client_id=application.id, ui_locales=language)}"
 
     def _browser(self, request: AnyRequest) -> Browser:
         return Browser(request, self._cookies, trusted_proxies=self._trusted_proxies)
+
+
+def _query(**parameters: str | None) -> str:
+    return urlencode({name: value for name, value in parameters.items() if value is not None})
 
 
 def _state(state: str | None) -> dict[str, str]:

@@ -10,7 +10,10 @@ from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_id, new_secret
 from identity_common.stores.redis import RedisCommands
 
-SESSION_TTL_S: Final = 14 * 86_400
+REMEMBERED_TTL_S: Final = 14 * 86_400
+"""Of a session that the user asked to keep."""
+SESSION_TTL_S: Final = 86_400
+"""Of any other: its cookie ends with the browser, but some browsers restore such cookies."""
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, tag="session.v2"):
@@ -42,7 +45,7 @@ class Sessions:
         self._clock = clock
 
     async def sign_in(
-        self, user_id: str, *, tokens_valid_after: int, earlier: Session | None = None
+        self, user_id: str, *, tokens_valid_after: int, earlier: Session | None = None, is_remembered: bool = False
     ) -> tuple[str, Session]:
         """Begin a session, or continue one of the same user; return the cookie and the session.
 
@@ -52,6 +55,7 @@ class Sessions:
             user_id: Who has just signed in.
             tokens_valid_after: The user's, milliseconds, by another machine's clock; the sign-in is not before it.
             earlier: The browser's session. If it has ended meanwhile, a new one begins.
+            is_remembered: Whether it outlives the browser's session.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -63,11 +67,12 @@ class Sessions:
             signed_in_at=max(self._clock(), tokens_valid_after),
             secret_sha256=_sha256(secret),
         )
+        ttl_s = REMEMBERED_TTL_S if is_remembered else SESSION_TTL_S
         if earlier is not None and earlier.user_id == user_id:
             renewed = msgspec.structs.replace(session, id=earlier.id)
-            if await self._keep(renewed, "XX"):
+            if await self._keep(renewed, "XX", ttl_s):
                 return f"{renewed.id}.{secret}", renewed
-        await self._keep(session, "NX")
+        await self._keep(session, "NX", ttl_s)
         return f"{session.id}.{secret}", session
 
     async def find(self, cookie: str | None) -> Session | None:
@@ -101,8 +106,8 @@ class Sessions:
         """
         await self._commands.execute("DEL", self._key(session.id))
 
-    async def _keep(self, session: Session, condition: str) -> bool:
-        command = ("SET", self._key(session.id), _encode(session), "EX", SESSION_TTL_S, condition)
+    async def _keep(self, session: Session, condition: str, ttl_s: int) -> bool:
+        command = ("SET", self._key(session.id), _encode(session), "EX", ttl_s, condition)
         return await self._commands.execute(*command) is not None
 
     def _key(self, session_id: str) -> str:

@@ -15,12 +15,12 @@ from token_service.sign_in.pages.cookies import BROWSER, SESSION, Cookies
 from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest
 from token_service.sign_in.pages.views import page
 from token_service.sign_in.redirect_uris import form_action_source, with_parameters
-from token_service.sign_in.request import BadRequest, Parameters, parse_parameters
+from token_service.sign_in.request import BadRequest, Parameters
 from token_service.sign_in.sessions import Sessions
 from token_service.tokens.id_token_hints import IdTokenHints
 
 PATH: Final = "/oidc/session/end"
-_FORM_VALUES: Final = ("client_id", "post_logout_redirect_uri", "state")
+_FORM_VALUES: Final = ("client_id", "post_logout_redirect_uri", "state", "ui_locales")
 
 Answer = Response[str] | Response[None]
 
@@ -55,7 +55,7 @@ class EndSession:
         @get(PATH, include_in_schema=False, exception_handlers=PROBLEMS)
         async def end_session(request: AnyRequest) -> Answer:
             browser = self._browser(request)
-            return await self._answer(browser, parse_parameters(browser.query), is_post=False)
+            return await self._answer(browser, browser.query(), is_post=False)
 
         @post(PATH, include_in_schema=False, exception_handlers=PROBLEMS)
         async def end_session_by_form(request: AnyRequest) -> Answer:
@@ -80,13 +80,15 @@ class EndSession:
         if is_post and browser.secret is not None and is_from_page(parameters, _csrf_token(browser.secret)):
             is_cancelled = parameters.get("decision") == "cancel"
             if is_cancelled and session and application and target:
-                return page("still_signed_in.html", application=application.name, target=target)
+                return page(
+                    "still_signed_in.html", browser.language(parameters), application=application, target=target
+                )
             is_agreed = not is_cancelled
         if session is not None and not is_agreed:
             return await self._ask(browser, parameters, application, target)
         if session is not None:
             await self._flow.sign_out(session)
-        return self._signed_out(target, parameters.get("state"))
+        return self._signed_out(browser, parameters, application, target)
 
     async def _target(self, parameters: Parameters, application: ApplicationState | None) -> str | None:
         """Return where to redirect afterwards, if anywhere (section 3)."""
@@ -103,32 +105,36 @@ class EndSession:
         self, browser: Browser, parameters: Parameters, application: ApplicationState | None, target: str | None
     ) -> Answer:
         secret = browser.secret or new_secret()
-        form: dict[str, Any] = {
+        shared: dict[str, Any] = {
+            "application": application,
             "action": PATH,
             "csrf_token": _csrf_token(secret),
             "parameters": {name: value for name in _FORM_VALUES if (value := parameters.get(name)) is not None},
         }
+        language = browser.language(parameters)
         if application is not None and target is not None:
             who = await self._flow.signed_in(browser.session_cookie)
             answer = page(
                 "confirm_sign_out.html",
+                language,
                 form_action=form_action_source(target),
-                application=application.name,
                 person=name_of(who.person.user) if who else None,
-                **form,
+                **shared,
             )
         else:
-            answer = page("sign_out.html", application=application.name if application else None, **form)
+            answer = page("sign_out.html", language, **shared)
         if browser.secret is None:
             answer.cookies.append(self._cookies.set(BROWSER, secret))
         return answer
 
-    def _signed_out(self, target: str | None, state: str | None) -> Answer:
+    def _signed_out(
+        self, browser: Browser, parameters: Parameters, application: ApplicationState | None, target: str | None
+    ) -> Answer:
+        state = parameters.get("state")
         cookies = [self._cookies.clear(SESSION)]
         if target is not None:
             return redirect(with_parameters(target, {"state": state} if state else {}), cookies=cookies)
-        text = "You can close this page."
-        answer = page("message.html", title="You are signed out", text=text, detail="")
+        answer = page("signed_out.html", browser.language(parameters), application=application)
         answer.cookies.extend(cookies)
         return answer
 

@@ -10,6 +10,7 @@ from litestar.types import Scope
 
 from identity_common.http.request_body import read_whole
 from token_service.sign_in.pages.cookies import BROWSER, DEVICE, SESSION, Cookies
+from token_service.sign_in.pages.languages import choose
 from token_service.sign_in.request import MAX_BYTES, BadRequest, Parameters, parse_parameters
 
 SEE_OTHER: Final = 303
@@ -35,10 +36,17 @@ class Browser:
         self.is_forwarded = any(name == b"x-forwarded-for" for name, _ in headers)
         self.address = _address(request.scope, trusted_proxies)
 
-    @property
-    def query(self) -> bytes:
-        """The query string, as it was sent."""
-        return self._request.scope["query_string"]
+    def query(self) -> Parameters:
+        """Return the parameters of the address.
+
+        Raises:
+            BadRequest: They cannot be read.
+        """
+        return parse_parameters(self._request.scope["query_string"])
+
+    def language(self, parameters: Parameters) -> str:
+        """Return the language of a page that answers these parameters."""
+        return choose(parameters.get("ui_locales"), self._request.headers.get("Accept-Language"))
 
     async def form(self) -> Parameters:
         """Return the form that was sent.
@@ -53,6 +61,15 @@ class Browser:
         if body is None:
             raise BadRequest("the request ended before its body")
         return parse_parameters(body)
+
+
+def language_of(request: "Request") -> str:  # type: ignore[type-arg]
+    """Return the language of a page that answers a request which may be unreadable."""
+    try:
+        ui_locales = parse_parameters(request.scope["query_string"]).get("ui_locales")
+    except BadRequest:
+        ui_locales = None
+    return choose(ui_locales, request.headers.get("Accept-Language"))
 
 
 def is_from_page(form: Parameters, csrf_token: str) -> bool:

@@ -8,6 +8,8 @@ from litestar.types import ExceptionHandlersMap
 from identity_common.oauth import OAuthError
 from identity_common.stores.redis import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
+from identity_common.wire.events import ApplicationState
+from token_service.sign_in.pages.browser import language_of
 from token_service.sign_in.pages.views import page
 from token_service.sign_in.request import BadRequest
 
@@ -17,30 +19,33 @@ AnyRequest = Request[Any, Any, Any]
 
 
 class Expired(Exception):  # noqa: N818 - the name is what happened
-    """The page's request has expired, or belongs to another browser."""
+    """The page's request has expired, or belongs to another browser.
+
+    Attributes:
+        application: That the page says it came from, if it is known.
+    """
+
+    def __init__(self, application: ApplicationState | None = None) -> None:
+        super().__init__()
+        self.application = application
 
 
-def _show_bad_request(_: AnyRequest, error: BadRequest) -> Response[str]:
-    text = "The application sent a request that cannot be answered. This is a mistake in the application, not yours."
-    return page("message.html", status=400, title="This did not work", text=text, detail=f"For its developer: {error}.")
+def _show_bad_request(request: AnyRequest, error: BadRequest) -> Response[str]:
+    return page("bad_request.html", language_of(request), status=400, reason=str(error))
 
 
-def _show_expired(_: AnyRequest, __: Expired) -> Response[str]:
-    text = "This page has expired or was opened in another browser. Go back to the application and start again."
-    return page("message.html", status=400, title="Start again", text=text, detail="")
+def _show_expired(request: AnyRequest, expired: Expired) -> Response[str]:
+    return page("expired.html", language_of(request), status=400, application=expired.application)
 
 
-def _show_unavailable(_: AnyRequest, error: Exception) -> Response[str]:
+def _show_unavailable(request: AnyRequest, error: Exception) -> Response[str]:
     _log.warning("page.unavailable", error=type(error).__name__)
-    text = "Signing in is not possible right now. Try again in a moment."
-    headers = {"Retry-After": "1"}
-    return page("message.html", status=503, headers=headers, title="Just a moment", text=text, detail="")
+    return page("unavailable.html", language_of(request), status=503, headers={"Retry-After": "1"})
 
 
-def _show_failure(_: AnyRequest, error: Exception) -> Response[str]:
+def _show_failure(request: AnyRequest, error: Exception) -> Response[str]:
     _log.error("page.failed", error=type(error).__name__, exc_info=error)
-    text = "Something went wrong on our side. Try again; if it happens again, tell your administrator."
-    return page("message.html", status=500, title="This did not work", text=text, detail="")
+    return page("failure.html", language_of(request), status=500)
 
 
 PROBLEMS: Final[ExceptionHandlersMap] = {

@@ -1,25 +1,40 @@
-"""Rendering of pages: a template, and security headers."""
+"""Rendering of pages: a template in a language, the look of an application, and security headers."""
 
-import hashlib
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from litestar import MediaType, Response
 
-_HERE: Final = Path(__file__).parent
-_ENVIRONMENT: Final = Environment(
-    loader=FileSystemLoader(_HERE / "templates"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-STYLE: Final = (_HERE / "style.css").read_bytes()
-STYLE_PATH: Final = "/sign-in/style.css"
-_STYLESHEET: Final = f"{STYLE_PATH}?{hashlib.sha256(STYLE).hexdigest()[:12]}"
+from identity_common.wire.events import ApplicationState
+from token_service.sign_in.pages.assets import SCRIPT, STYLE, accent_address
+from token_service.sign_in.pages.languages import LANGUAGES, Language
+from token_service.sign_in.redirect_uris import home_of
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+
+
+def environment(language: Language) -> Environment:
+    """Return the templates in a language."""
+    templates = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=["jinja2.ext.i18n"],
+    )
+    templates.policies["ext.i18n.trimmed"] = True
+    templates.install_gettext_translations(language.translations, newstyle=True)  # type: ignore[attr-defined]
+    templates.globals |= {"language": language.tag, "direction": language.direction, "stylesheet": STYLE.address}
+    return templates
+
+
+_ENVIRONMENTS: Final = {tag: environment(language) for tag, language in LANGUAGES.items()}
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -37,10 +52,17 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Requested permissions of one kind."""
+    """What is requested of one API.
+
+    Attributes:
+        title: Its name.
+        items: Permissions; none if the API may only learn who the user is.
+        is_new: Whether nothing of this API was consented to before.
+    """
 
     title: str
     items: Sequence[Item]
+    is_new: bool = False
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -52,34 +74,67 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 def page(
-    template: str, *, status: int = 200, form_action: str = "", headers: dict[str, str] | None = None, **values: Any
+    template: str,
+    language: str,
+    *,
+    application: ApplicationState | None = None,
+    status: int = 200,
+    form_action: str = "",
+    has_script: bool = False,
+    headers: dict[str, str] | None = None,
+    **values: Any,
 ) -> Response[str]:
     """Return a page.
 
     Args:
         template: Its name.
+        language: Its tag.
+        application: Which the page is about, if any; the page shows its name, logo and colour.
         status: HTTP status.
         form_action: Where else the answer to the page's form may redirect to: Chromium applies ``form-action`` to
             redirects after a post too.
+        has_script: Whether the page loads the script.
         headers: Additional ones.
         values: For the template.
     """
-    html = _ENVIRONMENT.get_template(template).render(stylesheet=_STYLESHEET, **values)
-    return Response(
-        html, status_code=status, media_type=MediaType.HTML, headers=page_headers(form_action) | (headers or {})
+    logo = application.logo_uri if application else None
+    color = application.primary_color if application else None
+    nonce = secrets.token_urlsafe(16) if has_script else None
+    html = (
+        _ENVIRONMENTS[language]
+        .get_template(template)
+        .render(
+            application=application.name if application else None,
+            home=home_of(application) if application else None,
+            logo=logo,
+            accent=accent_address(color) if color else None,
+            script=SCRIPT.address if nonce else None,
+            nonce=nonce,
+            **values,
+        )
     )
+    answer = page_headers(form_action, logo=logo, nonce=nonce) | {"Content-Language": language} | (headers or {})
+    return Response(html, status_code=status, media_type=MediaType.HTML, headers=answer)
 
 
-def page_headers(form_action: str = "") -> dict[str, str]:
-    """Return the headers that protect a page: no scripts, frames or foreign content; not cached, no referrer."""
-    policy = (
-        "default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'; "
-        f"form-action 'self' {form_action}".rstrip()
-    )
+def page_headers(form_action: str = "", *, logo: str | None = None, nonce: str | None = None) -> dict[str, str]:
+    """Return the headers that protect a page.
+
+    No frames, and no foreign content but the logo; no script but the one with the nonce; not cached, no referrer.
+    """
+    policy = ["default-src 'none'", "style-src 'self'", "base-uri 'none'", "frame-ancestors 'none'"]
+    policy += [f"script-src 'nonce-{nonce}'"] if nonce else []
+    policy += [f"img-src {_origin(logo)}"] if logo else []
+    policy += [f"form-action 'self' {form_action}".rstrip()]
     return {
-        "Content-Security-Policy": policy,
+        "Content-Security-Policy": "; ".join(policy),
         "X-Frame-Options": "DENY",
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
         "Cache-Control": "no-store",
     }
+
+
+def _origin(uri: str) -> str:
+    parts = urlsplit(uri)
+    return f"{parts.scheme}://{parts.netloc}"
