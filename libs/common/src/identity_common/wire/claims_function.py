@@ -322,5 +322,9 @@ class SealedVariables:
             return {}
         return _decode_variables(self._keys.open(base64.urlsafe_b64decode(sealed), name=self._name(kind, version)))
 
+    def is_newest(self, sealed: str, *, kind: TokenKind, version: int) -> bool:
+        """Return whether there is nothing to seal again with the newest key."""
+        return not sealed or self._keys.is_newest(base64.urlsafe_b64decode(sealed), name=self._name(kind, version))
+
     def _name(self, kind: TokenKind, version: int) -> str:
         return f"{self._tenant_id}.claims-function.{kind}.{version}.environment-variables"
