@@ -46,7 +46,11 @@ from stead.middleware import Access, AccessTokenMiddleware, OrganizationAware, a
 from stead.models import (
     Application,
     ApplicationSecret,
+    ClaimsFunction,
+    ClaimsFunctionFailure,
+    ClaimsFunctionVersion,
     Consent,
+    DryRunReport,
     HeldPermissions,
     Organization,
     OrganizationApplication,
@@ -67,6 +71,7 @@ from stead.models import (
     TemplateReport,
     TemplateRole,
     TemplateScope,
+    TestedClaims,
     User,
 )
 from stead.token_endpoint import (
@@ -98,7 +103,11 @@ __all__ = [
     "AsyncManagementClient",
     "Application",
     "ApplicationSecret",
+    "ClaimsFunction",
+    "ClaimsFunctionFailure",
+    "ClaimsFunctionVersion",
     "Consent",
+    "DryRunReport",
     "ResourceConsent",
     "Organization",
     "OrganizationPermission",
@@ -119,6 +128,7 @@ __all__ = [
     "TemplateReport",
     "TemplateRole",
     "TemplateScope",
+    "TestedClaims",
     "User",
     # the token endpoint
     "TokenResponse",
