@@ -290,7 +290,7 @@ class ClaimsFunctions:
             ApiError: 503.
         """
         until = await self._scripts.record(kind, minutes)
-        _log.info("claims-function.recording", reason=kind, count=minutes)
+        _log.info("claims-function.recording", kind=kind, count=minutes)
         return until or None
 
     async def failures(self, kind: TokenKind) -> list[Failure]:
@@ -313,7 +313,7 @@ class ClaimsFunctions:
                 try:
                     changed = self._sealed(version, self._open(version))
                 except NoFittingKeyError:
-                    _log.error("claims-function.unreadable", reason=version.kind, version=version.version)
+                    _log.error("claims-function.unreadable", kind=version.kind, version=version.version)
                     continue
                 await store.reseal(transaction.connection, changed)
                 if found.is_active:
