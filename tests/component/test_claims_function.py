@@ -190,6 +190,28 @@ async def test_a_version_says_which_user_saved_it(own: Management, answers: Scri
     assert (await own.client.get(f"{USERS}/versions/{number}")).json()["createdBy"] == expected
 
 
+async def test_the_log_says_who_saved_activated_and_deleted_a_version(own: Management, answers: ScriptAnswers) -> None:
+    user = (await own.created("users"))["id"]
+    with captured_logs("management-service") as log:
+        async with own.client_with(own.token(subject=user)) as client:
+            first, second = [(await client.put(USERS, json={"script": SCRIPT})).json()["version"] for _ in range(2)]
+            await client.patch(USERS, json={})
+            await client.post(f"{USERS}/versions/{first}/activate")
+            await client.delete(USERS)
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert [
+        (line["event"].removeprefix("claims-function."), line["kind"], line["version"])
+        for line in lines
+        if line["event"].startswith("claims-function.")
+        and (line["application_id"], line["user_id"]) == (own.credentials.client_id, user)
+    ] == [
+        ("saved", "access-token", first),
+        ("saved", "access-token", second),
+        ("activated", "access-token", first),
+        ("deleted", "access-token", first),
+    ]
+
+
 async def test_a_patch_keeps_what_it_does_not_name_and_makes_a_version_only_of_a_change(
     own: Management, answers: ScriptAnswers
 ) -> None:

@@ -221,9 +221,14 @@ class ClaimsFunctionController(Controller):
         return Response(version_answer(version), headers=headers)
 
     @delete("/", operation_id="DeleteClaimsFunction", summary="Delete the function", status_code=204)
-    async def remove(self, kind: FromPath[str], claims_functions: NamedDependency[ClaimsFunctions]) -> Response[None]:
+    async def remove(
+        self,
+        kind: FromPath[str],
+        caller: NamedDependency[Caller],
+        claims_functions: NamedDependency[ClaimsFunctions],
+    ) -> Response[None]:
         """Leave no version active; each can be activated again."""
-        return Response(None, headers=await claims_functions.delete(_kind(kind)))
+        return Response(None, headers=await claims_functions.delete(_kind(kind), caller))
 
     @get("/versions", operation_id="ListClaimsFunctionVersions", summary="List versions")
     async def list_versions(
@@ -257,10 +262,11 @@ class ClaimsFunctionController(Controller):
         self,
         kind: FromPath[str],
         version_number: FromPath[str],
+        caller: NamedDependency[Caller],
         claims_functions: NamedDependency[ClaimsFunctions],
     ) -> Response[VersionAnswer]:
         """Make a version the active one: a rollback, or the end of a deletion."""
-        version, headers = await claims_functions.activate(_kind(kind), _number(version_number))
+        version, headers = await claims_functions.activate(_kind(kind), _number(version_number), caller)
         return Response(version_answer(version), headers=headers)
 
     @post(

@@ -77,6 +77,11 @@ def _too_large(what: str) -> ApiError:
     return ApiError(422, _GENERAL, what, data=ErrorData(reason="too-large"))
 
 
+def _log_change(verb: str, kind: TokenKind, version: int, caller: Caller) -> None:
+    ids = {"application_id": caller.application_id, "user_id": caller.user_id}
+    _log.info(f"claims-function.{verb}", kind=kind, version=version, **ids)
+
+
 def _require_sizes(script: str, variables: rules.Variables, *samples: str | None) -> None:
     if rules.is_script_too_large(script):
         raise _too_large(f"The script must have at most {rules.MAX_SCRIPT_BYTES} bytes.")
@@ -178,6 +183,7 @@ class ClaimsFunctions:
         async with self._changes.transaction() as transaction:
             counter = await store.lock_counter(transaction.connection, self._tenant_id, kind)
             version = await self._save(transaction, kind, counter, contents, caller)
+        _log_change("saved", kind, version.version, caller)
         return version, counter.active is None, transaction.revision_header
 
     async def update(
@@ -209,10 +215,12 @@ class ClaimsFunctions:
             version = active
             if changed != contents:
                 version = await self._save(transaction, kind, counter, changed, caller)
+        if version is not active:
+            _log_change("saved", kind, version.version, caller)
         return version, transaction.revision_header
 
     @retry_on_conflict
-    async def activate(self, kind: TokenKind, number: int) -> tuple[Version, dict[str, str]]:
+    async def activate(self, kind: TokenKind, number: int, caller: Caller) -> tuple[Version, dict[str, str]]:
         """Make an earlier version the active one; if it is active already, nothing changes.
 
         Raises:
@@ -227,10 +235,11 @@ class ClaimsFunctions:
             if counter.active != number:
                 await store.set_counter(connection, self._tenant_id, kind, Counter(counter.last, number))
                 self._record(transaction, found.version, "updated")
+        _log_change("activated", kind, number, caller)
         return found.version, transaction.revision_header
 
     @retry_on_conflict
-    async def delete(self, kind: TokenKind) -> dict[str, str]:
+    async def delete(self, kind: TokenKind, caller: Caller) -> dict[str, str]:
         """Leave no version active; the versions remain, and each can be activated again.
 
         Raises:
@@ -242,6 +251,7 @@ class ClaimsFunctions:
                 raise missing_by_id("entity.not_found")
             await store.set_counter(transaction.connection, self._tenant_id, kind, Counter(counter.last, None))
             transaction.record(AGGREGATE, (kind,), "deleted", ClaimsFunctionState(kind=kind, deleted=True))
+        _log_change("deleted", kind, counter.active, caller)
         return transaction.revision_header
 
     async def test(self, body: rules.FunctionTest) -> Tested:
