@@ -78,8 +78,13 @@ def _too_large(what: str) -> ApiError:
 
 
 def _log_change(verb: str, kind: TokenKind, version: int, caller: Caller) -> None:
-    ids = {"application_id": caller.application_id, "user_id": caller.user_id}
-    _log.info(f"claims-function.{verb}", kind=kind, version=version, **ids)
+    _log.info(
+        f"claims-function.{verb}",
+        kind=kind,
+        version=version,
+        application_id=caller.application_id,
+        user_id=caller.user_id,
+    )
 
 
 def _require_sizes(script: str, variables: rules.Variables, *samples: str | None) -> None:
