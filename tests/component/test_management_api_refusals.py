@@ -38,6 +38,11 @@ GOOD = {
     "PUT /api/roles/{role}/users": {"userIds": []},
     "POST /api/roles/{role}/applications": {"applicationIds": []},
     "PUT /api/roles/{role}/applications": {"applicationIds": []},
+    "PUT /api/configs/jwt-customizer/access-token": {"blockIssuanceOnError": False, "script": ""},
+    "PATCH /api/configs/jwt-customizer/access-token": {"blockIssuanceOnError": False},
+    "POST /api/configs/jwt-customizer/test": {"tokenType": "access-token", "script": "", "token": {}, "context": {}},
+    "POST /api/configs/jwt-customizer/access-token/dry-run": {"environmentVariables": {}, "script": ""},
+    "POST /api/configs/jwt-customizer/access-token/recording": {"minutes": 1},
 }
 """Every route with a body, and a valid body for it."""
 

@@ -19,6 +19,7 @@ LISTS = (
     "roles/{role}/scopes",
     "roles/{role}/users",
     "roles/{machine_role}/applications",
+    "configs/jwt-customizer/access-token/versions",
 )
 ITEMS = 30
 
@@ -48,6 +49,7 @@ async def ids(management: Management) -> dict[str, str]:
         await management.client.post(f"/api/roles/{role}/users", json={"userIds": users})
     for role in roles["MachineToMachine"]:
         await management.client.post(f"/api/roles/{role}/applications", json={"applicationIds": applications})
+    await save_versions(management)
     return {
         "user": user,
         "application": application,
@@ -55,6 +57,24 @@ async def ids(management: Management) -> dict[str, str]:
         "role": roles["User"][0],
         "machine_role": roles["MachineToMachine"][0],
     }
+
+
+async def save_versions(management: Management) -> None:
+    """Save versions of the custom-claims function; through the API, token-service would check their scripts."""
+    await management.database.execute(
+        "INSERT INTO claims_functions VALUES ($1, 'access-token', $2, $2) ON CONFLICT DO NOTHING",
+        management.tenant_id,
+        ITEMS,
+    )
+    await management.database.execute(
+        """
+        INSERT INTO claims_function_versions
+        SELECT $1, 'access-token', number, 'the script', '', '{}', NULL, NULL, false, 0, 'application', NULL
+        FROM generate_series(1, $2::integer) AS number ON CONFLICT DO NOTHING
+        """,
+        management.tenant_id,
+        ITEMS,
+    )
 
 
 @pytest.mark.heavy

@@ -178,7 +178,11 @@ async def test_bootstrap_gives_no_role_to_an_application_that_merely_has_the_nam
 
 
 def environment_of(settings: Settings) -> dict[str, str]:
-    given = {name.upper(): str(value) for name, value in msgspec.structs.asdict(settings).items() if value is not None}
+    given = {
+        name.upper(): ",".join(value) if isinstance(value, tuple) else str(value)
+        for name, value in msgspec.structs.asdict(settings).items()
+        if value is not None
+    }
     return {**os.environ, **given}
 
 

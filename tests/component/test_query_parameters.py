@@ -46,6 +46,8 @@ def ids(stack: RunningStack) -> dict[str, str]:
     made.organizations.add_users(organization, [user])
     made.organizations.add_applications(organization, [machine])
     return {
+        "kind": "access-token",
+        "version_number": "1",
         "user_id": user,
         "application_id": machine,
         "organization_id": organization,

@@ -31,6 +31,7 @@ def management(addresses: ServerAddresses) -> Litestar:
             database_url=addresses.management_database_url,
             redis_url=addresses.management_redis_url,
             nats_url=addresses.management_nats_url,
+            environment_variable_keys=(_KEY,),
         )
     )
 
@@ -45,6 +46,7 @@ def token(addresses: ServerAddresses) -> Litestar:
             redis_url=addresses.token_redis_url,
             nats_url=addresses.token_nats_url,
             key_encryption_keys=(_KEY,),
+            environment_variable_keys=(_KEY,),
         )
     )
 

@@ -41,6 +41,7 @@ def test_the_demo_shows_both_acts_and_can_be_run_again(stack: RunningStack, run_
         assert shown(output, "iss") == [stack.issuer]
         assert shown(output, "sub") == [customer.id] * 3
         assert [json.loads(act) for act in shown(output, "act")] == [{"sub": agent.id}]
+        assert shown(output, "ticket_id") == ["TCK-1042"]
         assert shown(output, "refused") == [
             "400 invalid_request: the subject token or the actor token is not acceptable"
         ]

@@ -13,6 +13,7 @@ from stead import client_credentials
 from tests.support.running_stack import RunningStack
 
 _names = (f"fuzz-{number}" for number in itertools.count())
+_OF_CLAIMS_FUNCTIONS = {"kind": "access-token", "version_number": "1"}
 _REVISION_WAIT_S = 0.02  # fuzzed requests often name a revision that never comes
 
 
@@ -90,7 +91,7 @@ class FuzzedSystem:
             "permission_id": ("organization-scopes", {"name": next(_names)}),
             "organization_role_id": ("organization-roles", {"name": next(_names), "type": member_role}),
         }
-        found: dict[str, str] = {}
+        found = {name: value for name, value in _OF_CLAIMS_FUNCTIONS.items() if name in names}
         for name, (at, body) in chain.items():
             if name in names and set(re.findall(r"{(\w+)}", at)) <= found.keys():
                 found[name] = self._existing(name, at.format(**found), body)

@@ -1,6 +1,8 @@
 """The app of management-service in this process, over real servers, with its own tenant and issuer."""
 
 import asyncio
+import base64
+import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -37,6 +39,7 @@ def settings_for(addresses: ServerAddresses, issuer: Issuer, **changed: Any) -> 
             "database_url": addresses.management_database_url,
             "redis_url": addresses.management_redis_url,
             "nats_url": addresses.management_nats_url,
+            "environment_variable_keys": (base64.b64encode(os.urandom(32)).decode(),),
             **changed,
         }
     )

@@ -14,8 +14,12 @@ from stead import (
     Application,
     ApplicationSecret,
     AsyncManagementClient,
+    ClaimsFunction,
+    ClaimsFunctionFailure,
+    ClaimsFunctionVersion,
     Consent,
     CustomClientMetadata,
+    DryRunReport,
     HeldPermissions,
     ManagementClient,
     NotFound,
@@ -39,10 +43,21 @@ from stead import (
     TemplateReport,
     TemplateRole,
     TemplateScope,
+    TestedClaims,
     User,
 )
 from stead.event_types import GrantedPermission
-from stead.models import MemberEffect, Reach, TemplateChange, TemplateChanges, TextChange
+from stead.models import (
+    DryRunOfInput,
+    MemberEffect,
+    Reach,
+    Recording,
+    SavedBy,
+    ScriptProblem,
+    TemplateChange,
+    TemplateChanges,
+    TextChange,
+)
 from tests.unit.sdk.service import PASSWORD, SUBJECT_TOKEN, Service
 
 USER_JSON = {
@@ -218,6 +233,29 @@ MEMBER_APPLICATION_JSON = {"id": "a1", "name": "Batch", "type": "MachineToMachin
 MEMBER_APPLICATION = OrganizationApplication(id="a1", name="Batch", type="MachineToMachine", organization_roles=HELD)
 MEMBERSHIP_JSON = {**ORGANIZATION_JSON, **HELD_JSON}
 MEMBERSHIP = OrganizationMembership(**msgspec.structs.asdict(ORGANIZATION), organization_roles=HELD)
+VERSION_JSON = {
+    "tenantId": "default",
+    "tokenType": "access-token",
+    "version": 3,
+    "isActive": True,
+    "environmentVariables": ["KEY"],
+    "blockIssuanceOnError": True,
+    "createdAt": 1,
+    "createdBy": {"applicationId": "a1", "userId": None},
+}
+VERSION_MEMBERS: dict[str, Any] = {
+    "tenant_id": "default",
+    "token_type": "access-token",
+    "version": 3,
+    "is_active": True,
+    "environment_variables": ["KEY"],
+    "block_issuance_on_error": True,
+    "created_at": 1,
+    "created_by": SavedBy(application_id="a1"),
+}
+FUNCTION_JSON = {**VERSION_JSON, "script": "s", "contextSample": {"a": 1}, "tokenSample": None}
+FUNCTION = ClaimsFunction(**VERSION_MEMBERS, script="s", context_sample={"a": 1})
+FUNCTION_PATH = "/api/configs/jwt-customizer/access-token"
 
 Call = Callable[[Any], Any]
 
@@ -889,6 +927,120 @@ OPERATIONS: list[tuple[Call, str, str, Any, Any, Any]] = [
         HeldPermissions(permissions=(), etag=ETAG),
     ),
     (
+        lambda c: c.custom_claims.save("access-token", "s"),
+        "PUT",
+        FUNCTION_PATH,
+        {"script": "s"},
+        FUNCTION_JSON,
+        FUNCTION,
+    ),
+    (
+        lambda c: c.custom_claims.save(
+            "access-token",
+            "s",
+            environment_variables={"KEY": "v"},
+            context_sample={"a": 1},
+            token_sample={},
+            block_issuance_on_error=True,
+        ),
+        "PUT",
+        FUNCTION_PATH,
+        {
+            "script": "s",
+            "environmentVariables": {"KEY": "v"},
+            "contextSample": {"a": 1},
+            "tokenSample": {},
+            "blockIssuanceOnError": True,
+        },
+        FUNCTION_JSON,
+        FUNCTION,
+    ),
+    (lambda c: c.custom_claims.get("access-token"), "GET", FUNCTION_PATH, None, FUNCTION_JSON, FUNCTION),
+    (
+        lambda c: c.custom_claims.update("access-token", environment_variables=None, block_issuance_on_error=True),
+        "PATCH",
+        FUNCTION_PATH,
+        {"environmentVariables": None, "blockIssuanceOnError": True},
+        FUNCTION_JSON,
+        FUNCTION,
+    ),
+    (lambda c: c.custom_claims.delete("access-token"), "DELETE", FUNCTION_PATH, None, None, None),
+    (
+        lambda c: c.custom_claims.versions("access-token"),
+        "GET",
+        f"{FUNCTION_PATH}/versions",
+        None,
+        [VERSION_JSON],
+        [ClaimsFunctionVersion(**VERSION_MEMBERS)],
+    ),
+    (
+        lambda c: c.custom_claims.get_version("access-token", 3),
+        "GET",
+        f"{FUNCTION_PATH}/versions/3",
+        None,
+        FUNCTION_JSON,
+        FUNCTION,
+    ),
+    (
+        lambda c: c.custom_claims.activate("access-token", 3),
+        "POST",
+        f"{FUNCTION_PATH}/versions/3/activate",
+        None,
+        FUNCTION_JSON,
+        FUNCTION,
+    ),
+    (
+        lambda c: c.custom_claims.test("access-token", "s", token={"aud": "a"}, context={}),
+        "POST",
+        "/api/configs/jwt-customizer/test",
+        {"tokenType": "access-token", "script": "s", "token": {"aud": "a"}, "context": {}},
+        {"plan": "gold"},
+        TestedClaims(claims={"plan": "gold"}),
+    ),
+    (
+        lambda c: c.custom_claims.dry_run("access-token", "s", environment_variables={}),
+        "POST",
+        f"{FUNCTION_PATH}/dry-run",
+        {"script": "s", "environmentVariables": {}},
+        {
+            "runs": [
+                {
+                    "recordedAt": 1,
+                    "added": {"a": 1},
+                    "changed": {},
+                    "removed": ["b"],
+                    "denied": None,
+                    "problem": {"reason": "time", "message": "m", "line": None, "column": None},
+                }
+            ],
+            "omitted": 2,
+        },
+        DryRunReport(
+            runs=[
+                DryRunOfInput(
+                    recorded_at=1, added={"a": 1}, removed=["b"], problem=ScriptProblem(reason="time", message="m")
+                )
+            ],
+            omitted=2,
+        ),
+    ),
+    (
+        lambda c: c.custom_claims.record("access-token", 60),
+        "POST",
+        f"{FUNCTION_PATH}/recording",
+        {"minutes": 60},
+        {"expiresAt": 5},
+        Recording(expires_at=5),
+    ),
+    (
+        lambda c: c.custom_claims.failures("access-token"),
+        "GET",
+        f"{FUNCTION_PATH}/failures",
+        None,
+        ({"time": 1, "version": 3, "reason": "exception", "line": 2, "column": None},),  # answered whole
+        [ClaimsFunctionFailure(time=1, version=3, reason="exception", line=2)],
+    ),
+    (
         lambda c: c.subject_tokens.create("u1"),
         "POST",
         "/api/subject-tokens",
@@ -966,6 +1118,17 @@ async def test_a_dry_run_is_a_parameter_and_a_document_may_be_decoded_json(
     assert await async_client.organization_template.put(TEMPLATE, dry_run=True) == REPORT
     assert [call.target for call in service.calls] == ["/api/organization-template?dry-run=true"] * 2
     assert [json.loads(call.body) for call in service.calls] == [TEMPLATE_JSON] * 2
+
+
+async def test_reserved_claims_are_named_by_a_header(
+    service: Service, client: ManagementClient, async_client: AsyncManagementClient
+) -> None:
+    path = "/api/configs/jwt-customizer/test"
+    service.will_answer("POST", path, {"a": 1}, headers={"Dropped-Claims": "aud, sub"})
+    expected = TestedClaims(claims={"a": 1}, dropped=["aud", "sub"])
+    arguments: dict[str, Any] = {"token": {}, "context": {}}
+    assert client.custom_claims.test("client-credentials", "s", **arguments) == expected
+    assert await async_client.custom_claims.test("client-credentials", "s", **arguments) == expected
 
 
 @pytest.mark.parametrize(("call", "method", "path"), [row[:3] for row in OPERATIONS], ids=IDS)

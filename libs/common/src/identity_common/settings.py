@@ -10,6 +10,8 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from identity_common.sealing import is_sealing_key
+
 Environment = Literal["development", "production"]
 
 
@@ -76,6 +78,13 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Return a line if an address has none of the allowed schemes."""
         if field in values and not values[field].startswith(allowed):
             return [f"{field.upper()}: must begin with {' or '.join(allowed)}"]
+        return []
+
+    @staticmethod
+    def wrong_keys(values: Mapping[str, Any], field: str) -> list[str]:
+        """Return a line unless a tuple of keys for ``SealingKeys`` has at least one, and all are well-formed."""
+        if field in values and not (values[field] and all(map(is_sealing_key, values[field]))):
+            return [f"{field.upper()}: must be base64 of 32 bytes, or several with commas between them"]
         return []
 
     @staticmethod

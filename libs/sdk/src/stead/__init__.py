@@ -46,8 +46,12 @@ from stead.middleware import Access, AccessTokenMiddleware, OrganizationAware, a
 from stead.models import (
     Application,
     ApplicationSecret,
+    ClaimsFunction,
+    ClaimsFunctionFailure,
+    ClaimsFunctionVersion,
     Consent,
     CustomClientMetadata,
+    DryRunReport,
     HeldPermissions,
     OidcClientMetadata,
     Organization,
@@ -69,6 +73,7 @@ from stead.models import (
     TemplateReport,
     TemplateRole,
     TemplateScope,
+    TestedClaims,
     User,
 )
 from stead.token_endpoint import (
@@ -102,7 +107,11 @@ __all__ = [
     "ApplicationSecret",
     "OidcClientMetadata",
     "CustomClientMetadata",
+    "ClaimsFunction",
+    "ClaimsFunctionFailure",
+    "ClaimsFunctionVersion",
     "Consent",
+    "DryRunReport",
     "ResourceConsent",
     "Organization",
     "OrganizationPermission",
@@ -123,6 +132,7 @@ __all__ = [
     "TemplateReport",
     "TemplateRole",
     "TemplateScope",
+    "TestedClaims",
     "User",
     # the token endpoint
     "TokenResponse",

@@ -14,6 +14,7 @@ from stead._http import AsyncRun, Operation, Run
 from stead._lists import AsyncListing, Listing, ListRequest
 from stead._operations import (
     applications,
+    custom_claims,
     organization_permissions,
     organization_roles,
     organization_template,
@@ -233,6 +234,22 @@ class Organizations(Group[R]):
     replace_application_roles = _Method(APPLICATIONS.replace_roles)
     remove_application_role = _Method(APPLICATIONS.remove_role)
     application_permissions = _Method(APPLICATIONS.permissions)
+
+
+class CustomClaims(Group[R]):
+    """``client.custom_claims``: the function that adds claims to access tokens, its versions and failures."""
+
+    save = _Method(custom_claims.save_claims_function)
+    get = _Method(custom_claims.get_claims_function)
+    update = _Method(custom_claims.update_claims_function)
+    delete = _Method(custom_claims.delete_claims_function)
+    versions = _List(custom_claims.list_claims_function_versions)
+    get_version = _Method(custom_claims.get_claims_function_version)
+    activate = _Method(custom_claims.activate_claims_function_version)
+    test = _Method(custom_claims.try_claims_script)
+    dry_run = _Method(custom_claims.dry_run_claims_script)
+    record = _Method(custom_claims.record_claims_function_inputs)
+    failures = _Method(custom_claims.list_claims_function_failures)
 
 
 class SubjectTokens(Group[R]):

@@ -112,7 +112,7 @@ class Unauthenticated(ApiError):  # noqa: N818
 
 
 class Forbidden(ApiError):  # noqa: N818
-    """403: the access token lacks the required scope."""
+    """403: the access token lacks the required scope, or a script that was tested denied access."""
 
 
 class NotFound(ApiError):  # noqa: N818

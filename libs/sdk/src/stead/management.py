@@ -55,6 +55,7 @@ class _Client(Generic[R]):
         self.organization_roles: groups.OrganizationRoles[R] = groups.OrganizationRoles(run, is_async=is_async)
         self.organization_template: groups.OrganizationTemplate[R] = groups.OrganizationTemplate(run, is_async=is_async)
         self.organizations: groups.Organizations[R] = groups.Organizations(run, is_async=is_async)
+        self.custom_claims: groups.CustomClaims[R] = groups.CustomClaims(run, is_async=is_async)
         self.subject_tokens: groups.SubjectTokens[R] = groups.SubjectTokens(run, is_async=is_async)
 
     @property

@@ -27,10 +27,13 @@ def whole_document() -> bytes:
         "redis_url": "redis://127.0.0.1",
     }
     keys = (base64.b64encode(bytes(32)).decode(),)
+    variable_keys: dict[str, Any] = {"environment_variable_keys": keys}
     apps = (
-        management_service.app.create_app(management_service.settings.Settings(**addresses)),
+        management_service.app.create_app(management_service.settings.Settings(**addresses, **variable_keys)),
         template_service.app.create_app(template_service.settings.Settings(**addresses)),
-        token_service.app.create_app(token_service.settings.Settings(**addresses, key_encryption_keys=keys)),
+        token_service.app.create_app(
+            token_service.settings.Settings(**addresses, **variable_keys, key_encryption_keys=keys)
+        ),
     )
     documents = [document(app, title="Identity service", base_url=addresses["base_url"]) for app in apps]
     whole = merged(documents, title="Identity service")

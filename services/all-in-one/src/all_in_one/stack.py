@@ -44,6 +44,11 @@ _SETTINGS: Final[Mapping[str, type[ServiceSettings]]] = {
     "token": token_service.settings.Settings,
     "template": template_service.settings.Settings,
 }
+_KEYS: Final = {
+    "KEY_ENCRYPTION_KEYS": "key-encryption-key",
+    "ENVIRONMENT_VARIABLE_KEYS": "environment-variable-key",
+}
+"""Settings that are keys, and the files that hold them unless the environment names others."""
 
 
 class StackError(Exception):
@@ -79,7 +84,7 @@ class Stack:
         given = {name: value for name, value in (environment or {}).items() if value}
         shared = {
             "ENVIRONMENT": "development",
-            "KEY_ENCRYPTION_KEYS": given.get("KEY_ENCRYPTION_KEYS") or _key_encryption_key(directory),
+            **{name: given.get(name) or _key(directory, file) for name, file in _KEYS.items()},
             **given,
             "BASE_URL": base_url,
         }
@@ -175,7 +180,11 @@ def _problems(kind: type[ServiceSettings], environment: Mapping[str, str]) -> li
 def _environment(settings: management_service.settings.Settings) -> dict[str, str]:
     """Return settings as environment variables."""
     values = msgspec.structs.asdict(settings)
-    return {name.upper(): str(value) for name, value in values.items() if value is not None}
+    return {
+        name.upper(): ",".join(value) if isinstance(value, tuple) else str(value)
+        for name, value in values.items()
+        if value is not None
+    }
 
 
 def _changed(settings: ServiceSettings) -> dict[str, object]:
@@ -187,9 +196,9 @@ def _changed(settings: ServiceSettings) -> dict[str, object]:
     }
 
 
-def _key_encryption_key(directory: Path) -> str:
-    """Return this installation's key-encryption key; the first call creates it."""
-    path = directory / "key-encryption-key"
+def _key(directory: Path, name: str) -> str:
+    """Return a key of this installation; the first call creates it."""
+    path = directory / name
     with contextlib.suppress(FileExistsError):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:

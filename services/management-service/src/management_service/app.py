@@ -24,16 +24,22 @@ from identity_common.outbox.changes import Changes
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
 from identity_common.progress import Progress
+from identity_common.sealing import SealingKeys
 from identity_common.stores import migrations
 from identity_common.stores.database import Startup, create_database_engine
 from identity_common.stores.lookups import Lookups
 from identity_common.stores.parents import Parents
 from identity_common.stores.redis import RedisCommands, connect_redis
+from identity_common.wire.claims_function import SealedRequests, SealedVariables
 from management_service.api_reference.routes import reference_router
 from management_service.applications.routes import ApplicationController, SecretController
 from management_service.applications.service import Applications
 from management_service.authentication import Authentication
 from management_service.bootstrap import Bootstrap, Credentials
+from management_service.claims_function.routes import ClaimsFunctionController, ClaimsFunctionTestController
+from management_service.claims_function.scripts import Scripts
+from management_service.claims_function.service import AGGREGATE as CLAIMS_FUNCTION
+from management_service.claims_function.service import ClaimsFunctions
 from management_service.passwords.attempts import SignInAttempts
 from management_service.passwords.checks import PasswordChecks
 from management_service.passwords.hashing import Passwords
@@ -79,6 +85,8 @@ _CONTROLLERS: Final = (
     RoleScopeController,
     RoleUserController,
     RoleApplicationController,
+    ClaimsFunctionTestController,
+    ClaimsFunctionController,
 )
 
 
@@ -151,8 +159,11 @@ def create_app(settings: Settings) -> Litestar:
     subject_tokens = SubjectTokens(authentication, commands, tenant_id=tenant_id, ttl_s=settings.subject_token_ttl_s)
     assignments = Assignments(reader, changes, tenant_id=tenant_id)
 
+    claims_functions = _claims_functions(settings, reader, changes, bus)
+
     async def prepare() -> None:
         await changes.prepare()
+        await claims_functions.renew_seals()
         relay.start()
         password_checks.start()
 
@@ -196,6 +207,7 @@ def create_app(settings: Settings) -> Litestar:
             "resources": _resources(settings, reader, changes),
             "roles": Roles(reader, changes, tenant_id=tenant_id),
             "assignments": assignments,
+            "claims_functions": claims_functions,
         },
         readiness=Readiness(startup),
         registry=CollectorRegistry(),
@@ -281,7 +293,16 @@ def _resources(settings: Settings, reader: AsyncEngine, changes: Changes) -> Res
 
 
 def _changes(settings: Settings, engine: AsyncEngine, published: Progress) -> Changes:
-    return Changes(engine, source="management", tenant_id=settings.tenant_id, published=published)
+    return Changes(
+        engine, source="management", tenant_id=settings.tenant_id, published=published, may_return=(CLAIMS_FUNCTION,)
+    )
+
+
+def _claims_functions(settings: Settings, reader: AsyncEngine, changes: Changes, bus: Bus) -> ClaimsFunctions:
+    keys = SealingKeys(settings.environment_variable_keys)
+    scripts = Scripts(bus, SealedRequests(keys, tenant_id=settings.tenant_id))
+    variables = SealedVariables(keys, tenant_id=settings.tenant_id)
+    return ClaimsFunctions(reader, changes, scripts, variables, tenant_id=settings.tenant_id)
 
 
 def _unrevoked_tokens(settings: Settings, commands: RedisCommands) -> UnrevokedTokens:

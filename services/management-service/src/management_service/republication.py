@@ -16,6 +16,9 @@ from identity_common.outbox.republication import BATCH, Step
 from identity_common.wire.events import HolderKind
 from management_service.applications import store as application_store
 from management_service.applications.service import application_state
+from management_service.claims_function import store as claims_function_store
+from management_service.claims_function.service import AGGREGATE as CLAIMS_FUNCTION
+from management_service.claims_function.service import function_state
 from management_service.resources import store as resource_store
 from management_service.resources.service import resource_state, scope_state
 from management_service.roles import holders
@@ -32,7 +35,10 @@ _IDS: Final = bindparam("ids", type_=ARRAY(Text))
 
 def republication_steps(tenant_id: str) -> tuple[Step, ...]:
     """Return one step for each table of aggregates of a tenant."""
-    steps = (_record_resources, _record_scopes, _record_roles, _record_applications, _record_users)
+    steps = (
+        *(_record_resources, _record_scopes, _record_roles, _record_applications, _record_users),
+        _record_claims_functions,
+    )
     return tuple(partial(step, tenant_id) for step in steps)
 
 
@@ -92,6 +98,11 @@ async def _record_users(tenant_id: str, transaction: Transaction, after: str) ->
         transaction.record("user", (user.id,), "updated", user_state(user))
     await _record_assignments(transaction, "user", tenant_id, ids)
     return _last(ids)
+
+
+async def _record_claims_functions(tenant_id: str, transaction: Transaction, _: str) -> None:
+    for version in await claims_function_store.lock_all_active(transaction.connection, tenant_id):
+        transaction.record(CLAIMS_FUNCTION, (version.kind,), "updated", function_state(version))
 
 
 async def _record_assignments(transaction: Transaction, kind: HolderKind, tenant_id: str, ids: list[str]) -> None:

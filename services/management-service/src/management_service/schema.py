@@ -6,6 +6,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    ForeignKeyConstraint,
     Index,
     Integer,
     MetaData,
@@ -159,4 +160,35 @@ application_roles = Table(
     reference("application_roles", "application_id", "applications"),
     reference("application_roles", "role_id", "roles"),
     Index("application_roles_by_role", "tenant_id", "role_id", "application_id"),
+)
+
+claims_functions = Table(
+    "claims_functions",
+    metadata,
+    tenant_id(),
+    Column("kind", Key, primary_key=True),
+    Column("last_version", Integer, nullable=False),
+    Column("active_version", Integer),
+)
+
+claims_function_versions = Table(
+    "claims_function_versions",
+    metadata,
+    tenant_id(),
+    Column("kind", Key, primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("script", Text, nullable=False),
+    Column("sealed_environment_variables", Text, nullable=False),
+    Column("environment_variable_names", ARRAY(Text), nullable=False),
+    Column("context_sample", Text),
+    Column("token_sample", Text),
+    Column("block_issuance_on_error", Boolean, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("created_by_application_id", Text, nullable=False),
+    Column("created_by_user_id", Text),
+    ForeignKeyConstraint(
+        ["tenant_id", "kind"],
+        ["claims_functions.tenant_id", "claims_functions.kind"],
+        name="claims_function_versions_kind_fkey",
+    ),
 )

@@ -11,6 +11,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
 
     Attributes:
         redis_url: ``redis://user:password@host:port/0``; stores subject tokens.
+        environment_variable_keys: Base64 of 32 bytes each, newest first: the first encrypts the environment variables
+            of the custom-claims function, all decrypt them. token-service has the same.
         subject_token_ttl_s: Lifetime of subject tokens; 1 to 3600.
         database_connections: Size of the PostgreSQL pool; look-ups, searches and background work use a few more.
         password_hashing_threads: Passwords hashed concurrently; each occupies a core and 19 MiB. As many requests wait
@@ -20,6 +22,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     """
 
     redis_url: str
+    environment_variable_keys: tuple[str, ...]
     subject_token_ttl_s: int = 600
     database_connections: int = 10
     password_hashing_threads: int = 2
@@ -32,6 +35,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         found = super().problems(values) + cls.wrong_scheme(values, "redis_url", "redis://", "rediss://")
         if not 1 <= values.get("subject_token_ttl_s", 1) <= 3600:
             found.append("SUBJECT_TOKEN_TTL_S: must be between 1 and 3600")
+        found += cls.wrong_keys(values, "environment_variable_keys")
         return found + cls.too_small(
             values,
             database_connections=1,

@@ -1,7 +1,5 @@
 """Settings of the token service: read once, in ``asgi.py``, and passed on as narrow values."""
 
-import base64
-import binascii
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +13,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         redis_url: ``redis://user:password@host:port/0``; for subject tokens, the directory and sessions.
         key_encryption_keys: Base64 of 32 bytes each, newest first: the first encrypts, all decrypt. The keys of device
             cookies are derived from them.
+        environment_variable_keys: Likewise, for the environment variables of the custom-claims function and what
+            management-service asks about it; the same as those of management-service.
         signing_algorithm: Of new keys: ``ES256``, ``EdDSA`` or ``RS256``.
         directory_max_age_s: How long the bus may be silent before requests get 503.
         revision_wait_s: How long a request waits for the revision that it names.
@@ -33,6 +33,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
 
     redis_url: str
     key_encryption_keys: tuple[str, ...]
+    environment_variable_keys: tuple[str, ...]
     signing_algorithm: str = "ES256"
     directory_max_age_s: int = 900
     revision_wait_s: float = 2.0
@@ -53,9 +54,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         found = super().problems(values) + cls.wrong_scheme(values, "redis_url", "redis://", "rediss://")
         if values.get("signing_algorithm", "ES256") not in {"ES256", "EdDSA", "RS256"}:
             found.append("SIGNING_ALGORITHM: must be ES256, EdDSA or RS256")
-        keys = values.get("key_encryption_keys")
-        if keys is not None and not (keys and all(map(_is_aes_256_key, keys))):
-            found.append("KEY_ENCRYPTION_KEYS: must be base64 of 32 bytes, or several with commas between them")
+        found += cls.wrong_keys(values, "key_encryption_keys") + cls.wrong_keys(values, "environment_variable_keys")
         return found + cls.too_small(
             values,
             directory_max_age_s=1,
@@ -70,10 +69,3 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             pending_requests_per_address=1,
             trusted_proxies=0,
         )
-
-
-def _is_aes_256_key(text: str) -> bool:
-    try:
-        return len(base64.b64decode(text, validate=True)) == 32
-    except (binascii.Error, ValueError):
-        return False

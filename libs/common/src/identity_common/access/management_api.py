@@ -16,6 +16,7 @@ from litestar.types import Scope
 
 from identity_common.access.revocations import CopyNotWhole, RevocationReader
 from identity_common.http.api_errors import RETRY_AFTER_S, ApiError, Issue, invalid_input, store_unavailable
+from identity_common.http.json_body import JsonRequest
 from identity_common.http.request_headers import header_values
 from identity_common.stores.redis import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
@@ -51,6 +52,18 @@ def forbidden() -> ApiError:
     challenge = 'Bearer error="insufficient_scope"'
     message = "The access token does not grant access to this part of the Management API."
     return ApiError(403, "auth.forbidden", message, headers={"WWW-Authenticate": challenge})
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who sent a request that was admitted.
+
+    Attributes:
+        application_id: The application.
+        user_id: The user that it acts for; None if it acts for itself.
+    """
+
+    application_id: str
+    user_id: str | None = None
 
 
 class SignedToken(msgspec.Struct, frozen=True):
@@ -206,8 +219,8 @@ class ManagementAccess:
         self._verify = verify
         self._is_live = is_live
 
-    async def require(self, scope: Scope, *, one_of: frozenset[str]) -> None:
-        """Refuse a request unless its caller is live and has one of the scopes.
+    async def require(self, scope: Scope, *, one_of: frozenset[str]) -> Caller:
+        """Return the caller of a request; refuse it unless it is live and has one of the scopes.
 
         Raises:
             ApiError: 401, 403; 400 for a path with a NUL character; 503 when the keys or a store cannot be read.
@@ -217,12 +230,19 @@ class ManagementAccess:
         require_storable_path(scope)
         if self._is_live is not None and not await self._is_live(token):
             raise unauthorized()
+        return Caller(token.client_id, None if token.subject == token.client_id else token.subject)
 
 
 async def require_management(connection: Connection, _: BaseRouteHandler) -> None:
-    """Guard: a live caller with the scope ``all``."""
+    """Guard: a live caller with the scope ``all``; ``admitted_caller`` returns it to the handler."""
     access: ManagementAccess = connection.app.state.management_access
-    await access.require(connection.scope, one_of=_ALL)
+    connection.state.caller = await access.require(connection.scope, one_of=_ALL)
+
+
+def admitted_caller(request: JsonRequest) -> Caller:
+    """Return the caller that ``require_management`` has admitted; a dependency of handlers."""
+    caller: Caller = request.state.caller
+    return caller
 
 
 async def recognize(scope: Scope, tokens: UnrevokedTokens, *, one_of: frozenset[str]) -> SignedToken:

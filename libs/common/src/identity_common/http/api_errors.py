@@ -33,14 +33,20 @@ class Issue(msgspec.Struct, frozen=True):
     message: str
 
 
-class IssueData(msgspec.Struct, frozen=True):
-    """``data`` of ``guard.invalid_input``.
+class ErrorData(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``data`` of an error body; which members there are depends on the code.
 
     Attributes:
-        issues: One for each invalid member.
+        issues: The invalid members of the request.
+        reason: Why a script failed, for programs.
+        line: Where in the script, from 1.
+        column: Where in the line, from 1.
     """
 
-    issues: list[Issue]
+    issues: list[Issue] = []
+    reason: str | None = None
+    line: int | None = None
+    column: int | None = None
 
 
 class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -55,7 +61,7 @@ class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
     code: str
     message: str
-    data: IssueData | None = None
+    data: ErrorData | None = None
     details: str | None = None
 
 
@@ -74,7 +80,7 @@ class ApiError(Exception):
         code: str,
         message: str,
         *,
-        data: IssueData | None = None,
+        data: ErrorData | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(f"{status} {code}")
@@ -86,7 +92,7 @@ class ApiError(Exception):
 def invalid_input(*issues: Issue) -> ApiError:
     """400: the body, query or path is invalid; one issue for each invalid member."""
     return ApiError(
-        400, "guard.invalid_input", "The request is invalid. See data.issues.", data=IssueData(list(issues))
+        400, "guard.invalid_input", "The request is invalid. See data.issues.", data=ErrorData(list(issues))
     )
 
 

@@ -104,6 +104,7 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
         body_required: Whether the body is required.
         body_example: Example of the body, if the schema does not yield a good one.
         answer: Type of a response body that the handler encodes itself.
+        may_create: Whether a success is a 201, with the same body, if the entity did not exist.
         example: Example of the response, if the schema does not yield a good one.
         refuses: Error statuses in addition to those of all routes of this kind.
         never: Error statuses of routes of this kind that this route never returns.
@@ -117,6 +118,7 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
     body_required: bool = True
     body_example: Any = None
     answer: Any = None
+    may_create: bool = False
     example: Any = None
     refuses: tuple[int, ...] = ()
     never: tuple[int, ...] = ()
@@ -473,6 +475,8 @@ class _Renderer:
             if self._more.example is not None:
                 success["content"]["application/json"]["example"] = self._more.example
         responses = {status: success}
+        if self._more.may_create:
+            responses[201] = {**success, "description": HTTPStatus(201).phrase}
         if self.method == "GET" and self._operation.answer is not None:
             responses[304] = {
                 "description": "Not modified: the client already has this response.",

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import UNSET
 
 ApplicationType: TypeAlias = Literal["Native", "SPA", "Traditional", "MachineToMachine"]
+TokenKind: TypeAlias = Literal["access-token", "client-credentials"]
 RoleType: TypeAlias = Literal["User", "MachineToMachine"]
 SearchField: TypeAlias = Literal["id", "username", "primaryEmail", "primaryPhone", "name"]
 FreeForm: TypeAlias = Mapping[str, Any]

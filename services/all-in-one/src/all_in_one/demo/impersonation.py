@@ -1,5 +1,9 @@
 """Act one: a support agent acts as a customer, and the access token says so."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
 from all_in_one.credentials import Credentials
 from all_in_one.demo.browser import sign_in_as
 from all_in_one.demo.screen import act, show, show_claims, step
@@ -9,9 +13,18 @@ from stead import (
     AccessTokenVerifier,
     IdentityClient,
     ManagementClient,
+    NotFound,
     OAuthError,
     exchange_subject_token,
 )
+
+_SCRIPT: Final = """\
+// Saved by the demo, which deletes it again.
+const getCustomJwtClaims = async ({ context: { grant } }) => {
+  const ticket = grant.subjectTokenContext?.ticketId;
+  return ticket === undefined ? {} : { ticket_id: ticket };
+};
+"""
 
 
 def impersonation(credentials: Credentials) -> None:
@@ -26,17 +39,23 @@ def impersonation(credentials: Credentials) -> None:
     actor_token = _actor_token(credentials)
 
     step("1. The application asks the integrator's backend, which checks that this agent may act as this customer.")
-    step("2. The backend asks the Management API for a one-time subject token for the customer.")
-    subject_token = _subject_token(credentials)
+    with _management(credentials) as management, _ticket_claim(management):
+        step("2. The backend asks the Management API for a one-time subject token for the customer.")
+        subject_token = _subject_token(credentials, management)
 
-    step("3. The application exchanges it for an access token bound to one resource.")
-    access_token = _exchange(credentials, subject_token, actor_token)
+        step("3. The application exchanges it for an access token bound to one resource.")
+        access_token = _exchange(credentials, subject_token, actor_token)
     token = _verify(credentials, access_token)
     show("verified", "against the published keys, as the API behind the resource does")
     show_claims(
         token,
-        *("iss", "aud", "sub", "act", "scope", "client_id", "exp"),
-        notes={"sub": customer.username, "act": f"{agent.username}, the actor", "aud": "valid nowhere else"},
+        *("iss", "aud", "sub", "act", "scope", "client_id", "exp", "ticket_id"),
+        notes={
+            "sub": customer.username,
+            "act": f"{agent.username}, the actor",
+            "aud": "valid nowhere else",
+            "ticket_id": "from the subject token's context, by the custom-claims function",
+        },
     )
 
     step("A second use of the subject token is refused.")
@@ -56,17 +75,36 @@ def _actor_token(credentials: Credentials) -> str:
         return client.get_access_token()
 
 
-def _subject_token(credentials: Credentials) -> str:
-    agent, customer = credentials.demo.users
-    context = {"ticketId": "TCK-1042", "reason": "cannot see an order", "supportEngineerId": agent.id}
+def _management(credentials: Credentials) -> ManagementClient:
     access = credentials.management_api
-    with ManagementClient(
+    return ManagementClient(
         credentials.base_url,
         client_id=access.client_id,
         client_secret=access.client_secret,
         resource=access.resource,
-    ) as management:
-        subject_token = management.subject_tokens.create(customer.id, context)
+    )
+
+
+@contextmanager
+def _ticket_claim(management: ManagementClient) -> Generator[None, None, None]:
+    """Add a claim with the ticket's id to tokens issued meanwhile, unless an operator has saved a function."""
+    step("An operator's function makes a claim of the ticket's id, a member of the subject token's context.")
+    try:
+        active = management.custom_claims.get("access-token")
+    except NotFound:
+        active = management.custom_claims.save("access-token", _SCRIPT)
+    show("function", f"version {active.version}, for tokens of users")
+    try:
+        yield
+    finally:
+        if active.script == _SCRIPT:
+            management.custom_claims.delete("access-token")
+
+
+def _subject_token(credentials: Credentials, management: ManagementClient) -> str:
+    agent, customer = credentials.demo.users
+    context = {"ticketId": "TCK-1042", "reason": "cannot see an order", "supportEngineerId": agent.id}
+    subject_token = management.subject_tokens.create(customer.id, context)
     show("context", ", ".join(f"{name} {value!r}" for name, value in context.items()))
     show("expires in", f"{subject_token.expires_in} s, or at its first use")
     return subject_token.token

@@ -8,8 +8,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.http.api_errors import (
     ApiError,
+    ErrorData,
     Issue,
-    IssueData,
     body_too_large,
     invalid_input,
     invalid_scope_name,
@@ -243,4 +243,4 @@ def _refuse_at(found: list[Issue], refusal: ApiError) -> None:
     """Raise a refusal with the issues found in the document, if there are any."""
     if found:
         body = refusal.body
-        raise ApiError(refusal.status, body.code, body.message, data=IssueData(found[: rules.MAX_ISSUES]))
+        raise ApiError(refusal.status, body.code, body.message, data=ErrorData(found[: rules.MAX_ISSUES]))

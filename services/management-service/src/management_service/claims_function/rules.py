@@ -1,0 +1,89 @@
+"""The rules for the custom-claims function: bodies and limits."""
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from identity_common.fields import Body, FreeForm
+from identity_common.wire.claims_function import TokenKind
+
+MAX_SCRIPT_BYTES: Final = 64 * 1024
+MAX_VARIABLES: Final = 64
+MAX_VARIABLE_BYTES: Final = 16 * 1024
+MAX_RECORDING_MINUTES: Final = 24 * 60
+
+Variables = dict[str, str]
+Minutes = Annotated[int, msgspec.Meta(ge=0, le=MAX_RECORDING_MINUTES)]
+
+
+class FunctionReplacement(Body):
+    """A new version of the function.
+
+    Attributes:
+        environment_variables: Handed to the script; encrypted, and never returned.
+        context_sample: The context of later tests; of no other effect.
+        token_sample: The token of later tests; of no other effect.
+        block_issuance_on_error: Whether no token is issued when the script fails; otherwise without custom claims.
+    """
+
+    script: str
+    environment_variables: Variables | None = None
+    context_sample: FreeForm | None = None
+    token_sample: FreeForm | None = None
+    block_issuance_on_error: bool = False
+
+
+class FunctionUpdate(Body):
+    """Changes of the active version, which make a new one; null restores a default."""
+
+    script: str | UnsetType = UNSET
+    environment_variables: Variables | UnsetType | None = UNSET
+    context_sample: FreeForm | UnsetType | None = UNSET
+    token_sample: FreeForm | UnsetType | None = UNSET
+    block_issuance_on_error: bool | UnsetType | None = UNSET
+
+
+class FunctionTest(Body):
+    """A script to run once, and its arguments."""
+
+    token_type: TokenKind
+    script: str
+    token: FreeForm
+    context: FreeForm
+    environment_variables: Variables | None = None
+
+
+class FunctionDryRun(Body):
+    """A candidate to run over the recorded inputs.
+
+    Attributes:
+        environment_variables: Those of the active version if they are missing.
+    """
+
+    script: str
+    environment_variables: Variables | None = None
+
+
+class RecordingRequest(Body):
+    """How long to record inputs.
+
+    Attributes:
+        minutes: 0 stops the recording and forgets the inputs.
+    """
+
+    minutes: Minutes
+
+
+def is_script_too_large(script: str) -> bool:
+    """Whether a script exceeds its limit, in bytes of UTF-8."""
+    return len(script) > MAX_SCRIPT_BYTES or len(script.encode()) > MAX_SCRIPT_BYTES
+
+
+def are_variables_too_large(variables: Mapping[str, str]) -> bool:
+    """Whether environment variables exceed a limit: their number, or the bytes of their names and values together."""
+    return (
+        len(variables) > MAX_VARIABLES
+        or sum(len(name.encode()) + len(value.encode()) for name, value in variables.items()) > MAX_VARIABLE_BYTES
+    )

@@ -1,0 +1,95 @@
+"""Asks token-service, which alone runs scripts: by request and reply on the bus."""
+
+from typing import Final, TypeVar
+
+from nats.errors import Error as NatsError
+
+from identity_common.bus.connection import Bus
+from identity_common.http.api_errors import ApiError, body_too_large
+from identity_common.telemetry.logs import get_logger
+from identity_common.wire.claims_function import (
+    MAX_MESSAGE_BYTES,
+    PATIENCE_S,
+    Answer,
+    CheckScript,
+    DryRun,
+    DryRunAnswer,
+    Failure,
+    Failures,
+    Question,
+    ReadFailures,
+    RecordingStarted,
+    ScriptChecked,
+    ScriptProblem,
+    ScriptTested,
+    SealedRequests,
+    StartRecording,
+    TestScript,
+    TokenKind,
+    Unavailable,
+    UnreadableMessageError,
+)
+
+A = TypeVar("A", bound=Answer)
+
+_log = get_logger(__name__)
+
+_RETRY_AFTER_S: Final = 1
+
+
+def scripts_unavailable(retry_after_s: int = _RETRY_AFTER_S) -> ApiError:
+    """503: token-service does not answer, or is busy. Nothing was saved."""
+    message = "Scripts cannot be checked or run at the moment. Nothing was changed. Try again later."
+    headers = {"Retry-After": str(max(retry_after_s, 1))}
+    return ApiError(503, "temporarily_unavailable", message, headers=headers)
+
+
+class Scripts:
+    """What token-service says about scripts. Every method raises ``ApiError`` 503 while it does not answer."""
+
+    def __init__(self, bus: Bus, requests: SealedRequests) -> None:
+        self._bus = bus
+        self._requests = requests
+
+    async def problem(self, script: str) -> ScriptProblem | None:
+        """Return why a script is not acceptable; it is parsed and not run."""
+        return (await self._ask(CheckScript(script=script), ScriptChecked)).problem
+
+    async def test(self, test: TestScript) -> ScriptTested:
+        """Run a script once.
+
+        Raises:
+            ApiError: 413 if the arguments are too large.
+        """
+        return await self._ask(test, ScriptTested)
+
+    async def dry_run(self, dry_run: DryRun) -> DryRunAnswer:
+        """Run a candidate over the recorded inputs."""
+        return await self._ask(dry_run, DryRunAnswer)
+
+    async def record(self, kind: TokenKind, minutes: int) -> int:
+        """Record inputs from now on; return the time of the end, 0 if the recording was stopped."""
+        return (await self._ask(StartRecording(kind=kind, minutes=minutes), RecordingStarted)).until
+
+    async def failures(self, kind: TokenKind) -> list[Failure]:
+        """Return the last failures of a kind, newest first."""
+        return (await self._ask(ReadFailures(kind=kind), Failures)).failures
+
+    async def _ask(self, question: Question, expected: type[A]) -> A:
+        sealed = self._requests.seal_question(question)
+        if len(sealed) > MAX_MESSAGE_BYTES:
+            raise body_too_large("The script and its arguments are too large together.")
+        if not self._bus.is_connected:
+            raise scripts_unavailable()
+        try:
+            message = await self._bus.client.request(self._requests.subject, sealed, timeout=PATIENCE_S)
+            answer = self._requests.open_answer(message.data, sealed_question=sealed)
+        except (NatsError, OSError, TimeoutError, UnreadableMessageError) as error:
+            _log.warning("claims-function.unavailable", error=type(error).__name__)
+            raise scripts_unavailable() from None
+        if isinstance(answer, Unavailable):
+            raise scripts_unavailable(answer.retry_after_s)
+        if not isinstance(answer, expected):
+            _log.error("claims-function.unavailable", reason="unexpected answer", error=type(answer).__name__)
+            raise scripts_unavailable()
+        return answer

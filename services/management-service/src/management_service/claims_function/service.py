@@ -1,0 +1,405 @@
+"""Saves, reads, activates and deletes versions of the custom-claims function, and has scripts tested."""
+
+import msgspec
+from msgspec import UNSET
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from identity_common.access.management_api import Caller
+from identity_common.clock import Clock, now_ms
+from identity_common.fields import FreeForm, free_form_text, is_too_large
+from identity_common.http.api_errors import ApiError, ErrorData, body_too_large, missing_by_id
+from identity_common.http.pagination import Page
+from identity_common.outbox.changes import Changes, Transaction
+from identity_common.sealing import NoFittingKeyError
+from identity_common.stores.database import retry_on_conflict
+from identity_common.telemetry.logs import get_logger
+from identity_common.wire.claims_function import (
+    DryRun,
+    DryRunAnswer,
+    Failure,
+    Function,
+    ScriptProblem,
+    SealedVariables,
+    TestScript,
+    TokenKind,
+)
+from identity_common.wire.events import ClaimsFunctionState
+from management_service.claims_function import rules, store
+from management_service.claims_function.scripts import Scripts
+from management_service.claims_function.store import Counter, FoundVersion, Version
+
+_log = get_logger(__name__)
+
+AGGREGATE = "claims-function"
+"""Kind of the aggregate on the bus."""
+
+_GENERAL = "jwt_customizer.general"
+
+
+class Tested(msgspec.Struct, frozen=True):
+    """What a test of a script gave.
+
+    Attributes:
+        dropped: Names of claims that were dropped because they are reserved.
+    """
+
+    claims: FreeForm
+    dropped: list[str]
+
+
+class _Contents(msgspec.Struct, frozen=True, kw_only=True):
+    """What a version holds, before it has a number."""
+
+    script: str
+    variables: rules.Variables
+    context_sample: str | None
+    token_sample: str | None
+    block_issuance_on_error: bool
+
+
+def function_state(version: Version) -> ClaimsFunctionState:
+    """Return the state of the function for its event, when a version is active."""
+    return ClaimsFunctionState(
+        kind=version.kind,
+        version=version.version,
+        script=version.script,
+        sealed_environment_variables=version.sealed_environment_variables,
+        block_issuance_on_error=version.block_issuance_on_error,
+    )
+
+
+def _unacceptable(problem: ScriptProblem) -> ApiError:
+    data = ErrorData(reason=problem.reason, line=problem.line, column=problem.column)
+    return ApiError(422, _GENERAL, problem.message or "The script failed.", data=data)
+
+
+def _too_large(what: str) -> ApiError:
+    return ApiError(422, _GENERAL, what, data=ErrorData(reason="too-large"))
+
+
+def _log_change(verb: str, kind: TokenKind, version: int, caller: Caller) -> None:
+    _log.info(
+        f"claims-function.{verb}",
+        kind=kind,
+        version=version,
+        application_id=caller.application_id,
+        user_id=caller.user_id,
+    )
+
+
+def _require_sizes(script: str, variables: rules.Variables, *samples: str | None) -> None:
+    if rules.is_script_too_large(script):
+        raise _too_large(f"The script must have at most {rules.MAX_SCRIPT_BYTES} bytes.")
+    if rules.are_variables_too_large(variables):
+        limits = f"{rules.MAX_VARIABLES} environment variables, and {rules.MAX_VARIABLE_BYTES} bytes together"
+        raise _too_large(f"There may be at most {limits}.")
+    if any(sample is not None and is_too_large(sample) for sample in samples):
+        raise body_too_large()
+
+
+def _sample(value: FreeForm | None) -> str | None:
+    return None if value is None else free_form_text(value)
+
+
+class ClaimsFunctions:
+    """The custom-claims function for each kind of token; every save is a new version.
+
+    A script is checked by token-service before the transaction begins. Within it the counter of the kind is locked, so
+    that versions have no gaps and one of them at most is active.
+
+    Args:
+        scripts: What token-service says about scripts.
+        variables: Seals environment variables.
+    """
+
+    def __init__(
+        self,
+        reader: AsyncEngine,
+        changes: Changes,
+        scripts: Scripts,
+        variables: SealedVariables,
+        *,
+        tenant_id: str,
+        clock: Clock = now_ms,
+    ) -> None:
+        self._reader = reader
+        self._changes = changes
+        self._scripts = scripts
+        self._variables = variables
+        self._tenant_id = tenant_id
+        self._clock = clock
+
+    async def get(self, kind: TokenKind, *, missing: str = "entity.not_exists_with_id") -> Version:
+        """Return the active version.
+
+        Args:
+            kind: Of tokens.
+            missing: Code of the error.
+
+        Raises:
+            ApiError: 404 without one.
+        """
+        async with self._reader.connect() as connection:
+            version = await store.find_active(connection, self._tenant_id, kind)
+        if version is None:
+            raise missing_by_id(missing)
+        return version
+
+    async def get_version(self, kind: TokenKind, number: int) -> FoundVersion:
+        """Return a version, active or not.
+
+        Raises:
+            ApiError: 404.
+        """
+        async with self._reader.connect() as connection:
+            found = await store.find_version(connection, self._tenant_id, kind, number)
+        if found is None:
+            raise missing_by_id()
+        return found
+
+    async def list_versions(self, kind: TokenKind, page: Page) -> tuple[list[FoundVersion], int]:
+        """Return a page of the versions, newest first, and their total; deleting the function keeps them."""
+        async with self._reader.connect() as connection:
+            return await store.list_versions(connection, self._tenant_id, kind, page)
+
+    async def replace(
+        self, kind: TokenKind, body: rules.FunctionReplacement, caller: Caller
+    ) -> tuple[Version, bool, dict[str, str]]:
+        """Save a new version and make it the active one; return it and whether none was active before.
+
+        Raises:
+            ApiError: 422 for a script that is not acceptable, or too large; 413; 503.
+        """
+        contents = _Contents(
+            script=body.script,
+            variables=body.environment_variables or {},
+            context_sample=_sample(body.context_sample),
+            token_sample=_sample(body.token_sample),
+            block_issuance_on_error=body.block_issuance_on_error,
+        )
+        _require_sizes(contents.script, contents.variables, contents.context_sample, contents.token_sample)
+        await self._require_acceptable(contents.script)
+        return await self._replace(kind, contents, caller)
+
+    @retry_on_conflict
+    async def _replace(
+        self, kind: TokenKind, contents: _Contents, caller: Caller
+    ) -> tuple[Version, bool, dict[str, str]]:
+        async with self._changes.transaction() as transaction:
+            counter = await store.lock_counter(transaction.connection, self._tenant_id, kind)
+            version = await self._save(transaction, kind, counter, contents, caller)
+        _log_change("saved", kind, version.version, caller)
+        return version, counter.active is None, transaction.revision_header
+
+    async def update(
+        self, kind: TokenKind, update: rules.FunctionUpdate, caller: Caller
+    ) -> tuple[Version, dict[str, str]]:
+        """Save the active version with these changes as a new one; without a change, nothing is saved.
+
+        Raises:
+            ApiError: 404 without an active version; 422 for a script that is not acceptable, or too large; 413; 503.
+        """
+        active = await self.get(kind, missing="entity.not_exists")
+        contents = _changed(self._contents(active), update)
+        _require_sizes(contents.script, contents.variables, contents.context_sample, contents.token_sample)
+        if update.script is not UNSET:
+            await self._require_acceptable(update.script)
+        return await self._update(kind, update, caller)
+
+    @retry_on_conflict
+    async def _update(
+        self, kind: TokenKind, update: rules.FunctionUpdate, caller: Caller
+    ) -> tuple[Version, dict[str, str]]:
+        async with self._changes.transaction() as transaction:
+            counter = await store.lock_counter(transaction.connection, self._tenant_id, kind)
+            active = await store.find_active(transaction.connection, self._tenant_id, kind)
+            if active is None:
+                raise missing_by_id("entity.not_exists")
+            contents = self._contents(active)
+            changed = _changed(contents, update)
+            version = active
+            if changed != contents:
+                version = await self._save(transaction, kind, counter, changed, caller)
+        if version is not active:
+            _log_change("saved", kind, version.version, caller)
+        return version, transaction.revision_header
+
+    @retry_on_conflict
+    async def activate(self, kind: TokenKind, number: int, caller: Caller) -> tuple[Version, dict[str, str]]:
+        """Make an earlier version the active one; if it is active already, nothing changes.
+
+        Raises:
+            ApiError: 404.
+        """
+        async with self._changes.transaction() as transaction:
+            connection = transaction.connection
+            counter = await store.lock_counter(connection, self._tenant_id, kind)
+            found = await store.find_version(connection, self._tenant_id, kind, number)
+            if found is None:
+                raise missing_by_id()
+            if counter.active != number:
+                await store.set_counter(connection, self._tenant_id, kind, Counter(counter.last, number))
+                self._record(transaction, found.version, "updated")
+        _log_change("activated", kind, number, caller)
+        return found.version, transaction.revision_header
+
+    @retry_on_conflict
+    async def delete(self, kind: TokenKind, caller: Caller) -> dict[str, str]:
+        """Leave no version active; the versions remain, and each can be activated again.
+
+        Raises:
+            ApiError: 404 without an active version.
+        """
+        async with self._changes.transaction() as transaction:
+            counter = await store.lock_counter(transaction.connection, self._tenant_id, kind)
+            if counter.active is None:
+                raise missing_by_id("entity.not_found")
+            await store.set_counter(transaction.connection, self._tenant_id, kind, Counter(counter.last, None))
+            transaction.record(AGGREGATE, (kind,), "deleted", ClaimsFunctionState(kind=kind, deleted=True))
+        _log_change("deleted", kind, counter.active, caller)
+        return transaction.revision_header
+
+    async def test(self, body: rules.FunctionTest) -> Tested:
+        """Run a script once, with given arguments.
+
+        Raises:
+            ApiError: 403 if the script denied access; 422 if it failed or is too large; 413; 503.
+        """
+        variables = body.environment_variables or {}
+        _require_sizes(body.script, variables)
+        tested = await self._scripts.test(
+            TestScript(
+                kind=body.token_type,
+                function=Function(script=body.script, environment_variables=variables),
+                token=body.token,
+                context=body.context,
+            )
+        )
+        if tested.problem is not None:
+            raise _unacceptable(tested.problem)
+        if tested.denied is not None:
+            raise ApiError(403, _GENERAL, tested.denied or "The script denied access.")
+        return Tested(tested.claims, tested.dropped)
+
+    async def dry_run(self, kind: TokenKind, body: rules.FunctionDryRun) -> DryRunAnswer:
+        """Run a candidate over the recorded inputs, beside the active version.
+
+        Raises:
+            ApiError: 422 for a script that is not acceptable, or too large; 503.
+        """
+        _require_sizes(body.script, body.environment_variables or {})
+        async with self._reader.connect() as connection:
+            active = await store.find_active(connection, self._tenant_id, kind)
+        in_force = None if active is None else self._function(active)
+        variables = body.environment_variables
+        if variables is None:
+            variables = {} if in_force is None else in_force.environment_variables
+        await self._require_acceptable(body.script)
+        candidate = Function(script=body.script, environment_variables=variables)
+        return await self._scripts.dry_run(DryRun(kind=kind, candidate=candidate, active=in_force))
+
+    async def record(self, kind: TokenKind, minutes: int) -> int | None:
+        """Record inputs from now on; return the time of the end, None if the recording was stopped.
+
+        Raises:
+            ApiError: 503.
+        """
+        until = await self._scripts.record(kind, minutes)
+        _log.info("claims-function.recording", kind=kind, count=minutes)
+        return until or None
+
+    async def failures(self, kind: TokenKind) -> list[Failure]:
+        """Return the last failures, newest first.
+
+        Raises:
+            ApiError: 503.
+        """
+        return await self._scripts.failures(kind)
+
+    async def renew_seals(self) -> None:
+        """Seal again what an older key has sealed, so that the key can be taken out of the ring."""
+        async with self._changes.transaction(await_publication=False) as transaction:
+            renewed = 0
+            for found in await store.lock_all_sealed(transaction.connection, self._tenant_id):
+                version = found.version
+                sealed = version.sealed_environment_variables
+                if self._variables.is_newest(sealed, kind=version.kind, version=version.version):
+                    continue
+                try:
+                    changed = self._sealed(version, self._open(version))
+                except NoFittingKeyError:
+                    _log.error("claims-function.unreadable", kind=version.kind, version=version.version)
+                    continue
+                await store.reseal(transaction.connection, changed)
+                if found.is_active:
+                    self._record(transaction, changed, "updated")
+                renewed += 1
+        if renewed:
+            _log.info("claims-function.resealed", count=renewed)
+
+    async def _require_acceptable(self, script: str) -> None:
+        problem = await self._scripts.problem(script)
+        if problem is not None:
+            raise _unacceptable(problem)
+
+    async def _save(
+        self, transaction: Transaction, kind: TokenKind, counter: Counter, contents: _Contents, caller: Caller
+    ) -> Version:
+        number = counter.last + 1
+        unsealed = Version(
+            tenant_id=self._tenant_id,
+            kind=kind,
+            version=number,
+            script=contents.script,
+            sealed_environment_variables="",
+            environment_variable_names=tuple(sorted(contents.variables)),
+            context_sample=contents.context_sample,
+            token_sample=contents.token_sample,
+            block_issuance_on_error=contents.block_issuance_on_error,
+            created_at=self._clock(),
+            created_by_application_id=caller.application_id,
+            created_by_user_id=caller.user_id,
+        )
+        version = self._sealed(unsealed, contents.variables)
+        await store.insert_version(transaction.connection, version)
+        await store.set_counter(transaction.connection, self._tenant_id, kind, Counter(number, number))
+        self._record(transaction, version, "created" if counter.active is None else "updated")
+        return version
+
+    def _record(self, transaction: Transaction, version: Version, verb: str) -> None:
+        transaction.record(AGGREGATE, (version.kind,), verb, function_state(version))
+
+    def _contents(self, version: Version) -> _Contents:
+        return _Contents(
+            script=version.script,
+            variables=self._open(version),
+            context_sample=version.context_sample,
+            token_sample=version.token_sample,
+            block_issuance_on_error=version.block_issuance_on_error,
+        )
+
+    def _function(self, version: Version) -> Function:
+        return Function(version=version.version, script=version.script, environment_variables=self._open(version))
+
+    def _open(self, version: Version) -> rules.Variables:
+        return self._variables.open(version.sealed_environment_variables, kind=version.kind, version=version.version)
+
+    def _sealed(self, version: Version, variables: rules.Variables) -> Version:
+        sealed = self._variables.seal(variables, kind=version.kind, version=version.version)
+        return msgspec.structs.replace(version, sealed_environment_variables=sealed)
+
+
+def _changed(contents: _Contents, update: rules.FunctionUpdate) -> _Contents:
+    """Return contents with the given changes."""
+    changed = contents
+    if update.script is not UNSET:
+        changed = msgspec.structs.replace(changed, script=update.script)
+    if update.environment_variables is not UNSET:
+        changed = msgspec.structs.replace(changed, variables=update.environment_variables or {})
+    if update.context_sample is not UNSET:
+        changed = msgspec.structs.replace(changed, context_sample=_sample(update.context_sample))
+    if update.token_sample is not UNSET:
+        changed = msgspec.structs.replace(changed, token_sample=_sample(update.token_sample))
+    if update.block_issuance_on_error is not UNSET:
+        changed = msgspec.structs.replace(changed, block_issuance_on_error=bool(update.block_issuance_on_error))
+    return changed
