@@ -33,13 +33,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-TOKEN, TEMPLATE, SDK = (
+COMMON, TOKEN, TEMPLATE, SDK = (
+    "libs/common/src/identity_common",
     "services/token-service/src/token_service",
     "services/template-service/src/template_service",
     "libs/sdk/src/stead",
 )
 # Paths to mutate, and the tests that should fail, quick ones first. The first matching row counts.
 MUTATED: Final[tuple[tuple[str, str], ...]] = (
+    (f"{COMMON}/sealing.py", "unit/common/test_sealing.py"),
     (
         f"{TOKEN}/grants/client_authentication.py",
         "unit/token/test_client_authentication.py protocol/test_rfc6749_token_endpoint.py "
@@ -54,7 +56,7 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
     (
         f"{TOKEN}/tokens/",
         "unit/token/test_claims.py unit/token/test_scopes.py unit/token/test_signing.py "
-        "unit/token/test_key_encryption.py unit/test_tokens_valid_after.py component/test_signing_keys.py "
+        "unit/test_tokens_valid_after.py component/test_signing_keys.py "
         "protocol/test_rfc7517_jwks.py protocol/test_rfc9068_access_token.py protocol/test_oidc_* "
         "pages/test_id_token_hint.py protocol/test_rfc8693_*",
     ),

@@ -19,6 +19,7 @@ from identity_common.access.management_api import SignedToken, UnrevokedTokens
 from identity_common.access.revocations import RevocationReader
 from identity_common.http.api_errors import ApiError
 from identity_common.identifiers import new_id
+from identity_common.sealing import SealingKeys
 from identity_common.stores.redis import RedisCommands, connect_redis
 from stead import AsyncAccessTokenVerifier
 from tests.support.authorizing import opened
@@ -30,7 +31,6 @@ from token_service.presented_tokens.revocations import Revocations
 from token_service.tokens.id_token_hints import IdTokenHints
 from token_service.tokens.identity import PersonClaims
 from token_service.tokens.issuer import Issuer
-from token_service.tokens.key_encryption import KeyEncryption
 from token_service.tokens.keys import SigningKeys
 
 KEYS = "/api/configs/oidc/private-keys"
@@ -123,7 +123,7 @@ class Replicas:
     def __init__(self, engine: AsyncEngine, redis: Redis, redis_url: str) -> None:  # type: ignore[type-arg]
         self._engine = engine
         self._tenant_id = new_id()
-        self._encryption = KeyEncryption(["a" * 43 + "="])
+        self._encryption = SealingKeys(["a" * 43 + "="])
         self.redis_url = redis_url
         self.one, self.other = self.replica(redis), self.replica(redis)
 

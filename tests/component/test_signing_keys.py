@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from all_in_one.provision import ServerAddresses
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
+from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.stores.redis import RedisCommands, connect_redis
 from stead import AccessTokenVerifier
 from stead.verification import Expectations, TokenChecker, read_token
@@ -22,7 +23,6 @@ from tests.support.running_stack import RunningStack
 from tests.support.world import World
 from token_service.presented_tokens.revocations import Revocations
 from token_service.tokens.issuer import Issuer
-from token_service.tokens.key_encryption import KeyEncryption, KeyEncryptionError
 from token_service.tokens.keys import (
     JWKS_MAX_AGE_S,
     NextKeyTooYoungError,
@@ -69,7 +69,7 @@ class Replicas:
     ) -> SigningKeys:
         return SigningKeys(
             self.engine,
-            KeyEncryption(keks or (self.kek,)),
+            SealingKeys(keks or (self.kek,)),
             Revocations(self.engine, self.redis, RedisCommands(self.redis), tenant_id=self.tenant_id, replicas=0),
             tenant_id=self.tenant_id,
             algorithm=algorithm,
@@ -219,7 +219,7 @@ async def test_a_new_key_encryption_key_takes_over_at_start(replicas: Replicas) 
     without_the_old_one = replicas.one(keks=(newer,))
     await without_the_old_one.load()
     assert without_the_old_one.ring.current.kid == former.ring.current.kid
-    with pytest.raises(KeyEncryptionError):
+    with pytest.raises(NoFittingKeyError):
         await replicas.one(keks=(replicas.kek,)).load()
 
 

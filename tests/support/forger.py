@@ -9,8 +9,8 @@ from typing import Any
 import asyncpg
 import jwt
 
+from identity_common.sealing import SealingKeys
 from token_service.settings import Settings
-from token_service.tokens.key_encryption import KeyEncryption
 from token_service.tokens.signing import PrivateKey, load_private_key
 
 
@@ -54,5 +54,5 @@ def _current_key(settings: Settings) -> tuple[str, PrivateKey]:
 
     with ThreadPoolExecutor(1) as thread:  # this thread may have a running event loop
         row = thread.submit(asyncio.run, read()).result()
-    encoded = KeyEncryption(settings.key_encryption_keys).decrypt(row["private_key"], kid=row["kid"])
+    encoded = SealingKeys(settings.key_encryption_keys).open(row["private_key"], name=row["kid"])
     return row["kid"], load_private_key(encoded)

@@ -21,6 +21,7 @@ from identity_common.oauth import (
     temporarily_unavailable,
     unauthorized_client,
 )
+from identity_common.sealing import SealingKeys
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.events import (
@@ -46,7 +47,6 @@ from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
 from token_service.presented_tokens.subject_tokens import SubjectTokens
 from token_service.tokens.issuer import Issuer
-from token_service.tokens.key_encryption import KeyEncryption
 from token_service.tokens.keys import JwkSet, KeyRing, SigningKeys
 from token_service.tokens.signing import SigningKey, generate_private_key, thumbprint
 
@@ -76,7 +76,7 @@ class Known:
         revocations = Revocations(engine, self.redis, RedisCommands(self.redis), tenant_id="default", replicas=0)
         self.keys = SigningKeys(
             engine,
-            KeyEncryption([]),
+            SealingKeys([]),
             revocations,
             tenant_id="default",
             algorithm="ES256",

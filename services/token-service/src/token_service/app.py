@@ -16,6 +16,7 @@ from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
 from identity_common.revisions import SOURCES
+from identity_common.sealing import SealingKeys
 from identity_common.stores import migrations
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
@@ -61,7 +62,6 @@ from token_service.sign_in.sign_out import EndSession
 from token_service.sign_in.throttle import AddressLimit
 from token_service.tokens.id_token_hints import IdTokenHints
 from token_service.tokens.issuer import Issuer
-from token_service.tokens.key_encryption import KeyEncryption
 from token_service.tokens.keys import SigningKeys
 from token_service.tokens.signing import SigningAlgorithm
 from token_service.tokens.user_claims import UserClaims
@@ -190,7 +190,7 @@ def _signing_keys(
     in_memory = directory.in_memory
     return SigningKeys(
         engine,
-        KeyEncryption(settings.key_encryption_keys),
+        SealingKeys(settings.key_encryption_keys),
         revocations,
         tenant_id=settings.tenant_id,
         algorithm=cast("SigningAlgorithm", settings.signing_algorithm),

@@ -1,10 +1,9 @@
 """Settings of the token service: read once, in ``asgi.py``, and passed on as narrow values."""
 
-import base64
-import binascii
 from collections.abc import Mapping
 from typing import Any
 
+from identity_common.sealing import is_sealing_key
 from identity_common.settings import ServiceSettings
 
 
@@ -54,7 +53,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         if values.get("signing_algorithm", "ES256") not in {"ES256", "EdDSA", "RS256"}:
             found.append("SIGNING_ALGORITHM: must be ES256, EdDSA or RS256")
         keys = values.get("key_encryption_keys")
-        if keys is not None and not (keys and all(map(_is_aes_256_key, keys))):
+        if keys is not None and not (keys and all(map(is_sealing_key, keys))):
             found.append("KEY_ENCRYPTION_KEYS: must be base64 of 32 bytes, or several with commas between them")
         return found + cls.too_small(
             values,
@@ -70,10 +69,3 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             pending_requests_per_address=1,
             trusted_proxies=0,
         )
-
-
-def _is_aes_256_key(text: str) -> bool:
-    try:
-        return len(base64.b64decode(text, validate=True)) == 32
-    except (binascii.Error, ValueError):
-        return False

@@ -11,6 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from identity_common.revisions import Source
+from identity_common.wire.claims_function import TokenKind
 from stead.event_types import PUBLIC_PREFIX, CloudEvent, subject_of
 
 STREAM_INTERNAL: Final = "IDENTITY_INTERNAL"
@@ -171,3 +172,21 @@ class AssignmentState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     deleted: bool = False
     holder_kind: HolderKind = "user"
     role_ids: tuple[str, ...] = ()
+
+
+class ClaimsFunctionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The active version of the custom-claims function for one kind of token.
+
+    Attributes:
+        version: Counts the versions of the kind, from 1.
+        script: JavaScript, at most 64 KiB.
+        sealed_environment_variables: See ``SealedVariables``; empty if there are none.
+        block_issuance_on_error: Whether no token is issued when the script fails.
+    """
+
+    kind: TokenKind
+    deleted: bool = False
+    version: int = 0
+    script: str = ""
+    sealed_environment_variables: str = ""
+    block_issuance_on_error: bool = False

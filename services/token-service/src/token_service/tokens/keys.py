@@ -15,10 +15,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from identity_common.background import BackgroundLoop
 from identity_common.clock import Clock, now_ms
 from identity_common.oauth import temporarily_unavailable
+from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.stores.coalescing import Coalescer
 from identity_common.telemetry.logs import get_logger
 from stead.verification import KeySet
-from token_service.tokens.key_encryption import KeyEncryption, KeyEncryptionError
 from token_service.tokens.signing import (
     Jwk,
     SigningAlgorithm,
@@ -147,7 +147,7 @@ class SigningKeys:
     def __init__(
         self,
         engine: AsyncEngine,
-        encryption: KeyEncryption,
+        encryption: SealingKeys,
         retirements: Retirements,
         *,
         tenant_id: str,
@@ -294,7 +294,7 @@ class SigningKeys:
             await self.load()
         except (SQLAlchemyError, OSError) as error:
             _log.warning("signing-keys.unavailable", store="postgresql", error=type(error).__name__)
-        except KeyEncryptionError as error:
+        except NoFittingKeyError as error:
             _log.error("signing-keys.unreadable", error=type(error).__name__)
 
     async def load(self) -> None:
@@ -314,9 +314,9 @@ class SigningKeys:
 
     async def _open(self, connection: AsyncConnection, row: Row[Any]) -> SigningKey:
         """Return a stored key; re-encrypt it if an older key-encryption key has encrypted it."""
-        private_key = self._encryption.decrypt(row.private_key, kid=row.kid)
-        if not self._encryption.is_newest(row.private_key, kid=row.kid):
-            values = {"private_key": self._encryption.encrypt(private_key, kid=row.kid), "former": row.private_key}
+        private_key = self._encryption.open(row.private_key, name=row.kid)
+        if not self._encryption.is_newest(row.private_key, name=row.kid):
+            values = {"private_key": self._encryption.seal(private_key, name=row.kid), "former": row.private_key}
             await connection.execute(_REENCRYPT, {"tenant_id": self._tenant_id, "kid": row.kid, **values})
             _log.info("signing-keys.reencrypted", kid=row.kid)
         return SigningKey(load_private_key(private_key), kid=row.kid, algorithm=row.algorithm)
@@ -336,7 +336,7 @@ class SigningKeys:
             "kid": kid,
             "algorithm": algorithm,
             "status": status,
-            "private_key": self._encryption.encrypt(private_key_bytes(key), kid=kid),
+            "private_key": self._encryption.seal(private_key_bytes(key), name=kid),
             "created_at": self._clock(),
         }
         await connection.execute(_INSERT, values)
