@@ -1,0 +1,1 @@
+"""The custom-claims function in use."""
