@@ -1,14 +1,16 @@
 // Calls the operator's function in a fresh context and keeps what it came to.
 //
-// Evaluated before the operator's script, to a function that only the worker holds. It uses syntax and what it captured
-// here, never a global or a prototype that the script may have replaced by then: `await` rather than `then`, no iteration,
-// no method of a value that the script can reach.
+// Evaluated before the operator's script, to a function that only the worker holds: with a function it calls that one and
+// returns the outcome, with null the outcome so far, with nothing the outcome's text. It uses syntax and what it captured
+// here, never a global or a prototype that the script may have replaced by then: `await` rather than `then`, no iteration, no
+// method of a value that the script can reach.
 (() => {
   "use strict";
   const { parse, stringify } = JSON;
   delete globalThis.performance; // a timer finer than a millisecond
 
-  let outcome; // a letter and a JSON text: Claims, Denied, an eXception, or a failure to write the Result
+  let outcome; // Claims, Denied, an eXception, a failure to write the Result, a result that is too Long
+  let text; // JSON; never concatenated here, because the binding cannot read the ropes that the engine makes then
   let denied = false;
   let denial;
 
@@ -41,16 +43,21 @@
       const api = { denyAccess: steadDenyAccess };
       const claims = await getCustomJwtClaims({ token, context, environmentVariables, api });
       phase = "R";
-      const text = denied ? "" : `${stringify(claims)}`;
-      if (!denied) outcome = text.length > longest ? `R{"message":"it is longer than ${longest} bytes"}` : "C" + text;
+      text = stringify(claims) ?? "";
+      phase = text.length > longest ? "L" : "C";
     } catch (error) {
-      if (!denied) outcome = phase + describe(error);
+      text = describe(error);
     }
-    if (denied) outcome = "D" + stringify(denial);
+    if (denied) {
+      phase = "D";
+      text = stringify(denial);
+    }
+    outcome = phase;
   };
 
   return (getCustomJwtClaims, input, longest) => {
-    if (getCustomJwtClaims !== undefined) steadCall(getCustomJwtClaims, input, longest);
+    if (getCustomJwtClaims === undefined) return text;
+    if (getCustomJwtClaims !== null) steadCall(getCustomJwtClaims, input, longest);
     return outcome;
   };
 })()

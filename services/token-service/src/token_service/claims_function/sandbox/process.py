@@ -1,7 +1,6 @@
 """One worker process, as the service sees it."""
 
 import asyncio
-import base64
 import importlib.util
 import logging
 import signal
@@ -21,6 +20,7 @@ from token_service.claims_function.sandbox.outcomes import longest_answer
 _log = logging.getLogger(__name__)
 
 _PROGRAM: Final = Path(__file__).with_name("worker.py")
+_HARNESS: Final = Path(__file__).with_name("harness.js").read_text(encoding="utf-8")
 _START_TIMEOUT_S: Final = 10.0
 # The kernel ends a worker at its wall time. This is for one that does not even answer to that, such as a stopped one.
 _GRACE_S: Final = 0.25
@@ -114,7 +114,8 @@ class WorkerProcess(asyncio.Protocol):
             "memory_bytes": self._limits.memory_mib << 20,
             "result_bytes": self._limits.result_bytes,
             "microtasks": self._limits.microtasks,
-            "seccomp": base64.b64encode(seccomp_program()).decode(),
+            "harness": _HARNESS,
+            "seccomp": seccomp_program().hex(),
         }
         try:
             answer = await self._ask(msgspec.json.encode(start), _START_TIMEOUT_S)

@@ -1,11 +1,12 @@
 """The program of a worker process: runs one script after another, each in a fresh context of the engine.
 
 It is started by path, outside the package (``python -I -S worker.py``), with an empty environment and one descriptor:
-a socket on standard input. It imports the standard library and the engine only, gives up its rights, and answers calls.
+a socket on standard input. It imports the engine and little of the standard library, because every import costs each
+worker time and memory. Then it gives up its rights and answers calls.
 
-A frame is four bytes of length and a body. The first body is JSON: the settings of ``Worker``, the engine's directory
-and the filter of system calls. A call's body is ``R`` (run) or ``C`` (check), four bytes with the length of the script,
-the script, and the data of a run as JSON. An answer's body is a letter and JSON:
+A frame is four bytes of length and a body. The first body is JSON: the settings of ``Worker``, the engine's directory,
+the harness and the filter of system calls. A call's body is ``R`` (run) or ``C`` (check), four bytes with the length of
+the script, the script, and the data of a run as JSON. An answer's body is a letter and JSON:
 
     S  started; the restrictions that this platform lacks, as a list of sentences
     F  it could not start; the error as a string
@@ -15,21 +16,17 @@ the script, and the data of a run as JSON. An answer's body is a letter and JSON
     O  a check found nothing; null
 """
 
-import base64
 import ctypes
 import json
 import os
 import re
 import resource
 import signal
-import socket
-import struct
 import sys
 import time
-from pathlib import Path
 from typing import Any, Final
 
-_HARNESS: Final = Path(__file__).with_name("harness.js").read_text(encoding="utf-8")
+_CONNECTION: Final = 0
 _NOBODY: Final = 65534  # the kernel's overflow user and group, which own nothing
 _SPARE_BYTES: Final = 24 << 20  # address space for the interpreter's own work: frames, copies of the result
 _STACK_BYTES: Final = 512 << 10
@@ -48,30 +45,27 @@ _HARNESS_FRAMES: Final = frozenset({"steadCall", "steadDenyAccess"})
 _FUNCTION: Final = "getCustomJwtClaims"
 
 
-class Channel:
-    """Frames over the socket on standard input."""
+def receive() -> bytes:
+    """Return the body of the next frame; exit when the service has closed its end."""
+    return _read(int.from_bytes(_read(4), "big"))
 
-    def __init__(self) -> None:
-        self._socket = socket.socket(fileno=0)
 
-    def receive(self) -> bytes:
-        """Return the body of the next frame; exit when the service has closed its end."""
-        (length,) = struct.unpack("!I", self._exactly(4))
-        return self._exactly(length)
+def send(letter: str, content: str) -> None:
+    """Send one answer."""
+    body = letter.encode() + content.encode()
+    left = len(body).to_bytes(4, "big") + body
+    while left:
+        left = left[os.write(_CONNECTION, left) :]
 
-    def send(self, letter: str, content: str) -> None:
-        """Send one answer."""
-        body = letter.encode() + content.encode()
-        self._socket.sendall(struct.pack("!I", len(body)) + body)
 
-    def _exactly(self, count: int) -> bytes:
-        received = bytearray()
-        while len(received) < count:
-            chunk = self._socket.recv(count - len(received))
-            if not chunk:
-                os._exit(0)
-            received += chunk
-        return bytes(received)
+def _read(count: int) -> bytes:
+    received = b""
+    while len(received) < count:
+        chunk = os.read(_CONNECTION, count - len(received))
+        if not chunk:
+            os._exit(0)
+        received += chunk
+    return received
 
 
 class Worker:
@@ -91,6 +85,7 @@ class Worker:
 
         sys.path.clear()
         self._engine: Any = _quickjs
+        self._harness_source: str = start["harness"]
         self.wall_s: float = start["wall_ms"] / 1000
         self.memory_bytes: int = start["memory_bytes"]
         self.result_bytes: int = start["result_bytes"]
@@ -102,17 +97,17 @@ class Worker:
         self._context = self._engine.Context()
         self._context.set_memory_limit(self.memory_bytes)
         self._context.set_max_stack_size(_STACK_BYTES)
-        self._harness: Any = self._context.eval(_HARNESS)
+        self._harness: Any = self._context.eval(self._harness_source)
 
-    def serve(self, channel: Channel) -> None:
+    def serve(self) -> None:
         """Answer calls until the service goes away. The context of the next call is made after the answer."""
         while True:
-            call = channel.receive()
+            call = receive()
             script_end = 5 + int.from_bytes(call[1:5], "big")
             signal.setitimer(signal.ITIMER_REAL, self.wall_s)  # SIGALRM keeps its default: it ends the process
             letter, content = self._answer(call[:1], call[5:script_end], call[script_end:])
             signal.setitimer(signal.ITIMER_REAL, 0)
-            channel.send(letter, content)
+            send(letter, content)
             self._prepare()
 
     def _answer(self, kind: bytes, script: bytes, data: bytes) -> tuple[str, str]:
@@ -144,8 +139,8 @@ class Worker:
             executed += 1
             if not self._execute_job():
                 return _problem("result", "the promise that the function returned is never settled", None)
-            outcome = self._harness()
-        return self._outcome(outcome[0], outcome[1:])
+            outcome = self._harness(None)
+        return self._outcome(outcome, self._harness())
 
     def _execute_job(self) -> bool:
         """Run one microtask; return whether there was one. What a job throws is nobody's, unless a bound ended it."""
@@ -160,9 +155,11 @@ class Worker:
         if letter == "C":
             if not text.startswith("{"):
                 return _problem("result", "the function must return an object", None)
-            if len(text.encode()) > self.result_bytes:
-                return _problem("result", f"it is longer than {self.result_bytes} bytes", None)
-            return "C", text
+            if len(text.encode()) <= self.result_bytes:
+                return "C", text
+            letter = "L"
+        if letter == "L":
+            return _problem("result", f"it is longer than {self.result_bytes} bytes", None)
         if letter == "D":
             return "D", text
         thrown = json.loads(text)
@@ -244,7 +241,7 @@ def confine(memory_bytes: int, seccomp: bytes) -> list[str]:
         os.close(descriptor)
     linux = sys.platform == "linux"
     prctl = ctypes.CDLL(None).prctl if linux else None
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() if linux else None
+    used = _address_space() if linux else None
     if os.geteuid() == 0:
         try:
             os.setgroups([])
@@ -271,6 +268,11 @@ def confine(memory_bytes: int, seccomp: bytes) -> list[str]:
     return lacking
 
 
+def _address_space() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - pathlib takes longer to import
+        return int(file.read().split()[0]) * resource.getpagesize()
+
+
 class _FilterProgram(ctypes.Structure):
     """``struct sock_fprog``: how many instructions of 8 bytes, and where they are."""
 
@@ -284,16 +286,15 @@ def _load_filter(prctl: Any, program: bytes) -> bool:
 
 def main() -> None:
     """Serve the socket on standard input."""
-    channel = Channel()
     try:
-        start = json.loads(channel.receive())
+        start = json.loads(receive())
         worker = Worker(start)
-        lacking = confine(worker.memory_bytes, base64.b64decode(start["seccomp"]))
+        lacking = confine(worker.memory_bytes, bytes.fromhex(start["seccomp"]))
     except Exception as error:  # noqa: BLE001 - the service logs it; there is no standard error
-        channel.send("F", json.dumps(f"{type(error).__name__}: {error}"))
+        send("F", json.dumps(f"{type(error).__name__}: {error}"))
         return
-    channel.send("S", json.dumps(lacking))
-    worker.serve(channel)
+    send("S", json.dumps(lacking))
+    worker.serve()
 
 
 if __name__ == "__main__":
