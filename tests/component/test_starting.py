@@ -29,6 +29,7 @@ async def without_database(world: World) -> AsyncIterator[httpx.AsyncClient]:
             nats_url=world.stack.addresses.token_nats_url,
             redis_url=world.stack.addresses.token_redis_url,
             key_encryption_keys=(base64.b64encode(os.urandom(32)).decode(),),
+            environment_variable_keys=(base64.b64encode(os.urandom(32)).decode(),),
         )
     )
     stop = asyncio.Event()

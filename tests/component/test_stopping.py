@@ -45,6 +45,7 @@ def token(addresses: ServerAddresses) -> Litestar:
             redis_url=addresses.token_redis_url,
             nats_url=addresses.token_nats_url,
             key_encryption_keys=(_KEY,),
+            environment_variable_keys=(_KEY,),
         )
     )
 

@@ -45,6 +45,7 @@ class Client:
             redis_url=addresses.token_redis_url,
             nats_url=addresses.token_nats_url,
             key_encryption_keys=(base64.b64encode(bytes(32)).decode(),),
+            environment_variable_keys=(base64.b64encode(bytes(32)).decode(),),
         )
 
     def post(self, path: str, replica: ServiceProcess | None = None, **form: str) -> httpx.Response:

@@ -537,7 +537,7 @@ class TestValkey:
 
 PUBLISHED = (
     *("identity.default.role.1", "identity-internal.default.user.1", "identity-rpc.default.password-check"),
-    *("identity-relay.default.management", "identity-relay.default.template"),
+    *("identity-rpc.default.claims-function", "identity-relay.default.management", "identity-relay.default.template"),
     *("_INBOX.1.2", "_INBOX_management.1.2", "_INBOX_template.1.2", "_INBOX_token.1.2", "anything"),
     *("$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.STREAM.CREATE.ANYTHING"),
     *(
@@ -568,7 +568,8 @@ PUBLISHED = (
 )
 SUBSCRIBED = (
     *("identity.>", "identity-internal.>", "identity-rpc.>", "identity-rpc.default.password-check", "identity-relay.>"),
-    *("identity-relay.default.management", "identity-relay.default.template", "$JS.API.>", ">"),
+    *("identity-rpc.default.claims-function", "identity-relay.default.management", "identity-relay.default.template"),
+    *("$JS.API.>", ">"),
     *("_INBOX.>", "_INBOX_management.>", "_INBOX_template.>", "_INBOX_token.>", "identity-mirror.>"),
     *(f"identity.*.{kind}.>" for kind in ("member", "role", "permission", "member-permissions", "organization")),
 )
@@ -611,7 +612,10 @@ class TestNats:
     async def test_what_each_user_may_publish_and_subscribe_to(self, cluster: Cluster) -> None:
         addresses = cluster.addresses
         assert await self.allowed(addresses.management_nats_url) == (
-            {"identity-internal.default.user.1", "identity-relay.default.management", *STREAMS_OF_ALL},
+            {
+                *("identity-internal.default.user.1", "identity-relay.default.management"),
+                *("identity-rpc.default.claims-function", *STREAMS_OF_ALL),
+            },
             {"_INBOX_management.>", "identity-relay.default.management", "identity-rpc.default.password-check"},
         )
         assert await self.allowed(addresses.template_nats_url) == (
@@ -624,7 +628,7 @@ class TestNats:
         assert await self.allowed(addresses.token_nats_url) == (
             {"identity-rpc.default.password-check", *STREAMS_OF_ALL, *CONSUMING_STATE},
             {
-                *("_INBOX_token.>", "identity-relay.>"),
+                *("_INBOX_token.>", "identity-relay.>", "identity-rpc.default.claims-function"),
                 *("identity-relay.default.management", "identity-relay.default.template"),
             },
         )

@@ -19,7 +19,7 @@ SHARED = {"BASE_URL", "DATABASE_URL", "NATS_URL", "REDIS_URL"}
     [
         (management_service.settings.Settings, SHARED),
         (template_service.settings.Settings, SHARED),
-        (token_service.settings.Settings, SHARED | {"KEY_ENCRYPTION_KEYS"}),
+        (token_service.settings.Settings, SHARED | {"KEY_ENCRYPTION_KEYS", "ENVIRONMENT_VARIABLE_KEYS"}),
     ],
     ids=["management", "template", "token"],
 )

@@ -120,8 +120,10 @@ class Deployment:
         self.base_url = "http://127.0.0.1:9"  # nothing listens there: verifiers get the JWKS URL from a setting
         self.issuer = f"{self.base_url}/oidc"
         shared = {"BASE_URL": self.base_url, "ENVIRONMENT": "development"}
+        variable_keys = {"ENVIRONMENT_VARIABLE_KEYS": base64.b64encode(os.urandom(32)).decode()}
         token_environment = {
             **shared,
+            **variable_keys,
             "DATABASE_URL": addresses.token_database_url,
             "REDIS_URL": addresses.token_redis_url,
             "NATS_URL": addresses.token_nats_url,

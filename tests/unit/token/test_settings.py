@@ -18,6 +18,7 @@ GOOD = {
     "NATS_URL": "nats://token:hunter2@nats:4222",
     "REDIS_URL": "redis://token:hunter2@redis:6379/0",
     "KEY_ENCRYPTION_KEYS": KEY,
+    "ENVIRONMENT_VARIABLE_KEYS": OTHER_KEY,
 }
 
 
@@ -45,6 +46,7 @@ def test_the_required_variables_are_enough() -> None:
         jwks_url=None,
         redis_url=GOOD["REDIS_URL"],
         key_encryption_keys=(KEY,),
+        environment_variable_keys=(OTHER_KEY,),
         signing_algorithm="ES256",
         directory_max_age_s=900,
         revision_wait_s=2.0,
@@ -83,6 +85,7 @@ def test_secrets_and_addresses_have_no_default() -> None:
     assert sorted(str(refused.value).splitlines()) == [
         "BASE_URL: must be set",
         "DATABASE_URL: must be set",
+        "ENVIRONMENT_VARIABLE_KEYS: must be set",
         "KEY_ENCRYPTION_KEYS: must be set",
         "NATS_URL: must be set",
         "REDIS_URL: must be set",
@@ -103,6 +106,7 @@ def test_every_error_is_reported_at_once() -> None:
             NATS_URL=None,
             REDIS_URL="http://token:hunter2@redis",
             KEY_ENCRYPTION_KEYS="hunter2-is-no-key",
+            ENVIRONMENT_VARIABLE_KEYS=f"{KEY},hunter2",
             SIGNING_ALGORITHM="HS256",
             DIRECTORY_MAX_AGE_S="hunter2",
             REVISION_WAIT_S="soon-hunter2",
@@ -113,6 +117,7 @@ def test_every_error_is_reported_at_once() -> None:
         "DATABASE_URL: must begin with postgresql+asyncpg://",
         "DIRECTORY_MAX_AGE_S: not acceptable as int",
         "ENVIRONMENT: not acceptable as one of development, production",
+        "ENVIRONMENT_VARIABLE_KEYS: must be base64 of 32 bytes, or several with commas between them",
         "KEY_ENCRYPTION_KEYS: must be base64 of 32 bytes, or several with commas between them",
         "NATS_URL: must be set",
         "REDIS_URL: must begin with redis:// or rediss://",

@@ -27,10 +27,13 @@ def whole_document() -> bytes:
         "redis_url": "redis://127.0.0.1",
     }
     keys = (base64.b64encode(bytes(32)).decode(),)
+    variable_keys: dict[str, Any] = {"environment_variable_keys": keys}
     apps = (
         management_service.app.create_app(management_service.settings.Settings(**addresses)),
         template_service.app.create_app(template_service.settings.Settings(**addresses)),
-        token_service.app.create_app(token_service.settings.Settings(**addresses, key_encryption_keys=keys)),
+        token_service.app.create_app(
+            token_service.settings.Settings(**addresses, **variable_keys, key_encryption_keys=keys)
+        ),
     )
     whole = merged([document(app, title="Identity service") for app in apps], title="Identity service")
     return msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n"

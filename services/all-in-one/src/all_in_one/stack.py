@@ -53,6 +53,7 @@ class Stack:
         self._base_url = base_url
         self._directory = directory
         shared = {"base_url": base_url, "environment": "development"}
+        variable_keys = (_key(directory, "environment-variable-key"),)
         self.management = management_service.settings.Settings(
             database_url=addresses.management_database_url,
             redis_url=addresses.management_redis_url,
@@ -63,7 +64,8 @@ class Stack:
             database_url=addresses.token_database_url,
             redis_url=addresses.token_redis_url,
             nats_url=addresses.token_nats_url,
-            key_encryption_keys=(_key_encryption_key(directory),),
+            key_encryption_keys=(_key(directory, "key-encryption-key"),),
+            environment_variable_keys=variable_keys,
             **shared,  # type: ignore[arg-type]
         )
         self.template = template_service.settings.Settings(
@@ -153,9 +155,9 @@ def _changed(settings: ServiceSettings) -> dict[str, object]:
     }
 
 
-def _key_encryption_key(directory: Path) -> str:
-    """Return this installation's key-encryption key; the first call creates it."""
-    path = directory / "key-encryption-key"
+def _key(directory: Path, name: str) -> str:
+    """Return a key of this installation; the first call creates it."""
+    path = directory / name
     with contextlib.suppress(FileExistsError):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:

@@ -14,6 +14,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         redis_url: ``redis://user:password@host:port/0``; for subject tokens, the directory and sessions.
         key_encryption_keys: Base64 of 32 bytes each, newest first: the first encrypts, all decrypt. The keys of device
             cookies are derived from them.
+        environment_variable_keys: Likewise, for the environment variables of the custom-claims function and what
+            management-service asks about it; the same as those of management-service.
         signing_algorithm: Of new keys: ``ES256``, ``EdDSA`` or ``RS256``.
         directory_max_age_s: How long the bus may be silent before requests get 503.
         revision_wait_s: How long a request waits for the revision that it names.
@@ -28,10 +30,18 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         pending_requests_per_address: Limit per 15 minutes of authorization requests from one address (counted likewise)
             that wait for a sign-in or a consent.
         trusted_proxies: How many proxies in front of this service append to ``X-Forwarded-For``; 0 ignores the header.
+        claims_workers: Processes that run the custom-claims function for tokens; 0 for one per usable core.
+        claims_test_workers: Processes that run it for the Management API: checks, tests and dry runs.
+        claims_time_ms: How long one call may take.
+        claims_memory_mib: How much memory one call may use.
+        claims_result_bytes: How large its result may be, as JSON.
+        claims_microtasks: How many jobs its promises may queue.
+        claims_nesting: How deep its result may be nested.
     """
 
     redis_url: str
     key_encryption_keys: tuple[str, ...]
+    environment_variable_keys: tuple[str, ...]
     signing_algorithm: str = "ES256"
     directory_max_age_s: int = 900
     revision_wait_s: float = 2.0
@@ -45,6 +55,13 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     password_attempts_per_address: int = 100
     pending_requests_per_address: int = 1000
     trusted_proxies: int = 0
+    claims_workers: int = 0
+    claims_test_workers: int = 2
+    claims_time_ms: int = 100
+    claims_memory_mib: int = 32
+    claims_result_bytes: int = 16 * 1024
+    claims_microtasks: int = 10_000
+    claims_nesting: int = 16
 
     @classmethod
     def problems(cls, values: Mapping[str, Any]) -> list[str]:
@@ -52,9 +69,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         found = super().problems(values) + cls.wrong_scheme(values, "redis_url", "redis://", "rediss://")
         if values.get("signing_algorithm", "ES256") not in {"ES256", "EdDSA", "RS256"}:
             found.append("SIGNING_ALGORITHM: must be ES256, EdDSA or RS256")
-        keys = values.get("key_encryption_keys")
-        if keys is not None and not (keys and all(map(is_sealing_key, keys))):
-            found.append("KEY_ENCRYPTION_KEYS: must be base64 of 32 bytes, or several with commas between them")
+        found += _wrong_keys(values, "key_encryption_keys") + _wrong_keys(values, "environment_variable_keys")
         return found + cls.too_small(
             values,
             directory_max_age_s=1,
@@ -68,4 +83,18 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             password_attempts_per_address=1,
             pending_requests_per_address=1,
             trusted_proxies=0,
+            claims_workers=0,
+            claims_test_workers=1,
+            claims_time_ms=1,
+            claims_memory_mib=8,
+            claims_result_bytes=2,
+            claims_microtasks=1,
+            claims_nesting=1,
         )
+
+
+def _wrong_keys(values: Mapping[str, Any], field: str) -> list[str]:
+    """Return a line unless a tuple of keys has at least one, and all are well-formed."""
+    if field in values and not (values[field] and all(map(is_sealing_key, values[field]))):
+        return [f"{field.upper()}: must be base64 of 32 bytes, or several with commas between them"]
+    return []

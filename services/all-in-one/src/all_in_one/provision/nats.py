@@ -35,7 +35,7 @@ class NatsPermissions(msgspec.Struct, frozen=True, kw_only=True):
 
 NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
     "management": NatsPermissions(
-        publish=("identity-internal.>", "identity-relay.*.management", *_STREAMS),
+        publish=("identity-internal.>", "identity-relay.*.management", "identity-rpc.*.claims-function", *_STREAMS),
         subscribe=("_INBOX_management.>", "identity-relay.*.management", "identity-rpc.*.password-check"),
         allow_responses=True,  # answers to password checks go to the inbox of the asking service
     ),
@@ -50,7 +50,8 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
     ),
     "token": NatsPermissions(
         publish=("identity-rpc.*.password-check", *_STREAMS, *_consuming(STREAM_STATE)),
-        subscribe=("_INBOX_token.>", "identity-relay.>"),
+        subscribe=("_INBOX_token.>", "identity-relay.>", "identity-rpc.*.claims-function"),
+        allow_responses=True,  # answers about the claims function go to the inbox of the asking service
     ),
     "subscriber": NatsPermissions(
         account="SUBSCRIBERS",
