@@ -31,7 +31,7 @@ FIELDS: Final = frozenset(
         "client_id", "user_id", "actor_id", "application_id", "resource_id", "role_id", "scope_id", "organization_id",
         "member_type", "authorization_id", "subject_token_id", "token_id", "kid", "algorithm",
         "stream", "subject", "sequence", "revision", "source", "count", "pending", "attempt", "delay_s",
-        "address", "version", "database", "variable",
+        "address", "version", "database", "variable", "kind", "line",
     }
 )  # fmt: skip
 """Names of fields that may be written; others are dropped and listed in ``message``."""
