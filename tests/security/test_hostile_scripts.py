@@ -1,7 +1,6 @@
 """Scripts that attack the sandbox of the custom-claims function, and an honest call after each.
 
-All of them share one pool of one worker, so the honest call meets the process that the hostile script had, or the one that
-replaced it.
+All of them share one worker, so the honest call meets the process that the hostile script had, or its replacement.
 """
 
 from __future__ import annotations
@@ -180,8 +179,9 @@ SCRIPTS: Final = {
 }
 
 NAMES: Final = (
-    "require module process global Buffer std os scriptArgs print console Deno Bun fetch XMLHttpRequest WebSocket Worker "
-    "WebAssembly setTimeout setInterval setImmediate performance navigator window document gc Realm steadCall outcome"
+    "require module process global Buffer std os scriptArgs print console Deno Bun fetch XMLHttpRequest WebSocket "
+    "Worker WebAssembly setTimeout setInterval setImmediate performance navigator window document gc Realm "
+    "steadCall outcome"
 )
 
 # Attacks that do no harm: the script returns as if it were alone.
@@ -218,7 +218,7 @@ HARMLESS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
         {"a": 1},
     ),
     "delete every global": (
-        "const all = globalThis; for (const name of Object.getOwnPropertyNames(all)) delete all[name]; return { a: 1 };",
+        "const g = globalThis; for (const name of Object.getOwnPropertyNames(g)) delete g[name]; return { a: 1 };",
         {"a": 1},
     ),
     "replace eval and Function": (
@@ -230,7 +230,8 @@ HARMLESS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
         {"found": []},
     ),
     "the global object of Function": (
-        "return { a: typeof Function('return this')().process, b: typeof api.denyAccess.constructor('return this')().std };",
+        "return { a: typeof Function('return this')().process, "
+        "b: typeof api.denyAccess.constructor('return this')().std };",
         {"a": "undefined", "b": "undefined"},
     ),
     "import files and modules": (

@@ -122,7 +122,7 @@ class WorkerProcess(asyncio.Protocol):
         except WorkerLost as error:
             raise WorkerNotStarted(f"the worker of the claims function {error} as it started") from error
         if answer[:1] != b"S":
-            raise WorkerNotStarted(f"the worker of the claims function failed: {answer[1:].decode(errors='replace')}")
+            raise WorkerNotStarted(f"the worker of the claims function failed: {msgspec.json.decode(answer[1:])}")
         for lacking in msgspec.json.decode(answer[1:], type=list[str]):
             _log.warning("a worker of the claims function is less confined: %s", lacking)
 

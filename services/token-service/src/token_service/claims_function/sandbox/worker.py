@@ -40,7 +40,7 @@ _PR_SET_NO_NEW_PRIVS: Final = 38
 _SECCOMP_MODE_FILTER: Final = 2
 
 # A frame of the stack that is in the script: "at name (<input>:3:7)"; a syntax error has no name.
-_FRAME: Final = re.compile(r"at (?:(?P<name>\S+) \()?<input>:(?P<line>\d+):(?P<column>\d+)\)?")
+_FRAME: Final = re.compile(r" *at (?:(?P<name>.*) \()?<input>:(?P<line>\d{1,9}):(?P<column>\d{1,9})\)?")
 _HARNESS_FRAMES: Final = frozenset({"steadCall", "steadDenyAccess"})
 _FUNCTION: Final = "getCustomJwtClaims"
 
@@ -223,8 +223,9 @@ def _first_line(error: str) -> str:
 
 
 def _position(stack: str) -> tuple[int, int | None] | None:
-    for frame in _FRAME.finditer(stack):
-        if frame["name"] not in _HARNESS_FRAMES:
+    for line in stack.splitlines():
+        frame = _FRAME.fullmatch(line)
+        if frame is not None and frame["name"] not in _HARNESS_FRAMES:
             return int(frame["line"]), int(frame["column"])
     return None
 
