@@ -144,7 +144,7 @@ def claims_without_a_function(known: Known) -> CustomClaims:
     keys, commands = SealingKeys([]), RedisCommands(known.redis)
     return CustomClaims(
         known.in_memory,
-        WorkersOnDemand(ClaimsWorkers(Limits(), 1)),
+        WorkersOnDemand(ClaimsWorkers(Limits(), 1), count=1),
         SealedVariables(keys, tenant_id="default"),
         Recordings(commands, keys, tenant_id="default"),
         FailedCalls(commands, tenant_id="default"),

@@ -195,8 +195,9 @@ class _ClaimsParts:
             microtasks=settings.claims_microtasks,
             nesting=settings.claims_nesting,
         )
-        self._workers = WorkersOnDemand(ClaimsWorkers(limits, settings.claims_workers or len(os.sched_getaffinity(0))))
-        self._test_workers = WorkersOnDemand(ClaimsWorkers(limits, settings.claims_test_workers))
+        count, for_tests = settings.claims_workers or len(os.sched_getaffinity(0)), settings.claims_test_workers
+        self._workers = WorkersOnDemand(ClaimsWorkers(limits, count), count=count)
+        self._test_workers = WorkersOnDemand(ClaimsWorkers(limits, for_tests), count=for_tests)
         self._recordings = Recordings(commands, keys, tenant_id=tenant_id)
         self.failures = FailedCalls(commands, tenant_id=tenant_id)
         self.custom_claims = CustomClaims(

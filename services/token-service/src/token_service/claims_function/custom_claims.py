@@ -1,13 +1,13 @@
 """Calls the function for access tokens that are about to be signed.
 
-A worker is reserved before anything is spent, so that a request which finds none can be repeated. Without a function,
-and while nothing is recorded, neither a worker nor the arguments are asked for.
+A place at a worker is reserved before anything is spent, so that a request which finds none can be repeated. Without a
+function, and while nothing is recorded, neither a place nor the arguments are asked for.
 """
 
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -22,7 +22,7 @@ from token_service.claims_function.failures import FailedCalls
 from token_service.claims_function.on_demand import WorkersOnDemand
 from token_service.claims_function.recordings import Recordings
 from token_service.claims_function.rules import extra_claims
-from token_service.claims_function.sandbox import Claims, Denied, NoWorkerFree, Outcome, Problem, Slot
+from token_service.claims_function.sandbox import Claims, Denied, NoWorkerFree, Outcome, Problem
 from token_service.directory import InMemoryDirectory
 
 _log = get_logger(__name__)
@@ -70,7 +70,7 @@ class CustomClaims:
         await end(self._starting)
 
     def reserved(self, kind: TokenKind) -> "Reservation":
-        """Return a reservation for one token; entering it holds a worker if there is a function."""
+        """Return a reservation for one token; entering it holds a place if there is a function."""
         return Reservation(self, kind)
 
     def active(self, kind: TokenKind) -> ClaimsFunctionState | None:
@@ -86,21 +86,19 @@ class CustomClaims:
         if self._recordings.is_on(kind):
             self._recordings.add(kind, arguments)
 
-    async def worker(self, *, within_s: float) -> Slot:
-        """Return a worker that is held until it is released.
+    def place(self, *, within_s: float) -> AbstractAsyncContextManager[None]:
+        """Return a place for one call, to be entered.
 
         Raises:
-            OAuthError: ``temporarily_unavailable`` if none becomes free in time.
+            NoWorkerFree: On entering: none becomes free in time.
         """
-        try:
-            return await self._workers.reserve(within_s=within_s)
-        except NoWorkerFree:
-            raise temporarily_unavailable("no worker is free for the custom-claims function") from None
+        return self._workers.place(within_s=within_s)
 
-    async def call(self, function: ClaimsFunctionState, arguments: Arguments, worker: Slot) -> Mapping[str, Any]:
-        """Call the function; return the claims to add.
+    async def call(self, function: ClaimsFunctionState, arguments: Arguments) -> Mapping[str, Any]:
+        """Call the function, with a place; return the claims to add.
 
         Raises:
+            NoWorkerFree: The workers were lost, and could not be replaced.
             OAuthError: ``access_denied`` if the script denied access, or failed and is set to block then.
         """
         try:
@@ -109,7 +107,7 @@ class CustomClaims:
             _log.error("claims-function.unreadable", kind=function.kind, version=function.version)
             outcome: Outcome = Problem("exception", "the environment variables are not readable")
         else:
-            outcome = await worker.run(function.script, call_data(arguments.token, arguments.context, variables))
+            outcome = await self._workers.run(function.script, call_data(arguments.token, arguments.context, variables))
         if isinstance(outcome, Claims):
             return extra_claims(outcome.members).claims
         client_id = arguments.token.client_id
@@ -138,16 +136,16 @@ class CustomClaims:
 
 
 class Reservation:
-    """A worker for the call of one token, if it needs one; released as soon as the call has ended."""
+    """A place for the call of one token, if it needs one; released as soon as the call has ended."""
 
     def __init__(self, custom_claims: CustomClaims, kind: TokenKind) -> None:
         self._custom_claims = custom_claims
         self._kind = kind
         self._held = AsyncExitStack()
-        self._worker: Slot | None = None
+        self._has_place = False
 
     async def __aenter__(self) -> Self:
-        """Hold a worker if there is a function.
+        """Hold a place if there is a function.
 
         Raises:
             OAuthError: ``temporarily_unavailable`` if none becomes free within 50 ms.
@@ -159,7 +157,7 @@ class Reservation:
     async def __aexit__(
         self, exception_type: type[BaseException] | None, exception: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Release the worker."""
+        """Release the place."""
         await self._held.aclose()
 
     async def claims(self, arguments: Callable[[], Awaitable[Arguments]]) -> Mapping[str, Any]:
@@ -180,15 +178,25 @@ class Reservation:
         if function is None:
             return _NO_CLAIMS
         # The function may have arrived since: with the revision that the presented token or code made us wait for.
-        worker = self._worker or await self._hold(within_s=_RESERVED_LATE_WITHIN_S)
+        if not self._has_place:
+            await self._hold(within_s=_RESERVED_LATE_WITHIN_S)
         try:
-            return await self._custom_claims.call(function, gathered, worker)
+            return await self._custom_claims.call(function, gathered)
+        except NoWorkerFree:
+            raise _no_worker_free() from None
         finally:
             await self._held.aclose()
 
-    async def _hold(self, *, within_s: float) -> Slot:
-        self._worker = await self._held.enter_async_context(await self._custom_claims.worker(within_s=within_s))
-        return self._worker
+    async def _hold(self, *, within_s: float) -> None:
+        try:
+            await self._held.enter_async_context(self._custom_claims.place(within_s=within_s))
+        except NoWorkerFree:
+            raise _no_worker_free() from None
+        self._has_place = True
+
+
+def _no_worker_free() -> OAuthError:
+    return temporarily_unavailable("no worker is free for the custom-claims function")
 
 
 def _description(message: str | None) -> str:
