@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 import token_service.claims_function.sandbox
+from tests.support.captured_logs import captured_logs
 from tests.support.patience import PATIENCE_S, eventually_here
 from token_service.claims_function.sandbox import (
     Claims,
@@ -322,6 +323,20 @@ async def test_no_key_of_the_service_is_in_the_memory_of_a_worker(monkeypatch: p
         assert found_in_memory(pid, b"getCustomJwtClaims")
         assert not found_in_memory(pid, key.encode())
         assert ctypes.CDLL(None).prctl(3, 0, 0, 0, 0) == 0  # PR_GET_DUMPABLE
+
+
+@linux_only
+async def test_without_libseccomp_a_worker_runs_and_the_log_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyseccomp", None)  # as on a machine where it cannot be imported
+    seccomp_program.cache_clear()
+    try:
+        with captured_logs("token-service") as log:
+            async with ClaimsWorkers(Limits(), 1) as workers:
+                assert await run(workers, ECHO, {"a": 1}) == Claims({"a": 1})
+                assert "Seccomp:\t0" in of_process(workers.pids[0], "status")
+    finally:
+        seccomp_program.cache_clear()
+    assert [json.loads(line)["event"] for line in log.getvalue().splitlines()] == ["claims-worker.without-seccomp"]
 
 
 ATTEMPTS: Final = """

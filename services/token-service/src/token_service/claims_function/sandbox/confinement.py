@@ -2,13 +2,14 @@
 
 import ctypes
 import functools
-import logging
 import mmap
 import sys
 import tempfile
 from typing import Any, Final
 
-_log = logging.getLogger(__name__)
+from identity_common.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
 
 _PR_SET_DUMPABLE: Final = 4
 
@@ -40,10 +41,11 @@ def seccomp_program() -> bytes:
     """
     try:
         import pyseccomp  # noqa: PLC0415 - fails to import without libseccomp
-    except (ImportError, OSError, RuntimeError) as error:
-        _log.warning("the claims function's workers run without seccomp: %s", error)
+
+        return _compiled(pyseccomp)
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
+        _log.warning("claims-worker.without-seccomp", error=str(error))
         return b""
-    return _compiled(pyseccomp)
 
 
 def _compiled(seccomp: Any) -> bytes:

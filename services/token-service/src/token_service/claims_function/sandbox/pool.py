@@ -1,11 +1,11 @@
 """A pool of workers: reserving one, and replacing those that are gone."""
 
 import asyncio
-import logging
 from collections import deque
 from types import TracebackType
 from typing import Final, Self
 
+from identity_common.telemetry.logs import get_logger
 from token_service.claims_function.sandbox.confinement import close_memory_to_others
 from token_service.claims_function.sandbox.limits import Limits
 from token_service.claims_function.sandbox.outcomes import (
@@ -17,7 +17,7 @@ from token_service.claims_function.sandbox.outcomes import (
 )
 from token_service.claims_function.sandbox.process import WorkerLost, WorkerNotStarted, WorkerProcess
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 _RESTART_PAUSE_S: Final = 1.0
 # The engine was stopped in the middle, or nothing is known about it.
@@ -134,7 +134,7 @@ class ClaimsWorkers:
             try:
                 await self._start_one()
             except (WorkerNotStarted, OSError) as error:
-                _log.error("no new worker for the claims function: %s", error)
+                _log.error("claims-worker.not-started", error=str(error), delay_s=_RESTART_PAUSE_S)
                 await asyncio.sleep(_RESTART_PAUSE_S)
             else:
                 return

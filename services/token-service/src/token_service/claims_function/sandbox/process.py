@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib.util
-import logging
 import signal
 import socket
 import struct
@@ -13,14 +12,20 @@ from typing import Final, Self, cast
 
 import msgspec
 
+from identity_common.telemetry.logs import get_logger
 from token_service.claims_function.sandbox.confinement import seccomp_program
 from token_service.claims_function.sandbox.limits import Limits
 from token_service.claims_function.sandbox.outcomes import longest_answer
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 _PROGRAM: Final = Path(__file__).with_name("worker.py")
-_HARNESS: Final = Path(__file__).with_name("harness.js").read_text(encoding="utf-8")
+# Parsed for every call, so without indentation and comments.
+_HARNESS: Final = "\n".join(
+    line
+    for line in map(str.strip, Path(__file__).with_name("harness.js").read_text(encoding="utf-8").splitlines())
+    if not line.startswith("//")
+)
 _START_TIMEOUT_S: Final = 10.0
 # The kernel ends a worker at its wall time. This is for one that does not even answer to that, such as a stopped one.
 _GRACE_S: Final = 0.25
@@ -52,6 +57,7 @@ class WorkerProcess(asyncio.Protocol):
         self._received = bytearray()
         self._answer: asyncio.Future[bytes] | None = None
         self._late = False
+        self._stopped = False
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the process has ended and was waited for."""
 
@@ -103,11 +109,13 @@ class WorkerProcess(asyncio.Protocol):
 
     async def stop(self) -> None:
         """End the process and wait for it."""
+        self._stopped = True
         self._process.kill()
         self._transport.abort()
         await self.ended
 
     async def _confirm_start(self, engine_directory: Path) -> None:
+        filter_program = await asyncio.to_thread(seccomp_program)  # the first time, it looks for libseccomp
         start = {
             "engine_directory": str(engine_directory),
             "wall_ms": self._limits.time_ms,
@@ -115,7 +123,7 @@ class WorkerProcess(asyncio.Protocol):
             "result_bytes": self._limits.result_bytes,
             "microtasks": self._limits.microtasks,
             "harness": _HARNESS,
-            "seccomp": seccomp_program().hex(),
+            "seccomp": filter_program.hex(),
         }
         try:
             answer = await self._ask(msgspec.json.encode(start), _START_TIMEOUT_S)
@@ -124,7 +132,7 @@ class WorkerProcess(asyncio.Protocol):
         if answer[:1] != b"S":
             raise WorkerNotStarted(f"the worker of the claims function failed: {msgspec.json.decode(answer[1:])}")
         for lacking in msgspec.json.decode(answer[1:], type=list[str]):
-            _log.warning("a worker of the claims function is less confined: %s", lacking)
+            _log.warning("claims-worker.less-confined", reason=lacking)
 
     async def _ask(self, body: bytes, timeout_s: float) -> bytes:
         if self.ended.done():
@@ -136,6 +144,7 @@ class WorkerProcess(asyncio.Protocol):
         try:
             return await self._answer
         except asyncio.CancelledError:
+            self._stopped = True
             self._process.kill()  # it still works on this call
             raise
         finally:
@@ -169,6 +178,9 @@ class WorkerProcess(asyncio.Protocol):
 
     async def _reap(self) -> None:
         status = await asyncio.to_thread(self._process.wait)
+        out_of_time = self._late or status == -signal.SIGALRM
+        if not out_of_time and not self._stopped:
+            _log.warning("claims-worker.died", status=status)  # negative: a signal
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(WorkerLost(out_of_time=self._late or status == -signal.SIGALRM))
+            self._answer.set_exception(WorkerLost(out_of_time=out_of_time))
         self.ended.set_result(None)
