@@ -4,7 +4,7 @@ Owns the worker program with the JavaScript around each call, the restrictions o
 Does not know what the data means, which claims are reserved, or what a failure means for a token.
 
 A worker is started by exec, with an empty environment and one socket; a forked process would carry a copy of the
-signing keys. Each call gets a fresh context of the engine. See docs/decisions, number 19.
+signing keys. Each call gets a fresh context of the engine. See docs/decisions, number 21.
 """
 
 from token_service.claims_function.sandbox.limits import Limits
