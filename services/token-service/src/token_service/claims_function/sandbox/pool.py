@@ -42,6 +42,7 @@ class ClaimsWorkers:
         self._count = count
         self._free: list[WorkerProcess] = []
         self._all: set[WorkerProcess] = set()
+        self._ending: set[WorkerProcess] = set()
         self._waiting: deque[asyncio.Future[WorkerProcess]] = deque()
         self._replacements: set[asyncio.Task[None]] = set()
         self._closing = False
@@ -116,6 +117,7 @@ class ClaimsWorkers:
         self._offer(worker)
 
     def _when_ended(self, worker: WorkerProcess) -> None:
+        self._ending.discard(worker)
         if worker in self._free:  # a reserved one is missed when it is given back
             self._free.remove(worker)
             self._retire(worker)
@@ -124,12 +126,14 @@ class ClaimsWorkers:
         if worker not in self._all:
             return
         self._all.remove(worker)
+        self._ending.add(worker)
+        worker.end()
         task = asyncio.get_running_loop().create_task(self._replace(worker))
         self._replacements.add(task)
         task.add_done_callback(self._replacements.discard)
 
     async def _replace(self, worker: WorkerProcess) -> None:
-        await worker.stop()
+        await worker.ended
         while not self._closing:
             try:
                 await self._start_one()
@@ -144,8 +148,8 @@ class ClaimsWorkers:
         for task in tuple(self._replacements):
             task.cancel()
         await asyncio.gather(*self._replacements, return_exceptions=True)
-        workers, self._free = tuple(self._all), []
-        self._all.clear()
+        workers = self._all | self._ending
+        self._free, self._all = [], set()
         await asyncio.gather(*(worker.stop() for worker in workers))
 
 

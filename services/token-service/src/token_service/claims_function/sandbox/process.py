@@ -85,7 +85,13 @@ class WorkerProcess(asyncio.Protocol):
             )
         worker = cls(process, limits)
         ours.setblocking(False)
-        await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=ours)
+        try:
+            await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=ours)
+        except BaseException:
+            ours.close()
+            process.kill()
+            process.wait()
+            raise
         try:
             await worker._confirm_start(Path(engine.origin).parent)
         except BaseException:
@@ -107,11 +113,15 @@ class WorkerProcess(asyncio.Protocol):
         body = b"".join((kind, struct.pack("!I", len(script)), script, data))
         return await self._ask(body, self._limits.time_ms / 1000 + _GRACE_S)
 
-    async def stop(self) -> None:
-        """End the process and wait for it."""
+    def end(self) -> None:
+        """End the process; ``ended`` follows."""
         self._stopped = True
         self._process.kill()
         self._transport.abort()
+
+    async def stop(self) -> None:
+        """End the process and wait for it."""
+        self.end()
         await self.ended
 
     async def _confirm_start(self, engine_directory: Path) -> None:
