@@ -28,7 +28,7 @@ _HARNESS: Final = "\n".join(
 )
 _START_TIMEOUT_S: Final = 10.0
 # The kernel ends a worker at its wall time. This is for one that does not even answer to that, such as a stopped one.
-_GRACE_S: Final = 0.25
+_GRACE_S: Final = 0.5
 
 
 class WorkerNotStarted(Exception):  # noqa: N818 - the name is what happened
