@@ -307,7 +307,11 @@ def found_in_memory(pid: int, wanted: bytes) -> bool:
             start, end = (int(bound, 16) for bound in bounds.split("-"))
             if rights.startswith("r") and "[v" not in line:
                 memory.seek(start)
-                if wanted in memory.read(end - start):
+                try:
+                    content = memory.read(end - start)
+                except OSError:  # unmapped meanwhile
+                    continue
+                if wanted in content:
                     return True
     return False
 

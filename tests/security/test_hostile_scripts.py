@@ -155,6 +155,7 @@ ERRORS: Final = {
     "a revoked proxy": "const { proxy, revoke } = Proxy.revocable({}, {}); revoke(); throw proxy;",
     "members that throw": "throw { get message() { throw 1; }, get stack() { throw 2; } };",
     "a long message": "throw new Error('x'.repeat(1e6));",
+    "an unpaired surrogate": "throw new Error('\\ud800');",
     "a stack of its own": "const e = new Error('m'); e.stack = 'at f (<input>:9e9:x)'; throw e;",
 }
 SCRIPTS: Final = {
@@ -282,10 +283,12 @@ DENIALS: Final[dict[str, tuple[str, str | None]]] = {
     "twice": ("try { api.denyAccess('one'); } catch {} api.denyAccess('two');", "one"),
     "caught": ("try { api.denyAccess('no'); } catch {} return { a: 1 };", "no"),
     "in a promise": ("Promise.resolve().then(() => api.denyAccess('no')).catch(() => {}); return {};", "no"),
+    "and never settled": ("try { api.denyAccess('no'); } catch {} return new Promise(() => {});", "no"),
     "in toJSON": ("return { toJSON() { api.denyAccess('no'); } };", "no"),
     "with no message": ("api.denyAccess();", None),
     "with an object": ("api.denyAccess({ toString() { throw 1; } });", None),
-    "with a long message": ("api.denyAccess('x'.repeat(5000));", "x" * 1000),
+    "with a long message": ("api.denyAccess('x'.repeat(1e6));", "x" * 1000),
+    "with an unpaired surrogate": ("api.denyAccess('a\\ud800b');", "a?b"),
     "with JSON replaced": ("JSON.stringify = () => '\"forged\"'; api.denyAccess('no');", "no"),
     "with String.prototype replaced": ("String.prototype.toJSON = () => 'forged'; api.denyAccess('no');", "no"),
 }

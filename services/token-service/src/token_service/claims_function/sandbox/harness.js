@@ -11,8 +11,12 @@
 
   let outcome; // Claims, Denied, an eXception, a failure to write the Result, a result that is too Long
   let text; // JSON; never concatenated here, because the binding cannot read the ropes that the engine makes then
-  let denied = false;
-  let denial;
+  const settle = (letter, json) => {
+    if (outcome === undefined) {
+      outcome = letter;
+      text = json;
+    }
+  };
 
   const describe = (error) => {
     try {
@@ -29,30 +33,22 @@
   };
 
   const steadDenyAccess = (message) => {
-    if (!denied) {
-      denied = true;
-      denial = typeof message === "string" ? message : null;
-    }
+    settle("D", stringify(typeof message === "string" ? message : null));
     throw new Error("access denied"); // ends the function; catching it changes nothing
   };
 
   const steadCall = async (getCustomJwtClaims, input, longest) => {
-    let phase = "X";
+    let failure = "X";
     try {
       const { token, context, environmentVariables } = parse(input);
       const api = { denyAccess: steadDenyAccess };
       const claims = await getCustomJwtClaims({ token, context, environmentVariables, api });
-      phase = "R";
-      text = stringify(claims) ?? "";
-      phase = text.length > longest ? "L" : "C";
+      failure = "R";
+      const json = stringify(claims) ?? "";
+      settle(json.length > longest ? "L" : "C", json);
     } catch (error) {
-      text = describe(error);
+      settle(failure, describe(error));
     }
-    if (denied) {
-      phase = "D";
-      text = stringify(denial);
-    }
-    outcome = phase;
   };
 
   return (getCustomJwtClaims, input, longest) => {

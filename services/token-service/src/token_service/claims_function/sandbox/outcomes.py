@@ -11,8 +11,6 @@ from token_service.claims_function.sandbox.limits import Limits
 
 Reason = Literal["syntax", "no-function", "exception", "time", "memory", "result", "microtasks", "worker-died"]
 
-_LONGEST_DENIAL = 1000
-
 
 class Claims(msgspec.Struct, frozen=True):
     """The function returned an object of JSON values within the limits; reserved names are still in it."""
@@ -50,7 +48,7 @@ WORKER_DIED = Problem("worker-died", "the worker process ended")
 
 def longest_answer(limits: Limits) -> int:
     """Return how many bytes the body of an answer may have."""
-    return limits.result_bytes + 64 * 1024  # a denial's message is not bounded by the worker, but here
+    return limits.result_bytes + 16 * 1024  # room for a message, escaped
 
 
 def read_run(answer: bytes, limits: Limits) -> Outcome:
@@ -60,8 +58,7 @@ def read_run(answer: bytes, limits: Limits) -> Outcome:
         if kind == b"C":
             return _claims(content, limits)
         if kind == b"D":
-            message = msgspec.json.decode(content, type=str | None)
-            return Denied(message if message is None else message[:_LONGEST_DENIAL])
+            return Denied(msgspec.json.decode(content, type=str | None))
         if kind == b"P":
             return msgspec.json.decode(content, type=Problem)
     except msgspec.DecodeError:

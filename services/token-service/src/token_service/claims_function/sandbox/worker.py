@@ -32,6 +32,7 @@ _SPARE_BYTES: Final = 24 << 20  # address space for the interpreter's own work: 
 _STACK_BYTES: Final = 512 << 10
 _ENGINE_SHARE: Final = 0.9  # of the wall time; the engine stops by itself then, and can say where
 _LONGEST_MESSAGE: Final = 300
+_LONGEST_DENIAL: Final = 1000
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4
@@ -161,7 +162,8 @@ class Worker:
         if letter == "L":
             return _problem("result", f"it is longer than {self.result_bytes} bytes", None)
         if letter == "D":
-            return "D", text
+            message = json.loads(text)
+            return "D", json.dumps(None if message is None else _text(message, _LONGEST_DENIAL))
         thrown = json.loads(text)
         message = ": ".join(part for part in (thrown.get("name"), thrown.get("message")) if part)
         position = _position(thrown.get("stack", ""))
@@ -232,7 +234,13 @@ def _position(stack: str) -> tuple[int, int | None] | None:
 
 def _problem(reason: str, message: str, position: tuple[int, int | None] | None) -> tuple[str, str]:
     line, column = position or (None, None)
-    return "P", json.dumps({"reason": reason, "message": message[:_LONGEST_MESSAGE], "line": line, "column": column})
+    return "P", json.dumps(
+        {"reason": reason, "message": _text(message, _LONGEST_MESSAGE), "line": line, "column": column}
+    )
+
+
+def _text(text: str, longest: int) -> str:
+    return text[:longest].encode(errors="replace").decode()  # an unpaired surrogate becomes a question mark
 
 
 def confine(memory_bytes: int, seccomp: bytes) -> list[str]:
