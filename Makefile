@@ -75,6 +75,7 @@ imports: $(INSTALLED) ## who may import whom
 bench: $(INSTALLED) ## throughput and latency beside a floor, in one run
 	@$(BIN)/python -m benchmarks
 	@$(BIN)/python -m benchmarks.organizations
+	@$(BIN)/python -m benchmarks.claims_workers
 	@$(BIN)/python -m benchmarks.starting
 
 openapi: $(INSTALLED) ## write the OpenAPI document of the three services together

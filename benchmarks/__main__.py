@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from all_in_one.embedded import EmbeddedServers
-from benchmarks import fan_out, middleware, replica
+from benchmarks import claims_function, fan_out, middleware, replica
 from benchmarks.load import Plan
 from benchmarks.many_users import ManyUsers
 from benchmarks.measure import LoadFailed, Measurement, measure
@@ -30,7 +30,7 @@ from benchmarks.scenarios import (
     make_parties,
     needs_subject_tokens,
 )
-from stead import client_credentials
+from stead import client_credentials, exchange_subject_token
 from tests.support.processes import Deployment, ServiceProcess
 
 _CONNECTIONS: Final = (1, 16, 64)
@@ -119,6 +119,17 @@ class Bench:
         plan = Plan(SCENARIOS[scenario](self.stage), connections, passes, subject_tokens)
         return measure(plan, own=self._floor if scenario == FLOOR else self._services, stores=self._stores)
 
+    def exchanged(self) -> str:
+        """Return the access token for a new subject token."""
+        application = self.stage.parties.application
+        return exchange_subject_token(
+            self.deployment.tokens[0].url,
+            client_id=application.id,
+            client_secret=application.secret,
+            subject_token=self._mint(1)[0],
+            resource=RESOURCE,
+        ).access_token
+
     def list_users(self, connections: int) -> Measurement:
         """Read the list of users repeatedly."""
         plan = Plan(list_of_users(self.stage), connections, _LISTS)
@@ -163,6 +174,20 @@ def overhead_of_middleware(bench: Bench, _: Effort) -> Iterator[str]:
     )
 
 
+def cost_of_the_claims_function(bench: Bench, effort: Effort) -> Iterator[str]:
+    """Measure an exchange with a custom-claims function, beside one without."""
+    function = claims_function.Function(
+        bench.addresses.management_nats_url, revision=bench.stage.parties.revision, access_token=bench.exchanged
+    )
+    return claims_function.lines(
+        function,
+        lambda connections, passes: bench.measure("token exchange", connections, passes),
+        token_service=bench.deployment.tokens[0].pid,
+        rounds=effort.rounds,
+        seconds=effort.seconds,
+    )
+
+
 def start_of_replica(bench: Bench, effort: Effort) -> Iterator[str]:
     """Measure the start of a token-service replica; flushes Redis."""
     return replica.lines(bench.addresses, bench.deployment.tokens[0], users=effort.users)
@@ -190,10 +215,11 @@ _PARTS: Final[Mapping[str, Callable[[Bench, Effort], Iterator[str]]]] = {
     "requests": requests,
     "fan-out": fan_out_of_permissions,
     "middleware": overhead_of_middleware,
+    "claims-function": cost_of_the_claims_function,
     "long-list": long_list,
     "replica": start_of_replica,
 }
-_USUAL_PARTS: Final = ("requests", "fan-out", "middleware", "replica")
+_USUAL_PARTS: Final = ("requests", "fan-out", "middleware", "claims-function", "replica")
 
 
 def main() -> int:

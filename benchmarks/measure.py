@@ -92,6 +92,11 @@ def cpu_seconds(roots: Iterable[int]) -> float:
     return total / _TICKS_S
 
 
+def children_of(pid: int) -> list[int]:
+    """Return the ids of the processes that a process has started and that still run."""
+    return [child for child, (parent, _) in _stats() if parent == pid]
+
+
 def memory_mb(pid: int) -> tuple[float, float]:
     """Return the current and the peak resident memory of a process in MB (10⁶ bytes)."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import Batch, StreamMessage
+from identity_common.wire.claims_function import TOKEN_KINDS
 from identity_common.wire.events import (
     ApplicationState,
     AssignmentState,
+    ClaimsFunctionState,
     ResourceState,
     RoleState,
     ScopeState,
@@ -25,6 +27,7 @@ from stead.event_types import CloudEvent, OrganizationPermissionState, Organizat
 from token_service.directory import InMemoryDirectory
 
 IDS = st.sampled_from(["a", "b", "c"])
+KINDS = st.sampled_from(TOKEN_KINDS)
 NAMES = st.sampled_from(["read", "write"])
 SCOPE_IDS = st.lists(IDS, max_size=3, unique=True).map(tuple)
 STATES = st.one_of(
@@ -37,6 +40,7 @@ STATES = st.one_of(
     st.builds(
         OrganizationRoleState, id=IDS, deleted=st.booleans(), permission_ids=SCOPE_IDS, scope_ids=SCOPE_IDS, name=NAMES
     ),
+    st.builds(ClaimsFunctionState, kind=KINDS, deleted=st.booleans(), version=st.integers(1, 3)),
 )
 State = (
     ApplicationState
@@ -46,11 +50,18 @@ State = (
     | AssignmentState
     | OrganizationPermissionState
     | OrganizationRoleState
+    | ClaimsFunctionState
 )
 
 
+def id_of(state: State) -> str:
+    return state.kind if isinstance(state, ClaimsFunctionState) else state.id
+
+
 def subject_of(state: State) -> str:
-    ids: tuple[str, ...] = (state.id,)
+    ids: tuple[str, ...] = (id_of(state),)
+    if isinstance(state, ClaimsFunctionState):
+        return event_subject("management", "default", "claims-function", state.kind)
     if isinstance(state, OrganizationPermissionState):
         return event_subject("template", "default", "permission", state.id)
     if isinstance(state, OrganizationRoleState):
@@ -86,13 +97,13 @@ def consistent(states: Sequence[State]) -> list[State]:
     kept: list[State] = []
     alive: dict[tuple[type, str], State] = {}
     for state in states:
-        taken = {(type(each), *unique(each)) for key, each in alive.items() if key != (type(state), state.id)}
+        taken = {(type(each), *unique(each)) for key, each in alive.items() if key != (type(state), id_of(state))}
         if not getattr(state, "deleted", False) and unique(state) and (type(state), *unique(state)) in taken:
             continue
         kept.append(state)
-        alive.pop((type(state), state.id), None)
+        alive.pop((type(state), id_of(state)), None)
         if not getattr(state, "deleted", False):
-            alive[type(state), state.id] = state
+            alive[type(state), id_of(state)] = state
     return kept
 
 
@@ -114,6 +125,7 @@ def answers(half: InMemoryDirectory) -> list[object]:
     """Return the result of every possible lookup."""
     resources = [half.resource(indicator) for indicator in ("x", "y")]
     return [
+        *map(half.claims_function, TOKEN_KINDS),
         *(half.application(each) for each in "abc"),
         *resources,
         *(
@@ -185,7 +197,7 @@ def test_repeated_events_change_nothing(states: list[State], again_from: int) ->
 def test_scopes_are_held_through_live_roles_scopes_and_resources_only(states: list[State]) -> None:
     """Computed anew from nothing but the last state of each aggregate."""
     half = filled([message(subject_of(state), sequence, state) for sequence, state in enumerate(states, 1)])
-    last: dict[tuple[type, str], State] = {(type(state), state.id): state for state in states}
+    last: dict[tuple[type, str], State] = {(type(state), id_of(state)): state for state in states}
     alive = [state for state in last.values() if not getattr(state, "deleted", False)]
     roles = {state.id: state for state in alive if isinstance(state, RoleState)}
     for resource in (state for state in alive if isinstance(state, ResourceState)):
@@ -205,7 +217,7 @@ def test_scopes_are_held_through_live_roles_scopes_and_resources_only(states: li
 def test_permissions_are_held_through_live_organization_roles_only(states: list[State]) -> None:
     """Computed anew from nothing but the last state of each aggregate; no API role grants any of it."""
     half = filled(history_of(states))
-    last: dict[tuple[type, str], State] = {(type(state), state.id): state for state in states}
+    last: dict[tuple[type, str], State] = {(type(state), id_of(state)): state for state in states}
     alive = [state for state in last.values() if not getattr(state, "deleted", False)]
     roles = {state.id: state for state in alive if isinstance(state, OrganizationRoleState)}
     for role_ids in (("a",), ("b", "c"), ("a", "b", "c", "unknown")):

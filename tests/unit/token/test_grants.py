@@ -24,6 +24,7 @@ from identity_common.oauth import (
 from identity_common.sealing import SealingKeys
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
+from identity_common.wire.claims_function import SealedVariables
 from identity_common.wire.events import (
     ApplicationState,
     ResourceState,
@@ -34,6 +35,11 @@ from identity_common.wire.events import (
 )
 from stead.event_types import CloudEvent
 from stead.verification import KeySet
+from token_service.claims_function import CustomClaims
+from token_service.claims_function.failures import FailedCalls
+from token_service.claims_function.on_demand import WorkersOnDemand
+from token_service.claims_function.recordings import Recordings
+from token_service.claims_function.sandbox import ClaimsWorkers, Limits
 from token_service.directory import Directory, InMemoryDirectory, InRedisDirectory
 from token_service.directory.projection import ProjectionState
 from token_service.grants import Grants, TokenRequest, TokenResponse
@@ -132,6 +138,17 @@ class Known:
     def receives_watermark(self, revision: int) -> None:
         self.receives("revision", ("management",), revision, Watermark(revision), verb="published")
         self.in_redis.freshness.advance("management", revision)
+
+
+def claims_without_a_function(known: Known) -> CustomClaims:
+    keys, commands = SealingKeys([]), RedisCommands(known.redis)
+    return CustomClaims(
+        known.in_memory,
+        WorkersOnDemand(ClaimsWorkers(Limits(), 1), count=1),
+        SealedVariables(keys, tenant_id="default"),
+        Recordings(commands, keys, tenant_id="default"),
+        FailedCalls(commands, tenant_id="default"),
+    )
 
 
 class ProbingGrant:
@@ -403,8 +420,9 @@ class Organizations:
             urn_namespace="service",
             management_api_resource="https://default.service.internal/api",
         )
+        custom_claims = claims_without_a_function(known)
         self._grants = known.grants(
-            ClientCredentialsGrant(known.directory, targets, issuer),
+            ClientCredentialsGrant(known.directory, targets, custom_claims, issuer),
             TokenExchangeGrant(
                 known.directory,
                 SubjectTokens(known.redis, RedisCommands(known.redis), tenant_id="default", replicas=0),
@@ -412,6 +430,7 @@ class Organizations:
                     known.directory, known.live_tokens, userinfo_audience=f"{self.ISSUER}/me", by_exchange=False
                 ),
                 targets,
+                custom_claims,
                 issuer,
                 urn_namespace="service",
             ),

@@ -1,5 +1,6 @@
 """Builds the token service: the only module that reads the settings and wires the parts together."""
 
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -21,9 +22,16 @@ from identity_common.stores import migrations
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.telemetry.metrics import NAMESPACE
+from identity_common.wire.claims_function import SealedRequests, SealedVariables
 from token_service.authorizations import Authorizations, Codes, Consents, RefreshTokens
 from token_service.authorizations.forgetting import Forgetting
 from token_service.authorizations.third_parties import ThirdParties
+from token_service.claims_function import CustomClaims
+from token_service.claims_function.answers import ClaimsFunctionAnswers
+from token_service.claims_function.failures import FailedCalls
+from token_service.claims_function.on_demand import WorkersOnDemand
+from token_service.claims_function.recordings import Recordings
+from token_service.claims_function.sandbox import ClaimsWorkers, Limits
 from token_service.directory import Directory, InMemoryDirectory, InRedisDirectory
 from token_service.endpoints.consents import ConsentController
 from token_service.endpoints.cors import Cors
@@ -148,6 +156,7 @@ class _Parts:
         )
         self.user_claims = UserClaims(self.directory, urn_namespace=settings.urn_namespace)
         self.authenticator = ClientAuthenticator(self.directory)
+        self.claims = _ClaimsParts(settings, self.bus, self.commands, self.directory.in_memory)
 
     @asynccontextmanager
     async def lifespan(self, _: Litestar) -> AsyncGenerator[None, None]:
@@ -159,9 +168,11 @@ class _Parts:
         self.authorizations.start()
         self.third_parties.start()
         self.forgetting.start()
+        self.claims.start()
         try:
             yield
         finally:
+            await self.claims.stop()
             await self.forgetting.stop()
             await self.third_parties.stop()
             await self.authorizations.stop()
@@ -172,6 +183,49 @@ class _Parts:
             await self.redis_for_takes.aclose()
             await self.redis.aclose()
             await self.engine.dispose()
+
+
+class _ClaimsParts:
+    """The custom-claims function: its workers for tokens, and others for the Management API."""
+
+    def __init__(self, settings: Settings, bus: Bus, commands: RedisCommands, in_memory: InMemoryDirectory) -> None:
+        keys, tenant_id = SealingKeys(settings.environment_variable_keys), settings.tenant_id
+        limits = Limits(
+            time_ms=settings.claims_time_ms,
+            memory_mib=settings.claims_memory_mib,
+            result_bytes=settings.claims_result_bytes,
+            microtasks=settings.claims_microtasks,
+            nesting=settings.claims_nesting,
+        )
+        count, for_tests = settings.claims_workers or len(os.sched_getaffinity(0)), settings.claims_test_workers
+        self._workers = WorkersOnDemand(ClaimsWorkers(limits, count), count=count)
+        self._test_workers = WorkersOnDemand(ClaimsWorkers(limits, for_tests), count=for_tests)
+        self._recordings = Recordings(commands, keys, tenant_id=tenant_id)
+        self.failures = FailedCalls(commands, tenant_id=tenant_id)
+        self.custom_claims = CustomClaims(
+            in_memory,
+            self._workers,
+            SealedVariables(keys, tenant_id=tenant_id),
+            self._recordings,
+            self.failures,
+        )
+        self._answers = ClaimsFunctionAnswers(
+            bus, SealedRequests(keys, tenant_id=tenant_id), self._test_workers, self._recordings, self.failures
+        )
+
+    def start(self) -> None:
+        """Start what runs in the background."""
+        self.custom_claims.start()
+        self._recordings.start()
+        self._answers.start()
+
+    async def stop(self) -> None:
+        """Stop it, and the workers."""
+        await self._answers.stop()
+        await self._recordings.stop()
+        await self.custom_claims.stop()
+        await self._test_workers.stop()
+        await self._workers.stop()
 
 
 def _directory(settings: Settings, bus: Bus, commands: RedisCommands) -> Directory:
@@ -204,6 +258,7 @@ def _signing_keys(
 def _grants(settings: Settings, parts: _Parts) -> Grants:
     """Return the table of grants."""
     directory, issuer = parts.directory, Issuer(settings.issuer, parts.keys)
+    custom_claims = parts.claims.custom_claims
     targets = Targets(
         directory,
         userinfo_audience=_userinfo_audience(settings),
@@ -220,12 +275,24 @@ def _grants(settings: Settings, parts: _Parts) -> Grants:
         parts.redis_for_takes, parts.commands, tenant_id=settings.tenant_id, replicas=settings.redis_replicas
     )
     user_tokens = UserTokens(
-        directory, targets, parts.user_claims, parts.consents, issuer, urn_namespace=settings.urn_namespace
+        directory,
+        targets,
+        parts.user_claims,
+        parts.consents,
+        custom_claims,
+        issuer,
+        urn_namespace=settings.urn_namespace,
     )
     grants = (
-        ClientCredentialsGrant(directory, targets, issuer),
+        ClientCredentialsGrant(directory, targets, custom_claims, issuer),
         TokenExchangeGrant(
-            directory, subject_tokens, actor_tokens, targets, issuer, urn_namespace=settings.urn_namespace
+            directory,
+            subject_tokens,
+            actor_tokens,
+            targets,
+            custom_claims,
+            issuer,
+            urn_namespace=settings.urn_namespace,
         ),
         AuthorizationCodeGrant(parts.codes, parts.authorizations, parts.refresh_tokens, user_tokens),
         RefreshTokenGrant(parts.refresh_tokens, user_tokens),
@@ -324,6 +391,7 @@ def _metrics(parts: _Parts) -> CollectorRegistry:
         silence.labels(store).set_function(partial(getattr, freshness, "silence_s"))
         for source in SOURCES:
             revision.labels(store, source).set_function(partial(freshness.seen, source))
+    registry.register(parts.claims.failures.count)
     connected = Gauge(
         "bus_connected",
         "1 while the service is connected to NATS, otherwise 0.",

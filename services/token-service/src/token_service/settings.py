@@ -29,6 +29,13 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         pending_requests_per_address: Limit per 15 minutes of authorization requests from one address (counted likewise)
             that wait for a sign-in or a consent.
         trusted_proxies: How many proxies in front of this service append to ``X-Forwarded-For``; 0 ignores the header.
+        claims_workers: Processes that run the custom-claims function for tokens; 0 for one per usable core.
+        claims_test_workers: Processes that run it for the Management API: checks, tests and dry runs.
+        claims_time_ms: How long one call may take.
+        claims_memory_mib: How much memory one call may use.
+        claims_result_bytes: How large its result may be, as JSON.
+        claims_microtasks: How many jobs its promises may queue.
+        claims_nesting: How deep its result may be nested.
     """
 
     redis_url: str
@@ -47,6 +54,13 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     password_attempts_per_address: int = 100
     pending_requests_per_address: int = 1000
     trusted_proxies: int = 0
+    claims_workers: int = 0
+    claims_test_workers: int = 2
+    claims_time_ms: int = 100
+    claims_memory_mib: int = 32
+    claims_result_bytes: int = 16 * 1024
+    claims_microtasks: int = 10_000
+    claims_nesting: int = 16
 
     @classmethod
     def problems(cls, values: Mapping[str, Any]) -> list[str]:
@@ -68,4 +82,11 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             password_attempts_per_address=1,
             pending_requests_per_address=1,
             trusted_proxies=0,
+            claims_workers=0,
+            claims_test_workers=1,
+            claims_time_ms=1,
+            claims_memory_mib=8,
+            claims_result_bytes=2,
+            claims_microtasks=1,
+            claims_nesting=1,
         )

@@ -1,4 +1,4 @@
-"""The part of the directory that every replica holds in memory: applications, resources, roles, the template.
+"""The part of the directory that every replica holds in memory: what clients, resources, roles and functions are.
 
 Loaded from ``IDENTITY_STATE`` at start and kept current by the same reader. Lookups are plain dictionary reads.
 """
@@ -15,10 +15,12 @@ from identity_common.background import BackgroundLoop
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import Batch, ReadingInterrupted, StreamMessage, StreamReader
 from identity_common.telemetry.logs import get_logger
+from identity_common.wire.claims_function import TokenKind
 from identity_common.wire.events import (
     STREAM_STATE,
     ApplicationState,
     AssignmentState,
+    ClaimsFunctionState,
     ResourceState,
     RoleState,
     ScopeState,
@@ -45,6 +47,7 @@ def _subjects(tenant_id: str) -> list[str]:
         ("scope", "*", "*"),
         ("role", "*"),
         ("assignment", "application", "*"),
+        ("claims-function", "*"),
     )
     return [
         *(event_subject("management", tenant_id, *kind) for kind in management),
@@ -55,18 +58,20 @@ def _subjects(tenant_id: str) -> list[str]:
 
 
 class InMemoryDirectory:
-    """Applications, resources, scopes, roles of both kinds and organization permissions, as of the last event.
+    """Applications, resources, scopes, roles, organization permissions and claims functions, as of the last event.
 
     Attributes:
         freshness: How far it has seen each source.
         is_loaded: Whether the stream has been read to its end once, management's watermark included.
         has_new_third_parties: Set when it is loaded and when an application becomes third-party; its reader clears it.
+        has_claims_function: Set when the first claims function arrives.
     """
 
     def __init__(self, bus: Bus, *, tenant_id: str) -> None:
         self.freshness = Freshness()
         self.is_loaded = False
         self.has_new_third_parties = asyncio.Event()
+        self.has_claims_function = asyncio.Event()
         self._bus = bus
         self._reader = StreamReader(bus, STREAM_STATE, _subjects(tenant_id))
         self._applications: dict[str, ApplicationState] = {}
@@ -79,6 +84,7 @@ class InMemoryDirectory:
         self._role_scopes = RoleContents()
         self._role_names: dict[str, str] = {}
         self._template = OrganizationTemplate()
+        self._claims_functions: dict[TokenKind, ClaimsFunctionState] = {}
         self._revisions: dict[str, int] = {}
         self._watermarks: dict[str, int] = {}
         self._position = 0
@@ -130,12 +136,24 @@ class InMemoryDirectory:
 
     def role_names(self, role_ids: Iterable[str]) -> list[str]:
         """Return the names of those of these API roles that exist."""
-        return [self._role_names[role_id] for role_id in role_ids if role_id in self._role_names]
+        return list(self.named_roles(role_ids).values())
+
+    def named_roles(self, role_ids: Iterable[str]) -> dict[str, str]:
+        """Return the names by id of those of these API roles that exist."""
+        return {role_id: self._role_names[role_id] for role_id in role_ids if role_id in self._role_names}
 
     def organization_role_names(self, role_ids: Iterable[str]) -> list[str]:
         """Return the names of those of these organization roles that exist."""
+        return list(self.named_organization_roles(role_ids).values())
+
+    def named_organization_roles(self, role_ids: Iterable[str]) -> dict[str, str]:
+        """Return the names by id of those of these organization roles that exist."""
         names = self._template.role_names
-        return [names[role_id] for role_id in role_ids if role_id in names]
+        return {role_id: names[role_id] for role_id in role_ids if role_id in names}
+
+    def claims_function(self, kind: TokenKind) -> ClaimsFunctionState | None:
+        """Return the active version of the custom-claims function, or none."""
+        return self._claims_functions.get(kind)
 
     def existing_scopes(self, resource: ResourceState, among: Iterable[str]) -> frozenset[str]:
         """Return which of these names are scopes of a resource, held or not."""
@@ -225,16 +243,7 @@ class InMemoryDirectory:
 
     def _put_of_management(self, kind: str, data: msgspec.Raw) -> None:
         if kind == "application":
-            application = msgspec.json.decode(data, type=ApplicationState)
-            if application.deleted:
-                self._applications.pop(application.id, None)
-                self._deleted_applications.add(application.id)
-            else:
-                earlier = self._applications.get(application.id)
-                self._applications[application.id] = application
-                if earlier is not None and application.is_third_party and not earlier.is_third_party:
-                    self.has_new_third_parties.set()
-            self._origins[application.id] = registered_origins(application)
+            self._put_application(msgspec.json.decode(data, type=ApplicationState))
         elif kind == "assignment":
             assignment = msgspec.json.decode(data, type=AssignmentState)
             self._application_roles[assignment.id] = assignment.role_ids
@@ -254,12 +263,32 @@ class InMemoryDirectory:
             else:
                 self._role_scopes.put(role.id, role.scope_ids)
                 self._role_names[role.id] = role.name
+        elif kind == "claims-function":
+            self._put_claims_function(msgspec.json.decode(data, type=ClaimsFunctionState))
 
     def _put_of_template(self, kind: str, data: msgspec.Raw) -> None:
         if kind == "permission":
             self._template.put_permission(msgspec.json.decode(data, type=OrganizationPermissionState))
         elif kind == "role":
             self._template.put_role(msgspec.json.decode(data, type=OrganizationRoleState))
+
+    def _put_application(self, application: ApplicationState) -> None:
+        if application.deleted:
+            self._applications.pop(application.id, None)
+            self._deleted_applications.add(application.id)
+        else:
+            earlier = self._applications.get(application.id)
+            self._applications[application.id] = application
+            if earlier is not None and application.is_third_party and not earlier.is_third_party:
+                self.has_new_third_parties.set()
+        self._origins[application.id] = registered_origins(application)
+
+    def _put_claims_function(self, function: ClaimsFunctionState) -> None:
+        if function.deleted:
+            self._claims_functions.pop(function.kind, None)
+        else:
+            self._claims_functions[function.kind] = function
+            self.has_claims_function.set()
 
     def _put_resource(self, resource: ResourceState) -> None:
         if resource.deleted:

@@ -26,6 +26,17 @@ _log = get_logger(__name__)
 
 _LOOK_AGAIN_S: Final = 0.005
 
+# KEYS: the state, the set of a member's organizations. ARGV: prefixes of an organization's and a member's key, the
+# member's id. Returns the state, then organization and member for each.
+_MEMBERSHIPS: Final = """
+local found = {redis.call('GET', KEYS[1])}
+for _, id in ipairs(redis.call('SMEMBERS', KEYS[2])) do
+    found[#found + 1] = redis.call('GET', ARGV[1] .. id)
+    found[#found + 1] = redis.call('GET', ARGV[2] .. id .. ':' .. ARGV[3])
+end
+return found
+"""
+
 _decode_user = msgspec.json.Decoder(UserState).decode
 _decode_roles = msgspec.json.Decoder(AssignmentState).decode
 _decode_organization = msgspec.json.Decoder(OrganizationState).decode
@@ -189,16 +200,14 @@ class InRedisDirectory:
         Raises:
             OAuthError: ``temporarily_unavailable``: Redis does not answer, or the first load is not complete.
         """
+        keys = (self._keys.state, organizations_key(self._tenant_id, member_id))
+        prefixes = (self._keys.organization, self._keys.member)
         try:
-            ids = await self._commands.execute("SMEMBERS", organizations_key(self._tenant_id, member_id))
+            records = await self._commands.execute("EVAL", _MEMBERSHIPS, len(keys), *keys, *prefixes, member_id)
         except StoreUnavailable as error:
             raise redis_unavailable(error, "the directory cannot be read right now") from None
-        organization_ids = [each.decode() for each in ids]
-        organizations = [self._keys.organization + each for each in organization_ids]
-        members = [f"{self._keys.member}{each}:{member_id}" for each in organization_ids]
-        records = await self._read([self._keys.state, *organizations, *members])
         self._state_of(records)
-        pairs = zip(records[1 : len(ids) + 1], records[len(ids) + 1 :], strict=True)
+        pairs = zip(records[1::2], records[2::2], strict=True)
         found = [membership for pair in pairs if (membership := _membership(*pair)) is not None]
         return sorted(found, key=lambda each: (each.organization.name, each.organization.id))
 

@@ -18,10 +18,11 @@ from identity_common.oauth import GRANT_AUTHORIZATION_CODE, unauthorized_client
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.authorizations import Authorizations, Code, Codes, RefreshTokens
+from token_service.claims_function import Reservation
 from token_service.directory.freshness import highest
 from token_service.grants.form import GrantForm, unsupported
 from token_service.grants.table import TokenRequest, TokenResponse
-from token_service.grants.user_tokens import RequestedToken, UserTokens, not_acceptable
+from token_service.grants.user_tokens import Decision, RequestedToken, UserTokens, not_acceptable
 
 _log = get_logger(__name__)
 
@@ -111,20 +112,15 @@ class AuthorizationCodeGrant:
         await self._tokens.wait_for(awaited)
 
     async def issue(self, prepared: PreparedRedemption) -> TokenResponse:
-        """Take the code, check it and the user, redeem it, sign.
+        """Take the code, check it and the user, call the custom-claims function, redeem the code, sign.
 
         Raises:
-            OAuthError: ``invalid_grant``, or what ``UserTokens.decide`` raises; ``temporarily_unavailable`` when a
-                store does not answer: the code may or may not be spent.
+            OAuthError: ``invalid_grant``, or what ``UserTokens.decide`` and ``customized`` raise;
+                ``temporarily_unavailable`` when no worker is free for the function, or when a store does not answer:
+                the code may or may not be spent then.
         """
-        code = await self._take(prepared)  # spent from here on
-        if not _fits(code, prepared.form):
-            _log.info("code.refused", reason="redirect_uri or verifier", authorization_id=code.authorization.id)
-            raise not_acceptable()
-        awaited = highest({"management": code.revision}, prepared.requested_token.awaited)
-        await self._tokens.wait_for(awaited)
-        requested_token = msgspec.structs.replace(prepared.requested_token, awaited=awaited)
-        decision = await self._tokens.decide(code.authorization, prepared.client, requested_token)
+        async with self._tokens.reserved() as reserved:
+            code, decision = await self._decide(prepared, reserved)
         redeemed, refresh_token = await self._refresh_tokens.redeem(
             code.authorization.id,
             tokens_expire_at=decision.tokens_expire_at,
@@ -133,6 +129,17 @@ class AuthorizationCodeGrant:
         if not redeemed:
             await self._refuse_ended(code)
         return await self._tokens.sign(decision, refresh_token=refresh_token, nonce=code.nonce)
+
+    async def _decide(self, prepared: PreparedRedemption, reserved: Reservation) -> tuple[Code, Decision]:
+        code = await self._take(prepared)  # spent from here on
+        if not _fits(code, prepared.form):
+            _log.info("code.refused", reason="redirect_uri or verifier", authorization_id=code.authorization.id)
+            raise not_acceptable()
+        awaited = highest({"management": code.revision}, prepared.requested_token.awaited)
+        await self._tokens.wait_for(awaited)
+        requested_token = msgspec.structs.replace(prepared.requested_token, awaited=awaited)
+        decision = await self._tokens.decide(code.authorization, prepared.client, requested_token)
+        return code, await self._tokens.customized(decision, reserved, grant_type=self.grant_type)
 
     async def _take(self, prepared: PreparedRedemption) -> Code:
         used = await self._codes.use(prepared.form.code, application_id=prepared.client.id)

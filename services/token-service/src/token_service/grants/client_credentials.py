@@ -1,17 +1,20 @@
 """``client_credentials`` (RFC 6749 section 4.4): a machine-to-machine application gets a token for itself."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, invalid_target, unauthorized_client
 from identity_common.wire.events import ApplicationState
-from token_service.directory import Directory
+from token_service.claims_function import CustomClaims
+from token_service.directory import Directory, Membership
+from token_service.grants.claims_arguments import TokenToSign, client_arguments
 from token_service.grants.form import GrantForm
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets, held_scopes, organization_roles
-from token_service.tokens.issuer import Issuer
+from token_service.tokens.issuer import Issuer, new_jti
 from token_service.tokens.scopes import format_scope, grantable_scopes, may_be_newly_held, parse_scope
 
 
@@ -35,11 +38,16 @@ class ClientCredentialsForm(GrantForm, frozen=True, kw_only=True, tag=GRANT_CLIE
 
 
 class PreparedClientToken(msgspec.Struct, frozen=True):
-    """A token that only needs to be signed."""
+    """A token that only needs to be signed.
+
+    Attributes:
+        membership: The client's in the organization of the target, if it is in one.
+    """
 
     client: ApplicationState
     target: Target
     scopes: frozenset[str]
+    membership: Membership | None
 
 
 class ClientCredentialsGrant:
@@ -50,9 +58,10 @@ class ClientCredentialsGrant:
 
     grant_type = GRANT_CLIENT_CREDENTIALS
 
-    def __init__(self, directory: Directory, targets: Targets, issuer: Issuer) -> None:
+    def __init__(self, directory: Directory, targets: Targets, custom_claims: CustomClaims, issuer: Issuer) -> None:
         self._directory = directory
         self._targets = targets
+        self._custom_claims = custom_claims
         self._issuer = issuer
 
     async def prepare(self, request: TokenRequest, client: ApplicationState) -> PreparedClientToken:
@@ -68,30 +77,44 @@ class ClientCredentialsGrant:
         if target is None:
             raise invalid_target("name a resource or an organization")
         requested = parse_scope(form.scope or None)
-        held = await self._held_scopes(client, target, requested, request.awaited)
+        held, membership = await self._held_scopes(client, target, requested, request.awaited)
         if may_be_newly_held(requested=requested, held=held):
             await self._directory.catch_up(*target.sources)
-            held = await self._held_scopes(client, target, requested, request.awaited)
-        return PreparedClientToken(client, target, grantable_scopes(requested=requested, held=held))
+            held, membership = await self._held_scopes(client, target, requested, request.awaited)
+        return PreparedClientToken(client, target, grantable_scopes(requested=requested, held=held), membership)
 
     async def _held_scopes(
         self, client: ApplicationState, target: Target, requested: frozenset[str], awaited: Mapping[str, int]
-    ) -> frozenset[str]:
+    ) -> tuple[frozenset[str], Membership | None]:
+        """Return the requested scopes that the client holds, and the membership that grants them, if it is one."""
         in_memory = self._directory.in_memory
         if target.organization_id is None:
-            return held_scopes(in_memory, target, in_memory.application_roles(client.id), requested)
+            return held_scopes(in_memory, target, in_memory.application_roles(client.id), requested), None
         # Non-members are refused here, so what the request awaits must have arrived before.
         await self._directory.wait_for(awaited)
         membership = await self._directory.membership(target.organization_id, client.id, at_least=awaited)
-        return held_scopes(in_memory, target, organization_roles(membership, "application"), requested)
+        return held_scopes(in_memory, target, organization_roles(membership, "application"), requested), membership
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
         """Wait for the directory in memory; ``prepare`` has waited for the one in Redis if it needs it."""
         await self._directory.wait_for(awaited, self._directory.in_memory.freshness)
 
     async def issue(self, prepared: PreparedClientToken) -> TokenResponse:
-        """Sign; the client is its own subject (RFC 9068 section 2.2)."""
+        """Call the custom-claims function and sign; the client is its own subject (RFC 9068 section 2.2).
+
+        Raises:
+            OAuthError: ``access_denied``; ``temporarily_unavailable``.
+        """
         target = prepared.target
+        token = TokenToSign(
+            jti=new_jti(),
+            client=prepared.client,
+            target=target,
+            scopes=prepared.scopes,
+            organization=prepared.membership,
+        )
+        async with self._custom_claims.reserved("client-credentials") as reserved:
+            extra_claims = await reserved.claims(partial(client_arguments, self._directory.in_memory, token))
         access_token = await self._issuer.issue(
             subject=prepared.client.id,
             audience=target.audience,
@@ -99,6 +122,8 @@ class ClientCredentialsGrant:
             scopes=prepared.scopes,
             lifetime_s=target.lifetime_s,
             organization_id=target.organization_claim,
+            jti=token.jti,
+            extra_claims=extra_claims,
         )
         return TokenResponse(
             access_token=access_token,

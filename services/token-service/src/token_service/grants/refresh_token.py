@@ -77,12 +77,13 @@ class RefreshTokenGrant:
         await self._tokens.wait_for(awaited)
 
     async def issue(self, prepared: PreparedRefresh) -> TokenResponse:
-        """Check the refresh token and the user, rotate the token, sign.
+        """Check the refresh token and the user, call the custom-claims function, rotate the token, sign.
 
-        A refusal of the target or a scope leaves the refresh token unchanged.
+        A refusal of the target or a scope, or by the function, leaves the refresh token unchanged.
 
         Raises:
-            OAuthError: ``invalid_grant``, or what ``UserTokens.decide`` raises; ``temporarily_unavailable``.
+            OAuthError: ``invalid_grant``, or what ``UserTokens.decide`` and ``customized`` raise;
+                ``temporarily_unavailable``.
         """
         client = prepared.client
         found = await self._refresh_tokens.find(prepared.refresh_token, application_id=client.id)
@@ -94,6 +95,8 @@ class RefreshTokenGrant:
         if await self._refresh_tokens.is_replayed(found):
             raise not_acceptable()
         decision = await self._tokens.decide(found.authorization, client, prepared.requested_token)
+        async with self._tokens.reserved() as reserved:
+            decision = await self._tokens.customized(decision, reserved, grant_type=self.grant_type)
         if client.rotate_refresh_token or client.type in _PUBLIC:
             refresh_token = await self._rotate(found, decision)
         else:

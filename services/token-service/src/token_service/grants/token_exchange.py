@@ -5,6 +5,7 @@ usable. Checks that need the subject spend it.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -18,10 +19,12 @@ from identity_common.oauth import (
     unauthorized_client,
 )
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.events import ApplicationState, UserState
+from identity_common.wire.events import ApplicationState
 from identity_common.wire.subject_tokens import SubjectTokenRecord
-from token_service.directory import Directory, Snapshot
+from token_service.claims_function import CustomClaims, Reservation
+from token_service.directory import Directory, Membership, Person, Snapshot
 from token_service.directory.freshness import highest
+from token_service.grants.claims_arguments import TokenToSign, user_arguments
 from token_service.grants.form import (
     AccessTokenType,
     FormParameters,
@@ -34,7 +37,7 @@ from token_service.presented_tokens.actor_tokens import ActorTokens, not_accepta
 from token_service.presented_tokens.liveness import why_dead
 from token_service.presented_tokens.subject_tokens import SubjectTokens
 from token_service.tokens.claims import Actor
-from token_service.tokens.issuer import Issuer
+from token_service.tokens.issuer import Issuer, new_jti
 from token_service.tokens.scopes import format_scope, grantable_scopes, may_be_newly_held, parse_scope
 
 _log = get_logger(__name__)
@@ -90,10 +93,12 @@ class LiveSubject(msgspec.Struct, frozen=True):
 
     Attributes:
         role_ids: API roles, or the user's roles in the organization of the target.
+        membership: In that organization, if the target is in one.
     """
 
-    user: UserState
+    person: Person
     role_ids: tuple[str, ...]
+    membership: Membership | None = None
 
 
 class TokenExchangeGrant:
@@ -107,6 +112,7 @@ class TokenExchangeGrant:
         subject_tokens: SubjectTokens,
         actor_tokens: ActorTokens,
         targets: Targets,
+        custom_claims: CustomClaims,
         issuer: Issuer,
         *,
         urn_namespace: str,
@@ -115,6 +121,7 @@ class TokenExchangeGrant:
         self._subject_tokens = subject_tokens
         self._actor_tokens = actor_tokens
         self._targets = targets
+        self._custom_claims = custom_claims
         self._issuer = issuer
         self._subject_token_types = {TOKEN_TYPE_ACCESS_TOKEN, f"urn:{urn_namespace}:token-type:impersonation_token"}
 
@@ -164,12 +171,17 @@ class TokenExchangeGrant:
         await self._directory.wait_for(awaited)
 
     async def issue(self, prepared: PreparedExchange) -> TokenResponse:
-        """Take the subject token, judge the subject, sign.
+        """Take the subject token, judge the subject, call the custom-claims function, sign.
 
         Raises:
-            OAuthError: ``invalid_request``; ``access_denied`` if the subject is not a member of the organization;
-                ``temporarily_unavailable`` when a store does not answer: the token may or may not be spent.
+            OAuthError: ``invalid_request``; ``access_denied`` if the subject is not a member of the organization, or if
+                the function denied access; ``temporarily_unavailable`` when no worker is free for the function, or when
+                a store does not answer: the token may or may not be spent then.
         """
+        async with self._custom_claims.reserved("access-token") as reserved:
+            return await self._issue(prepared, reserved)
+
+    async def _issue(self, prepared: PreparedExchange, reserved: Reservation) -> TokenResponse:
         target, requested = prepared.target, prepared.requested
         taken = await self._subject_tokens.take(prepared.subject_token, target.organization_id)  # spent from here on
         if taken is None:
@@ -181,17 +193,33 @@ class TokenExchangeGrant:
             await self._directory.catch_up(*target.sources)
             subject = await self._live_subject(record, prepared)
             held = held_scopes(self._directory.in_memory, target, subject.role_ids, requested)
-        scopes = grantable_scopes(requested=requested, held=held)
+        token = TokenToSign(
+            jti=new_jti(),
+            client=prepared.client,
+            target=target,
+            scopes=grantable_scopes(requested=requested, held=held),
+            organization=subject.membership,
+        )
+        arguments = partial(
+            user_arguments,
+            self._directory,
+            token,
+            subject.person,
+            grant_type=GRANT_TOKEN_EXCHANGE,
+            subject_token_context=record.context,
+        )
         access_token = await self._issuer.issue(
             subject=record.user_id,
             audience=target.audience,
             client_id=prepared.client.id,
-            scopes=scopes,
+            scopes=token.scopes,
             lifetime_s=target.lifetime_s,
             organization_id=target.organization_claim,
             grant_type=GRANT_TOKEN_EXCHANGE,
             actor=prepared.actor,
-            tokens_valid_after=subject.user.tokens_valid_after,
+            tokens_valid_after=subject.person.user.tokens_valid_after,
+            jti=token.jti,
+            extra_claims=await reserved.claims(arguments),
         )
         _log.info(
             "subject-token.exchanged",
@@ -205,7 +233,7 @@ class TokenExchangeGrant:
             issued_token_type=TOKEN_TYPE_ACCESS_TOKEN,
             token_type="Bearer",  # noqa: S106 - a type, not a token
             expires_in=target.lifetime_s,
-            scope=format_scope(scopes),
+            scope=format_scope(token.scopes),
         )
 
     async def _live_subject(
@@ -229,5 +257,5 @@ class TokenExchangeGrant:
             _log.info("subject-token.refused", reason=reason, subject_token_id=record.id, user_id=record.user_id)
             raise not_acceptable()
         if organization_id is None:
-            return LiveSubject(subject.person.user, subject.person.role_ids)
-        return LiveSubject(subject.person.user, organization_roles(subject.membership, "user"))
+            return LiveSubject(subject.person, subject.person.role_ids)
+        return LiveSubject(subject.person, organization_roles(subject.membership, "user"), subject.membership)

@@ -5,6 +5,8 @@ consented to *and* holds at this moment.
 """
 
 from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -20,13 +22,15 @@ from identity_common.oauth import (
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from token_service.authorizations import Authorization, Consented, Consents
-from token_service.directory import Directory, Person
+from token_service.claims_function import CustomClaims, Reservation
+from token_service.directory import Directory, Membership, Person
+from token_service.grants.claims_arguments import TokenToSign, user_arguments
 from token_service.grants.form import TargetForm
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets, held_scopes, no_member, organization_roles
 from token_service.presented_tokens.liveness import why_dead
 from token_service.tokens.identity import PersonClaims
-from token_service.tokens.issuer import Issuer
+from token_service.tokens.issuer import Issuer, new_jti
 from token_service.tokens.scopes import (
     format_scope,
     grantable_scopes,
@@ -58,8 +62,11 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         scopes: Of the access token.
         offline_access: Whether the scope of that name is among those that were consented to and requested.
+        membership: The user's in the organization of the target, if it is in one.
+        jti: Of the access token.
         claims: Of the ID token; none if none is to be issued.
         tokens_expire_at: When the access token will have expired, milliseconds.
+        extra_claims: Of the access token, from the custom-claims function.
     """
 
     authorization: Authorization
@@ -68,8 +75,11 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     target: Target
     scopes: frozenset[str]
     offline_access: bool
+    membership: Membership | None
+    jti: str
     claims: PersonClaims | None
     tokens_expire_at: int
+    extra_claims: Mapping[str, Any] = {}
 
 
 class UserTokens:
@@ -81,6 +91,7 @@ class UserTokens:
         targets: Targets,
         user_claims: UserClaims,
         consents: Consents,
+        custom_claims: CustomClaims,
         issuer: Issuer,
         *,
         urn_namespace: str,
@@ -90,6 +101,7 @@ class UserTokens:
         self._targets = targets
         self._user_claims = user_claims
         self._consents = consents
+        self._custom_claims = custom_claims
         self._issuer = issuer
         self._organizations_scope = organizations_scope(urn_namespace)
         self._clock = clock
@@ -135,11 +147,11 @@ class UserTokens:
         self._require_consented(consented, picked, target)
         wanted = requested & _consented_for(consented, target)
         in_memory = self._directory.in_memory
-        person, role_ids = await self._live_person(authorization, requested_token)
+        person, role_ids, membership = await self._live_person(authorization, requested_token)
         held = held_scopes(in_memory, target, role_ids, wanted)
         if target.sources and may_be_newly_held(requested=wanted, held=held):
             await self._directory.catch_up(*target.sources)
-            person, role_ids = await self._live_person(authorization, requested_token)
+            person, role_ids, membership = await self._live_person(authorization, requested_token)
             held = held_scopes(in_memory, target, role_ids, wanted)
         return Decision(
             authorization=authorization,
@@ -148,9 +160,33 @@ class UserTokens:
             target=target,
             scopes=grantable_scopes(requested=wanted, held=held),
             offline_access="offline_access" in requested & consented.scopes,
+            membership=membership,
+            jti=new_jti(authorization.id),
             claims=await self._claims(person, requested & consented.scopes, picked),
             tokens_expire_at=self._clock() + target.lifetime_s * 1000,
         )
+
+    def reserved(self) -> Reservation:
+        """Return the reservation of a worker for the custom-claims function; to be entered before anything is spent."""
+        return self._custom_claims.reserved("access-token")
+
+    async def customized(self, decision: Decision, reserved: Reservation, *, grant_type: str) -> Decision:
+        """Return the decision with the claims that the custom-claims function adds.
+
+        Raises:
+            OAuthError: ``access_denied``; ``temporarily_unavailable``.
+        """
+        token = TokenToSign(
+            jti=decision.jti,
+            client=decision.client,
+            target=decision.target,
+            scopes=decision.scopes,
+            organization=decision.membership,
+        )
+        extra_claims = await reserved.claims(
+            partial(user_arguments, self._directory, token, decision.person, grant_type=grant_type)
+        )
+        return msgspec.structs.replace(decision, extra_claims=extra_claims) if extra_claims else decision
 
     async def sign(self, decision: Decision, *, refresh_token: str | None, nonce: str | None = None) -> TokenResponse:
         """Sign the tokens of a decision.
@@ -169,7 +205,8 @@ class UserTokens:
             lifetime_s=decision.target.lifetime_s,
             organization_id=decision.target.organization_claim,
             tokens_valid_after=tokens_valid_after,
-            authorization_id=decision.authorization.id,
+            jti=decision.jti,
+            extra_claims=decision.extra_claims,
         )
         id_token = None
         if decision.claims is not None:
@@ -220,8 +257,8 @@ class UserTokens:
 
     async def _live_person(
         self, authorization: Authorization, requested_token: RequestedToken
-    ) -> tuple[Person, tuple[str, ...]]:
-        """Return the user and the roles that grant the target's scopes."""
+    ) -> tuple[Person, tuple[str, ...], Membership | None]:
+        """Return the user, the roles that grant the target's scopes, and the membership if these are its roles."""
         organization_id = requested_token.target.organization_id
         subject = await self._directory.subject(
             authorization.user_id, organization_id, at_least=requested_token.awaited
@@ -232,8 +269,8 @@ class UserTokens:
             _log.info("authorization.refused", reason=reason, authorization_id=authorization.id)
             raise not_acceptable()
         if organization_id is None:
-            return person, person.role_ids
-        return person, organization_roles(subject.membership, "user")
+            return person, person.role_ids, None
+        return person, organization_roles(subject.membership, "user"), subject.membership
 
     async def _claims(
         self, person: Person, scopes: frozenset[str], picked: frozenset[str] | None

@@ -100,7 +100,7 @@ _ANSWERS: Final[Json] = {
 }
 _REFUSALS: Final[Refusals] = {
     400: (
-        "The request is malformed, or this client may not make it.",
+        "The request is malformed, or this client may not make it; or the custom-claims function denied access.",
         {
             "invalid_request": "the subject token or the actor token is not acceptable",
             "unauthorized_client": "this application may not exchange tokens",
@@ -108,6 +108,7 @@ _REFUSALS: Final[Refusals] = {
             "invalid_target": "the resource is unknown",
             "invalid_grant": "the code or refresh token is not acceptable",
             "invalid_scope": "a scope was requested that was not consented to",
+            "access_denied": "the custom-claims function failed",
         },
     ),
     401: UNAUTHENTICATED,
@@ -121,8 +122,8 @@ _REFUSALS: Final[Refusals] = {
     415: NOT_A_FORM,
     500: FAILED,
     503: (
-        "A store does not answer, or the awaited revision has not arrived. A subject token or a code may or may not be"
-        " spent.",
+        "A store does not answer, or the awaited revision has not arrived: a subject token or a code may or may not be"
+        " spent. Or no worker is free for the custom-claims function: nothing is spent.",
         {"temporarily_unavailable": "the awaited revision has not arrived yet"},
     ),
 }

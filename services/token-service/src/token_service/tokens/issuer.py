@@ -1,5 +1,8 @@
 """Signs access tokens and ID tokens."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 from msgspec import UNSET
 
@@ -9,6 +12,15 @@ from token_service.tokens.claims import AccessTokenClaims, Actor, issued_at_s
 from token_service.tokens.identity import IdTokenClaims, PersonClaims
 from token_service.tokens.keys import SigningKeys
 from token_service.tokens.scopes import format_scope
+
+
+def new_jti(authorization_id: str | None = None) -> str:
+    """Return the id of a new access token.
+
+    Args:
+        authorization_id: The authorization that the token descends from; ending it revokes the token.
+    """
+    return f"{authorization_id}.{new_token_id()}" if authorization_id else new_token_id()
 
 
 class Issuer:
@@ -31,7 +43,8 @@ class Issuer:
         grant_type: str | None = None,
         actor: Actor | None = None,
         tokens_valid_after: int = 0,
-        authorization_id: str | None = None,
+        jti: str | None = None,
+        extra_claims: Mapping[str, Any] | None = None,
     ) -> str:
         """Return a signed access token (RFC 9068).
 
@@ -45,7 +58,8 @@ class Issuer:
             grant_type: Becomes ``gty``; for tokens issued by exchange.
             actor: Becomes ``act``.
             tokens_valid_after: The subject's, milliseconds.
-            authorization_id: The authorization that the token descends from; ending it revokes the token.
+            jti: From ``new_jti``; a new one by default.
+            extra_claims: Further claims; they never replace one of the above.
         """
         issued_at = issued_at_s(now=self._clock(), tokens_valid_after=tokens_valid_after)
         claims = AccessTokenClaims(
@@ -55,14 +69,14 @@ class Issuer:
             client_id=client_id,
             iat=issued_at,
             exp=issued_at + lifetime_s,
-            jti=f"{authorization_id}.{new_token_id()}" if authorization_id else new_token_id(),
+            jti=jti or new_jti(),
             scope=format_scope(scopes),
             organization_id=organization_id,
             gty=grant_type,
             act=actor,
         )
         key = await self._keys.signing_key()
-        return await key.sign(claims)
+        return await key.sign({**extra_claims, **msgspec.to_builtins(claims)} if extra_claims else claims)
 
     async def issue_id_token(
         self,

@@ -7,8 +7,8 @@ hundred signatures.
 import asyncio
 import base64
 import hashlib
-from collections.abc import Callable
-from typing import Final, Literal, Protocol, cast, get_args
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, Protocol, cast, get_args
 
 import msgspec
 from cryptography.hazmat.primitives import hashes, serialization
@@ -92,7 +92,7 @@ class SigningKey:
     def _header(self, typ: str) -> bytes:
         return _base64url(msgspec.json.encode({"alg": self.algorithm, "typ": typ, "kid": self.kid})) + b"."
 
-    async def sign(self, claims: msgspec.Struct, *, typ: TokenType = "at+jwt") -> str:
+    async def sign(self, claims: msgspec.Struct | Mapping[str, Any], *, typ: TokenType = "at+jwt") -> str:
         """Return the token with these claims (JWS compact serialization, RFC 7515 section 7.1).
 
         Args:

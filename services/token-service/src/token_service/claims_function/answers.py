@@ -1,0 +1,198 @@
+"""Replies to management-service on the bus: checks, tests and dry runs of scripts, recordings, failures.
+
+One replica replies to each request. The workers are others than those of real tokens.
+"""
+
+import asyncio
+import time
+from typing import Final
+
+import msgspec
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from identity_common.background import end
+from identity_common.bus.connection import Bus
+from identity_common.stores.redis import StoreUnavailable
+from identity_common.telemetry.logs import get_logger
+from identity_common.wire.claims_function import (
+    MAX_MESSAGE_BYTES,
+    PATIENCE_S,
+    Answer,
+    CheckScript,
+    DryRun,
+    DryRunAnswer,
+    DryRunOfInput,
+    Failures,
+    Function,
+    Question,
+    ReadFailures,
+    RecordingStarted,
+    ScriptChecked,
+    ScriptProblem,
+    ScriptTested,
+    SealedRequests,
+    StartRecording,
+    TestScript,
+    Unavailable,
+    UnreadableMessageError,
+)
+from token_service.claims_function.context import call_data
+from token_service.claims_function.failures import FailedCalls
+from token_service.claims_function.on_demand import WorkersOnDemand
+from token_service.claims_function.recordings import Recorded, Recordings
+from token_service.claims_function.rules import ExtraClaims, changes, extra_claims
+from token_service.claims_function.sandbox import Claims, Denied, NoWorkerFree, Problem
+
+_log = get_logger(__name__)
+
+_REPLICAS: Final = "token"
+_MOST_BYTES: Final = MAX_MESSAGE_BYTES - 1024
+_MS: Final = 1000
+
+
+class ClaimsFunctionAnswers:
+    """Replies to the requests of one tenant.
+
+    Args:
+        bus: Carries them.
+        requests: Opens them, seals the replies.
+        workers: Run the scripts.
+        recordings: The recorded inputs.
+        failures: The failed calls.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        requests: SealedRequests,
+        workers: WorkersOnDemand,
+        recordings: Recordings,
+        failures: FailedCalls,
+    ) -> None:
+        self._bus = bus
+        self._requests = requests
+        self._workers = workers
+        self._recordings = recordings
+        self._failures = failures
+        self._subscribing: asyncio.Task[None] | None = None
+        self._answering: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Start replying once the bus is connected."""
+        self._subscribing = asyncio.create_task(self._subscribe(), name="claims-function-answers")
+
+    async def stop(self) -> None:
+        """Stop replying; requests without a reply are retried by their senders."""
+        await end(self._subscribing, *self._answering)
+
+    async def answer(self, question: Question, *, deadline: float) -> Answer:
+        """Return the reply to a request.
+
+        Args:
+            question: From management-service.
+            deadline: When it is no longer awaited, in seconds of the monotonic clock.
+
+        Raises:
+            NoWorkerFree: None became free in time.
+            StoreUnavailable: Redis does not answer.
+        """
+        match question:
+            case CheckScript():
+                return await self._check(question, deadline)
+            case TestScript():
+                return await self._test(question, deadline)
+            case DryRun():
+                return await self._dry_run(question, min(deadline, time.monotonic() + question.patience_ms / _MS))
+            case StartRecording():
+                return await self._record(question)
+            case ReadFailures():
+                return Failures(failures=await self._failures.last(question.kind))
+
+    async def _check(self, question: CheckScript, deadline: float) -> ScriptChecked:
+        async with await self._workers.reserve(within_s=_left_s(deadline)) as worker:
+            problem = await worker.check(question.script)
+        return ScriptChecked(problem=None if problem is None else _script_problem(problem))
+
+    async def _test(self, question: TestScript, deadline: float) -> ScriptTested:
+        return await self._run(question.function, question.token, question.context, deadline)
+
+    async def _dry_run(self, question: DryRun, deadline: float) -> DryRunAnswer:
+        """Run both versions over the recorded inputs until they, the time or the size of the reply are used up."""
+        inputs = await self._recordings.last(question.kind)
+        runs: list[DryRunOfInput] = []
+        size = 0
+        for each in inputs:
+            try:
+                run = await self._run_beside(each, question, deadline)
+            except NoWorkerFree:
+                break
+            size += len(msgspec.json.encode(run))
+            if size > _MOST_BYTES or time.monotonic() > deadline:
+                break
+            runs.append(run)
+        return DryRunAnswer(runs=runs, omitted=len(inputs) - len(runs))
+
+    async def _run_beside(self, recorded: Recorded, question: DryRun, deadline: float) -> DryRunOfInput:
+        active = ScriptTested()
+        if question.active is not None:
+            active = await self._run(question.active, recorded.token, recorded.context, deadline)
+        candidate = await self._run(question.candidate, recorded.token, recorded.context, deadline)
+        if candidate.denied is not None or candidate.problem is not None:
+            return DryRunOfInput(recorded_at=recorded.at, denied=candidate.denied, problem=candidate.problem)
+        found = changes(active.claims, candidate.claims)
+        return DryRunOfInput(
+            recorded_at=recorded.at, added=found.added, changed=found.changed, removed=list(found.removed)
+        )
+
+    async def _run(self, function: Function, token: object, context: object, deadline: float) -> ScriptTested:
+        data = call_data(token, context, function.environment_variables)
+        async with await self._workers.reserve(within_s=_left_s(deadline)) as worker:
+            outcome = await worker.run(function.script, data)
+        if isinstance(outcome, Claims):
+            result: ExtraClaims = extra_claims(outcome.members)
+            return ScriptTested(claims=dict(result.claims), dropped=list(result.dropped))
+        if isinstance(outcome, Denied):
+            return ScriptTested(denied=outcome.message or "")
+        return ScriptTested(problem=_script_problem(outcome))
+
+    async def _record(self, question: StartRecording) -> RecordingStarted:
+        if question.minutes <= 0:
+            await self._recordings.end(question.kind)
+            return RecordingStarted(until=0)
+        return RecordingStarted(until=await self._recordings.begin(question.kind, minutes=question.minutes))
+
+    async def _subscribe(self) -> None:
+        await self._bus.connected()
+        await self._bus.client.subscribe(self._requests.subject, queue=_REPLICAS, cb=self._take)
+
+    async def _take(self, message: Msg) -> None:
+        task = asyncio.create_task(self._reply(message, deadline=time.monotonic() + PATIENCE_S))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    async def _reply(self, message: Msg, *, deadline: float) -> None:
+        answer: Answer
+        try:
+            answer = await self.answer(self._requests.open_question(message.data), deadline=deadline)
+        except UnreadableMessageError as error:
+            _log.error("claims-function.unreadable", error=type(error).__name__)
+            return  # the sender has other keys, and could not read the reply
+        except (NoWorkerFree, StoreUnavailable) as error:
+            _log.warning("claims-function.unavailable", error=type(error).__name__)
+            answer = Unavailable()
+        except Exception as error:  # noqa: BLE001 - the edge: the sender is told to retry
+            _log.error("claims-function.unanswered", error=type(error).__name__, exc_info=error)
+            answer = Unavailable()
+        try:
+            await message.respond(self._requests.seal_answer(answer, sealed_question=message.data))
+        except (NatsError, OSError) as error:
+            _log.warning("claims-function.unanswered", error=type(error).__name__)
+
+
+def _script_problem(problem: Problem) -> ScriptProblem:
+    return ScriptProblem(reason=problem.reason, message=problem.message, line=problem.line, column=problem.column)
+
+
+def _left_s(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic())

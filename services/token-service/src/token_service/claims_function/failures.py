@@ -1,0 +1,73 @@
+"""Failed calls: each is a log line, a count, and an entry in a list that operators can read; none has personal data."""
+
+from typing import Final
+
+import msgspec
+from prometheus_client import Counter
+
+from identity_common.clock import Clock, now_ms
+from identity_common.stores.redis import RedisCommands
+from identity_common.telemetry.logs import get_logger
+from identity_common.telemetry.metrics import NAMESPACE
+from identity_common.wire.claims_function import TOKEN_KINDS, Failure, TokenKind
+from token_service.claims_function.last_records import LastRecords
+from token_service.claims_function.sandbox import Problem
+
+_log = get_logger(__name__)
+
+_KEPT_MS: Final = 7 * 86_400_000
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(Failure).decode
+
+
+class FailedCalls:
+    """The failed calls of one tenant.
+
+    Attributes:
+        count: Failed calls of this replica by kind and reason.
+    """
+
+    def __init__(self, commands: RedisCommands, *, tenant_id: str, clock: Clock = now_ms) -> None:
+        self._clock = clock
+        self._lists = {
+            kind: LastRecords(commands, f"identity:{tenant_id}:claims-function:{kind}:failures") for kind in TOKEN_KINDS
+        }
+        self.count = Counter(
+            "claims_function_failures",
+            "Number of calls of the custom-claims function that gave no claims.",
+            ("kind", "reason"),
+            namespace=NAMESPACE,
+            registry=None,
+        )
+
+    def add(self, problem: Problem, *, kind: TokenKind, version: int, client_id: str) -> None:
+        """Log and count a failed call; its entry follows without delaying the answer.
+
+        Args:
+            problem: Why it failed; its message may quote the arguments, and so is left out.
+            kind: Of the token.
+            version: Of the function.
+            client_id: The client.
+        """
+        _log.warning(
+            "claims-function.failed",
+            kind=kind,
+            version=version,
+            reason=problem.reason,
+            line=problem.line,
+            client_id=client_id,
+        )
+        self.count.labels(kind, problem.reason).inc()
+        failure = Failure(
+            at=self._clock(), version=version, reason=problem.reason, line=problem.line, column=problem.column
+        )
+        self._lists[kind].add(_encode(failure), ttl_ms=_KEPT_MS)
+
+    async def last(self, kind: TokenKind) -> list[Failure]:
+        """Return the last failures of all replicas within seven days, newest first.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        failures = [_decode(record) for record in await self._lists[kind].all()]
+        return sorted(failures, key=lambda each: each.at, reverse=True)

@@ -1,0 +1,96 @@
+"""Worker processes that start when the first one is asked for: without a function there are none.
+
+A token reserves a *place*: a promise that its call gets a worker after a few others at most. A reserved worker would be
+idle while the request waits for Redis, and 16 connections on a busy machine would find none within their 50 ms.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+from identity_common.telemetry.logs import get_logger
+from token_service.claims_function.sandbox import ClaimsWorkers, NoWorkerFree, Outcome, Slot, WorkerNotStarted
+
+_log = get_logger(__name__)
+
+_PLACES_PER_WORKER: Final = 8
+_CALLED_WITHIN_S: Final = 10.0
+"""More than the calls before it and their workers' replacements take, even if each exceeds its time."""
+
+
+class WorkersOnDemand:
+    """A pool of workers that is started by its first use, and stopped with the service."""
+
+    def __init__(self, workers: ClaimsWorkers, *, count: int) -> None:
+        self._workers = workers
+        self._places = asyncio.Semaphore(count * _PLACES_PER_WORKER)
+        self._running = AsyncExitStack()
+        self._is_running = False
+        self._starting = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Start the pool, unless it is running.
+
+        Raises:
+            NoWorkerFree: It cannot be started; the next use tries again.
+        """
+        async with self._starting:
+            if self._is_running:
+                return
+            try:
+                await self._running.enter_async_context(self._workers)
+            except (WorkerNotStarted, OSError) as error:
+                _log.error("claims-workers.failed", error=type(error).__name__, reason=str(error))
+                raise NoWorkerFree from error
+            self._is_running = True
+
+    async def stop(self) -> None:
+        """Stop the pool, if it is running."""
+        async with self._starting:
+            await self._running.aclose()
+            self._is_running = False
+
+    @asynccontextmanager
+    async def place(self, *, within_s: float) -> AsyncGenerator[None, None]:
+        """Hold a place for one call.
+
+        Args:
+            within_s: How long to wait for a place; the start of the pool is waited for as well.
+
+        Raises:
+            NoWorkerFree: None became free in time, or the pool cannot be started.
+        """
+        if not self._is_running:
+            await self.start()
+        try:
+            async with asyncio.timeout(within_s):
+                await self._places.acquire()
+        except TimeoutError:
+            raise NoWorkerFree from None
+        try:
+            yield
+        finally:
+            self._places.release()
+
+    async def run(self, script: str, data: bytes) -> Outcome:
+        """Call the function of a script, for the holder of a place.
+
+        Raises:
+            NoWorkerFree: The workers of the calls before it were lost, and could not be replaced.
+        """
+        async with await self._workers.reserve(within_s=_CALLED_WITHIN_S) as worker:
+            return await worker.run(script, data)
+
+    async def reserve(self, *, within_s: float) -> Slot:
+        """Return a worker that is held until it is released.
+
+        Args:
+            within_s: How long to wait for a busy one; the start of the pool is waited for as well.
+
+        Raises:
+            NoWorkerFree: None became free in time, or the pool cannot be started.
+        """
+        if not self._is_running:
+            await self.start()
+        return await self._workers.reserve(within_s=within_s)

@@ -1,0 +1,21 @@
+"""The bounds of one call."""
+
+import msgspec
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one call of a script may use.
+
+    Attributes:
+        time_ms: Wall time in milliseconds, from the arrival of the call in the worker to its answer.
+        memory_mib: What the engine may allocate, in MiB.
+        result_bytes: The longest result, as JSON in UTF-8.
+        microtasks: How many jobs of promises may run.
+        nesting: How deep objects and arrays may nest; the result itself is the first level.
+    """
+
+    time_ms: int = 100
+    memory_mib: int = 32
+    result_bytes: int = 16 * 1024
+    microtasks: int = 10_000
+    nesting: int = 16

@@ -1,0 +1,215 @@
+"""A pool of workers: reserving one, and replacing those that are gone."""
+
+import asyncio
+from collections import deque
+from types import TracebackType
+from typing import Final, Self
+
+from identity_common.telemetry.logs import get_logger
+from token_service.claims_function.sandbox.confinement import close_memory_to_others
+from token_service.claims_function.sandbox.limits import Limits
+from token_service.claims_function.sandbox.outcomes import (
+    WORKER_DIED,
+    Outcome,
+    Problem,
+    read_check,
+    read_run,
+)
+from token_service.claims_function.sandbox.process import WorkerLost, WorkerNotStarted, WorkerProcess
+
+_log = get_logger(__name__)
+
+_RESTART_PAUSE_S: Final = 1.0
+# The engine was stopped in the middle, or nothing is known about it.
+_SPOILED_BY: Final = frozenset({"time", "memory", "microtasks", "worker-died"})
+
+
+class NoWorkerFree(Exception):  # noqa: N818 - the name is what happened
+    """Every worker is busy, or being replaced."""
+
+
+class ClaimsWorkers:
+    """A pool with a fixed number of workers; an async context manager.
+
+    Entering it starts the workers and makes this process non-dumpable.
+
+    Raises:
+        WorkerNotStarted: On entering: the engine is not installed, or does not run here.
+    """
+
+    def __init__(self, limits: Limits, count: int) -> None:
+        self._limits = limits
+        self._count = count
+        self._free: list[WorkerProcess] = []
+        self._all: set[WorkerProcess] = set()
+        self._ending: set[WorkerProcess] = set()
+        self._waiting: deque[asyncio.Future[WorkerProcess]] = deque()
+        self._replacements: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the workers that run."""
+        return sorted(worker.pid for worker in self._all)
+
+    @property
+    def free(self) -> int:
+        """How many workers are neither reserved nor being replaced."""
+        return len(self._free)
+
+    async def __aenter__(self) -> Self:
+        close_memory_to_others()
+        try:
+            await asyncio.gather(*(self._start_one() for _ in range(self._count)))
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._stop()
+
+    async def reserve(self, *, within_s: float = 0.05) -> "Slot":
+        """Return a worker that no other call uses, as a slot to enter.
+
+        Raises:
+            NoWorkerFree: None became free in time.
+        """
+        if self._free:
+            return Slot(self, self._free.pop(), self._limits)
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[WorkerProcess] = loop.create_future()
+        self._waiting.append(waiting)
+        expiry = loop.call_later(within_s, _expire, waiting)
+        try:
+            return Slot(self, await waiting, self._limits)
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
+                self._offer(waiting.result())  # it was handed over in the same tick
+            raise
+        finally:
+            expiry.cancel()
+
+    def give_back(self, worker: WorkerProcess, *, spoiled: bool) -> None:
+        """Take a reserved worker back; a spoiled one is replaced in the background."""
+        if spoiled:
+            self._retire(worker)
+        else:
+            self._offer(worker)
+
+    def _offer(self, worker: WorkerProcess) -> None:
+        if self._closing or worker.ended.done():
+            self._retire(worker)
+            return
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(worker)
+                return
+        self._free.append(worker)
+
+    async def _start_one(self) -> None:
+        worker = await WorkerProcess.start(self._limits)
+        self._all.add(worker)
+        worker.ended.add_done_callback(lambda _: self._when_ended(worker))
+        self._offer(worker)
+
+    def _when_ended(self, worker: WorkerProcess) -> None:
+        self._ending.discard(worker)
+        if worker in self._free:  # a reserved one is missed when it is given back
+            self._free.remove(worker)
+            self._retire(worker)
+
+    def _retire(self, worker: WorkerProcess) -> None:
+        if worker not in self._all:
+            return
+        self._all.remove(worker)
+        self._ending.add(worker)
+        worker.end()
+        task = asyncio.get_running_loop().create_task(self._replace(worker))
+        self._replacements.add(task)
+        task.add_done_callback(self._replacements.discard)
+
+    async def _replace(self, worker: WorkerProcess) -> None:
+        await worker.ended
+        while not self._closing:
+            try:
+                await self._start_one()
+            except (WorkerNotStarted, OSError) as error:
+                _log.error("claims-worker.not-started", error=str(error), delay_s=_RESTART_PAUSE_S)
+                await asyncio.sleep(_RESTART_PAUSE_S)
+            else:
+                return
+
+    async def _stop(self) -> None:
+        self._closing = True
+        for task in tuple(self._replacements):
+            task.cancel()
+        await asyncio.gather(*self._replacements, return_exceptions=True)
+        workers = self._all | self._ending
+        self._free, self._all = [], set()
+        await asyncio.gather(*(worker.stop() for worker in workers))
+
+
+class Slot:
+    """A reserved worker; leaving it gives the worker back.
+
+    One call at a time. After a call that exceeded a bound of time, memory or microtasks, or lost the worker, the slot
+    has no worker any more, and further calls answer ``worker-died``: reserve again.
+    """
+
+    def __init__(self, workers: ClaimsWorkers, worker: WorkerProcess, limits: Limits) -> None:
+        self._workers = workers
+        self._worker = worker
+        self._limits = limits
+        self._spoiled = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._workers.give_back(self._worker, spoiled=self._spoiled)
+
+    async def run(self, script: str, data: bytes) -> Outcome:
+        """Call the function of ``script`` in a fresh context.
+
+        ``data`` is the JSON of ``{token, context, environmentVariables}``; ``api`` is added to it.
+        """
+        answer = await self._call(b"R", script, data)
+        outcome = answer if isinstance(answer, Problem) else read_run(answer, self._limits)
+        if isinstance(outcome, Problem) and outcome.reason in _SPOILED_BY:
+            self._spoiled = True
+        return outcome
+
+    async def check(self, script: str) -> Problem | None:
+        """Parse ``script`` and look for a declaration of the function at its top level; none of it is run."""
+        answer = await self._call(b"C", script, b"")
+        problem = answer if isinstance(answer, Problem) else read_check(answer)
+        if problem is not None and problem.reason in _SPOILED_BY:
+            self._spoiled = True
+        return problem
+
+    async def _call(self, kind: bytes, script: str, data: bytes) -> bytes | Problem:
+        if self._spoiled:
+            return WORKER_DIED
+        try:
+            encoded = script.encode()
+        except UnicodeEncodeError:
+            return Problem("syntax", "the script is not valid Unicode")
+        self._spoiled = True  # until there is an answer: a call that is cancelled leaves the worker busy
+        try:
+            answer = await self._worker.call(kind, encoded, data)
+        except WorkerLost as lost:
+            time_ms = self._limits.time_ms
+            return Problem("time", f"it ran longer than {time_ms} ms") if lost.out_of_time else WORKER_DIED
+        self._spoiled = False
+        return answer
+
+
+def _expire(waiting: "asyncio.Future[WorkerProcess]") -> None:
+    if not waiting.done():
+        waiting.set_exception(NoWorkerFree("every worker of the claims function is busy"))

@@ -1,0 +1,196 @@
+"""One worker process, as the service sees it."""
+
+import asyncio
+import importlib.util
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final, Self, cast
+
+import msgspec
+
+from identity_common.telemetry.logs import get_logger
+from token_service.claims_function.sandbox.confinement import seccomp_program
+from token_service.claims_function.sandbox.limits import Limits
+from token_service.claims_function.sandbox.outcomes import longest_answer
+
+_log = get_logger(__name__)
+
+_PROGRAM: Final = Path(__file__).with_name("worker.py")
+# Parsed for every call, so without indentation and comments.
+_HARNESS: Final = "\n".join(
+    line
+    for line in map(str.strip, Path(__file__).with_name("harness.js").read_text(encoding="utf-8").splitlines())
+    if not line.startswith("//")
+)
+_START_TIMEOUT_S: Final = 10.0
+# The kernel ends a worker at its wall time. This is for one that does not even answer to that, such as a stopped one.
+_GRACE_S: Final = 0.5
+
+
+class WorkerNotStarted(Exception):  # noqa: N818 - the name is what happened
+    """The worker program does not run here; the message says why."""
+
+
+class WorkerLost(Exception):  # noqa: N818 - the name is what happened
+    """The process ended before it answered.
+
+    Attributes:
+        out_of_time: Whether it was ended because its time was over.
+    """
+
+    def __init__(self, *, out_of_time: bool) -> None:
+        super().__init__("out of time" if out_of_time else "died")
+        self.out_of_time = out_of_time
+
+
+class WorkerProcess(asyncio.Protocol):
+    """A process that answers one call at a time."""
+
+    def __init__(self, process: subprocess.Popen[bytes], limits: Limits) -> None:
+        self._process = process
+        self._limits = limits
+        self._longest_answer = longest_answer(limits)
+        self._received = bytearray()
+        self._answer: asyncio.Future[bytes] | None = None
+        self._late = False
+        self._stopped = False
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the process has ended and was waited for."""
+
+    @classmethod
+    async def start(cls, limits: Limits) -> Self:
+        """Start a process and wait until it has given up its rights.
+
+        Raises:
+            WorkerNotStarted: The engine is not installed, or the process failed.
+        """
+        engine = importlib.util.find_spec("_quickjs")
+        if engine is None or engine.origin is None:
+            raise WorkerNotStarted("quickjs-ng is not installed")
+        ours, theirs = socket.socketpair()
+        with theirs:
+            # Not asyncio's subprocesses, which need a child watcher and pipes. vfork and exec take a millisecond.
+            process = subprocess.Popen(  # noqa: ASYNC220, S603 - nothing of it is input
+                [sys.executable, "-I", "-S", "-B", "-X", "utf8", str(_PROGRAM)],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={},
+                start_new_session=True,  # Ctrl-C is for the service, which ends its workers itself
+            )
+        worker = cls(process, limits)
+        ours.setblocking(False)
+        try:
+            await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=ours)
+        except BaseException:
+            ours.close()
+            process.kill()
+            process.wait()
+            raise
+        try:
+            await worker._confirm_start(Path(engine.origin).parent)
+        except BaseException:
+            await worker.stop()
+            raise
+        return worker
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    async def call(self, kind: bytes, script: bytes, data: bytes = b"") -> bytes:
+        """Send a call and return the body of the answer. A call that is cancelled ends the process.
+
+        Raises:
+            WorkerLost: The process ended instead.
+        """
+        body = b"".join((kind, struct.pack("!I", len(script)), script, data))
+        return await self._ask(body, self._limits.time_ms / 1000 + _GRACE_S)
+
+    def end(self) -> None:
+        """End the process; ``ended`` follows."""
+        self._stopped = True
+        self._process.kill()
+        self._transport.abort()
+
+    async def stop(self) -> None:
+        """End the process and wait for it."""
+        self.end()
+        await self.ended
+
+    async def _confirm_start(self, engine_directory: Path) -> None:
+        filter_program = await asyncio.to_thread(seccomp_program)  # the first time, it looks for libseccomp
+        start = {
+            "engine_directory": str(engine_directory),
+            "wall_ms": self._limits.time_ms,
+            "memory_bytes": self._limits.memory_mib << 20,
+            "result_bytes": self._limits.result_bytes,
+            "microtasks": self._limits.microtasks,
+            "harness": _HARNESS,
+            "seccomp": filter_program.hex(),
+        }
+        try:
+            answer = await self._ask(msgspec.json.encode(start), _START_TIMEOUT_S)
+        except WorkerLost as error:
+            raise WorkerNotStarted(f"the worker of the claims function {error} as it started") from error
+        if answer[:1] != b"S":
+            raise WorkerNotStarted(f"the worker of the claims function failed: {msgspec.json.decode(answer[1:])}")
+        for lacking in msgspec.json.decode(answer[1:], type=list[str]):
+            _log.warning("claims-worker.less-confined", reason=lacking)
+
+    async def _ask(self, body: bytes, timeout_s: float) -> bytes:
+        if self.ended.done():
+            raise WorkerLost(out_of_time=False)
+        loop = asyncio.get_running_loop()
+        self._answer = loop.create_future()
+        deadline = loop.call_later(timeout_s, self._end_late)
+        self._transport.write(struct.pack("!I", len(body)) + body)
+        try:
+            return await self._answer
+        except asyncio.CancelledError:
+            self._stopped = True
+            self._process.kill()  # it still works on this call
+            raise
+        finally:
+            deadline.cancel()
+            self._answer = None
+
+    def _end_late(self) -> None:
+        self._late = True
+        self._process.kill()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection."""
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Collect the answer; what was not asked for, or is too long, ends the process."""
+        self._received += data
+        if len(self._received) < 4:
+            return
+        length = 4 + int.from_bytes(self._received[:4], "big")
+        if length > 4 + self._longest_answer or len(self._received) > length or self._answer is None:
+            self._process.kill()
+        elif len(self._received) == length and not self._answer.done():
+            self._answer.set_result(bytes(self._received[4:]))
+            self._received.clear()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the process, and then tell the call that waits how it ended."""
+        self._process.kill()  # no effect on one that ends already
+        self._reaper = asyncio.get_running_loop().create_task(self._reap())
+
+    async def _reap(self) -> None:
+        status = await asyncio.to_thread(self._process.wait)
+        out_of_time = self._late or status == -signal.SIGALRM
+        if not out_of_time and not self._stopped:
+            _log.warning("claims-worker.died", status=status)  # negative: a signal
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(WorkerLost(out_of_time=out_of_time))
+        self.ended.set_result(None)

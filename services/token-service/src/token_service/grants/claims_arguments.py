@@ -1,0 +1,79 @@
+"""The arguments of the custom-claims function for a token that is about to be signed."""
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from identity_common.oauth import GRANT_CLIENT_CREDENTIALS
+from identity_common.wire.events import ApplicationState
+from token_service.claims_function.context import Arguments, TokenArgument, client_context, user_context
+from token_service.directory import Directory, InMemoryDirectory, Membership, Person
+from token_service.grants.targets import Target
+from token_service.tokens.scopes import format_scope
+
+
+class TokenToSign(msgspec.Struct, frozen=True, kw_only=True):
+    """An access token that is about to be signed.
+
+    Attributes:
+        jti: From ``new_jti``.
+        organization: The subject's membership in the organization of the target, if it is in one.
+    """
+
+    jti: str
+    client: ApplicationState
+    target: Target
+    scopes: frozenset[str]
+    organization: Membership | None = None
+
+
+async def user_arguments(
+    directory: Directory,
+    token: TokenToSign,
+    person: Person,
+    *,
+    grant_type: str,
+    subject_token_context: msgspec.Raw | UnsetType = UNSET,
+) -> Arguments:
+    """Return the arguments for a token of a user.
+
+    Args:
+        directory: Knows the user's organizations.
+        token: The token.
+        person: Its subject.
+        grant_type: Of the request.
+        subject_token_context: Of the subject token, in an exchange.
+
+    Raises:
+        OAuthError: ``temporarily_unavailable``.
+    """
+    context = user_context(
+        directory.in_memory,
+        person,
+        await directory.memberships_of(person.user.id),
+        client=token.client,
+        grant_type=grant_type,
+        organization=token.organization,
+        subject_token_context=subject_token_context,
+    )
+    return Arguments(token=_argument(token, account_id=person.user.id), context=context)
+
+
+async def client_arguments(in_memory: InMemoryDirectory, token: TokenToSign) -> Arguments:
+    """Return the arguments for a token that a client gets for itself."""
+    context = client_context(
+        in_memory, token.client, grant_type=GRANT_CLIENT_CREDENTIALS, organization=token.organization
+    )
+    return Arguments(token=_argument(token), context=context)
+
+
+def _argument(token: TokenToSign, *, account_id: str | UnsetType = UNSET) -> TokenArgument:
+    resource = token.target.resource
+    return TokenArgument(
+        jti=token.jti,
+        aud=token.target.audience,
+        scope=format_scope(token.scopes),
+        client_id=token.client.id,
+        kind="ClientCredentials" if account_id is UNSET else "AccessToken",
+        account_id=account_id,
+        resource=UNSET if resource is None else resource.indicator,
+    )

@@ -1,0 +1,445 @@
+"""The workers that run operators' scripts: reserving, losing and replacing them, and what one may do."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+import token_service.claims_function.sandbox
+from tests.support.captured_logs import captured_logs
+from tests.support.patience import PATIENCE_S, eventually_here
+from token_service.claims_function.sandbox import (
+    Claims,
+    ClaimsWorkers,
+    Limits,
+    NoWorkerFree,
+    Outcome,
+    Problem,
+    Slot,
+    WorkerNotStarted,
+)
+from token_service.claims_function.sandbox.confinement import seccomp_program
+
+SANDBOX: Final = Path(token_service.claims_function.sandbox.__file__).parent
+ECHO: Final = "const getCustomJwtClaims = ({ context }) => context;"
+LOOP: Final = "const getCustomJwtClaims = () => { for (;;); };"
+MAIN_MEMORY: Final = 20 * 1024
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="/proc, prctl and seccomp are Linux's")
+
+
+@pytest.fixture(scope="module")
+async def workers() -> AsyncIterator[ClaimsWorkers]:
+    async with ClaimsWorkers(Limits(time_ms=5000), 2) as pool:
+        yield pool
+
+
+@pytest.fixture(autouse=True)
+async def all_workers_are_back(workers: ClaimsWorkers) -> AsyncIterator[None]:
+    yield
+    await eventually_here(lambda: workers.free == 2)
+
+
+async def run(workers: ClaimsWorkers, script: str, context: Any = None) -> Outcome:
+    async with await workers.reserve(within_s=PATIENCE_S) as slot:
+        return await slot.run(script, data(context))
+
+
+def data(context: Any) -> bytes:
+    return msgspec.json.encode({"token": {}, "context": context, "environmentVariables": {}})
+
+
+async def check(workers: ClaimsWorkers, script: str) -> Problem | None:
+    async with await workers.reserve(within_s=PATIENCE_S) as slot:
+        return await slot.check(script)
+
+
+async def both(workers: ClaimsWorkers) -> tuple[Slot, Slot]:
+    return await workers.reserve(within_s=PATIENCE_S), await workers.reserve(within_s=PATIENCE_S)
+
+
+# Reserving
+
+
+async def test_without_a_free_worker_a_reservation_fails(workers: ClaimsWorkers) -> None:
+    one, two = await both(workers)
+    async with one, two:
+        with pytest.raises(NoWorkerFree):
+            await workers.reserve(within_s=0)
+
+    assert await run(workers, ECHO, {"a": 1}) == Claims({"a": 1})
+
+
+async def test_reservations_wait_in_order(workers: ClaimsWorkers) -> None:
+    order: list[int] = []
+
+    async def reserve(number: int) -> None:
+        async with await workers.reserve(within_s=PATIENCE_S):
+            order.append(number)
+
+    one, two = await both(workers)
+    async with two:
+        async with one:
+            tasks = [asyncio.create_task(reserve(number)) for number in range(5)]
+            await asyncio.sleep(0)
+            assert order == []
+        await asyncio.gather(*tasks)
+
+    assert order == [0, 1, 2, 3, 4]
+
+
+async def test_a_reservation_that_is_cancelled_loses_no_worker(workers: ClaimsWorkers) -> None:
+    one, two = await both(workers)
+    async with two:
+        async with one:
+            early, late = (asyncio.create_task(workers.reserve(within_s=PATIENCE_S)) for _ in range(2))
+            await asyncio.sleep(0)
+            early.cancel()
+        late.cancel()  # in the tick in which it was given the worker
+        await asyncio.gather(early, late, return_exceptions=True)
+
+        assert await run(workers, ECHO, {"a": 1}) == Claims({"a": 1})
+
+
+async def test_a_slot_is_released_when_its_user_fails(workers: ClaimsWorkers) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with await workers.reserve():
+            raise ZeroDivisionError
+
+    assert workers.free == 2
+
+
+async def test_concurrent_calls_get_their_own_results(workers: ClaimsWorkers) -> None:
+    outcomes = await asyncio.gather(*(run(workers, ECHO, {"n": n, "text": f"\u20ac {n}"}) for n in range(200)))
+
+    assert outcomes == [Claims({"n": n, "text": f"\u20ac {n}"}) for n in range(200)]
+
+
+# Losing workers
+
+
+async def test_a_worker_that_is_killed_during_a_call_is_replaced(workers: ClaimsWorkers) -> None:
+    before = workers.pids
+    calls = [asyncio.create_task(run(workers, LOOP)) for _ in range(2)]
+    await asyncio.sleep(0.05)
+    os.kill(before[0], signal.SIGKILL)
+    done, others = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+
+    assert [task.result() for task in done] == [Problem("worker-died", "the worker process ended")]
+    assert await run(workers, ECHO, {"a": 1}) == Claims({"a": 1})
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    await eventually_here(lambda: workers.free == 2)
+    assert not set(before) & set(workers.pids)  # a call that is cancelled leaves its worker busy: it is replaced too
+
+
+async def test_all_workers_killed_at_once_are_replaced(workers: ClaimsWorkers) -> None:
+    before = workers.pids
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    await eventually_here(lambda: workers.free == 2 and not set(before) & set(workers.pids))
+
+    outcomes = await asyncio.gather(*(run(workers, ECHO, {"n": n}) for n in range(10)))
+    assert outcomes == [Claims({"n": n}) for n in range(10)]
+
+
+async def test_a_slot_whose_worker_died_reports_it(workers: ClaimsWorkers) -> None:
+    async with await workers.reserve(within_s=PATIENCE_S) as slot:
+        others = workers.pids
+        async with await workers.reserve(within_s=PATIENCE_S):
+            for pid in others:
+                os.kill(pid, signal.SIGKILL)
+            assert await slot.run(ECHO, data({})) == Problem("worker-died", "the worker process ended")
+            assert await slot.check(ECHO) == Problem("worker-died", "the worker process ended")
+
+
+async def test_a_stopped_worker_is_ended_too() -> None:
+    async with ClaimsWorkers(Limits(time_ms=50), 1) as workers:
+        (pid,) = workers.pids
+        os.kill(pid, signal.SIGSTOP)
+
+        assert await run(workers, ECHO, {}) == Problem("time", "it ran longer than 50 ms")
+        await eventually_here(lambda: workers.free == 1)
+        assert workers.pids != [pid]
+
+
+async def test_leaving_the_pool_ends_its_processes() -> None:
+    async with ClaimsWorkers(Limits(), 2) as workers:
+        pids = workers.pids
+        os.kill(pids[0], signal.SIGKILL)  # its replacement is ended as well
+        slot = await workers.reserve(within_s=PATIENCE_S)
+        workers.give_back(slot._worker, spoiled=True)  # as it leaves, with no tick in between
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    assert workers.pids == []
+
+
+async def test_a_pool_whose_engine_does_not_start_says_why() -> None:
+    with pytest.raises(WorkerNotStarted, match=r"the worker of the claims function failed: OverflowError"):
+        async with ClaimsWorkers(Limits(memory_mib=2**60), 1):
+            pass
+
+
+# Limits
+
+
+async def test_every_limit_is_a_setting() -> None:
+    limits = Limits(time_ms=5000, memory_mib=4, result_bytes=40, microtasks=20, nesting=2)
+    awaits = (
+        "const getCustomJwtClaims = async ({ context }) => { for (let i = 0; i < context; i++) await i; return {}; };"
+    )
+    async with ClaimsWorkers(limits, 1) as workers:
+        assert await run(workers, ECHO, {"a": [1]}) == Claims({"a": [1]})
+        assert await run(workers, ECHO, {"a": [[]]}) == Problem("result", "it nests deeper than 2 levels")
+        assert await run(workers, ECHO, {"a": "x" * 32}) == Claims({"a": "x" * 32})
+        assert await run(workers, ECHO, {"a": "x" * 33}) == Problem("result", "it is longer than 40 bytes")
+        assert await run(workers, awaits, 10) == Claims({})
+        assert await run(workers, awaits, 30) == Problem("microtasks", "more than 20 microtasks")
+        outcome = await run(workers, "const getCustomJwtClaims = () => { new Uint8Array(4 << 20); };")
+        assert isinstance(outcome, Problem)
+        assert outcome.reason == "memory"
+
+
+# Checks and positions
+
+CHECKED: Final[dict[str, tuple[str, Problem | None]]] = {
+    "a constant": ("const getCustomJwtClaims = async () => ({});", None),
+    "a declaration": ("'use strict';\nasync function getCustomJwtClaims() {}", None),
+    "a variable": ("var getCustomJwtClaims = () => ({})", None),
+    "not run": ("for (;;);\nlet getCustomJwtClaims = () => ({}); // a comment", None),
+    "a syntax error": (
+        "const getCustomJwtClaims = () => {\n  return };\n  let = ;",
+        Problem("syntax", "SyntaxError: unexpected token in expression: ';'", 3, 9),
+    ),
+    "a comment without an end": (
+        "const getCustomJwtClaims = () => ({});\n/*",
+        Problem("syntax", "SyntaxError: unexpected end of comment", 2, 1),
+    ),
+    "strict code": (
+        "'use strict';\nfunction getCustomJwtClaims() { with (1) {} }",
+        Problem("syntax", "SyntaxError: invalid keyword: with", 2, 33),
+    ),
+    "declared twice": (
+        "let getCustomJwtClaims;\nlet getCustomJwtClaims;",
+        Problem("syntax", "SyntaxError: invalid redefinition of lexical identifier", 2, 23),
+    ),
+    "a NUL character": (
+        "const getCustomJwtClaims = () => ({});\n\0",
+        Problem("syntax", "the script contains a NUL character", 2),
+    ),
+    "no function": (
+        "const getCustomClaims = () => ({});",
+        Problem("no-function", "the script declares no function getCustomJwtClaims"),
+    ),
+    "declared within another function": (
+        "(() => { const getCustomJwtClaims = () => ({}); })();",
+        Problem("no-function", "the script declares no function getCustomJwtClaims"),
+    ),
+    "empty": ("", Problem("no-function", "the script declares no function getCustomJwtClaims")),
+    "closing brackets": (
+        "}\nconst getCustomJwtClaims = () => ({});\n{",
+        Problem("syntax", "SyntaxError: unexpected token in expression: '}'", 1, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize(("script", "problem"), CHECKED.values(), ids=CHECKED)
+async def test_a_check_parses_and_does_not_run(workers: ClaimsWorkers, script: str, problem: Problem | None) -> None:
+    assert await check(workers, script) == problem
+
+
+async def test_a_problem_has_its_position_in_the_script(workers: ClaimsWorkers) -> None:
+    thrown = "const getCustomJwtClaims = async () => {\n  await null;\n  throw new TypeError('no');\n};"
+    written = "const getCustomJwtClaims = () => ({\n  get a() { return null.b; },\n});"
+
+    assert await run(workers, thrown) == Problem("exception", "TypeError: no", 3, 13)
+    assert await run(workers, written) == Problem("result", "TypeError: cannot read property 'b' of null", 2, 1)
+    assert await run(workers, "\n  nothing();") == Problem("exception", "ReferenceError: nothing is not defined", 2, 3)
+
+
+# What a worker is and may do
+
+
+def of_process(pid: int, name: str) -> str:
+    return Path(f"/proc/{pid}/{name}").read_text()
+
+
+def kinds_of_descriptors(pid: int) -> list[str]:
+    return [str(link.readlink()).split(":")[0] for link in Path(f"/proc/{pid}/fd").iterdir()]
+
+
+@linux_only
+async def test_a_worker_is_confined(workers: ClaimsWorkers) -> None:
+    await run(workers, ECHO, {})
+    for pid in workers.pids:
+        status = dict(line.split(":\t", 1) for line in of_process(pid, "status").splitlines())
+        assert (status["NoNewPrivs"], status["Seccomp"], status["Threads"]) == ("1", "2", "1")
+        assert int(status["VmHWM"].split()[0]) < MAIN_MEMORY
+        limits = {line[:26].strip(): line[26:].split()[0] for line in of_process(pid, "limits").splitlines()}
+        bounded = ("Max open files", "Max processes", "Max core file size", "Max file size")
+        assert [limits[name] for name in bounded] == ["0"] * 4
+        assert int(limits["Max address space"]) < 512 << 20
+        if os.geteuid() == 0:
+            assert status["Uid"].split() == status["Gid"].split() == ["65534"] * 4
+            assert status["CapEff"] == "0" * 16
+            assert of_process(pid, "environ") == ""
+            assert kinds_of_descriptors(pid) == ["socket"]
+
+
+def found_in_memory(pid: int, wanted: bytes) -> bool:
+    """Return whether the bytes are anywhere in what a process has mapped readable."""
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for line in of_process(pid, "maps").splitlines():
+            bounds, rights, *_ = line.split()
+            start, end = (int(bound, 16) for bound in bounds.split("-"))
+            if rights.startswith("r") and "[v" not in line:
+                memory.seek(start)
+                try:
+                    content = memory.read(end - start)
+                except OSError:  # unmapped meanwhile
+                    continue
+                if wanted in content:
+                    return True
+    return False
+
+
+@linux_only
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may read the memory of a worker")
+async def test_no_key_of_the_service_is_in_the_memory_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = os.urandom(16).hex()
+    monkeypatch.setenv("KEY_ENCRYPTION_KEYS", key)
+    async with ClaimsWorkers(Limits(), 1) as workers:
+        assert await run(workers, ECHO, {"a": 1}) == Claims({"a": 1})
+        (pid,) = workers.pids
+
+        assert found_in_memory(os.getpid(), key.encode())
+        assert found_in_memory(pid, b"getCustomJwtClaims")
+        assert not found_in_memory(pid, key.encode())
+        assert ctypes.CDLL(None).prctl(3, 0, 0, 0, 0) == 0  # PR_GET_DUMPABLE
+
+
+@linux_only
+async def test_without_libseccomp_a_worker_runs_and_the_log_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyseccomp", None)  # as on a machine where it cannot be imported
+    seccomp_program.cache_clear()
+    try:
+        with captured_logs("token-service") as log:
+            async with ClaimsWorkers(Limits(), 1) as workers:
+                assert await run(workers, ECHO, {"a": 1}) == Claims({"a": 1})
+                assert "Seccomp:\t0" in of_process(workers.pids[0], "status")
+    finally:
+        seccomp_program.cache_clear()
+    assert [json.loads(line)["event"] for line in log.getvalue().splitlines()] == ["claims-worker.without-seccomp"]
+
+
+ATTEMPTS: Final = """
+import ctypes, json, os, socket, sys
+sys.path.insert(0, sys.argv[1])
+import worker
+
+os.dup2(1, 0)  # the descriptor that stays open
+libc = ctypes.CDLL(None, use_errno=True)
+parent = os.getppid()
+descriptor = os.open("/", os.O_RDONLY)
+lacking = worker.confine(32 << 20, bytes.fromhex(sys.argv[2]))
+outcomes = {}
+
+def attempt(name, action):
+    try:
+        action()
+        outcomes[name] = "done"
+    except OSError as error:
+        outcomes[name] = type(error).__name__
+
+def executable_memory():
+    libc.mmap.restype = ctypes.c_void_p
+    if libc.mmap(None, 4096, 7, 0x22, -1, 0) == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), "mmap")
+
+def trace():
+    if libc.ptrace(16, parent, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "ptrace")
+
+attempt("memory of the service", lambda: os.open(f"/proc/{parent}/mem", os.O_RDONLY))
+attempt("environment of the service", lambda: os.open(f"/proc/{parent}/environ", os.O_RDONLY))
+attempt("file", lambda: os.open("/etc/passwd", os.O_RDONLY))
+attempt("directory", lambda: os.listdir(descriptor))
+attempt("socket", lambda: socket.socket())
+attempt("fork", lambda: os.fork())
+attempt("exec", lambda: os.execv("/bin/true", ["true"]))
+attempt("signal", lambda: os.kill(parent, 0))
+attempt("user", lambda: os.setuid(0))
+attempt("executable memory", executable_memory)
+attempt("trace", trace)
+os.write(0, json.dumps([lacking, outcomes]).encode())
+os._exit(0)
+"""
+
+
+@linux_only
+def test_a_worker_may_not_use_the_system() -> None:
+    command = [sys.executable, "-I", "-c", ATTEMPTS, str(SANDBOX), seccomp_program().hex()]
+    lacking, outcomes = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+
+    assert lacking == []
+    assert outcomes == {
+        "memory of the service": "PermissionError",
+        "environment of the service": "PermissionError",
+        "file": "PermissionError",
+        "directory": "PermissionError",
+        "socket": "PermissionError",
+        "fork": "PermissionError",
+        "exec": "PermissionError",
+        "signal": "PermissionError",
+        "user": "PermissionError",
+        "executable memory": "PermissionError",
+        "trace": "PermissionError",
+    }
+
+
+SAME_USER: Final = """
+import ctypes, os
+from token_service.claims_function.sandbox.confinement import close_memory_to_others
+
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # dumpable, as a service is that was started as this user
+
+def a_child_reads_the_memory():
+    child = os.fork()
+    if child == 0:
+        try:
+            os.open(f"/proc/{os.getppid()}/mem", os.O_RDONLY)
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == 0
+
+before = a_child_reads_the_memory()
+close_memory_to_others()
+print(before, a_child_reads_the_memory())
+"""
+
+
+@linux_only
+def test_a_process_of_the_same_user_may_not_read_the_memory_of_the_service() -> None:
+    answer = subprocess.run([sys.executable, "-c", SAME_USER], check=True, capture_output=True, text=True).stdout
+
+    yama = Path("/proc/sys/kernel/yama/ptrace_scope")
+    may_at_first = not yama.exists() or yama.read_text().strip() == "0"
+    assert answer.split() == [str(may_at_first), "False"]

@@ -1,0 +1,492 @@
+"""The custom-claims function (the contract's section of that name) on every grant that issues an access token."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from sqlalchemy import text
+
+from identity_common.clock import now_ms
+from identity_common.identifiers import new_id, new_secret
+from identity_common.oauth import GRANT_TOKEN_EXCHANGE
+from identity_common.wire.claims_function import Failure, Failures, ReadFailures, TokenKind
+from identity_common.wire.subject_tokens import SubjectTokenRecord, subject_token_key
+from tests.support.authorizing import Stores, in_stores
+from tests.support.captured_logs import lines_of
+from tests.support.claims_function import ClaimsFunction
+from tests.support.lengths import length
+from tests.support.patience import eventually
+from tests.support.signing_in import EVERYTHING, SignIn
+from tests.support.world import World, error_body
+
+ECHO = "const getCustomJwtClaims = async ({ token, context }) => ({ seen: { token, context } });"
+LOOP = "const getCustomJwtClaims = async () => { while (true) {} };"
+FAILING = "const getCustomJwtClaims = async () => {\n  throw new Error('no plan');\n};"
+TICKET = {"ticketId": "T-1042", "reason": "call"}
+DENIED = error_body("access_denied", "not on sundays")
+BLOCKED = error_body("access_denied", "the custom-claims function failed")
+
+
+class Grant:
+    """One grant that issues an access token.
+
+    Attributes:
+        kind: Of the function that it calls.
+        request: Sends a valid request.
+        audience: Of its tokens.
+        argument: The changing part of the argument ``token``.
+        grant: The argument ``context.grant``.
+        organization: Whether the token is for an organization.
+    """
+
+    def __init__(
+        self,
+        request: Callable[[], httpx.Response],
+        audience: str,
+        *,
+        kind: TokenKind = "access-token",
+        argument: dict[str, str],
+        grant: dict[str, Any],
+        organization: bool = False,
+    ) -> None:
+        self.kind = kind
+        self.request = request
+        self.audience = audience
+        self.argument = argument
+        self.grant = grant
+        self.organization = organization
+
+
+@pytest.fixture(scope="module")
+def functions(world: World) -> ClaimsFunction:
+    return ClaimsFunction(world)
+
+
+@pytest.fixture
+def function(functions: ClaimsFunction) -> Iterator[ClaimsFunction]:
+    yield functions
+    functions.remove()
+
+
+@pytest.fixture(scope="module")
+def person(world: World) -> dict[str, Any]:
+    """A user of whom everything is known, as the context shows them."""
+    user = world.management.users.create(
+        username=f"u{new_id()[:10]}",
+        primary_email=f"{new_id()}@example.com",
+        primary_phone="+4915112345678",
+        name="Ada Ärmel",
+        avatar="https://cdn.example.com/a.png",
+        custom_data={"plan": "gold", "seats": [1, 2]},
+        profile={"locale": "de"},
+        password="correct horse battery staple",
+    )
+    world.management.users.assign_roles(user.id, [world.keeper_role])
+    clerk = world.clerk_roles["user"]
+    world.template.member(world.organization, user.id, clerk)
+    role = world.management.roles.get(world.keeper_role)
+    fresh = world.management.users.get(user.id)
+    organization = {"id": world.organization, "name": organization_name(world)}
+    return {
+        "id": user.id,
+        "username": user.username,
+        "primaryEmail": user.primary_email,
+        "primaryPhone": user.primary_phone,
+        "name": "Ada Ärmel",
+        "avatar": "https://cdn.example.com/a.png",
+        "customData": {"plan": "gold", "seats": [1, 2]},
+        "profile": {"locale": "de"},
+        "isEmailVerified": False,
+        "hasPassword": True,
+        "isSuspended": False,
+        "createdAt": fresh.created_at,
+        "updatedAt": fresh.updated_at,
+        "roles": [{"id": role.id, "name": role.name}],
+        "organizations": [organization],
+        "organizationRoles": [
+            {"organizationId": world.organization, "roleId": clerk, "roleName": organization_role_name(world, clerk)}
+        ],
+    }
+
+
+def organization_name(world: World) -> str:
+    return str(world.management.organizations.get(world.organization).name)
+
+
+def organization_role_name(world: World, role_id: str) -> str:
+    return str(world.management.organization_roles.get(role_id).name)
+
+
+def refreshing(sign_in: SignIn, **changes: str) -> Callable[[], httpx.Response]:
+    """Return a request that presents the newest refresh token of a sign-in, whose code is redeemed now."""
+    newest = sign_in.tokens()["refresh_token"]
+
+    def request() -> httpx.Response:
+        nonlocal newest
+        answer = sign_in.refresh(newest, **changes)
+        newest = answer.json().get("refresh_token", newest)
+        return answer
+
+    return request
+
+
+def grants_of(world: World, user_id: str) -> dict[str, Grant]:
+    """Return every way to an access token, as the Traditional application and as the machine."""
+    exchanged = {"type": GRANT_TOKEN_EXCHANGE, "subjectTokenContext": TICKET}
+    mine, resource = f"{world.stack.issuer}/me", {"scope": "read:things", "resource": world.resource}
+    organization = world.organization_audience()
+    permission = world.permission("read:invoices")
+
+    def exchange(**changes: Any) -> httpx.Response:
+        token = world.management.subject_tokens.create(user_id, context=TICKET).token
+        return world.exchange(token, **changes)
+
+    def sign_in() -> SignIn:
+        return SignIn(world, user_id=user_id)
+
+    openids = " ".join(sorted(set(EVERYTHING.split()) - {"offline_access"}))
+    return {
+        "exchange": Grant(exchange, world.resource, argument=resource, grant=exchanged),
+        "exchange for an organization": Grant(
+            lambda: exchange(resource=None, organization_id=world.organization, scope=permission),
+            organization,
+            argument={"scope": permission},
+            grant=exchanged,
+            organization=True,
+        ),
+        "exchange for a userinfo token": Grant(
+            lambda: exchange(resource=None, scope="openid"), mine, argument={"scope": "openid"}, grant=exchanged
+        ),
+        "code": Grant(
+            lambda: sign_in().redeem(), mine, argument={"scope": openids}, grant={"type": "authorization_code"}
+        ),
+        "refresh": Grant(
+            refreshing(sign_in(), resource=world.resource, scope="read:things"),
+            world.resource,
+            argument=resource,
+            grant={"type": "refresh_token"},
+        ),
+        "client credentials": Grant(
+            world.client_credentials,
+            world.resource,
+            kind="client-credentials",
+            argument=resource,
+            grant={"type": "client_credentials"},
+        ),
+        "client credentials for an organization": Grant(
+            lambda: world.client_credentials(resource=None, organization_id=world.organization, scope=permission),
+            organization,
+            kind="client-credentials",
+            argument={"scope": permission},
+            grant={"type": "client_credentials"},
+            organization=True,
+        ),
+    }
+
+
+GRANTS = (
+    *("exchange", "exchange for an organization", "exchange for a userinfo token", "code", "refresh"),
+    *("client credentials", "client credentials for an organization"),
+)
+
+
+@pytest.fixture(params=GRANTS)
+def grant(world: World, person: dict[str, Any], request: pytest.FixtureRequest) -> Grant:
+    return grants_of(world, person["id"])[request.param]
+
+
+def claims_of(world: World, grant: Grant) -> dict[str, Any]:
+    answer = grant.request()
+    assert answer.status_code == 200, answer.text
+    return world.claims(answer.json()["access_token"], grant.audience)
+
+
+def test_the_function_sees_the_token_and_its_context(
+    world: World, function: ClaimsFunction, grant: Grant, person: dict[str, Any]
+) -> None:
+    function.set(ECHO, kind=grant.kind)
+
+    claims = claims_of(world, grant)
+
+    of_user = grant.kind == "access-token"
+    client = world.management.applications.get(world.traditional.id if of_user else world.machine.id)
+    application = {
+        "id": client.id,
+        "name": client.name,
+        "type": client.type,
+        "isThirdParty": False,
+        "customData": {},
+    }
+    if not of_user:
+        role = world.management.roles.get(world.machine_role)
+        application["roles"] = [{"id": role.id, "name": role.name}]
+    expected = {
+        "token": {
+            "jti": claims["jti"],
+            "aud": grant.audience,
+            "clientId": client.id,
+            "kind": "AccessToken" if of_user else "ClientCredentials",
+            **({"accountId": person["id"]} if of_user else {}),
+            **grant.argument,
+        },
+        "context": {
+            "grant": grant.grant,
+            "application": application,
+            **({"user": person} if of_user else {}),
+            **(
+                {"organization": {"id": world.organization, "name": organization_name(world)}}
+                if grant.organization
+                else {}
+            ),
+        },
+    }
+    assert claims["seen"] == expected
+
+
+def test_the_function_can_deny_access(function: ClaimsFunction, grant: Grant) -> None:
+    function.set(
+        "const getCustomJwtClaims = async ({ api }) => api.denyAccess('not on sundays');",
+        kind=grant.kind,
+    )
+
+    answer = grant.request()
+
+    assert (answer.status_code, answer.json()) == (400, DENIED)
+
+
+def test_a_failing_function_adds_nothing_or_blocks(world: World, function: ClaimsFunction, grant: Grant) -> None:
+    plain = set(claims_of(world, grant))
+    function.set(FAILING, kind=grant.kind)
+    assert set(claims_of(world, grant)) == plain
+
+    function.set(FAILING, kind=grant.kind, block_issuance_on_error=True)
+    blocked = grant.request()
+    assert (blocked.status_code, blocked.json()) == (400, BLOCKED)
+
+
+def test_a_failure_is_one_log_line_one_count_and_one_entry(world: World, function: ClaimsFunction, logs: Path) -> None:
+    counted = failures_counted(world)
+    before, logged = now_ms(), len(lines_of(logs))
+    version = function.set(FAILING)
+
+    assert world.exchange(world.subject_token()).status_code == 200
+
+    lines = [line for line in lines_of(logs)[logged:] if line["event"] == "claims-function.failed"]
+    (line,) = lines
+    expected = {"kind": "access-token", "version": version, "reason": "exception", "client_id": world.traditional.id}
+    assert {name: line[name] for name in expected} == expected
+    assert failures_counted(world) == counted + 1
+    eventually(lambda: any(each.version == version for each in last_failures(function)))
+    (failure,) = (each for each in last_failures(function) if each.version == version)
+    assert failure == Failure(
+        at=failure.at, version=version, reason="exception", line=failure.line, column=failure.column
+    )
+    assert before <= failure.at <= now_ms()
+    assert "no plan" not in json.dumps(lines)
+
+
+def failures_counted(world: World) -> int:
+    name = 'stead_claims_function_failures_total{kind="access-token",reason="exception"}'
+
+    async def read() -> str:
+        transport = httpx.ASGITransport(app=world.stack.apps["token"])
+        async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+            return (await client.get("/metrics")).text
+
+    with ThreadPoolExecutor(1) as thread:
+        page = thread.submit(asyncio.run, read()).result()
+    found = re.search(rf"^{re.escape(name)} (\d+)", page, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def last_failures(function: ClaimsFunction) -> list[Failure]:
+    answer = function.asked(ReadFailures(kind="access-token"))
+    assert isinstance(answer, Failures)
+    return answer.failures
+
+
+def test_reserved_members_never_reach_the_token(world: World, function: ClaimsFunction) -> None:
+    plain = world.claims(world.exchange(world.subject_token()).json()["access_token"], world.resource)
+    function.set(
+        """const getCustomJwtClaims = async () => ({
+             sub: 'admin', scope: 'all', aud: 'x', exp: 9e9, act: { sub: 'x' }, organization_id: 'x', pv: {},
+             active: true, plan: 'gold', nested: { sub: 'kept' } });"""
+    )
+
+    claims = world.claims(world.exchange(world.subject_token()).json()["access_token"], world.resource)
+
+    unlike = {"jti", "iat", "exp"}
+    assert {name: value for name, value in claims.items() if name not in unlike} == {
+        **{name: value for name, value in plain.items() if name not in unlike},
+        "plan": "gold",
+        "nested": {"sub": "kept"},
+    }
+    assert claims["exp"] - claims["iat"] == world.resource_ttl_s
+
+
+def test_environment_variables_reach_the_function_and_only_it(world: World, function: ClaimsFunction) -> None:
+    secret = new_secret()
+    world.stack.recorder.keep(secret, "environment variable")
+    function.set(
+        "const getCustomJwtClaims = async ({ environmentVariables: { KEY } }) => ({ length: KEY.length });",
+        environment_variables={"KEY": secret},
+    )
+    answer = world.exchange(world.subject_token())
+
+    assert world.claims(answer.json()["access_token"], world.resource)["length"] == len(secret)
+    assert world.exchanged_userinfo_token()
+
+
+def test_a_replaced_or_removed_function_is_no_longer_called(world: World, function: ClaimsFunction) -> None:
+    def extra() -> object:
+        return world.claims(world.exchange(world.subject_token()).json()["access_token"], world.resource).get("v")
+
+    function.set("const getCustomJwtClaims = async () => ({ v: 1 });")
+    first = extra()
+    function.set("const getCustomJwtClaims = async () => ({ v: 2 });")
+    second = extra()
+    function.set("const getCustomJwtClaims = async () => ({});")
+    empty = extra()
+    function.remove()
+    assert [first, second, empty, extra()] == [1, 2, None, None]
+
+
+def test_a_refused_refresh_leaves_the_refresh_token_unrotated(world: World, function: ClaimsFunction) -> None:
+    sign_in = SignIn(world)
+    refresh_token = str(sign_in.tokens()["refresh_token"])
+    function.set("const getCustomJwtClaims = async ({ api }) => api.denyAccess('not on sundays');")
+    assert sign_in.refresh(refresh_token).json() == DENIED
+    function.set(FAILING, block_issuance_on_error=True)
+    assert sign_in.refresh(refresh_token).json() == BLOCKED
+
+    async def rows(stores: Stores) -> list[tuple[int, int | None]]:
+        statement = "SELECT generation, rotated_at FROM refresh_tokens WHERE authorization_id = :id"
+        async with stores.engine.connect() as connection:
+            found = await connection.execute(text(statement), {"id": sign_in.authorization_id})
+            return [(row.generation, row.rotated_at) for row in found]
+
+    assert in_stores(world.stack.token_settings, rows) == [(0, None)]
+    function.remove()
+    assert sign_in.refreshed(refresh_token)["refresh_token"] != refresh_token
+
+
+def test_a_denial_spends_the_subject_token(world: World, function: ClaimsFunction) -> None:
+    """What needs the subject spends it: a denial, as any other refusal of the subject."""
+    function.set("const getCustomJwtClaims = async ({ api }) => api.denyAccess();")
+    subject_token = world.subject_token()
+
+    answer = world.exchange(subject_token)
+
+    assert (answer.status_code, answer.json()) == (400, error_body("access_denied", "access was denied"))
+    assert not world.is_usable(subject_token)
+
+
+def test_a_denial_speaks_in_the_characters_of_an_error_description(world: World, function: ClaimsFunction) -> None:
+    """RFC 6749 section 5.2."""
+    function.set(
+        r"""const getCustomJwtClaims = async ({ api }) => api.denyAccess('na\u0000h "é" \\' + 'x'.repeat(500));"""
+    )
+
+    answer = world.exchange(world.subject_token())
+
+    assert answer.json() == error_body("access_denied", "na?h ??? ?" + "x" * 246)
+
+
+@pytest.mark.heavy
+def test_endless_loops_take_no_token_that_is_not_issued_and_delay_no_other(
+    world: World, function: ClaimsFunction
+) -> None:
+    """Requests that find no worker within 50 ms spend nothing; tokens that need no function do not wait for one."""
+    function.set(LOOP)
+    tokens = [world.subject_token() for _ in range(64)]
+
+    with ThreadPoolExecutor(64) as loops, ThreadPoolExecutor(4) as others:
+        looping = [loops.submit(world.exchange, token) for token in tokens]
+        without = [others.submit(world.client_credentials) for _ in range(200)]
+        answers = [each.result() for each in looping]
+        assert {each.result().status_code for each in without} == {200}
+
+    issued = [token for token, answer in zip(tokens, answers, strict=True) if answer.status_code == 200]
+    refused = [token for token, answer in zip(tokens, answers, strict=True) if answer.status_code == 503]
+    assert len(issued) + len(refused) == len(tokens)
+    assert issued
+    assert refused
+    assert {answer.headers.get("Retry-After") for answer in answers if answer.status_code == 503} == {"1"}
+    assert [world.is_usable(token) for token in refused] == [True] * len(refused)
+    function.remove()
+    assert {world.exchange(token).status_code for token in refused} == {200}
+
+
+@pytest.mark.slow
+def test_no_call_sees_the_context_of_another(world: World, function: ClaimsFunction) -> None:
+    function.set(
+        """var kept = globalThis.kept || []; globalThis.kept = kept;
+           const getCustomJwtClaims = async ({ token, context, api }) => {
+             kept.push(context); Object.prototype.leaked = context;
+             return { mine: context.grant.subjectTokenContext.mine, jtiSeen: token.jti, calls: kept.length };
+           };"""
+    )
+    count = length(short=1_000, long=10_000)
+    mine = [new_id() for _ in range(count)]
+    tokens = subject_tokens(world, mine)
+
+    async def exchange(client: httpx.AsyncClient, token: str, own: str) -> dict[str, Any]:
+        while True:
+            form = world.exchange_form(token)
+            answer = await client.post("/oidc/token", data=form, auth=world.traditional.basic)
+            if answer.status_code == 503:  # no worker was free: nothing is spent
+                continue
+            claims = world.claims(answer.json()["access_token"], world.resource)
+            if "mine" in claims:
+                return claims
+            (token,) = subject_tokens(world, [own])  # the call took too long, on a busy machine
+
+    async def exchange_all() -> list[dict[str, Any]]:
+        limit = asyncio.Semaphore(32)
+
+        async def limited(client: httpx.AsyncClient, token: str, own: str) -> dict[str, Any]:
+            async with limit:
+                return await exchange(client, token, own)
+
+        async with httpx.AsyncClient(base_url=world.stack.base_url, timeout=60) as client:
+            pairs = zip(tokens, mine, strict=True)
+            return await asyncio.gather(*(limited(client, token, own) for token, own in pairs))
+
+    with ThreadPoolExecutor(1) as thread:
+        claims = thread.submit(asyncio.run, exchange_all()).result()
+
+    assert [(each["mine"], each["jtiSeen"], each["calls"]) for each in claims] == [
+        (own, each["jti"], 1) for own, each in zip(mine, claims, strict=True)
+    ]
+    assert len({each["jti"] for each in claims}) == count
+
+
+def subject_tokens(world: World, contexts: list[str]) -> list[str]:
+    """Store a subject token for each context, as management-service does."""
+    now, tokens = now_ms(), []
+    with world.redis.pipeline(transaction=False) as pipeline:
+        for context in contexts:
+            token = f"sub_{new_secret()}"
+            world.stack.recorder.keep(token, "subject token")
+            record = SubjectTokenRecord(
+                id=new_id(),
+                user_id=world.customer,
+                issued_to=world.traditional.id,
+                issued_at=now,
+                expires_at=now + 600_000,
+                revision=0,
+                context=msgspec.Raw(msgspec.json.encode({"mine": context})),
+            )
+            pipeline.set(subject_token_key("default", token), msgspec.json.encode(record), px=600_000)
+            tokens.append(token)
+        pipeline.execute()
+    return tokens
