@@ -18,6 +18,7 @@ from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
 from identity_common.http.openapi import CHANGES_DIRECTORY
+from identity_common.outbox.backlog import measure_outbox
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
@@ -25,8 +26,10 @@ from identity_common.progress import Progress
 from identity_common.stores import migrations
 from identity_common.stores.database import Startup, create_database_engine
 from identity_common.stores.lookups import Lookups
+from identity_common.stores.measures import measure_stores
 from identity_common.stores.parents import Parents
 from identity_common.stores.redis import RedisCommands, connect_redis
+from identity_common.telemetry.metrics import Samples
 from management_service.applications.routes import ApplicationController, SecretController
 from management_service.applications.service import Applications
 from management_service.authentication import Authentication
@@ -155,6 +158,9 @@ def create_app(settings: Settings) -> Litestar:
             await search_engine.dispose()
             await engine.dispose()
 
+    registry, samples = CollectorRegistry(), Samples()
+    measure_stores(registry, samples, engine=engine, redis=redis, bus=bus)
+    measure_outbox(registry, samples, reader, tenant_id=tenant_id)
     return create_service_app(
         title="Management API",
         route_handlers=[subject_token_route(subject_tokens), _api()],
@@ -177,7 +183,8 @@ def create_app(settings: Settings) -> Litestar:
             "assignments": assignments,
         },
         readiness=Readiness(startup),
-        registry=CollectorRegistry(),
+        registry=registry,
+        samples=samples,
         lifespan=lifespan,
     )
 

@@ -183,6 +183,9 @@ class TokenExchangeGrant:
             subject = await self._live_subject(record, prepared)
             held = held_scopes(self._directory.in_memory, target, subject.role_ids, requested)
         scopes = grantable_scopes(requested=requested, held=held)
+        self._targets.report_unknown_scopes(
+            target, requested=requested, granted=scopes, grant_type=self.grant_type, client_id=prepared.client.id
+        )
         access_token = await self._issuer.issue(
             subject=record.user_id,
             audience=target.audience,
