@@ -15,6 +15,7 @@ from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
 from identity_common.stores import migrations
 from identity_common.stores.database import create_database_engine
+from identity_common.stores.eviction import EvictionWatch
 from identity_common.stores.measures import measure_stores
 from identity_common.stores.redis import RedisCommands, connect_redis
 from token_service.authorizations import Authorizations, Codes, Consents, RefreshTokens
@@ -127,6 +128,7 @@ class _Parts:
         self.commands = RedisCommands(self.redis)
         self.redis_for_takes = connect_redis(settings.redis_url, blocking=True)
         self.bus = Bus(settings.nats_url, service="token")
+        self.eviction_watch = EvictionWatch(self.redis)
         self.directory = _directory(settings, self.bus, self.commands)
         self.revocations = Revocations(
             self.engine, self.redis, self.commands, tenant_id=tenant_id, replicas=settings.redis_replicas
@@ -154,6 +156,7 @@ class _Parts:
     async def lifespan(self, _: Litestar) -> AsyncGenerator[None, None]:
         """Start and stop, in this order and its reverse."""
         self.bus.start()
+        self.eviction_watch.start()
         self.keys.start()
         self.directory.start()
         self.revocations.start()
@@ -169,6 +172,7 @@ class _Parts:
             await self.revocations.stop()
             await self.directory.stop()
             await self.keys.stop()
+            await self.eviction_watch.stop()
             await self.bus.stop()
             await self.redis_for_takes.aclose()
             await self.redis.aclose()
