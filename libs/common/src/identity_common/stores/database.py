@@ -7,6 +7,7 @@ for a migrated database. Does not own any table.
 import asyncio
 import contextlib
 import functools
+import logging
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from pathlib import Path
@@ -71,6 +72,10 @@ class MeasuredPool(pool.AsyncAdaptedQueuePool):
         finally:
             self.waits.count += 1
             self.waits.seconds += time.perf_counter() - started
+
+
+# SQLAlchemy logs a pool under the name of its class; its own pools say nothing below this level either.
+logging.getLogger(f"{MeasuredPool.__module__}.{MeasuredPool.__name__}").setLevel(logging.WARNING)
 
 
 def create_database_engine(
