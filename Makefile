@@ -5,7 +5,9 @@ DESK_PORT ?= 3100
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := libs/sdk libs/common services/token-service services/management-service services/template-service services/all-in-one
+RUNNABLE := $(VENV)/.runnable
 INSTALLED := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
 # Cached bytecode: without it every worker rewrites every assertion, and every process that a test starts compiles all.
 unexport PYTHONDONTWRITEBYTECODE
@@ -20,25 +22,29 @@ WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 20
 
-$(INSTALLED): requirements.lock pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES))
+$(RUNNABLE): requirements-run.lock pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES))
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; this is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12")'
 	@echo "installing into $(VENV) (the first time takes about a minute)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-index --no-build-isolation --no-deps \
-		$(addprefix -e ,$(PACKAGES))
+	@$(PIP) --require-hashes -r requirements-run.lock
+	@$(PIP) --no-index --no-build-isolation --no-deps $(addprefix -e ,$(PACKAGES))
 	@touch $@
 
-run: $(INSTALLED) ## start the whole system on http://127.0.0.1:3000 (PORT= changes it)
+$(INSTALLED): $(RUNNABLE) requirements.lock
+	@echo "installing what tests and checks need"
+	@$(PIP) --require-hashes -r requirements.lock
+	@touch $@
+
+run: $(RUNNABLE) ## start the whole system on http://127.0.0.1:3000 (PORT= changes it)
 	@STOP_WITH_PARENT=$$PPID exec $(BIN)/python -m all_in_one --port $(PORT)
 
-walkthrough: $(INSTALLED) ## impersonation in three steps with curl, to paste beside a running `make run`
+walkthrough: $(RUNNABLE) ## impersonation in three steps with curl, to paste beside a running `make run`
 	@$(BIN)/python -m all_in_one.walkthrough
 
-demo: $(INSTALLED) ## impersonation and the organization template through the SDK, against a running `make run`
+demo: $(RUNNABLE) ## impersonation and the organization template through the SDK, against a running `make run`
 	@$(BIN)/python -m all_in_one.demo
 
-example: $(INSTALLED) ## a support desk on http://127.0.0.1:3100 (DESK_PORT= changes it), beside a running `make run`
+example: $(RUNNABLE) ## a support desk on http://127.0.0.1:3100 (DESK_PORT= changes it), beside a running `make run`
 	@exec $(BIN)/python examples/support-desk --port $(DESK_PORT)
 
 test: $(INSTALLED) ## the tests that are quick
@@ -93,6 +99,8 @@ lock: ## pin the newest releases that fit (needs uv)
 	@uv lock --quiet --upgrade
 	@uv export --quiet --all-packages --no-emit-workspace --no-emit-project --no-header --no-annotate \
 		--format requirements.txt --output-file requirements.lock
+	@uv export --quiet --all-packages --all-extras --no-dev --group build --no-emit-workspace --no-emit-project \
+		--no-header --no-annotate --format requirements.txt --output-file requirements-run.lock
 	@rm uv.lock
 	@cd $(CLIENTS) && for each in clients fastapi; do uv pip compile --quiet --upgrade --generate-hashes --universal \
 		--python-version 3.11 --no-emit-index-url --no-header --no-annotate $$each.in --output-file $$each.lock || exit 1; done

@@ -7,10 +7,13 @@ import re
 import tomllib
 import zipfile
 from email.message import Message
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from hatchling.builders.wheel import WheelBuilder
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = sorted(path.parent for path in ROOT.glob("*/*/pyproject.toml"))
@@ -18,7 +21,7 @@ NAMES = {tomllib.loads((package / "pyproject.toml").read_text())["project"]["nam
 LICENSE = (ROOT / "LICENSE").read_bytes()
 
 # An installation of a directory of this tree, in a Makefile, a Dockerfile or a script; continued lines are joined.
-INSTALLATION = re.compile(r"pip install\b.*(?:libs/|services/|\$\(PACKAGES\)).*")
+INSTALLATION = re.compile(r"(?:pip install\b|\$\(PIP\)).*(?:libs/|services/|,\$\(PACKAGES\)).*")
 
 
 def test_every_package_of_the_workspace_is_named_after_the_product() -> None:
@@ -34,9 +37,37 @@ def test_every_package_of_the_workspace_is_named_after_the_product() -> None:
 
 def test_the_lock_names_no_package_of_the_workspace() -> None:
     """Such a name would be fetched from a registry, where it may belong to an attacker."""
-    locked = set(re.findall(r"^([A-Za-z0-9._-]+)(?:\[.*\])?==", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
-    assert len(locked) > 50
-    assert not {name for name in locked if re.sub(r"[-_.]+", "-", name).lower() in NAMES | {"stead"}}
+    names = locked("requirements.lock").keys()
+    assert len(names) > 50
+    assert not names & {*NAMES, "stead"}
+
+
+def locked(name: str) -> dict[str, str]:
+    """Return the entries of a lock by the name of their distribution."""
+    entries = re.split(r"\n(?=[A-Za-z0-9])", (ROOT / name).read_text().strip())
+    return {canonicalize_name(re.match(r"[A-Za-z0-9._-]+", entry)[0]): entry for entry in entries}  # type: ignore[index]
+
+
+def test_running_needs_a_part_of_what_testing_needs() -> None:
+    """Of the same versions; and everything that the packages of the workspace depend on, here and on macOS."""
+    run, whole = locked("requirements-run.lock"), locked("requirements.lock")
+    assert run.items() < whole.items()
+    assert not run.keys() & {"pytest", "mypy", "ruff", "playwright", "hypothesis", "schemathesis"}
+    environments = [
+        {"sys_platform": system.lower(), "platform_system": system, "platform_machine": machine}
+        for system, machine in (("Linux", "x86_64"), ("Linux", "aarch64"), ("Darwin", "arm64"))
+    ]
+    needed, seen = [*NAMES, "hatchling", "editables"], set()
+    while needed:
+        requirement = Requirement(needed.pop())
+        name = canonicalize_name(requirement.name)
+        for extra in {"", *requirement.extras} - {extra for known, extra in seen if known == name}:
+            seen.add((name, extra))
+            for each in map(Requirement, metadata.requires(name) or []):
+                marker = each.marker
+                if marker is None or any(marker.evaluate({**known, "extra": extra}) for known in environments):
+                    needed.append(str(each))
+    assert {name for name, _ in seen} - NAMES <= run.keys()
 
 
 def test_workspace_packages_are_installed_from_this_tree_and_never_from_a_registry() -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import nats
 import pytest
 import pytest_asyncio

@@ -253,3 +253,12 @@ def test_the_sdk_names_every_filter(stack: RunningStack) -> None:
     client.organizations.assign_user_roles(organizations[0].id, user.id, [organization_role.id])
     members = client.organizations.users(organizations[0].id, without_role_id=organization_role.id)
     assert ids(members) == [other.id]
+
+
+@pytest.mark.parametrize("path", ["users", "applications"])
+async def test_a_filter_that_only_another_list_can_answer_is_refused_with_its_address(
+    management: Management, path: str
+) -> None:
+    answer = await management.client.get(f"/api/{path}", params={"excludeOrganizationId": "x"})
+    assert issues(answer) == {"excludeOrganizationId"}
+    assert f"GET /api/organizations/{{id}}/{path}" in answer.text

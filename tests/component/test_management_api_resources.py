@@ -118,6 +118,23 @@ async def test_the_management_api_cannot_be_changed(management: Management) -> N
     assert (await management.client.get(f"{path}/scopes")).json() == scopes
 
 
+async def test_the_management_api_answers_under_its_fixed_id_too(management: Management) -> None:
+    path, client = "/api/resources/management-api", management.client
+    own = (await client.get(path)).json()
+    assert own in (await client.get("/api/resources")).json()
+    assert (own["indicator"], own["id"] == "management-api") == (AUDIENCE, False)
+    scopes = await client.get(f"{path}/scopes", params={"page_size": 1})
+    assert [scope["name"] for scope in scopes.json()] == ["all"]
+    assert {scope["resourceId"] for scope in scopes.json()} == {own["id"]}
+    assert (await client.get(scopes.links["next"]["url"])).json()[0]["name"] == "subject-tokens"
+    refused = (400, "resource.cannot_modify_management_api")
+    assert refusal(await client.delete(path)) == refused
+    assert refusal(await client.patch(f"{path}/is-default", json={"isDefault": True})) == refused
+    assert refusal(await client.post(f"{path}/scopes", json={"name": "more"})) == refused
+    async with management.client_with(None) as anonymous:
+        assert refusal(await anonymous.get(path)) == (401, "auth.authorization_header_missing")
+
+
 @pytest.mark.parametrize(
     "name",
     ["", "two words", 'quo"te', "back\\slash", "ümlaut", "x" * 129, "openid", "profile", "offline_access", "roles",

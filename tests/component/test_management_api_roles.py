@@ -55,10 +55,10 @@ async def test_scopes_are_added_once_and_removed_once(management: Management, re
     role = await role_of(management)
     path, (read, write) = f"/api/roles/{role['id']}/scopes", resource["scopes"]
     added = await management.client.post(path, json={"scopeIds": [read["id"]]})
-    assert (added.status_code, added.content) == (201, b"")
+    assert (added.status_code, added.json()) == (201, [read])
     again = await management.client.post(path, json={"scopeIds": [read["id"]]})
-    assert (again.status_code, revision_of(again)) == (201, revision_of(added))
-    await management.client.post(path, json={"scopeIds": [write["id"], read["id"]]})
+    assert (again.status_code, again.json(), revision_of(again)) == (201, [read], revision_of(added))
+    assert (await management.client.post(path, json={"scopeIds": [write["id"]]})).json() == [read, write]
     assert (await management.event_data("role", role["id"]))["scope_ids"] == sorted([read["id"], write["id"]])
     removed = await management.client.delete(f"{path}/{read['id']}")
     assert (removed.status_code, removed.content) == (204, b"")
@@ -142,9 +142,10 @@ async def test_roles_of_a_user_are_added_replaced_and_removed(management: Manage
     path = f"/api/users/{user['id']}/roles"
     subject = ("assignment", "user", user["id"])
 
-    assert (await management.client.post(path, json={"roleIds": [first, first]})).status_code == 201
+    assert (await management.client.post(path, json={"roleIds": [first, first]})).json() == {"roleIds": [first]}
     assert await management.event_data(*subject) == {"id": user["id"], "role_ids": [first]}
-    assert (await management.client.post(path, json={"roleIds": [second, first]})).status_code == 201
+    added = await management.client.post(path, json={"roleIds": [second, first]})
+    assert (added.status_code, added.json()) == (201, {"roleIds": [second, first]})
     assert (await management.client.get(path)).json() == roles[:2]
     replaced = await management.client.put(path, json={"roleIds": [third, second]})
     assert (replaced.status_code, replaced.content) == (204, b"")
@@ -268,6 +269,21 @@ async def test_a_relation_to_an_unknown_id_is_refused_whole(management: Manageme
     assert (await management.client.get(f"/api/roles/{role['id']}/scopes")).json() == []
 
 
+async def test_adding_holders_answers_them_and_adding_nothing_is_refused(management: Management) -> None:
+    user, machine = (await management.created("users"))["id"], await management.machine()
+    role, machine_role = await role_of(management), await role_of(management, "MachineToMachine")
+    for path, member, added in (
+        (f"/api/roles/{role['id']}/users", "userIds", user),
+        (f"/api/roles/{machine_role['id']}/applications", "applicationIds", machine),
+        (f"/api/applications/{machine}/roles", "roleIds", machine_role["id"]),
+    ):
+        answer = await management.client.post(path, json={member: [added, added]})
+        assert (answer.status_code, answer.json()) == (201, {member: [added]})
+        assert issues(await management.client.post(path, json={member: []})) == {member}
+    for path, member in ((f"/api/users/{user}/roles", "roleIds"), (f"/api/roles/{role['id']}/scopes", "scopeIds")):
+        assert issues(await management.client.post(path, json={member: []})) == {member}
+
+
 async def test_a_role_or_application_of_the_wrong_kind_is_refused(management: Management) -> None:
     wrong = (422, "entity.db_constraint_violated")
     for_users, for_machines = await role_of(management), await role_of(management, "MachineToMachine")
@@ -276,7 +292,8 @@ async def test_a_role_or_application_of_the_wrong_kind_is_refused(management: Ma
     post = management.client.post
     assert refusal(await post(f"/api/users/{user['id']}/roles", json={"roleIds": [for_machines["id"]]})) == wrong
     assert refusal(await post(f"/api/applications/{machine}/roles", json={"roleIds": [for_users["id"]]})) == wrong
-    assert refusal(await post(f"/api/applications/{website['id']}/roles", json={"roleIds": []})) == wrong
+    path = f"/api/applications/{website['id']}/roles"
+    assert refusal(await post(path, json={"roleIds": [for_machines["id"]]})) == wrong
     assert refusal(await post(f"/api/roles/{for_machines['id']}/users", json={"userIds": [user["id"]]})) == wrong
     path = f"/api/roles/{for_machines['id']}/applications"
     assert refusal(await post(path, json={"applicationIds": [website["id"], machine]})) == wrong

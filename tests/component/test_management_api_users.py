@@ -39,7 +39,7 @@ async def test_a_user_is_shown_as_it_was_created_and_its_event_says_the_same(man
         json={
             "username": name,
             "primaryEmail": f"{name}@example.com",
-            "primaryPhone": f"+49{abs(hash(name)) % 10**12}",
+            "primaryPhone": f"+49151{abs(hash(name)) % 10**8:08}",
             "password": "correct horse battery",
             "name": "Alice",
             "avatar": "https://example.com/alice.png",
@@ -247,7 +247,7 @@ async def test_a_missing_user_is_a_404_with_the_code_of_its_method(management_ap
         ({"username": 1}, {"username"}),
         ({"primaryEmail": "no address"}, {"primaryEmail"}),
         ({"primaryEmail": f"{'x' * 250}@example.com"}, {"primaryEmail"}),
-        ({"primaryPhone": "call me"}, {"primaryPhone"}),
+        ({"primaryPhone": "4" * 65}, {"primaryPhone"}),
         ({"password": "short"}, {"password"}),
         ({"password": "x" * 257}, {"password"}),
         ({"name": "x" * 257}, {"name"}),
@@ -266,6 +266,17 @@ async def test_every_wrong_member_of_a_new_user_is_named(
     user_id = (await management_api.post("/api/users", json={})).json()["id"]
     if "password" not in body:
         assert issues(await management_api.patch(f"/api/users/{user_id}", json=body)) == paths
+
+
+@pytest.mark.parametrize("phone", ["call me", "015112345678", "+110"])
+async def test_a_telephone_number_must_have_its_international_form(
+    management_api: httpx.AsyncClient, phone: str
+) -> None:
+    refused = (422, "user.invalid_phone")
+    assert refusal(await management_api.post("/api/users", json={"primaryPhone": phone})) == refused
+    user_id = (await management_api.post("/api/users", json={})).json()["id"]
+    assert refusal(await management_api.patch(f"/api/users/{user_id}", json={"primaryPhone": phone})) == refused
+    assert (await management_api.get(f"/api/users/{user_id}")).json()["primaryPhone"] is None
 
 
 async def test_a_free_form_object_may_have_64_kib_and_not_a_byte_more(management_api: httpx.AsyncClient) -> None:

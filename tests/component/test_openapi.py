@@ -25,7 +25,7 @@ OPERATIONS = {
     for method, operation in operations.items()
 }
 EFFECTIVE_PERMISSIONS = {"ListOrganizationUserScopes", "ListOrganizationApplicationScopes"}
-ANSWERED_WHOLE = {*EFFECTIVE_PERMISSIONS, "ListUserConsents"}
+ANSWERED_WHOLE = {*EFFECTIVE_PERMISSIONS, "ListUserConsents", "AddRoleScopes"}
 MANAGED = [name for name, (_, _, operation) in OPERATIONS.items() if "security" not in operation]
 
 

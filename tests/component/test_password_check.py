@@ -46,7 +46,7 @@ async def test_a_user_is_found_by_user_name_e_mail_address_and_telephone_number(
     management: Management, ask: Asker
 ) -> None:
     name = unique("Ada").replace("-", "_")
-    phone = f"+49{int(name[-8:], 16)}"
+    phone = f"+49151{int(name[-6:], 16):08}"
     user = await management.created(
         "users", username=name, primaryEmail=f"{name}@Example.com", primaryPhone=phone, password=PASSWORD
     )
@@ -64,7 +64,7 @@ async def test_an_unknown_identifier_is_refused(ask: Asker, identifier: str) -> 
 
 async def test_a_user_name_cannot_shadow_a_telephone_number(management: Management, ask: Asker) -> None:
     """Otherwise the user with that name could sign in in place of the number's owner."""
-    number = str(int(unique("")[-8:], 16) + 49_000_000_000)
+    number = f"49151{int(unique('')[-6:], 16):08}"
     owner = await management.created("users", primaryPhone=f"+{number}", password=PASSWORD)
     taken = [await management.client.post("/api/users", json={"username": each}) for each in (number, f"+{number}")]
     assert [issues(answer) for answer in taken] == [{"username"}] * 2

@@ -425,7 +425,7 @@ async def test_an_invalid_revision_is_refused(member: ReadingMember, value: str)
 async def test_one_header_names_revisions_of_both_services(template: Template, member: ReadingMember) -> None:
     both = f"management:{await template.management.revision()}, template:{await template.revision()}"
     assert (await member.read(Identity_Revision=both)).status_code == 200
-    assert revision(await template.client.post(member.organization.path, json={"userIds": []})) >= 0
+    assert revision(await template.client.put(f"{member.organization.path}/{member.id}/roles", json={})) >= 0
 
 
 async def test_pages_of_any_origin_may_read_the_permissions_of_a_user(

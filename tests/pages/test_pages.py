@@ -6,7 +6,7 @@ import re
 import secrets
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from stead import InvalidInput

@@ -23,7 +23,7 @@ def person(world: World) -> str:
     return world.management.users.create(
         username=f"u{time.time_ns()}",
         primary_email=f"u{time.time_ns()}@example.com",
-        primary_phone=str(time.time_ns())[-12:],
+        primary_phone=f"+49151{str(time.time_ns())[-8:]}",
         name="Ada Lovelace",
         avatar="https://example.com/ada.png",
     ).id

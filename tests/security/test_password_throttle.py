@@ -76,7 +76,7 @@ def sign_in_again(person: Person, client: Client, password: str = PASSWORD) -> h
 
 def test_an_account_has_one_count_however_it_is_named(world: World, spa: Client) -> None:
     person = Person(world)
-    email, phone = f"{person.username}@example.com", f"+49{secrets.randbelow(10**10):010}"
+    email, phone = f"{person.username}@example.com", f"+49151{secrets.randbelow(10**8):08}"
     world.management.users.update(person.user_id, primary_email=email, primary_phone=phone)
     spellings = [person.username, email.upper(), phone, phone.removeprefix("+"), person.username.upper()]
     attacker = Attacker(person, spa)

@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
-import httpx2 as httpx
 import msgspec
 import redis
 from nats.js import JetStreamContext
@@ -66,8 +65,8 @@ class Written:
         return list(_in_a_loop(_messages(self._stack.addresses.token_nats_url, self._stack.tenant_id)))
 
     def metrics(self) -> list[str]:
-        """Return the metrics page of each service."""
-        return list(_in_a_loop(_metrics(self._stack.apps)))
+        """Return the page with the metrics of all services."""
+        return [self._stack.http.get("/metrics").text]
 
     def in_redis(self) -> list[str]:
         """Return every key and every plain value, except those of other tenants."""
@@ -112,14 +111,6 @@ async def _public_events(jetstream: JetStreamContext, subjects: str) -> AsyncIte
             message = await jetstream.get_msg(STREAM_EVENTS, sequence + 1, subject=subjects, next=True, direct=True)
             sequence = message.seq or 0
             yield f"{message.subject} {message.headers} {(message.data or b'').decode(errors='replace')}"
-
-
-async def _metrics(apps: Any) -> list[str]:
-    pages = []
-    for app in apps.values():
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://service") as client:
-            pages.append((await client.get("/metrics")).text)
-    return pages
 
 
 async def _rows(admin_url: str, tenant_id: str) -> list[str]:

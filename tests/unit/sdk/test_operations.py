@@ -501,7 +501,14 @@ OPERATIONS: list[tuple[Call, str, str, Any, Any, Any]] = [
     (lambda c: c.roles.list(), "GET", "/api/roles", None, [ROLE_JSON], [ROLE]),
     (lambda c: c.roles.delete("ro1"), "DELETE", "/api/roles/ro1", None, None, None),
     (lambda c: c.roles.scopes("ro1"), "GET", "/api/roles/ro1/scopes", None, [SCOPE_JSON], [SCOPE]),
-    (lambda c: c.roles.assign_scopes("ro1", ["s1"]), "POST", "/api/roles/ro1/scopes", {"scopeIds": ["s1"]}, None, None),
+    (
+        lambda c: c.roles.assign_scopes("ro1", ["s1"]),
+        "POST",
+        "/api/roles/ro1/scopes",
+        {"scopeIds": ["s1"]},
+        [SCOPE_JSON],
+        [SCOPE],
+    ),
     (lambda c: c.roles.remove_scope("ro1", "s1"), "DELETE", "/api/roles/ro1/scopes/s1", None, None, None),
     (lambda c: c.roles.users("ro1"), "GET", "/api/roles/ro1/users", None, [USER_JSON], [USER]),
     (lambda c: c.roles.assign_users("ro1", ["u1"]), "POST", "/api/roles/ro1/users", {"userIds": ["u1"]}, None, None),
@@ -803,8 +810,8 @@ OPERATIONS: list[tuple[Call, str, str, Any, Any, Any]] = [
         "POST",
         "/api/organizations/o1/users/u1/roles",
         {"organizationRoleIds": ["or1"], "organizationRoleNames": []},
-        None,
-        None,
+        {"organizationRoleIds": ["or1"]},
+        ["or1"],
     ),
     (
         lambda c: c.organizations.replace_user_roles("o1", "u1", role_names=["Editor"]),
@@ -883,8 +890,8 @@ OPERATIONS: list[tuple[Call, str, str, Any, Any, Any]] = [
         "POST",
         "/api/organizations/o1/applications/a1/roles",
         {"organizationRoleIds": ["or1"], "organizationRoleNames": []},
-        None,
-        None,
+        {"organizationRoleIds": ["or1"]},
+        ["or1"],
     ),
     (
         lambda c: c.organizations.replace_application_roles("o1", "a1", role_names=["Editor"]),
@@ -1071,8 +1078,12 @@ async def async_carried_out(result: Any) -> Any:
     return [item async for item in result] if hasattr(result, "__aiter__") else await result
 
 
+def is_listed(method: str, answer: Any) -> bool:
+    return method == "GET" and isinstance(answer, list)
+
+
 def prepare(service: Service, method: str, path: str, answer: Any) -> None:
-    if isinstance(answer, list):
+    if is_listed(method, answer):
         service.will_list(path, answer)
     else:
         status = 204 if answer is None else 200
@@ -1081,7 +1092,7 @@ def prepare(service: Service, method: str, path: str, answer: Any) -> None:
 
 def assert_sent(service: Service, method: str, path: str, body: Any, answer: Any) -> None:
     (sent,) = service.calls
-    assert (sent.method, sent.target) == (method, path + ("?page=1&page_size=100" if isinstance(answer, list) else ""))
+    assert (sent.method, sent.target) == (method, path + ("?page=1&page_size=100" if is_listed(method, answer) else ""))
     assert (json.loads(sent.body) if sent.body else None) == body
 
 

@@ -48,6 +48,7 @@ from token_service.grants.client_credentials import ClientCredentialsGrant
 from token_service.grants.form import parse_form
 from token_service.grants.targets import Targets
 from token_service.grants.token_exchange import TokenExchangeGrant
+from token_service.metrics import TokenServiceMetrics
 from token_service.presented_tokens.actor_tokens import ActorTokens
 from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
@@ -96,6 +97,7 @@ class Known:
             issuer="https://id.example.com/oidc",
             urn_namespace="service",
         )
+        self.metrics = TokenServiceMetrics()
         self._sequence = 0
 
     def has_keys(self) -> None:
@@ -106,7 +108,11 @@ class Known:
 
     def grants(self, *grants: Any) -> Grants:
         return Grants(
-            self.directory, self.keys, ClientAuthenticator(self.directory), {each.grant_type: each for each in grants}
+            self.directory,
+            self.keys,
+            ClientAuthenticator(self.directory),
+            {each.grant_type: each for each in grants},
+            outcomes=self.metrics.tokens,
         )
 
     def receives(self, kind: str, ids: tuple[str, ...], revision: int, state: msgspec.Struct, *, verb: str) -> None:
@@ -419,6 +425,7 @@ class Organizations:
             userinfo_audience=f"{self.ISSUER}/me",
             urn_namespace="service",
             management_api_resource="https://default.service.internal/api",
+            unknown_scopes=known.metrics.unknown_scopes,
         )
         custom_claims = claims_without_a_function(known)
         self._grants = known.grants(

@@ -38,6 +38,11 @@ def merged(text: str, members: FreeForm) -> FreeForm:
     return {name: value for name, value in (stored | members).items() if name not in members or value is not None}
 
 
+def each_once(ids: tuple[str, ...]) -> tuple[str, ...]:
+    """Return ids in their order, without repetitions."""
+    return tuple(dict.fromkeys(ids))
+
+
 def is_too_large(text: str, *, max_bytes: int = MAX_FREE_FORM_BYTES) -> bool:
     """Whether JSON exceeds the limit of a free-form object."""
     return len(text) > max_bytes or len(text.encode()) > max_bytes

@@ -20,6 +20,7 @@ from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
 from identity_common.http.openapi import CHANGES_DIRECTORY, at_address
+from identity_common.outbox.backlog import measure_outbox
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
@@ -28,8 +29,10 @@ from identity_common.sealing import SealingKeys
 from identity_common.stores import migrations
 from identity_common.stores.database import Startup, create_database_engine
 from identity_common.stores.lookups import Lookups
+from identity_common.stores.measures import measure_stores
 from identity_common.stores.parents import Parents
 from identity_common.stores.redis import RedisCommands, connect_redis
+from identity_common.telemetry.metrics import Samples
 from identity_common.wire.claims_function import SealedRequests, SealedVariables
 from management_service.api_reference.routes import reference_router
 from management_service.applications.routes import ApplicationController, SecretController
@@ -186,6 +189,9 @@ def create_app(settings: Settings) -> Litestar:
             await search_engine.dispose()
             await engine.dispose()
 
+    registry, samples = CollectorRegistry(), Samples()
+    measure_stores(registry, samples, engine=engine, redis=redis, bus=bus)
+    measure_outbox(registry, samples, reader, tenant_id=tenant_id)
     return create_service_app(
         title="Management API",
         base_url=settings.base_url,
@@ -210,7 +216,8 @@ def create_app(settings: Settings) -> Litestar:
             "claims_functions": claims_functions,
         },
         readiness=Readiness(startup),
-        registry=CollectorRegistry(),
+        registry=registry,
+        samples=samples,
         lifespan=lifespan,
     )
 

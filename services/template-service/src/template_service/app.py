@@ -8,7 +8,7 @@ from typing import Final
 
 from litestar import Litestar, Router
 from litestar.types import ControllerRouterHandler
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.access.management_api import ManagementAccess, UnrevokedTokens, require_management
@@ -18,6 +18,7 @@ from identity_common.http.application import create_service_app
 from identity_common.http.cors import Cors
 from identity_common.http.health import Readiness
 from identity_common.http.openapi import CHANGES_DIRECTORY
+from identity_common.outbox.backlog import measure_outbox
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
@@ -25,13 +26,15 @@ from identity_common.progress import Progress
 from identity_common.stores import migrations
 from identity_common.stores.database import Startup, create_database_engine
 from identity_common.stores.lookups import Lookups
+from identity_common.stores.measures import measure_stores
 from identity_common.stores.parents import Parents
 from identity_common.stores.redis import RedisCommands, connect_redis
-from identity_common.telemetry.metrics import NAMESPACE
+from identity_common.telemetry.metrics import Samples, gauge
 from stead import AsyncAccessTokenVerifier
 from template_service.authentication import LiveCallers
 from template_service.document.routes import OrganizationTemplateController
 from template_service.document.service import OrganizationTemplate
+from template_service.fan_out.backlog import measure_fan_out
 from template_service.fan_out.worker import FanOut
 from template_service.known.freshness import Directory
 from template_service.management_events import ManagementEvents
@@ -81,6 +84,7 @@ def create_app(settings: Settings) -> Litestar:
     connections = _Connections(settings)
     background = _Background(settings, connections)
     tokens = _unrevoked_tokens(settings, connections)
+    registry, samples = _measure(settings, connections, background)
     return create_service_app(
         title="Organization template",
         base_url=settings.base_url,
@@ -90,7 +94,8 @@ def create_app(settings: Settings) -> Litestar:
         ],
         provide=_provided(settings, connections, background, tokens),
         readiness=Readiness(background.startup, lambda: background.management_events.is_complete),
-        registry=_registry(background),
+        registry=registry,
+        samples=samples,
         lifespan=background.lifespan,
         cors=lambda app: Cors(app, readable_by_any_page, methods=b"GET"),
     )
@@ -230,16 +235,29 @@ def _provided(
     }
 
 
-def _registry(background: _Background) -> CollectorRegistry:
-    registry = CollectorRegistry()
-    waiting = Gauge(
-        "waiting_requests",
-        "Number of requests that are held until the permissions of a member change.",
-        namespace=NAMESPACE,
-        registry=registry,
+def _measure(
+    settings: Settings, connections: _Connections, background: _Background
+) -> tuple[CollectorRegistry, Samples]:
+    registry, samples = CollectorRegistry(), Samples()
+    waiting = gauge(
+        registry, "waiting_requests", "Number of requests that are held until the permissions of a member change."
     )
     waiting.set_function(lambda: float(len(background.waiters)))
-    return registry
+    lag = gauge(
+        registry,
+        "directory_lag_revisions",
+        "Published revisions of management-service that have not been applied yet.",
+        *("store", "source"),
+    )
+
+    async def behind() -> list[float]:
+        return [float(await background.directory.lag())]
+
+    samples.add([lag.labels("postgresql", "management")], behind)
+    measure_stores(registry, samples, engine=connections.engine, redis=connections.redis, bus=connections.bus)
+    measure_outbox(registry, samples, connections.reader, tenant_id=settings.tenant_id)
+    measure_fan_out(registry, samples, connections.reader, tenant_id=settings.tenant_id)
+    return registry, samples
 
 
 def migrate(settings: Settings) -> None:

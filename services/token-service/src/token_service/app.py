@@ -3,25 +3,23 @@
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
 from litestar import Litestar
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
-from prometheus_client import CollectorRegistry, Gauge
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.access.management_api import ManagementAccess
 from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
-from identity_common.revisions import SOURCES
 from identity_common.sealing import SealingKeys
 from identity_common.stores import migrations
 from identity_common.stores.database import create_database_engine
+from identity_common.stores.eviction import EvictionWatch
+from identity_common.stores.measures import measure_stores
 from identity_common.stores.redis import RedisCommands, connect_redis
-from identity_common.telemetry.metrics import NAMESPACE
 from identity_common.wire.claims_function import SealedRequests, SealedVariables
 from token_service.authorizations import Authorizations, Codes, Consents, RefreshTokens
 from token_service.authorizations.forgetting import Forgetting
@@ -54,6 +52,7 @@ from token_service.grants.refresh_token import RefreshTokenGrant
 from token_service.grants.targets import ORGANIZATION_TOKEN_TTL_S, USERINFO_TOKEN_TTL_S, Targets
 from token_service.grants.token_exchange import TokenExchangeGrant
 from token_service.grants.user_tokens import UserTokens
+from token_service.metrics import TokenServiceMetrics
 from token_service.presented_tokens.actor_tokens import ActorTokens
 from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
@@ -114,7 +113,8 @@ def create_app(settings: Settings) -> Litestar:
             ),
         },
         readiness=Readiness(lambda: parts.keys.is_loaded, lambda: parts.directory.is_loaded),
-        registry=_metrics(parts),
+        registry=parts.metrics.registry,
+        samples=parts.metrics.samples,
         lifespan=parts.lifespan,
         cors=lambda whole: Cors(
             whole,
@@ -138,6 +138,7 @@ class _Parts:
         self.commands = RedisCommands(self.redis)
         self.redis_for_takes = connect_redis(settings.redis_url, blocking=True)
         self.bus = Bus(settings.nats_url, service="token")
+        self.eviction_watch = EvictionWatch(self.redis)
         self.directory = _directory(settings, self.bus, self.commands)
         self.revocations = Revocations(
             self.engine, self.redis, self.commands, tenant_id=tenant_id, replicas=settings.redis_replicas
@@ -157,11 +158,17 @@ class _Parts:
         self.user_claims = UserClaims(self.directory, urn_namespace=settings.urn_namespace)
         self.authenticator = ClientAuthenticator(self.directory)
         self.claims = _ClaimsParts(settings, self.bus, self.commands, self.directory.in_memory)
+        self.metrics = TokenServiceMetrics()
+        self.metrics.measure_directory(self.directory, self.bus, tenant_id=tenant_id)
+        self.metrics.measure_keys(self.keys)
+        self.metrics.registry.register(self.claims.failures.count)
+        measure_stores(self.metrics.registry, self.metrics.samples, engine=self.engine, redis=self.redis, bus=self.bus)
 
     @asynccontextmanager
     async def lifespan(self, _: Litestar) -> AsyncGenerator[None, None]:
         """Start and stop, in this order and its reverse."""
         self.bus.start()
+        self.eviction_watch.start()
         self.keys.start()
         self.directory.start()
         self.revocations.start()
@@ -179,6 +186,7 @@ class _Parts:
             await self.revocations.stop()
             await self.directory.stop()
             await self.keys.stop()
+            await self.eviction_watch.stop()
             await self.bus.stop()
             await self.redis_for_takes.aclose()
             await self.redis.aclose()
@@ -264,6 +272,7 @@ def _grants(settings: Settings, parts: _Parts) -> Grants:
         userinfo_audience=_userinfo_audience(settings),
         urn_namespace=settings.urn_namespace,
         management_api_resource=settings.management_api_resource,
+        unknown_scopes=parts.metrics.unknown_scopes,
     )
     actor_tokens = ActorTokens(
         directory,
@@ -298,7 +307,7 @@ def _grants(settings: Settings, parts: _Parts) -> Grants:
         RefreshTokenGrant(parts.refresh_tokens, user_tokens),
     )
     table = {grant.grant_type: cast("Grant[object]", grant) for grant in grants}
-    return Grants(directory, parts.keys, parts.authenticator, table)
+    return Grants(directory, parts.keys, parts.authenticator, table, outcomes=parts.metrics.tokens)
 
 
 def _client_endpoints(settings: Settings, parts: _Parts, grants: Grants) -> list[ASGIRouteHandler]:
@@ -345,6 +354,7 @@ def _pages(settings: Settings, parts: _Parts) -> list[HTTPRouteHandler]:
         tenant_id=tenant_id,
         window_s=settings.password_window_s,
         limit=settings.password_attempts_per_address,
+        throttled=parts.metrics.throttled,
     )
     waiting = AddressLimit(
         commands,
@@ -352,13 +362,21 @@ def _pages(settings: Settings, parts: _Parts) -> list[HTTPRouteHandler]:
         tenant_id=tenant_id,
         window_s=PENDING_TTL_S,
         limit=settings.pending_requests_per_address,
+        throttled=parts.metrics.throttled,
     )
     devices = Devices(settings.key_encryption_keys, tenant_id=tenant_id)
     authorization = AuthorizationPages(
         flow,
         PendingAuthorizations(commands, tenant_id=tenant_id),
         waiting,
-        PasswordSignIn(flow, sessions, PasswordCheck(parts.bus, tenant_id=tenant_id), throttle, devices),
+        PasswordSignIn(
+            flow,
+            sessions,
+            PasswordCheck(parts.bus, tenant_id=tenant_id),
+            throttle,
+            devices,
+            outcomes=parts.metrics.sign_ins,
+        ),
         base_url=settings.base_url,
         issuer=settings.issuer,
         trusted_proxies=settings.trusted_proxies,
@@ -367,39 +385,6 @@ def _pages(settings: Settings, parts: _Parts) -> list[HTTPRouteHandler]:
         flow, sessions, hints, base_url=settings.base_url, trusted_proxies=settings.trusted_proxies
     )
     return [*authorization.routes(), *end_session.routes()]
-
-
-def _metrics(parts: _Parts) -> CollectorRegistry:
-    """Return the metrics of freshness, which readiness deliberately leaves out."""
-    registry = CollectorRegistry()
-    revision = Gauge(
-        "directory_revision",
-        "Highest revision that a part of the directory has applied.",
-        ("store", "source"),
-        namespace=NAMESPACE,
-        registry=registry,
-    )
-    silence = Gauge(
-        "directory_silence_seconds",
-        "Seconds since a part of the directory last received anything from the bus, heartbeats included.",
-        ("store",),
-        namespace=NAMESPACE,
-        registry=registry,
-    )
-    directory = parts.directory
-    for store, freshness in (("memory", directory.in_memory.freshness), ("redis", directory.in_redis.freshness)):
-        silence.labels(store).set_function(partial(getattr, freshness, "silence_s"))
-        for source in SOURCES:
-            revision.labels(store, source).set_function(partial(freshness.seen, source))
-    registry.register(parts.claims.failures.count)
-    connected = Gauge(
-        "bus_connected",
-        "1 while the service is connected to NATS, otherwise 0.",
-        namespace=NAMESPACE,
-        registry=registry,
-    )
-    connected.set_function(lambda: float(parts.bus.is_connected))
-    return registry
 
 
 def _userinfo_audience(settings: Settings) -> str:

@@ -24,7 +24,7 @@ from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi import schema_route
 from identity_common.http.options import Options
 from identity_common.http.query_parameters import refuse_undeclared_parameters
-from identity_common.telemetry.metrics import HttpMetrics, metrics
+from identity_common.telemetry.metrics import HttpMetrics, Samples, metrics
 from identity_common.telemetry.observation import Observation
 
 _PARAMETER: Final = re.compile(r"\{(\w+):str\}")
@@ -50,6 +50,7 @@ def create_service_app(
     provide: Mapping[str, object],
     readiness: Readiness,
     registry: CollectorRegistry,
+    samples: Samples,
     lifespan: Lifespan,
     cors: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> Litestar:
@@ -62,10 +63,11 @@ def create_service_app(
         provide: Objects by name: dependencies of handlers, and attributes of ``connection.app.state`` for guards.
         readiness: Returns whether the service has started.
         registry: Registry of the service's metrics.
+        samples: Those of its metrics that are asked for when the metrics are read.
         lifespan: Starts and stops the service's background work and stores.
         cors: Adds the CORS layer.
     """
-    everything = {**provide, "readiness": readiness, "metrics_registry": registry}
+    everything = {**provide, "readiness": readiness, "metrics_registry": registry, "metrics_samples": samples}
     app = Litestar(
         route_handlers=[*route_handlers, health.live, health.ready, metrics, schema_route(title, base_url)],
         dependencies={name: provided(value) for name, value in everything.items()},

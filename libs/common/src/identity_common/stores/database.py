@@ -7,6 +7,8 @@ for a migrated database. Does not own any table.
 import asyncio
 import contextlib
 import functools
+import logging
+import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
@@ -41,6 +43,41 @@ _CANCELLED: Final = "57014"
 _RETRYABLE: Final = frozenset({"40001", "40P01"})  # serialization failure, deadlock
 
 
+class Waits:
+    """How often, and how long, requests have waited for a connection."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.seconds = 0.0
+
+
+class MeasuredPool(pool.AsyncAdaptedQueuePool):
+    """A pool of connections that counts the waits for one.
+
+    Attributes:
+        waits: Since the start of the process.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.waits = Waits()
+
+    def connect(self) -> pool.PoolProxiedConnection:
+        """Take a connection; wait if all are in use."""
+        if self.checkedout() < self.size():
+            return super().connect()
+        started = time.perf_counter()
+        try:
+            return super().connect()
+        finally:
+            self.waits.count += 1
+            self.waits.seconds += time.perf_counter() - started
+
+
+# SQLAlchemy logs a pool under the name of its class; its own pools say nothing below this level either.
+logging.getLogger(f"{MeasuredPool.__module__}.{MeasuredPool.__name__}").setLevel(logging.WARNING)
+
+
 def create_database_engine(
     url: str, *, service: str, pool_size: int, statement_timeout_s: float | None = None
 ) -> AsyncEngine:
@@ -56,6 +93,7 @@ def create_database_engine(
     engine = create_async_engine(
         url,
         hide_parameters=True,
+        poolclass=MeasuredPool,
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=_POOL_TIMEOUT_S,

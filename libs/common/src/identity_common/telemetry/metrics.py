@@ -1,16 +1,68 @@
 """Prometheus metrics: one registry for each app, so that three apps fit in one process."""
 
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from litestar import Response, get
 from litestar.di import NamedDependency
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 NAMESPACE: Final = "stead"
 """Prefix of every metric."""
 
+_SAMPLE_TIMEOUT_S: Final = 1.0
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a series for each series, with the time at which it was created
+
+
+def gauge(registry: CollectorRegistry, name: str, description: str, *labels: str) -> Gauge:
+    """Return a new gauge of an app."""
+    return Gauge(name, description, labels, namespace=NAMESPACE, registry=registry)
+
+
+def counter(registry: CollectorRegistry, name: str, description: str, *labels: str) -> Counter:
+    """Return a new counter of an app."""
+    return Counter(name, description, labels, namespace=NAMESPACE, registry=registry)
+
+
+class Samples:
+    """Gauges whose values must be asked for, for example in the database: they are when the metrics are read."""
+
+    def __init__(self) -> None:
+        self._samples: list[tuple[Sequence[Gauge], Callable[[], Awaitable[Sequence[float]]], float]] = []
+
+    def add(
+        self,
+        gauges: Sequence[Gauge],
+        read: Callable[[], Awaitable[Sequence[float]]],
+        *,
+        otherwise: float = float("nan"),
+    ) -> None:
+        """Add gauges.
+
+        Args:
+            gauges: The gauges; those with labels as one of their series.
+            read: Returns their values; it may fail, or take longer than a second.
+            otherwise: The value of each of them then.
+        """
+        self._samples.append((gauges, read, otherwise))
+
+    async def take(self) -> None:
+        """Set all gauges."""
+        await asyncio.gather(*(self._take(*sample) for sample in self._samples))
+
+    @staticmethod
+    async def _take(gauges: Sequence[Gauge], read: Callable[[], Awaitable[Sequence[float]]], otherwise: float) -> None:
+        try:
+            async with asyncio.timeout(_SAMPLE_TIMEOUT_S):
+                values = await read()
+        except Exception:  # noqa: BLE001 - the edge: whatever is broken, the other metrics are still readable
+            values = [otherwise] * len(gauges)
+        for each, value in zip(gauges, values, strict=True):
+            each.set(value)
 
 
 class HttpMetrics:
@@ -46,7 +98,10 @@ class HttpMetrics:
         series[1].observe(seconds)
 
 
-@get("/metrics", include_in_schema=False, sync_to_thread=False)
-def metrics(metrics_registry: NamedDependency[CollectorRegistry]) -> Response[bytes]:
+@get("/metrics", include_in_schema=False)
+async def metrics(
+    metrics_registry: NamedDependency[CollectorRegistry], metrics_samples: NamedDependency[Samples]
+) -> Response[bytes]:
     """Return the current values in Prometheus' text format."""
+    await metrics_samples.take()
     return Response(generate_latest(metrics_registry), media_type=CONTENT_TYPE_LATEST)

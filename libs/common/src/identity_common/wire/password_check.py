@@ -34,12 +34,14 @@ class PasswordQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
         password: The password, as typed.
         devices: What the browser is known as, one per user who has signed in there.
         patience_ms: How long the asker waits for the answer, from the question's arrival on; later nothing is checked.
+        address: Of the browser, for the log: the one who answers knows which account was tried.
     """
 
     identifier: str
     password: str
     devices: tuple[KnownDevice, ...] = ()
     patience_ms: int = 4000
+    address: str = ""
 
     def __repr__(self) -> str:
         """Hide both."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Generic, Literal, TypeVar
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 import httpx2 as httpx
+import msgspec
 
-from stead._http import Operation, Request, api_path, command, decode, unexpected_answer
+from stead._http import Operation, Request, api_path, command, decode, json_request, unexpected_answer
 from stead._lists import MAX_PAGE_SIZE, ListRequest
 from stead.models import (
     HeldPermissions,
@@ -21,6 +22,11 @@ from stead.models import (
 M = TypeVar("M", OrganizationUser, OrganizationApplication)
 
 _MAX_WAIT_S: Final = 20
+_Ids: TypeAlias = list[str]  # in the class, list is an operation
+
+
+class _AssignedRoles(msgspec.Struct, rename="camel"):
+    organization_role_ids: _Ids
 
 
 class MemberOperations(Generic[M]):
@@ -114,15 +120,18 @@ class MemberOperations(Generic[M]):
 
     def assign_roles(
         self, organization_id: str, member_id: str, role_ids: Iterable[str] = (), *, role_names: Iterable[str] = ()
-    ) -> Operation[None]:
+    ) -> Operation[_Ids]:
         """Assign organization roles, given by id or by name, to a member, in addition to its other roles.
+
+        Returns:
+            The ids of these roles.
 
         Raises:
             NotFound: The organization does not exist.
             Conflict: It has no such member; a role does not exist or is for the other kind of members.
         """
-        body = _roles_body(role_ids, role_names)
-        return command("POST", self._path(organization_id, member_id, "roles"), body)
+        path, body = self._path(organization_id, member_id, "roles"), _roles_body(role_ids, role_names)
+        return decode((yield json_request("POST", path, body)), _AssignedRoles).organization_role_ids
 
     def replace_roles(
         self, organization_id: str, member_id: str, role_ids: Iterable[str] = (), *, role_names: Iterable[str] = ()

@@ -93,14 +93,15 @@ def list_role_scopes(role_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListReq
     return ListRequest(api_path("roles", role_id, "scopes"), Scope, page_size=page_size)
 
 
-def assign_role_scopes(role_id: str, scope_ids: Iterable[str]) -> Operation[None]:
-    """Add scopes to those that an API role grants.
+def assign_role_scopes(role_id: str, scope_ids: Iterable[str]) -> Operation[list[Scope]]:
+    """Add scopes to those that an API role grants, and return all of them, ordered by name.
 
     Raises:
         NotFound: The role does not exist.
         Conflict: A scope does not exist.
     """
-    return command("POST", api_path("roles", role_id, "scopes"), {"scopeIds": list(scope_ids)})
+    path, body = api_path("roles", role_id, "scopes"), {"scopeIds": list(scope_ids)}
+    return decode((yield json_request("POST", path, body)), list[Scope])
 
 
 def remove_role_scope(role_id: str, scope_id: str) -> Operation[None]:

@@ -23,6 +23,10 @@ _IS_THIRD_PARTY: Final = Filter(
     "isThirdParty", "Only third-party, or only first-party applications.", ("true", "false")
 )
 _WITHOUT_ROLE: Final = Filter("excludeRoleId", "Only applications that do not hold this API role.")
+_ELSEWHERE: Final = {
+    "excludeOrganizationId": "leave out the applications that GET /api/organizations/{id}/applications lists"
+}
+"""Template-service owns memberships."""
 
 
 def _read_filter(listing: Listing) -> ApplicationFilter:
@@ -200,7 +204,7 @@ class ApplicationController(Controller):
         "/",
         operation_id="ListApplications",
         summary="List applications",
-        opt=documented(filters=(_TYPES, _IS_THIRD_PARTY, _WITHOUT_ROLE)),
+        opt=documented(filters=(_TYPES, _IS_THIRD_PARTY, _WITHOUT_ROLE), elsewhere=_ELSEWHERE),
     )
     async def list_applications(
         self, listing: NamedDependency[Listing], applications: NamedDependency[Applications]

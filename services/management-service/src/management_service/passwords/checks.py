@@ -77,7 +77,7 @@ class PasswordChecks:
         source = _source(found, question.devices)
         wait_s = await self._attempts.count(account, source)
         if wait_s:
-            _log.info("password-check.throttled", user_id=found.id if found else None)
+            _log.info("password-check.throttled", user_id=found.id if found else None, address=question.address)
             return PasswordAnswer(retry_after_s=wait_s)
         try:
             is_right = await self._passwords.verify(
@@ -87,6 +87,7 @@ class PasswordChecks:
             await self._attempts.take_back(account, source)
             raise
         if not is_right or found is None:
+            _log.info("password-check.refused", user_id=found.id if found else None, address=question.address)
             return PasswordAnswer()
         await self._attempts.forgive(account, source)
         await self._renew_hash(found, question.password)

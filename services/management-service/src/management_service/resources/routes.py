@@ -1,8 +1,12 @@
 """``/api/resources``."""
 
+from typing import Any
+
 import msgspec
 from litestar import Controller, Response, delete, get, patch, post
+from litestar.connection import ASGIConnection
 from litestar.di import NamedDependency
+from litestar.handlers import BaseRouteHandler
 from litestar.params import FromPath, JSONBody
 
 from identity_common.fields import Answer
@@ -10,6 +14,7 @@ from identity_common.http.listing import WHOLE, Listing
 from identity_common.http.openapi import documented
 from identity_common.stores.parents import parent_exists
 from management_service.resources.rules import (
+    MANAGEMENT_API_ID,
     ResourceCreation,
     ResourceDefault,
     ResourceUpdate,
@@ -77,12 +82,21 @@ def scope_answer(scope: Scope) -> ScopeAnswer:
     return msgspec.convert(scope, ScopeAnswer, from_attributes=True)
 
 
+async def _by_fixed_id(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
+    """Guard: ``management-api`` in the path stands for the id of the Management API's resource."""
+    if connection.path_params.get("resource_id") == MANAGEMENT_API_ID:
+        resources: Resources = connection.app.state.resources
+        # A new dict: Litestar keeps the old one for the next request with this path.
+        connection.scope["path_params"] = connection.path_params | {"resource_id": await resources.management_api_id()}
+
+
 class ResourceController(Controller):
     """API resources."""
 
     path = "/resources"
     tags = ("Resources",)
     dependencies = WHOLE
+    guards = (_by_fixed_id,)
 
     @post("/", operation_id="CreateResource", summary="Create an API resource")
     async def create_resource(
@@ -146,7 +160,7 @@ class ResourceScopeController(Controller):
     path = "/resources/{resource_id:str}/scopes"
     tags = ("Resources",)
     dependencies = WHOLE
-    guards = (parent_exists("resource"),)
+    guards = (_by_fixed_id, parent_exists("resource"))
 
     @post("/", operation_id="CreateResourceScope", summary="Create a scope")
     async def create_scope(

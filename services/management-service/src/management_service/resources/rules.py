@@ -11,6 +11,8 @@ from identity_common.fields import Body, Description, Name
 from identity_common.scope_names import ScopeName
 
 DEFAULT_ACCESS_TOKEN_TTL_S: Final = 3600
+MANAGEMENT_API_ID: Final = "management-api"
+"""Under this id, too, the resource of the Management API answers."""
 
 # Only the length: is_resource_indicator checks the format, with a 422.
 Indicator = Annotated[str, msgspec.Meta(max_length=2048)]

@@ -94,6 +94,12 @@ class Resources:
             raise missing_by_id()
         return resource
 
+    async def management_api_id(self) -> str:
+        """Return the id of the Management API's resource; one that no resource has until it exists."""
+        async with self._reader.connect() as connection:
+            resource = await store.find_resource_by_indicator(connection, self._tenant_id, self._management_api)
+        return rules.MANAGEMENT_API_ID if resource is None else resource.id
+
     async def list_resources(self, page: Page) -> tuple[list[Resource], int]:
         """Return a page of the resources, and their total."""
         async with self._reader.connect() as connection:

@@ -3,12 +3,12 @@
 from typing import Final, get_args
 
 import msgspec
-from litestar import Controller, MediaType, Response, delete, get, patch, post, put
+from litestar import Controller, Response, delete, get, patch, post, put
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
 from identity_common.answers import UserAnswer
-from identity_common.fields import Answer
+from identity_common.fields import Answer, each_once
 from identity_common.http.listing import PAGED, WHOLE, Listing
 from identity_common.http.openapi import Filter, documented
 from identity_common.stores.parents import parent_exists
@@ -16,14 +16,21 @@ from identity_common.wire.events import RoleType
 from management_service.applications.routes import ApplicationAnswer, application_answer
 from management_service.resources.routes import ScopeAnswer, scope_answer
 from management_service.roles.assignments import Assignments
-from management_service.roles.rules import ApplicationIds, RoleCreation, RoleIds, RoleUpdate, ScopeIds, UserIds
+from management_service.roles.rules import (
+    AddedApplications,
+    AddedRoles,
+    AddedScopes,
+    AddedUsers,
+    ApplicationIds,
+    RoleCreation,
+    RoleIds,
+    RoleUpdate,
+    ScopeIds,
+    UserIds,
+)
 from management_service.roles.service import Roles
 from management_service.roles.store import Role, RoleFilter
 from management_service.users.routes import user_answer
-
-NO_BODY: Final = MediaType.TEXT
-"""Of an answer other than 204 without a body, which JSON would write as null."""
-
 
 _TYPE: Final = Filter("type", "Only roles of this type.", get_args(RoleType))
 _NOT_OF_USER: Final = Filter("excludeUserId", "Only roles that this user does not hold.")
@@ -109,12 +116,13 @@ class RoleScopeController(Controller):
     dependencies = PAGED
     guards = (parent_exists("role"),)
 
-    @post("/", operation_id="AddRoleScopes", summary="Add scopes to a role", media_type=NO_BODY)
+    @post("/", operation_id="AddRoleScopes", summary="Add scopes to a role")
     async def add_scopes(
-        self, role_id: FromPath[str], data: JSONBody[ScopeIds], roles: NamedDependency[Roles]
-    ) -> Response[None]:
-        """Add scopes to those that a role grants."""
-        return Response(None, headers=await roles.add_scopes(role_id, data.scope_ids))
+        self, role_id: FromPath[str], data: JSONBody[AddedScopes], roles: NamedDependency[Roles]
+    ) -> Response[list[ScopeAnswer]]:
+        """Add scopes to those that a role grants; the answer is all of them, by name."""
+        scopes, headers = await roles.add_scopes(role_id, data.scope_ids)
+        return Response([scope_answer(scope) for scope in scopes], headers=headers)
 
     @get("/", operation_id="ListRoleScopes", summary="List the scopes of a role")
     async def list_scopes(
@@ -147,12 +155,13 @@ class RoleUserController(Controller):
     dependencies = PAGED
     guards = (parent_exists("role"),)
 
-    @post("/", operation_id="AddRoleUsers", summary="Give a role to users", media_type=NO_BODY)
+    @post("/", operation_id="AddRoleUsers", summary="Give a role to users")
     async def add_users(
-        self, role_id: FromPath[str], data: JSONBody[UserIds], assignments: NamedDependency[Assignments]
-    ) -> Response[None]:
+        self, role_id: FromPath[str], data: JSONBody[AddedUsers], assignments: NamedDependency[Assignments]
+    ) -> Response[AddedUsers]:
         """Give a role to these users."""
-        return Response(None, headers=await assignments.add_holders("user", role_id, data.user_ids))
+        headers = await assignments.add_holders("user", role_id, data.user_ids)
+        return Response(AddedUsers(user_ids=each_once(data.user_ids)), headers=headers)
 
     @get("/", operation_id="ListRoleUsers", summary="List the users of a role")
     async def list_users(
@@ -185,12 +194,13 @@ class RoleApplicationController(Controller):
     dependencies = PAGED
     guards = (parent_exists("role"),)
 
-    @post("/", operation_id="AddRoleApplications", summary="Give a role to applications", media_type=NO_BODY)
+    @post("/", operation_id="AddRoleApplications", summary="Give a role to applications")
     async def add_applications(
-        self, role_id: FromPath[str], data: JSONBody[ApplicationIds], assignments: NamedDependency[Assignments]
-    ) -> Response[None]:
+        self, role_id: FromPath[str], data: JSONBody[AddedApplications], assignments: NamedDependency[Assignments]
+    ) -> Response[AddedApplications]:
         """Give a role to these machine-to-machine applications."""
-        return Response(None, headers=await assignments.add_holders("application", role_id, data.application_ids))
+        headers = await assignments.add_holders("application", role_id, data.application_ids)
+        return Response(AddedApplications(application_ids=each_once(data.application_ids)), headers=headers)
 
     @get("/", operation_id="ListRoleApplications", summary="List the applications of a role")
     async def list_applications(
@@ -236,12 +246,13 @@ class UserRoleController(Controller):
         found, total = await assignments.list_roles("user", user_id, listing.page)
         return listing.answer([role_answer(role) for role in found], total)
 
-    @post("/", operation_id="AddUserRoles", summary="Give roles to a user", media_type=NO_BODY)
+    @post("/", operation_id="AddUserRoles", summary="Give roles to a user")
     async def add_roles(
-        self, user_id: FromPath[str], data: JSONBody[RoleIds], assignments: NamedDependency[Assignments]
-    ) -> Response[None]:
+        self, user_id: FromPath[str], data: JSONBody[AddedRoles], assignments: NamedDependency[Assignments]
+    ) -> Response[AddedRoles]:
         """Add roles to those of a user."""
-        return Response(None, headers=await assignments.add_roles("user", user_id, data.role_ids))
+        headers = await assignments.add_roles("user", user_id, data.role_ids)
+        return Response(AddedRoles(role_ids=each_once(data.role_ids)), headers=headers)
 
     @put("/", operation_id="ReplaceUserRoles", summary="Replace the roles of a user", status_code=204)
     async def replace_roles(
@@ -277,12 +288,13 @@ class ApplicationRoleController(Controller):
         found, total = await assignments.list_roles("application", application_id, listing.page)
         return listing.answer([role_answer(role) for role in found], total)
 
-    @post("/", operation_id="AddApplicationRoles", summary="Give roles to an application", media_type=NO_BODY)
+    @post("/", operation_id="AddApplicationRoles", summary="Give roles to an application")
     async def add_roles(
-        self, application_id: FromPath[str], data: JSONBody[RoleIds], assignments: NamedDependency[Assignments]
-    ) -> Response[None]:
+        self, application_id: FromPath[str], data: JSONBody[AddedRoles], assignments: NamedDependency[Assignments]
+    ) -> Response[AddedRoles]:
         """Add roles to those of a machine-to-machine application."""
-        return Response(None, headers=await assignments.add_roles("application", application_id, data.role_ids))
+        headers = await assignments.add_roles("application", application_id, data.role_ids)
+        return Response(AddedRoles(role_ids=each_once(data.role_ids)), headers=headers)
 
     @put("/", operation_id="ReplaceApplicationRoles", summary="Replace the roles of an application", status_code=204)
     async def replace_roles(

@@ -10,6 +10,7 @@ from identity_common.wire.events import HolderKind, RoleType
 
 Id = Annotated[str, msgspec.Meta(max_length=256)]
 Ids = tuple[Id, ...]
+AddedIds = Annotated[Ids, msgspec.Meta(min_length=1)]
 
 ROLE_TYPE_OF: Final[dict[HolderKind, RoleType]] = {"user": "User", "application": "MachineToMachine"}
 """The type of role that each kind of holder may have."""
@@ -85,6 +86,30 @@ class ApplicationIds(Body):
     """
 
     application_ids: Ids
+
+
+class AddedRoles(Body):
+    """Roles to add to those of a user or application; in the answer, each once."""
+
+    role_ids: AddedIds
+
+
+class AddedScopes(Body):
+    """Scopes to add to those of a role."""
+
+    scope_ids: AddedIds
+
+
+class AddedUsers(Body):
+    """Users that get a role; in the answer, each once."""
+
+    user_ids: AddedIds
+
+
+class AddedApplications(Body):
+    """Machine-to-machine applications that get a role; in the answer, each once."""
+
+    application_ids: AddedIds
 
 
 def may_be_default(role_type: RoleType) -> bool:

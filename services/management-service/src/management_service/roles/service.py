@@ -138,8 +138,8 @@ class Roles:
             return await store.list_granted_scopes(connection, self._tenant_id, role_id, page)
 
     @retry_on_conflict
-    async def add_scopes(self, role_id: str, scope_ids: Collection[str]) -> dict[str, str]:
-        """Add scopes to those that a role grants.
+    async def add_scopes(self, role_id: str, scope_ids: Collection[str]) -> tuple[list[Scope], dict[str, str]]:
+        """Add scopes to those that a role grants; return all that it grants now.
 
         Raises:
             ApiError: 404; 422 for an unknown scope.
@@ -148,7 +148,9 @@ class Roles:
             role = await self._lock(transaction, role_id)
             if await self._grant(transaction, role, scope_ids):
                 await self._record(transaction, role, "updated")
-        return transaction.revision_header
+            all_of_them = Page(size=None)
+            scopes, _ = await store.list_granted_scopes(transaction.connection, self._tenant_id, role_id, all_of_them)
+        return scopes, transaction.revision_header
 
     @retry_on_conflict
     async def replace_scopes(self, role_id: str, scope_ids: Collection[str]) -> dict[str, str]:

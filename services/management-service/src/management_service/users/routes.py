@@ -49,6 +49,8 @@ _SEARCH: Final = (
     ),
     _JOINT,
 )
+_ELSEWHERE: Final = {"excludeOrganizationId": "leave out the users that GET /api/organizations/{id}/users lists"}
+"""Template-service owns memberships."""
 
 
 def _read_search(listing: Listing) -> UserSearch:
@@ -92,7 +94,12 @@ class UserController(Controller):
         user, headers = await users.create(data)
         return Response(user_answer(user), headers=headers)
 
-    @get("/", operation_id="ListUsers", summary="List users", opt=documented(filters=_SEARCH, refuses=(422,)))
+    @get(
+        "/",
+        operation_id="ListUsers",
+        summary="List users",
+        opt=documented(filters=_SEARCH, elsewhere=_ELSEWHERE, refuses=(422,)),
+    )
     async def list_users(
         self, listing: NamedDependency[Listing], users: NamedDependency[Users]
     ) -> Response[list[UserAnswer]]:

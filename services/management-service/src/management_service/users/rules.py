@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 import msgspec
+import phonenumbers
 from msgspec import UNSET, UnsetType
 
 from identity_common.fields import Body, FreeForm
@@ -16,12 +17,13 @@ MIN_PASSWORD_CHARACTERS: Final = 8
 MAX_PASSWORD_CHARACTERS: Final = 256
 
 _EMAIL: Final = re.compile(r"[^\s@]+@[^\s@.]+(?:\.[^\s@.]+)+")
-_PHONE: Final = re.compile(r"\+?[0-9]{3,32}")
+_DIGITS: Final = re.compile(r"\+?[0-9]{3,32}")
+_E164: Final = re.compile(r"\+?([1-9][0-9]{1,14})")
 _WEB_ADDRESS: Final = re.compile(r"(?i:https?)://[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")  # RFC 3986
 
 Username = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 Email = Annotated[str, msgspec.Meta(max_length=254)]
-Phone = Annotated[str, msgspec.Meta(max_length=33)]
+Phone = Annotated[str, msgspec.Meta(max_length=64)]
 PersonName = Annotated[str, msgspec.Meta(max_length=256)]
 Address = Annotated[str, msgspec.Meta(max_length=2048)]
 Password = Annotated[str, msgspec.Meta(min_length=MIN_PASSWORD_CHARACTERS, max_length=MAX_PASSWORD_CHARACTERS)]
@@ -164,10 +166,26 @@ def problems(body: UserCreation | UserUpdate) -> Iterator[tuple[str, str]]:
         yield "username", "must not contain spaces, control characters or @, nor be a telephone number"
     if isinstance(body.primary_email, str) and not _is_email(body.primary_email):
         yield "primaryEmail", "must be an e-mail address"
-    if isinstance(body.primary_phone, str) and not _PHONE.fullmatch(body.primary_phone):
-        yield "primaryPhone", "must be a telephone number: digits, optionally after a +"
     if isinstance(body.avatar, str) and not _is_web_address(body.avatar):
         yield "avatar", "must be an absolute URL with https or http"
+
+
+def is_phone_number(text: str) -> bool:
+    """Whether this may be a telephone number in its international form, with or without the ``+``.
+
+    The country code must exist and the length be one of that country's. Whether a number is assigned is not judged:
+    numbering plans change faster than libraries.
+
+    Source:
+        ITU-T E.164 section 6: at most 15 digits, beginning with a country code.
+    """
+    number = _E164.fullmatch(text)
+    if number is None:
+        return False
+    try:
+        return phonenumbers.is_possible_number(phonenumbers.parse(f"+{number[1]}"))
+    except phonenumbers.NumberParseException:
+        return False
 
 
 def is_email_verified(*, before: str | None, after: str | None, was_verified: bool, given: bool | UnsetType) -> bool:
@@ -188,7 +206,7 @@ def is_email_verified(*, before: str | None, after: str | None, was_verified: bo
 
 def _is_username(username: str) -> bool:
     # A user name that is another user's e-mail address or telephone number would sign in as that user.
-    return "@" not in username and not _PHONE.fullmatch(username) and _is_visible(username)
+    return "@" not in username and not _DIGITS.fullmatch(username) and _is_visible(username)
 
 
 def _is_email(email: str) -> bool:

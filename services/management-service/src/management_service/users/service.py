@@ -75,7 +75,7 @@ def _checked(body: rules.UserCreation | rules.UserUpdate) -> dict[str, Any]:
     """Return the given members, as they are stored.
 
     Raises:
-        ApiError: 400, or 413 for a free-form object beyond its limit.
+        ApiError: 400; 413 for a free-form object beyond its limit; 422 for something that is not a telephone number.
     """
     problems = [Issue(path=path, message=message) for path, message in rules.problems(body)]
     if problems:
@@ -90,6 +90,9 @@ def _checked(body: rules.UserCreation | rules.UserUpdate) -> dict[str, Any]:
     for name in ("username", "primary_email", "name"):
         if given.get(name) is not None:
             given[name] = rules.canonical(given[name])
+    if given.get("primary_phone") is not None and not rules.is_phone_number(given["primary_phone"]):
+        message = "The telephone number must have its international form (E.164), for example +4915112345678."
+        raise ApiError(422, "user.invalid_phone", message)
     return given
 
 
@@ -121,7 +124,7 @@ class Users:
         """Create a user with the default roles.
 
         Raises:
-            ApiError: 400, 413; 422 if a user name, e-mail address or telephone number is in use.
+            ApiError: 400, 413; 422 for an invalid telephone number, or a user name, e-mail address or number in use.
         """
         members = _checked(creation)
         members["is_email_verified"] = creation.is_email_verified and creation.primary_email is not None
@@ -174,7 +177,7 @@ class Users:
         """Change the given members of a user.
 
         Raises:
-            ApiError: 400, 404, 413; 422 if a user name, e-mail address or telephone number is in use.
+            ApiError: 400, 404, 413; 422 for an invalid telephone number, or a name, address or number in use.
         """
         members = _checked(update)
         async with self._changes.transaction() as transaction:

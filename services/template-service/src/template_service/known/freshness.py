@@ -40,6 +40,15 @@ class Directory:
         """Whether management's awaited revision has arrived."""
         return self._seen.value >= awaited.get("management", -1)
 
+    async def lag(self) -> int:
+        """Return how many published revisions of management-service have not arrived yet.
+
+        Raises:
+            nats.errors.Error: The bus does not answer.
+        """
+        head = await published_revision(self._bus.jetstream(), "management", self._tenant_id)
+        return max(0, head - self._seen.value)
+
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
         """Wait until management's awaited revision has arrived.
 

@@ -12,7 +12,8 @@ from litestar.params import FromPath, JSONBody
 from msgspec import structs
 
 from identity_common.answers import UserAnswer
-from identity_common.fields import Answer, FreeFormAnswer
+from identity_common.fields import Answer, FreeFormAnswer, each_once
+from identity_common.http.api_errors import Issue, invalid_input
 from identity_common.http.listing import PAGED, WHOLE, Listing
 from identity_common.http.openapi import Filter, documented
 from identity_common.stores.parents import parent_exists
@@ -20,6 +21,9 @@ from identity_common.wire.events import ApplicationType
 from stead.event_types import MemberType
 from template_service.known.guards import known_parent_exists
 from template_service.members.rules import (
+    AddedMemberApplications,
+    AddedMemberRoles,
+    AddedMemberUsers,
     ApplicationAssignments,
     MemberApplications,
     MemberRoles,
@@ -29,7 +33,7 @@ from template_service.members.rules import (
 from template_service.members.service import Members
 from template_service.members.store import Member, Membership, decode_application, decode_user
 from template_service.organizations.routes import OrganizationAnswer, organization_answer
-from template_service.roles.routes import NO_BODY, OrganizationRoleAnswer, organization_role_answer
+from template_service.roles.routes import OrganizationRoleAnswer, organization_role_answer
 from template_service.roles.store import Named
 
 _ROLE: Final = Filter("organizationRoleId", "Only members that hold this organization role.")
@@ -111,7 +115,8 @@ class _Kind(NamedTuple):
     Attributes:
         member_type: Also names their path (``users``) and its parameter (``user_id``).
         noun: With its article, for the OpenAPI document.
-        ids: The body that names members.
+        ids: The body that names all members.
+        added: The body, and the answer, that names new members.
         assignments: The body that names members and roles.
         answer: Renders a member.
         answer_type: What ``answer`` returns.
@@ -120,6 +125,7 @@ class _Kind(NamedTuple):
     member_type: MemberType
     noun: str
     ids: type[MemberUsers | MemberApplications]
+    added: type[AddedMemberUsers | AddedMemberApplications]
     assignments: type[UserAssignments | ApplicationAssignments]
     answer: Callable[[Member, str], Answer]
     answer_type: type[Answer]
@@ -179,15 +185,15 @@ def _member_controller(kind: _Kind) -> type[Controller]:
             operation_id=f"AddOrganization{name}s",
             summary=f"Add {some} to an organization",
             description=f"Make these {some} members of an organization, besides those that are.",
-            media_type=NO_BODY,
         )
         async def add_members(
             self,
             organization_id: FromPath[str],
-            data: JSONBody[kind.ids],  # type: ignore[name-defined]
+            data: JSONBody[kind.added],  # type: ignore[name-defined]
             members: NamedDependency[Members],
-        ) -> Response[None]:
-            return Response(None, headers=await members.add(kind.member_type, organization_id, data.ids))
+        ) -> Response[kind.added]:  # type: ignore[name-defined]
+            headers = await members.add(kind.member_type, organization_id, data.ids)
+            return Response(kind.added(ids=each_once(data.ids)), headers=headers)
 
         @put(
             "/",
@@ -226,16 +232,16 @@ def _member_controller(kind: _Kind) -> type[Controller]:
             operation_id=f"AssignOrganizationRolesTo{name}s",
             summary=f"Give roles to {some} of an organization",
             description=f"Give each of these {some} each of these organization roles, besides those that it holds.",
-            media_type=NO_BODY,
         )
         async def assign_roles(
             self,
             organization_id: FromPath[str],
             data: JSONBody[kind.assignments],  # type: ignore[name-defined]
             members: NamedDependency[Members],
-        ) -> Response[None]:
-            headers = await members.assign(kind.member_type, organization_id, data.ids, data.organization_role_ids)
-            return Response(None, headers=headers)
+        ) -> Response[kind.assignments]:  # type: ignore[name-defined]
+            ids, role_ids = each_once(data.ids), each_once(data.organization_role_ids)
+            _, headers = await members.assign(kind.member_type, organization_id, ids, role_ids)
+            return Response(kind.assignments(ids=ids, organization_role_ids=role_ids), headers=headers)
 
     return MemberController
 
@@ -272,7 +278,6 @@ def _member_role_controller(kind: _Kind) -> type[Controller]:
             operation_id=f"AddOrganization{name}Roles",
             summary=f"Give roles to {one} in an organization",
             description=f"Give {one} these organization roles, named by id or by name, besides those that it holds.",
-            media_type=NO_BODY,
         )
         async def add_roles(
             self,
@@ -280,11 +285,13 @@ def _member_role_controller(kind: _Kind) -> type[Controller]:
             member_id: NamedDependency[str],
             data: JSONBody[MemberRoles],
             members: NamedDependency[Members],
-        ) -> Response[None]:
-            headers = await members.assign(
+        ) -> Response[AddedMemberRoles]:
+            if not data.organization_role_ids and not data.organization_role_names:
+                raise invalid_input(Issue(path="organizationRoleIds", message="give a role by id or by name"))
+            role_ids, headers = await members.assign(
                 kind.member_type, organization_id, [member_id], data.organization_role_ids, data.organization_role_names
             )
-            return Response(None, headers=headers)
+            return Response(AddedMemberRoles(organization_role_ids=tuple(sorted(role_ids))), headers=headers)
 
         @put(
             "/",
@@ -355,11 +362,12 @@ def _membership_controller(kind: _Kind) -> type[Controller]:
 
 
 _KINDS: Final = (
-    _Kind("user", "a user", MemberUsers, UserAssignments, _user_answer, UserMemberAnswer),
+    _Kind("user", "a user", MemberUsers, AddedMemberUsers, UserAssignments, _user_answer, UserMemberAnswer),
     _Kind(
         "application",
         "an application",
         MemberApplications,
+        AddedMemberApplications,
         ApplicationAssignments,
         _application_answer,
         ApplicationMemberAnswer,

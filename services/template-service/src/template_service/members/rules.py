@@ -9,6 +9,7 @@ from stead.event_types import MemberType, OrganizationRoleType
 
 Id = Annotated[str, msgspec.Meta(max_length=256)]
 Ids = tuple[Id, ...]
+AddedIds = Annotated[Ids, msgspec.Meta(min_length=1)]
 RoleName = Annotated[str, msgspec.Meta(max_length=256)]
 
 ROLE_TYPE_OF: Final[dict[MemberType, OrganizationRoleType]] = {"user": "User", "application": "MachineToMachine"}
@@ -38,28 +39,48 @@ class MemberApplications(Body):
     ids: Ids = msgspec.field(name="applicationIds")
 
 
+class AddedMemberUsers(Body):
+    """Users that join an organization; in the answer, each once.
+
+    Attributes:
+        ids: Ids of users.
+    """
+
+    ids: AddedIds = msgspec.field(name="userIds")
+
+
+class AddedMemberApplications(Body):
+    """Machine-to-machine applications that join an organization; in the answer, each once.
+
+    Attributes:
+        ids: Ids of machine-to-machine applications.
+    """
+
+    ids: AddedIds = msgspec.field(name="applicationIds")
+
+
 class UserAssignments(Body):
-    """Users that are members, and organization roles to give to each of them.
+    """Users that are members, and organization roles to give to each of them; in the answer, each once.
 
     Attributes:
         ids: Ids of users that are members.
         organization_role_ids: Ids of organization roles of the type ``User``.
     """
 
-    ids: Ids = msgspec.field(name="userIds")
-    organization_role_ids: Ids
+    ids: AddedIds = msgspec.field(name="userIds")
+    organization_role_ids: AddedIds
 
 
 class ApplicationAssignments(Body):
-    """Applications that are members, and organization roles to give to each of them.
+    """Applications that are members, and organization roles to give to each of them; in the answer, each once.
 
     Attributes:
         ids: Ids of applications that are members.
         organization_role_ids: Ids of organization roles of the type ``MachineToMachine``.
     """
 
-    ids: Ids = msgspec.field(name="applicationIds")
-    organization_role_ids: Ids
+    ids: AddedIds = msgspec.field(name="applicationIds")
+    organization_role_ids: AddedIds
 
 
 class MemberRoles(Body):
@@ -72,3 +93,9 @@ class MemberRoles(Body):
 
     organization_role_ids: Ids = ()
     organization_role_names: tuple[RoleName, ...] = ()
+
+
+class AddedMemberRoles(Body):
+    """Organization roles that a member got, also those that it was given by name."""
+
+    organization_role_ids: Ids

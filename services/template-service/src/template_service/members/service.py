@@ -164,8 +164,8 @@ class Members:
         member_ids: Collection[str],
         role_ids: Collection[str],
         role_names: Collection[str] = (),
-    ) -> dict[str, str]:
-        """Give each of these members each of these roles; roles that they hold stay.
+    ) -> tuple[frozenset[str], dict[str, str]]:
+        """Give each of these members each of these roles, and return the ids of the roles; roles that they hold stay.
 
         Raises:
             ApiError: 404; 413 for too many assignments; 422 for something that is not a member, an unknown role, or one
@@ -191,9 +191,10 @@ class Members:
         Raises:
             ApiError: 404; 422 for something that is not a member, an unknown role, or one of the wrong type.
         """
-        return await self._directory.second_look(
+        _, headers = await self._directory.second_look(
             lambda: self._assign(member_type, organization_id, [member_id], role_ids, role_names, replace=True)
         )
+        return headers
 
     @retry_on_conflict
     async def _assign(
@@ -205,7 +206,7 @@ class Members:
         role_names: Collection[str],
         *,
         replace: bool,
-    ) -> dict[str, str]:
+    ) -> tuple[frozenset[str], dict[str, str]]:
         async with self._changes.transaction() as transaction:
             members = await self._lock(transaction, organization_id, member_type, member_ids)
             wanted = await self._require_roles(transaction, member_type, role_ids, role_names)
@@ -214,7 +215,7 @@ class Members:
                 await members.unassign(member_ids[0], surplus)
                 changed.update(member_ids)
             await self._record_changed(transaction, organization_id, member_type, changed)
-        return transaction.revision_header
+        return wanted, transaction.revision_header
 
     @retry_on_conflict
     async def remove_role(

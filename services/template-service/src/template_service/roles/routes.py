@@ -2,11 +2,11 @@
 
 from typing import Final, get_args
 
-from litestar import Controller, MediaType, Response, delete, get, patch, post, put
+from litestar import Controller, Response, delete, get, patch, post, put
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
-from identity_common.fields import Answer
+from identity_common.fields import Answer, each_once
 from identity_common.http.listing import PAGED, WHOLE, Listing
 from identity_common.http.openapi import Filter, documented
 from identity_common.stores.parents import parent_exists
@@ -14,6 +14,8 @@ from stead.event_types import OrganizationRoleType
 from template_service.permissions.routes import OrganizationPermissionAnswer, organization_permission_answer
 from template_service.role_contents.store import GrantedScope
 from template_service.roles.rules import (
+    AddedOrganizationScopes,
+    AddedResourceScopes,
     OrganizationRoleCreation,
     OrganizationRoleUpdate,
     OrganizationScopeIds,
@@ -21,9 +23,6 @@ from template_service.roles.rules import (
 )
 from template_service.roles.service import OrganizationRoles
 from template_service.roles.store import Named, NamedScope, OrganizationRole, OrganizationRoleWithContents
-
-NO_BODY: Final = MediaType.TEXT
-"""Media type of a 201 without a body: as JSON, the body would be ``null``."""
 
 
 class OrganizationRoleAnswer(Answer):
@@ -174,13 +173,14 @@ class OrganizationRolePermissionController(Controller):
         "/",
         operation_id="AddOrganizationRoleScopes",
         summary="Add permissions to an organization role",
-        media_type=NO_BODY,
     )
     async def add_permissions(
-        self, role_id: FromPath[str], data: JSONBody[OrganizationScopeIds], roles: NamedDependency[OrganizationRoles]
-    ) -> Response[None]:
+        self, role_id: FromPath[str], data: JSONBody[AddedOrganizationScopes], roles: NamedDependency[OrganizationRoles]
+    ) -> Response[AddedOrganizationScopes]:
         """Add organization permissions to what an organization role grants."""
-        return Response(None, headers=await roles.add("permission", role_id, data.organization_scope_ids))
+        headers = await roles.add("permission", role_id, data.organization_scope_ids)
+        added = AddedOrganizationScopes(organization_scope_ids=each_once(data.organization_scope_ids))
+        return Response(added, headers=headers)
 
     @get("/", operation_id="ListOrganizationRoleScopes", summary="List the permissions of an organization role")
     async def list_permissions(
@@ -227,13 +227,13 @@ class OrganizationRoleScopeController(Controller):
         "/",
         operation_id="AddOrganizationRoleResourceScopes",
         summary="Add API permissions to an organization role",
-        media_type=NO_BODY,
     )
     async def add_scopes(
-        self, role_id: FromPath[str], data: JSONBody[ResourceScopeIds], roles: NamedDependency[OrganizationRoles]
-    ) -> Response[None]:
+        self, role_id: FromPath[str], data: JSONBody[AddedResourceScopes], roles: NamedDependency[OrganizationRoles]
+    ) -> Response[AddedResourceScopes]:
         """Add scopes of API resources, but not of the Management API, to what an organization role grants."""
-        return Response(None, headers=await roles.add("scope", role_id, data.scope_ids))
+        headers = await roles.add("scope", role_id, data.scope_ids)
+        return Response(AddedResourceScopes(scope_ids=each_once(data.scope_ids)), headers=headers)
 
     @get(
         "/",

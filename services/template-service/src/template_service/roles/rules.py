@@ -10,6 +10,7 @@ from stead.event_types import OrganizationRoleType
 
 Id = Annotated[str, msgspec.Meta(max_length=256)]
 Ids = tuple[Id, ...]
+AddedIds = Annotated[Ids, msgspec.Meta(min_length=1)]
 
 
 class OrganizationRoleCreation(Body):
@@ -64,3 +65,15 @@ class ResourceScopeIds(Body):
     """
 
     scope_ids: Ids
+
+
+class AddedOrganizationScopes(Body):
+    """Organization permissions to add to those of an organization role; in the answer, each once."""
+
+    organization_scope_ids: AddedIds
+
+
+class AddedResourceScopes(Body):
+    """Scopes of API resources to add to those of an organization role; in the answer, each once."""
+
+    scope_ids: AddedIds

@@ -81,7 +81,12 @@ class ClientCredentialsGrant:
         if may_be_newly_held(requested=requested, held=held):
             await self._directory.catch_up(*target.sources)
             held, membership = await self._held_scopes(client, target, requested, request.awaited)
-        return PreparedClientToken(client, target, grantable_scopes(requested=requested, held=held), membership)
+        granted = grantable_scopes(requested=requested, held=held)
+        if not request.is_waiting:
+            self._targets.report_unknown_scopes(
+                target, requested=requested, granted=granted, grant_type=self.grant_type, client_id=client.id
+            )
+        return PreparedClientToken(client, target, granted, membership)
 
     async def _held_scopes(
         self, client: ApplicationState, target: Target, requested: frozenset[str], awaited: Mapping[str, int]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
+from prometheus_client import Counter
 
 from identity_common.oauth import MalformedRequestError, OAuthError, unsupported_grant_type
 from identity_common.wire.events import ApplicationState
@@ -96,11 +97,15 @@ class Grants:
         keys: SigningKeys,
         authenticator: ClientAuthenticator,
         grants: Mapping[str, Grant[object]],
+        *,
+        outcomes: Counter,
     ) -> None:
         self._directory = directory
         self._keys = keys
         self._authenticator = authenticator
         self._grants = grants
+        self._outcomes = outcomes
+        self._issued = {grant_type: outcomes.labels(grant_type, "issued") for grant_type in grants}
 
     @property
     def grant_types(self) -> list[str]:
@@ -113,6 +118,20 @@ class Grants:
         Raises:
             OAuthError: In the order form, client, grant, target, actor, awaited revision, subject token, subject.
         """
+        try:
+            response = await self._issue(request)
+        except OAuthError as error:
+            self._outcomes.labels(self._counted(request), error.error).inc()
+            raise
+        self._issued[request.parameters.require("grant_type")].inc()
+        return response
+
+    def _counted(self, request: TokenRequest) -> str:
+        """Return the grant type as it is counted: clients must not be able to add series."""
+        grant_type = request.parameters.get("grant_type")
+        return "other" if grant_type is None or grant_type not in self._grants else grant_type
+
+    async def _issue(self, request: TokenRequest) -> TokenResponse:
         self._directory.require_current()
         self._keys.require_loaded()
         was_there = self._directory.has_seen(request.awaited)  # read first: it may arrive during the checks

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import msgspec
+from prometheus_client import Counter
 
 from identity_common.oauth import OAuthError, access_denied, invalid_target
 from identity_common.revisions import Source
@@ -64,7 +65,13 @@ class Targets:
     """
 
     def __init__(
-        self, directory: Directory, *, userinfo_audience: str, urn_namespace: str, management_api_resource: str
+        self,
+        directory: Directory,
+        *,
+        userinfo_audience: str,
+        urn_namespace: str,
+        management_api_resource: str,
+        unknown_scopes: Counter,
     ) -> None:
         self.userinfo = Target(
             audience=userinfo_audience, lifetime_s=USERINFO_TOKEN_TTL_S, open_scopes=userinfo_scopes(urn_namespace)
@@ -72,6 +79,7 @@ class Targets:
         self._directory = directory
         self._urn_namespace = urn_namespace
         self._management_api_resource = management_api_resource
+        self._unknown_scopes = unknown_scopes
 
     async def requested(self, form: TargetForm, parameters: FormParameters) -> Target | None:
         """Return the target that the form names, if any.
@@ -102,6 +110,32 @@ class Targets:
                 organization_id=organization_id,
             )
         return None
+
+    def report_unknown_scopes(
+        self, target: Target, *, requested: frozenset[str], granted: frozenset[str], grant_type: str, client_id: str
+    ) -> None:
+        """Log and count a request all of whose scopes are unknown: the client is misconfigured, and gets none.
+
+        A known scope that the subject does not hold is no mistake.
+        """
+        if granted or not requested or self._existing(target, requested):
+            return
+        self._unknown_scopes.labels(grant_type).inc()
+        _log.warning(
+            "scopes.unknown",
+            grant_type=grant_type,
+            client_id=client_id,
+            resource_id=None if target.resource is None else target.resource.id,
+            organization_id=target.organization_id,
+            count=len(requested),
+        )
+
+    def _existing(self, target: Target, among: frozenset[str]) -> frozenset[str]:
+        if target.resource is not None:
+            return self._directory.in_memory.existing_scopes(target.resource, among)
+        if target.organization_id is not None:
+            return self._directory.in_memory.existing_permissions(among)
+        return among & target.open_scopes
 
     def is_management_api(self, resource: ResourceState) -> bool:
         """Return whether a token for this resource would open ``/api``."""

@@ -193,11 +193,15 @@ class TokenExchangeGrant:
             await self._directory.catch_up(*target.sources)
             subject = await self._live_subject(record, prepared)
             held = held_scopes(self._directory.in_memory, target, subject.role_ids, requested)
+        scopes = grantable_scopes(requested=requested, held=held)
+        self._targets.report_unknown_scopes(
+            target, requested=requested, granted=scopes, grant_type=self.grant_type, client_id=prepared.client.id
+        )
         token = TokenToSign(
             jti=new_jti(),
             client=prepared.client,
             target=target,
-            scopes=grantable_scopes(requested=requested, held=held),
+            scopes=scopes,
             organization=subject.membership,
         )
         arguments = partial(

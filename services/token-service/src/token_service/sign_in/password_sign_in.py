@@ -3,6 +3,7 @@
 from typing import Literal
 
 import msgspec
+from prometheus_client import Counter
 
 from identity_common.telemetry.logs import get_logger
 from token_service.sign_in.devices import Devices
@@ -57,12 +58,15 @@ class PasswordSignIn:
         passwords: PasswordCheck,
         throttle: AddressLimit,
         devices: Devices,
+        *,
+        outcomes: Counter,
     ) -> None:
         self._flow = flow
         self._sessions = sessions
         self._passwords = passwords
         self._throttle = throttle
         self._devices = devices
+        self._outcomes = outcomes
 
     async def sign_in(
         self,
@@ -95,18 +99,20 @@ class PasswordSignIn:
             raise SignInRefused("incomplete")
         wait_s = await self._throttle.count(address)
         if wait_s:
+            self._refused("throttled-address", address=address, client_id=client_id)
             raise _too_many_attempts(wait_s)
         devices = self._devices.read(device_cookie)
         try:
-            known = await self._passwords.check(identifier, password, devices)
+            known = await self._passwords.check(identifier, password, devices, address=address)
         except PasswordsUnavailable as unavailable:
             await self._throttle.forgive(address)
+            self._outcomes.labels("unavailable").inc()
             raise SignInRefused("unavailable", status=503, retry_after_s=unavailable.retry_after_s) from None
         if known.retry_after_s:  # stays counted for the address: a flood of attempts at a locked account ends too
-            _log.info("sign-in.refused", reason="too many attempts", client_id=client_id)
+            self._refused("throttled-account", address=address, client_id=client_id)
             raise _too_many_attempts(known.retry_after_s)
         if known.user_id is None:
-            _log.info("sign-in.refused", reason="unknown user or wrong password", client_id=client_id)
+            self._refused("wrong-password", address=address, client_id=client_id)
             raise SignInRefused("wrong")
         await self._throttle.forgive(address)
         earlier = await self._sessions.find(session_cookie)
@@ -119,12 +125,19 @@ class PasswordSignIn:
         who = await self._flow.signed_in(new_cookie, revision=known.revision)
         if who is None:  # the right password of a user who may not sign in
             await self._flow.sign_out(session)
+            self._refused("not-allowed", address=address, client_id=client_id, user_id=known.user_id)
             raise SignInRefused("blocked")
         if earlier is not None and earlier.id != session.id:  # another user was signed in at this browser
             await self._flow.sign_out(earlier)
+        self._outcomes.labels("succeeded").inc()
         _log.info("sign-in.succeeded", user_id=known.user_id, client_id=client_id)
         new_device_cookie = self._devices.write(devices, known.user_id, tokens_valid_after=known.tokens_valid_after)
         return Begun(new_cookie, new_device_cookie, who)
+
+    def _refused(self, outcome: str, *, address: str, client_id: str, user_id: str | None = None) -> None:
+        """Count and log a refusal; management-service logs the account, which stays unknown here."""
+        self._outcomes.labels(outcome).inc()
+        _log.info("sign-in.refused", reason=outcome, address=address, client_id=client_id, user_id=user_id)
 
 
 def _too_many_attempts(wait_s: int) -> SignInRefused:

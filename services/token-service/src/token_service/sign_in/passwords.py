@@ -36,20 +36,23 @@ class PasswordCheck:
         self._bus = bus
         self._subject = password_check_subject(tenant_id)
 
-    async def check(self, identifier: str, password: str, devices: tuple[KnownDevice, ...] = ()) -> PasswordAnswer:
+    async def check(
+        self, identifier: str, password: str, devices: tuple[KnownDevice, ...] = (), *, address: str = ""
+    ) -> PasswordAnswer:
         """Return the user with this name and password; an answer without a user if there is none.
 
         Args:
             identifier: As typed.
             password: As typed.
             devices: What the browser is known as.
+            address: Of the browser.
 
         Raises:
             PasswordsUnavailable: There was no answer, or management-service is busy.
         """
         if not self._bus.is_connected:
             raise PasswordsUnavailable
-        question = PasswordQuestion(identifier, password, devices, _PATIENCE_MS)
+        question = PasswordQuestion(identifier, password, devices, _PATIENCE_MS, address)
         try:
             message = await self._bus.client.request(self._subject, _encode(question), timeout=_TIMEOUT_S)
             answer = _decode(message.data)

@@ -8,6 +8,8 @@ stored, and taken back when they are answered. Counters expire with their window
 import hashlib
 from typing import Final
 
+from prometheus_client import Counter
+
 from identity_common.stores.redis import RedisCommands
 from token_service.sign_in.client_address import network_of
 
@@ -34,13 +36,24 @@ class AddressLimit:
         kind: Part of the keys.
         window_s: Length of a window.
         limit: Attempts from one address in a window; many people may share one.
+        throttled: Counts the attempts beyond the limit.
     """
 
-    def __init__(self, commands: RedisCommands, kind: str, *, tenant_id: str, window_s: int, limit: int) -> None:
+    def __init__(
+        self,
+        commands: RedisCommands,
+        kind: str,
+        *,
+        tenant_id: str,
+        window_s: int,
+        limit: int,
+        throttled: Counter,
+    ) -> None:
         self._commands = commands
         self._prefix = f"identity:{tenant_id}:{kind}:address"
         self._window_s = window_s
         self._limit = limit
+        self._throttled = throttled.labels(f"{kind}-per-address")
 
     async def count(self, address: str) -> int:
         """Count an attempt and return 0; or, at the limit, count nothing and return how many seconds to wait.
@@ -49,7 +62,10 @@ class AddressLimit:
             StoreUnavailable: Redis does not answer.
         """
         key = self._key(address)
-        return int(await self._commands.execute("EVAL", _TRY, 1, key, self._window_s, self._limit))
+        wait_s = int(await self._commands.execute("EVAL", _TRY, 1, key, self._window_s, self._limit))
+        if wait_s:
+            self._throttled.inc()
+        return wait_s
 
     async def forgive(self, address: str) -> None:
         """Take an attempt back.

@@ -1,0 +1,59 @@
+"""Warns when Redis may evict keys under memory pressure: sessions, refused tokens and users would vanish silently.
+
+A warning and no refusal to start: the policy can change at any time, and a service that is down helps nobody.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from redis.exceptions import RedisError
+
+from identity_common.background import BackgroundLoop
+from identity_common.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+_log = get_logger(__name__)
+
+_PAUSE_S: Final = 60.0
+_REQUIRED: Final = "noeviction"
+
+
+class EvictionWatch:
+    """Looks at ``maxmemory-policy`` once a minute, and logs a policy that evicts when it is first seen.
+
+    Args:
+        redis: Of a user who may run ``INFO``; without that right, and without Redis, nothing is logged.
+    """
+
+    def __init__(self, redis: "Redis") -> None:
+        self._redis = redis
+        self._policy = _REQUIRED
+        self._loop = BackgroundLoop(
+            self.look, name="eviction-watch", pause_s=_PAUSE_S, log=_log, failed="redis.policy-unread"
+        )
+
+    def start(self) -> None:
+        """Begin to look, at once."""
+        self._loop.start()
+
+    async def stop(self) -> None:
+        """Stop looking."""
+        await self._loop.stop()
+
+    async def look(self) -> None:
+        """Look once."""
+        try:
+            memory = await self._redis.info("memory")
+        except (RedisError, OSError):
+            return
+        policy = str(memory.get("maxmemory_policy", _REQUIRED))
+        if policy not in {self._policy, _REQUIRED}:
+            _log.warning(
+                "redis.may-evict",
+                store="redis",
+                variable="maxmemory-policy",
+                reason=policy,
+                message=f"Redis may drop keys that must stay: set maxmemory-policy to {_REQUIRED}",
+            )
+        self._policy = policy

@@ -1,0 +1,68 @@
+"""Metrics of a service's connections: whether each store answers, and how long requests wait for the database."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from identity_common.bus.connection import Bus
+from identity_common.stores.database import MeasuredPool
+from identity_common.telemetry.metrics import NAMESPACE, Samples, gauge
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+_ANYTHING: Final = text("SELECT 1")
+
+
+def measure_stores(
+    registry: CollectorRegistry, samples: Samples, *, engine: AsyncEngine, redis: "Redis", bus: Bus
+) -> None:
+    """Add these metrics to those of a service."""
+    registry.register(_PoolCollector(engine))
+    reachable = gauge(registry, "store_reachable", "1 if the store answered within a second, otherwise 0.", "store")
+
+    async def postgresql() -> None:
+        async with engine.connect() as connection:
+            await connection.execute(_ANYTHING)
+
+    async def nats() -> None:
+        if not bus.is_connected:
+            raise ConnectionError
+
+    asked: dict[str, Callable[[], Awaitable[Any]]] = {"postgresql": postgresql, "redis": redis.ping, "nats": nats}
+    for store, ask in asked.items():
+        samples.add([reachable.labels(store)], _answers(ask), otherwise=0.0)
+
+
+def _answers(ask: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[list[float]]]:
+    async def read() -> list[float]:
+        await ask()
+        return [1.0]
+
+    return read
+
+
+class _PoolCollector(Collector):
+    """Reads the numbers that a pool of connections keeps itself."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics."""
+        pool = self._engine.pool
+        assert isinstance(pool, MeasuredPool)  # noqa: S101 - create_database_engine
+        name = f"{NAMESPACE}_database_pool"
+        yield GaugeMetricFamily(f"{name}_connections", "Size of the pool of database connections.", value=pool.size())
+        yield GaugeMetricFamily(f"{name}_connections_used", "Connections in use.", value=pool.checkedout())
+        yield CounterMetricFamily(
+            f"{name}_waits", "Number of times that a request waited for a connection.", value=pool.waits.count
+        )
+        yield CounterMetricFamily(
+            f"{name}_wait_seconds", "Time that requests waited for a connection, in seconds.", value=pool.waits.seconds
+        )

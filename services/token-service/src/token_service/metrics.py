@@ -1,0 +1,89 @@
+"""What token-service measures: its decisions as they are made, and its state when the metrics are read."""
+
+from functools import partial
+from typing import Final, get_args
+
+from prometheus_client import CollectorRegistry, Counter
+
+from identity_common.bus.connection import Bus
+from identity_common.bus.streams import published_revision
+from identity_common.clock import now_ms
+from identity_common.revisions import Source
+from identity_common.telemetry.metrics import Samples, counter, gauge
+from token_service.directory import Directory
+from token_service.tokens.keys import KeyStatus, SigningKeys
+
+_SOURCES: Final[tuple[Source, ...]] = get_args(Source)
+
+
+class TokenServiceMetrics:
+    """The metrics of this service.
+
+    Attributes:
+        registry: All of them.
+        samples: Those that are asked for when the metrics are read.
+        tokens: Token requests by grant and outcome: ``issued``, or the error.
+        unknown_scopes: Token requests whose every requested scope is unknown.
+        sign_ins: Attempts to sign in by outcome.
+        throttled: Attempts beyond a limit, by limit.
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.samples = Samples()
+        registry = self.registry
+        self.tokens: Counter = counter(
+            registry, "token_requests", "Token requests by grant and outcome.", "grant_type", "outcome"
+        )
+        self.unknown_scopes: Counter = counter(
+            registry, "unknown_scopes", "Token requests whose every requested scope is unknown.", "grant_type"
+        )
+        self.sign_ins: Counter = counter(registry, "sign_ins", "Attempts to sign in by outcome.", "outcome")
+        self.throttled: Counter = counter(registry, "throttled", "Attempts beyond a limit, by limit.", "limit")
+
+    def measure_directory(self, directory: Directory, bus: Bus, *, tenant_id: str) -> None:
+        """Measure freshness, which readiness deliberately leaves out."""
+        registry = self.registry
+        revision = gauge(
+            registry,
+            "directory_revision",
+            "Highest revision that a part of the directory has applied.",
+            *("store", "source"),
+        )
+        silence = gauge(
+            registry,
+            "directory_silence_seconds",
+            "Seconds since a part of the directory last received anything from the bus, heartbeats included.",
+            "store",
+        )
+        lag = gauge(
+            registry,
+            "directory_lag_revisions",
+            "Published revisions that a part of the directory has not applied yet.",
+            *("store", "source"),
+        )
+        parts = {"memory": directory.in_memory.freshness, "redis": directory.in_redis.freshness}
+        for store, freshness in parts.items():
+            silence.labels(store).set_function(partial(getattr, freshness, "silence_s"))
+            for source in _SOURCES:
+                revision.labels(store, source).set_function(partial(freshness.seen, source))
+
+        async def behind(source: Source) -> list[float]:
+            head = await published_revision(bus.jetstream(), source, tenant_id)
+            return [max(0.0, float(head - freshness.seen(source))) for freshness in parts.values()]
+
+        for source in _SOURCES:
+            self.samples.add([lag.labels(store, source) for store in parts], partial(behind, source))
+        connected = gauge(registry, "bus_connected", "1 while the service is connected to NATS, otherwise 0.")
+        connected.set_function(lambda: float(bus.is_connected))
+
+    def measure_keys(self, keys: SigningKeys) -> None:
+        """Measure the age of the signing keys."""
+        age = gauge(self.registry, "signing_key_age_seconds", "Age of a signing key, in seconds.", "status")
+        statuses: tuple[KeyStatus, ...] = ("Next", "Current")
+
+        async def ages() -> list[float]:
+            created = {key.status: key.created_at for key in await keys.stored()}
+            return [(now_ms() - created[status]) / 1000 for status in statuses]
+
+        self.samples.add([age.labels(status) for status in statuses], ages)
