@@ -4,7 +4,8 @@ PORT ?= 3000
 DESK_PORT ?= 3100
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := libs/sdk libs/common services/token-service services/management-service services/template-service services/all-in-one
+PACKAGES := libs/sdk libs/common services/token-service services/management-service services/template-service \
+	services/provision services/all-in-one
 INSTALLED := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 # Cached bytecode: without it every worker rewrites every assertion, and every process that a test starts compiles all.

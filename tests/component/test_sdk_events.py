@@ -10,8 +10,8 @@ import msgspec
 import nats
 import pytest
 
-from all_in_one.provision import ServerAddresses
 from identity_common.background import end
+from provision import ServerAddresses
 from stead.event_types import (
     CloudEvent,
     GrantedPermission,

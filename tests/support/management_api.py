@@ -15,12 +15,12 @@ import redis.asyncio
 from litestar import Litestar
 from nats.js import JetStreamContext
 
-from all_in_one.provision import ServerAddresses
 from identity_common.wire.events import STREAM_INTERNAL
 from identity_common.wire.revocations import CopyPosition, position_key
 from management_service.app import bootstrap, create_app, migrate
 from management_service.bootstrap import Credentials
 from management_service.settings import Settings
+from provision import ServerAddresses
 from stead.event_types import CloudEvent
 from tests.support.issuer import Issuer
 from tests.support.patience import PATIENCE_S
