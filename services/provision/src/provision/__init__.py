@@ -1,7 +1,8 @@
 """What each service may do in PostgreSQL, Redis and NATS, and how to set that up.
 
-The tables in this package are the single source, for the embedded servers, containers and Kubernetes. Each service has
-its own user with its own random password on each server. Does not own the life of the servers (``all_in_one.embedded``).
+The tables in this package are the single source, for the embedded servers, containers and Kubernetes. Each service
+has its own user with its own random password on each server. Also renders the edge from the routing table. Does not own
+the life of the servers (``all_in_one.embedded``).
 """
 
 from provision.addresses import ServerAddresses, addresses

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from provision.edge import nginx_config
 from provision.errors import ProvisionError
 from provision.nats import nats_server_config
 from provision.passwords import stored_passwords
@@ -53,6 +54,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_secrets(apply)
     apply.add_argument("--postgres", default=Hosts().postgres, help="host:port")
     apply.set_defaults(run=_apply)
+
+    edge = commands.add_parser("edge", help="print the configuration of nginx as the edge of the system in containers")
+    edge.set_defaults(run=lambda _: nginx_config())
 
     subscriber = commands.add_parser("subscriber", help="add a team to the embedded NATS server")
     subscriber.add_argument("name")
