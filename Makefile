@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 FUZZING := tests/security/test_fuzzing.py
 WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 
-.PHONY: help run walkthrough demo example test test-heavy test-slow test-long test-clients test-containers check lint types imports bench openapi lock mutants clean
+.PHONY: help run up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers check lint types imports bench openapi lock mutants clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -33,6 +33,13 @@ run: $(INSTALLED) ## start the whole system on http://127.0.0.1:3000 (PORT= chan
 
 walkthrough: $(INSTALLED) ## impersonation in three steps with curl, to paste beside a running `make run`
 	@$(BIN)/python -m all_in_one.walkthrough
+
+up: $(INSTALLED) ## the whole system in containers on http://localhost:3000, with Docker Compose
+	@docker compose up --build --wait
+	@$(BIN)/python -m all_in_one.compose --base-url "$${BASE_URL:-http://localhost:$(PORT)}" --nats-port "$${NATS_PORT:-4222}"
+
+down: ## stop it; its data stays, except with: docker compose down --volumes
+	@docker compose down
 
 demo: $(INSTALLED) ## impersonation and the organization template through the SDK, against a running `make run`
 	@$(BIN)/python -m all_in_one.demo
@@ -79,10 +86,16 @@ bench: $(INSTALLED) ## throughput and latency beside a floor, in one run
 openapi: $(INSTALLED) ## write the OpenAPI document of the three services together
 	@$(BIN)/python -m all_in_one.openapi
 
+EXPORT := uv export --quiet --no-header --no-annotate --no-emit-workspace --format requirements.txt
+IMAGES := token-service management-service template-service provision
+
 lock: ## pin the newest releases that fit (needs uv)
 	@uv lock --quiet --upgrade
-	@uv export --quiet --all-packages --no-emit-workspace --no-emit-project --no-header --no-annotate \
-		--format requirements.txt --output-file requirements.lock
+	@$(EXPORT) --all-packages --no-emit-project --output-file requirements.lock
+	@# Litestar needs the two to invent examples in OpenAPI documents, which is switched off.
+	@for image in $(IMAGES); do $(EXPORT) --package stead-$$image --no-dev --no-emit-package faker \
+		--no-emit-package polyfactory --output-file locks/$$image.lock; done
+	@$(EXPORT) --package stead-all-in-one --no-dev --output-file locks/all-in-one.lock
 	@rm uv.lock
 
 clean: ## remove the virtual environment and caches, but not .local

@@ -8,11 +8,11 @@ _HEAD: Final = """\
 # Printed by `python -m provision edge`, from the routing table; a test compares.
 
 log_format without_queries '$remote_addr [$time_iso8601] "$request_method $uri" $status $body_bytes_sent $request_time';
-access_log /dev/stdout without_queries;
-server_tokens off;
 
 server {
     listen 3000;
+    access_log /dev/stdout without_queries;
+    server_tokens off;
     # Docker's: names are looked up again, so that replicas may come and go.
     resolver 127.0.0.11 valid=2s;
 
