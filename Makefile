@@ -1,6 +1,7 @@
 # Everything a developer does; `make help` lists it. Needs Python 3.11 or newer and make, nothing else.
 PYTHON ?= python3
 PORT ?= 3000
+DIRECTORY ?= .local
 DESK_PORT ?= 3100
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 FUZZING := tests/security/test_fuzzing.py
 WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 
-.PHONY: help run up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers check lint types imports bench openapi lock mutants clean
+.PHONY: help run up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose check lint types imports bench openapi lock mutants clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -32,11 +33,12 @@ run: $(INSTALLED) ## start the whole system on http://127.0.0.1:3000 (PORT= chan
 	@STOP_WITH_PARENT=$$PPID exec $(BIN)/python -m all_in_one --port $(PORT)
 
 walkthrough: $(INSTALLED) ## impersonation in three steps with curl, to paste beside a running `make run`
-	@$(BIN)/python -m all_in_one.walkthrough
+	@$(BIN)/python -m all_in_one.walkthrough --directory $(DIRECTORY)
 
 up: $(INSTALLED) ## the whole system in containers on http://localhost:3000, with Docker Compose
 	@docker compose up --build --wait
-	@$(BIN)/python -m all_in_one.compose --base-url "$${BASE_URL:-http://localhost:$(PORT)}" --nats-port "$${NATS_PORT:-4222}"
+	@$(BIN)/python -m all_in_one.compose --base-url "$${BASE_URL:-http://localhost:$(PORT)}" --nats-port "$${NATS_PORT:-4222}" \
+		--directory $(DIRECTORY)
 
 down: ## stop it; its data stays, except with: docker compose down --volumes
 	@docker compose down
@@ -48,7 +50,7 @@ example: $(INSTALLED) ## a support desk on http://127.0.0.1:3100 (DESK_PORT= cha
 	@exec $(BIN)/python examples/support-desk --port $(DESK_PORT)
 
 test: $(INSTALLED) ## the tests that are quick
-	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'not heavy and not slow and not clients'
+	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'not heavy and not slow and not clients and not deployed'
 
 test-heavy: $(INSTALLED) ## the tests that take more than 4 seconds each
 	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'heavy and not slow and not clients'
@@ -65,6 +67,9 @@ test-clients: $(INSTALLED) ## a browser, and clients written elsewhere (needs no
 
 test-containers: $(INSTALLED) ## what depends on the servers, against PostgreSQL, Redis and NATS in containers
 	@TESTCONTAINERS_RYUK_DISABLED=true $(PYTEST) $(WITHOUT_FUZZING) -m 'servers and not slow' --containers
+
+test-compose: $(INSTALLED) ## the images and docker-compose.yml (needs Docker)
+	@$(PYTEST) $(WITHOUT_FUZZING) -m deployed
 
 check: lint types imports test ## lint, types, import contracts, quick tests
 
