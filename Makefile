@@ -1,10 +1,12 @@
 # Everything a developer does; `make help` lists it. Needs Python 3.11 or newer and make, nothing else.
 PYTHON ?= python3
 PORT ?= 3000
+DIRECTORY ?= .local
 DESK_PORT ?= 3100
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := libs/sdk libs/common services/token-service services/management-service services/template-service services/all-in-one
+PACKAGES := libs/sdk libs/common services/token-service services/management-service services/template-service \
+	services/provision services/all-in-one
 RUNNABLE := $(VENV)/.runnable
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -16,7 +18,7 @@ PAGES := services/token-service/src/token_service/sign_in/pages
 FUZZING := tests/security/test_fuzzing.py
 WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 
-.PHONY: help run walkthrough demo example test test-heavy test-slow test-long test-clients test-containers check lint types imports bench openapi messages lock mutants clean
+.PHONY: help run up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose check lint types imports bench openapi messages lock mutants clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -38,8 +40,16 @@ $(INSTALLED): $(RUNNABLE) requirements.lock
 run: $(RUNNABLE) ## start the whole system on http://127.0.0.1:3000 (PORT= changes it)
 	@STOP_WITH_PARENT=$$PPID exec $(BIN)/python -m all_in_one --port $(PORT)
 
+up: $(RUNNABLE) ## the whole system in containers on http://localhost:3000, with Docker Compose
+	@docker compose up --build --wait
+	@$(BIN)/python -m all_in_one.compose --base-url "$${BASE_URL:-http://localhost:$(PORT)}" --nats-port "$${NATS_PORT:-4222}" \
+		--directory $(DIRECTORY)
+
+down: ## stop it; its data stays, except with: docker compose down --volumes
+	@docker compose down
+
 walkthrough: $(RUNNABLE) ## impersonation in three steps with curl, to paste beside a running `make run`
-	@$(BIN)/python -m all_in_one.walkthrough
+	@$(BIN)/python -m all_in_one.walkthrough --directory $(DIRECTORY)
 
 demo: $(RUNNABLE) ## impersonation and the organization template through the SDK, against a running `make run`
 	@$(BIN)/python -m all_in_one.demo
@@ -48,7 +58,7 @@ example: $(RUNNABLE) ## a support desk on http://127.0.0.1:3100 (DESK_PORT= chan
 	@exec $(BIN)/python examples/support-desk --port $(DESK_PORT)
 
 test: $(INSTALLED) ## the tests that are quick
-	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'not heavy and not slow and not clients'
+	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'not heavy and not slow and not clients and not deployed'
 
 test-heavy: $(INSTALLED) ## the tests that take more than 4 seconds each
 	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'heavy and not slow and not clients'
@@ -65,6 +75,9 @@ test-clients: $(INSTALLED) ## a browser, and clients written elsewhere (needs no
 
 test-containers: $(INSTALLED) ## what depends on the servers, against PostgreSQL, Redis and NATS in containers
 	@TESTCONTAINERS_RYUK_DISABLED=true $(PYTEST) $(WITHOUT_FUZZING) -m 'servers and not slow' --containers
+
+test-compose: $(INSTALLED) ## the images and docker-compose.yml (needs Docker)
+	@$(PYTEST) $(WITHOUT_FUZZING) -m deployed
 
 check: lint types imports test ## lint, types, import contracts, quick tests
 
@@ -95,12 +108,17 @@ messages: $(INSTALLED) ## bring the catalogues of the pages up to date; `make me
 		$(BIN)/pybabel -q update --no-fuzzy-matching --ignore-obsolete --ignore-pot-creation-date -w 120 \
 			-i $(VENV)/pages.pot -l $$(basename $$file .po | tr - _) -o $$file; done
 
+EXPORT := uv export --quiet --no-header --no-annotate --no-emit-workspace --no-emit-project --format requirements.txt
+IMAGES := token-service management-service template-service provision
+
 lock: ## pin the newest releases that fit (needs uv)
 	@uv lock --quiet --upgrade
-	@uv export --quiet --all-packages --no-emit-workspace --no-emit-project --no-header --no-annotate \
-		--format requirements.txt --output-file requirements.lock
-	@uv export --quiet --all-packages --all-extras --no-dev --group build --no-emit-workspace --no-emit-project \
-		--no-header --no-annotate --format requirements.txt --output-file requirements-run.lock
+	@$(EXPORT) --all-packages --output-file requirements.lock
+	@$(EXPORT) --all-packages --all-extras --no-dev --group build --output-file requirements-run.lock
+	@$(EXPORT) --only-group build --output-file locks/build.lock
+	@# Litestar needs the two to invent examples in OpenAPI documents, which is switched off.
+	@for image in $(IMAGES); do $(EXPORT) --package stead-$$image --no-dev --no-emit-package faker \
+		--no-emit-package polyfactory --output-file locks/$$image.lock; done
 	@rm uv.lock
 	@cd $(CLIENTS) && for each in clients fastapi; do uv pip compile --quiet --upgrade --generate-hashes --universal \
 		--python-version 3.11 --no-emit-index-url --no-header --no-annotate $$each.in --output-file $$each.lock || exit 1; done

@@ -19,9 +19,9 @@ from typing import Final
 import msgspec
 
 from all_in_one.embedded import EmbeddedServers
-from all_in_one.provision import ServerAddresses
 from benchmarks.measure import cpu_seconds
 from identity_common.identifiers import new_id, new_short_id
+from provision import ServerAddresses
 from stead import ManagementClient
 from stead.event_types import GrantedPermission, MemberPermissionsState
 from tests.support.processes import Deployment

@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 import redis
 
-from all_in_one.provision import ServerAddresses
 from benchmarks.many_users import ManyUsers
 from benchmarks.measure import memory_mb
+from provision import ServerAddresses
 from tests.support.processes import ServiceProcess
 
 _TARGET_MB: Final = 150.0

@@ -9,8 +9,8 @@ import hypothesis
 import pytest
 
 from all_in_one.embedded import EmbeddedServers, external_or_embedded
-from all_in_one.provision import ServerAddresses
 from identity_common.telemetry.logs import configure_logs
+from provision import ServerAddresses
 from tests.support.containers import containers
 from tests.support.lengths import length
 from tests.support.running_stack import RunningStack

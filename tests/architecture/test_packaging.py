@@ -29,6 +29,7 @@ def test_every_package_of_the_workspace_is_named_after_the_product() -> None:
         "stead-all-in-one",
         "stead-common",
         "stead-management-service",
+        "stead-provision",
         "stead-sdk",
         "stead-template-service",
         "stead-token-service",

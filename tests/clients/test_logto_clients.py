@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from all_in_one.provision import ServerAddresses
+from provision import ServerAddresses
 from tests.support.at_a_browser import Person
 from tests.support.authorizing import REDIRECT_URI
 from tests.support.conversation import NODE, converse

@@ -7,7 +7,7 @@ import httpx2 as httpx
 import pytest
 import pytest_asyncio
 
-from all_in_one.provision import ServerAddresses
+from provision import ServerAddresses
 from tests.support.issuer import Issuer
 from tests.support.management_api import Management
 from tests.support.patience import PATIENCE_S

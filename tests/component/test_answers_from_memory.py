@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from all_in_one.provision import ServerAddresses
 from identity_common.access.management_api import UnrevokedTokens
 from identity_common.access.revocations import RevocationReader
 from identity_common.clock import now_ms
@@ -20,6 +19,7 @@ from identity_common.identifiers import new_id
 from identity_common.stores.lookups import Lookups
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.revocations import retired_key_id
+from provision import ServerAddresses
 from stead import AccessToken, AsyncAccessTokenVerifier
 from template_service.member_permissions import cache
 from template_service.member_permissions.cache import PermissionCache

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from all_in_one.provision import ServerAddresses
 from identity_common.wire.events import Watermark
+from provision import ServerAddresses
 from stead.event_types import (
     CloudEvent,
     GrantedPermission,

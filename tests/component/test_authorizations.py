@@ -14,10 +14,10 @@ import pytest_asyncio
 from redis.asyncio import Redis
 from sqlalchemy import text
 
-from all_in_one.provision import ServerAddresses
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
 from identity_common.oauth import OAuthError
+from provision import ServerAddresses
 from tests.support.authorizing import Stores, Verifier, begin, code_for, issue, opened, until_a_transaction_waits
 from tests.support.running_stack import RunningStack
 from token_service.authorizations import Authorization, Code, Consented, Consents

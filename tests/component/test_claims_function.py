@@ -12,7 +12,6 @@ import nats
 import pytest
 import pytest_asyncio
 
-from all_in_one.provision import ServerAddresses
 from identity_common.sealing import SealingKeys
 from identity_common.wire.claims_function import (
     CheckScript,
@@ -33,6 +32,7 @@ from identity_common.wire.claims_function import (
     Unavailable,
 )
 from management_service.app import create_app, republish
+from provision import ServerAddresses
 from tests.support.captured_logs import captured_logs
 from tests.support.issuer import Issuer
 from tests.support.management_api import (

@@ -12,13 +12,13 @@ import pytest
 import pytest_asyncio
 from redis.asyncio import Redis
 
-from all_in_one.provision import ServerAddresses
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import Batch, StreamMessage
 from identity_common.oauth import OAuthError
 from identity_common.revisions import Source
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.events import UserState, Watermark, event_subject, watermark_subject
+from provision import ServerAddresses
 from stead.event_types import CloudEvent, MemberState, OrganizationState
 from tests.support.tenant_keys import read_keys, replace_keys
 from token_service.directory import InRedisDirectory

@@ -5,9 +5,9 @@ import json
 import pytest
 from redis.asyncio import Redis
 
-from all_in_one.provision import ServerAddresses
 from identity_common.stores.eviction import EvictionWatch
 from identity_common.stores.redis import connect_redis
+from provision import ServerAddresses
 from tests.support.captured_logs import captured_logs
 
 pytestmark = pytest.mark.servers

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from all_in_one.provision import ServerAddresses
 from identity_common.wire.events import ApplicationState, UserState
+from provision import ServerAddresses
 from tests.component.test_organizations_in_the_directory import Following
 from tests.support.authorizing import Stores, Verifier, begin, code_for, opened
 from tests.support.running_stack import RunningStack

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pytest
 
-from all_in_one.provision import ServerAddresses
 from identity_common.http.api_errors import ApiError
 from identity_common.stores.lookups import KeyLookup, Lookups
 from identity_common.stores.migrations import migrate
 from management_service.app import VERSIONS as MANAGEMENT
 from management_service.authentication import SELECT_FACTS
+from provision import ServerAddresses
 from template_service.app import VERSIONS as TEMPLATE
 from template_service.authentication import SELECT_LIVE
 from tests.support.databases import new_database

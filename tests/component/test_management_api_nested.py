@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest_asyncio
 
-from all_in_one.provision import ServerAddresses
+from provision import ServerAddresses
 from tests.support.issuer import Issuer
 from tests.support.management_api import Management, refusal, unique
 

@@ -14,12 +14,12 @@ import pytest_asyncio
 from alembic.script import ScriptDirectory
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from all_in_one.provision import ServerAddresses
 from identity_common.outbox import tables as outbox
 from identity_common.stores.migrations import head
 from management_service.app import VERSIONS, bootstrap, create_app, migrate
 from management_service.schema import metadata
 from management_service.settings import Settings
+from provision import ServerAddresses
 from tests.support.databases import differences, new_database
 from tests.support.issuer import Issuer
 from tests.support.management_api import client_of, running, settings_for

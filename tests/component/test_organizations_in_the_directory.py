@@ -13,13 +13,13 @@ import pytest
 import pytest_asyncio
 from redis.asyncio import Redis
 
-from all_in_one.provision import ServerAddresses
 from identity_common.bus.connection import Bus
 from identity_common.bus.streams import ensure_streams
 from identity_common.oauth import OAuthError
 from identity_common.revisions import Source
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.events import ApplicationState, UserState, Watermark, event_subject, watermark_subject
+from provision import ServerAddresses
 from stead.event_types import (
     CloudEvent,
     MemberState,

@@ -12,10 +12,10 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from all_in_one.provision import ServerAddresses
 from identity_common.bus.connection import Bus
 from identity_common.bus.publishing import NotAcknowledgedError, Outgoing, Publisher, publisher_on
 from identity_common.wire.events import STREAM_INTERNAL, event_subject
+from provision import ServerAddresses
 from stead.event_types import CloudEvent, OrganizationState
 from tests.support.management_api import Management, unique
 from tests.support.patience import PATIENCE_S, eventually_here, round_trip

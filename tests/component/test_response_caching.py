@@ -10,8 +10,8 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from all_in_one.provision import ServerAddresses
 from management_service.app import SWAGGER
+from provision import ServerAddresses
 from tests.support.fuzzed_system import FuzzedSystem
 
 WHOLE: dict[str, Any] = json.loads(SWAGGER.read_bytes())

@@ -14,13 +14,13 @@ from redis.asyncio import Redis
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from all_in_one.provision import ServerAddresses
 from identity_common.access.management_api import SignedToken, UnrevokedTokens
 from identity_common.access.revocations import RevocationReader
 from identity_common.http.api_errors import ApiError
 from identity_common.identifiers import new_id
 from identity_common.sealing import SealingKeys
 from identity_common.stores.redis import RedisCommands, connect_redis
+from provision import ServerAddresses
 from stead import AsyncAccessTokenVerifier
 from tests.support.authorizing import opened
 from tests.support.issuer import Issuer as SigningServer

@@ -13,12 +13,12 @@ import pytest_asyncio
 from redis.asyncio import ConnectionPool, Redis
 from sqlalchemy import text
 
-from all_in_one.provision import ServerAddresses
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id, new_token_id
 from identity_common.oauth import OAuthError
 from identity_common.stores.redis import RedisCommands
 from identity_common.wire.revocations import CopyPosition, position_key, revocation_key, revoking_ids
+from provision import ServerAddresses
 from tests.support.authorizing import Stores, opened, until_a_transaction_waits
 from tests.support.patience import PATIENCE_S
 from tests.support.running_stack import RunningStack

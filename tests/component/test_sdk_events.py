@@ -11,8 +11,8 @@ import msgspec
 import nats
 import pytest
 
-from all_in_one.provision import ServerAddresses
 from identity_common.background import end
+from provision import ServerAddresses
 from stead import Unavailable
 from stead.event_types import (
     CloudEvent,

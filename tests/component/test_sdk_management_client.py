@@ -7,8 +7,8 @@ import httpx2 as httpx
 import pytest
 import pytest_asyncio
 
-from all_in_one.provision import ServerAddresses
 from identity_common.http.routing import service_for
+from provision import ServerAddresses
 from stead import (
     AsyncManagementClient,
     Conflict,

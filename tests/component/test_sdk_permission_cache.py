@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from all_in_one.provision import ServerAddresses
+from provision import ServerAddresses
 from stead import Unavailable
 from stead.event_types import GrantedPermission
 from stead.events import EventBus, MemberPermissions, PermissionCache

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from all_in_one.provision import ServerAddresses
 from identity_common.stores.redis import RedisCommands, connect_redis
+from provision import ServerAddresses
 from token_service.sign_in.sessions import Sessions
 
 

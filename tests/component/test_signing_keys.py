@@ -11,11 +11,11 @@ from redis.asyncio import Redis
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from all_in_one.provision import ServerAddresses
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
 from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.stores.redis import RedisCommands, connect_redis
+from provision import ServerAddresses
 from stead import AccessTokenVerifier
 from stead.verification import Expectations, TokenChecker, read_token
 from tests.support.patience import eventually_here

@@ -12,8 +12,8 @@ from litestar import Litestar
 
 import management_service.app
 import token_service.app
-from all_in_one.provision import ServerAddresses
 from management_service.settings import Settings as ManagementSettings
+from provision import ServerAddresses
 from tests.support.patience import PATIENCE_S
 from tests.support.running_stack import RunningStack
 from token_service.settings import Settings as TokenSettings

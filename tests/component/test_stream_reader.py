@@ -9,11 +9,11 @@ import msgspec
 import nats
 import pytest
 
-from all_in_one.provision import ServerAddresses
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import StreamReader
 from identity_common.bus.streams import ensure_streams
 from identity_common.wire.events import STREAM_STATE, UserState
+from provision import ServerAddresses
 from stead.event_types import CloudEvent, MemberState
 from tests.support.captured_logs import lines_of
 from tests.support.patience import PATIENCE_S

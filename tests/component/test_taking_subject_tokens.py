@@ -10,12 +10,12 @@ import pytest_asyncio
 from msgspec import json
 from redis.asyncio import Redis
 
-from all_in_one.provision import ServerAddresses
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id, new_secret
 from identity_common.oauth import OAuthError
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
+from provision import ServerAddresses
 from token_service.directory.keys import state_key
 from token_service.presented_tokens.subject_tokens import SubjectTokens, TakenSubjectToken
 

@@ -12,7 +12,7 @@ import httpx2 as httpx
 import pytest
 import pytest_asyncio
 
-from all_in_one.provision import ServerAddresses
+from provision import ServerAddresses
 from tests.support.issuer import Issuer
 from tests.support.management_api import AUDIENCE, Management, issues, refusal, unique
 from tests.support.organizations import APPLICATIONS, KINDS, USERS, Kind, Organization, member_of_kind

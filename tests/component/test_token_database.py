@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from all_in_one.provision import ServerAddresses
 from identity_common.stores.migrations import migrate
+from provision import ServerAddresses
 from tests.support.databases import differences, new_database
 from token_service.app import VERSIONS
 from token_service.schema import metadata

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from all_in_one.provision import ServerAddresses
+from provision import ServerAddresses
 from tests.support.template_source import TemplateSource
 
 PROGRAM = Path(__file__).parents[2] / "examples" / "permission-log" / "permission_log.py"

@@ -17,8 +17,8 @@ import pytest
 
 from all_in_one.credentials import DemoUser
 from all_in_one.demo.browser import sign_in_as
-from all_in_one.provision import ServerAddresses
 from all_in_one.seed import redirect_uri
+from provision import ServerAddresses
 from stead import IdentityClient, OAuthError
 from tests.support.processes import free_port
 from tests.support.running_stack import RunningStack

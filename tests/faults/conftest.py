@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from all_in_one.embedded import EmbeddedServers
-from all_in_one.provision import ServerAddresses
+from provision import ServerAddresses
 from stead import ManagementClient
 from tests.support.impersonation import Impersonation, set_up
 from tests.support.processes import Deployment

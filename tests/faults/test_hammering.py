@@ -19,7 +19,7 @@ import jwt
 import pytest
 from redis.asyncio import Redis
 
-from all_in_one.provision import ServerAddresses
+from provision import ServerAddresses
 from stead import ManagementClient
 from tests.support.impersonation import RESOURCE, Impersonation, Machine, make_machine
 from tests.support.lengths import length

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from all_in_one.embedded import EmbeddedServers
-from all_in_one.provision import ServerAddresses
+from provision import ServerAddresses
 from stead import ManagementClient
 from tests.support.agreement import read_database, require_agreement
 from tests.support.impersonation import Impersonation, client_token, cycle_works, make_machine

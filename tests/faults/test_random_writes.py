@@ -5,7 +5,7 @@ import os
 import pytest
 
 from all_in_one.embedded import EmbeddedServers
-from all_in_one.provision import ServerAddresses
+from provision import ServerAddresses
 from stead import ManagementClient
 from tests.support.agreement import require_agreement
 from tests.support.impersonation import Impersonation

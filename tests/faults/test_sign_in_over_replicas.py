@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from all_in_one.embedded import EmbeddedServers
-from all_in_one.provision import ServerAddresses
+from provision import ServerAddresses
 from stead import ManagementClient
 from tests.support.at_a_browser import PASSWORD, Form
 from tests.support.authorizing import REDIRECT_URI, Verifier, code_for, issued

@@ -4,8 +4,8 @@ import pytest
 import redis
 
 from all_in_one.embedded import EmbeddedServers
-from all_in_one.provision import ServerAddresses
 from identity_common.wire.subject_tokens import subject_token_key
+from provision import ServerAddresses
 from stead import Conflict, ManagementClient, Unavailable
 from tests.support.impersonation import Impersonation, Machine, client_token, cycle_works, exchange, make_machine
 from tests.support.patience import eventually

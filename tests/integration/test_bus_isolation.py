@@ -6,14 +6,14 @@ have the server put genuine messages, or its own answers, onto the subjects of o
 
 import asyncio
 import contextlib
+import io
 import json
-import os
 import shlex
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import NamedTuple
 
 import nats
 import pytest
@@ -24,10 +24,11 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import BadRequestError, NotFoundError
 
 from all_in_one.embedded import EmbeddedServers, wheels
-from all_in_one.provision import ServerAddresses
 from identity_common.bus.connection import Bus
 from identity_common.bus.streams import ensure_streams
 from identity_common.wire.events import STREAM_EVENTS, STREAM_INTERNAL, STREAM_STATE
+from provision import ServerAddresses
+from provision.__main__ import main
 from tests.support.own_servers import OwnServers
 from tests.support.patience import PATIENCE_S, round_trip
 
@@ -362,15 +363,25 @@ class TestSubscribersReadWhatTemplateServicePublishes:
 TEAMS = ("billing", "crm")
 
 
-def provision(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command that an operator runs."""
-    return subprocess.run(
-        [sys.executable, "-m", "all_in_one.provision", *words],
-        env={**os.environ, **environment},
-        capture_output=True,
-        check=False,
-        text=True,
-    )
+class Finished(NamedTuple):
+    """What a command answered."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def provision(*words: str | Path, **environment: str) -> Finished:
+    """Run the command that an operator runs, in this process: it is much faster."""
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        redirect_stdout(io.StringIO()) as stdout,
+        redirect_stderr(io.StringIO()) as stderr,
+    ):
+        for name, value in environment.items():
+            patched.setenv(name, value)
+        returncode = main([str(word) for word in words])
+    return Finished(returncode, stdout.getvalue(), stderr.getvalue())
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from all_in_one.provision import ServerAddresses
+from provision import ServerAddresses
 from tests.support.at_a_browser import Person, callback, heading
 from tests.support.authorizing import REDIRECT_URI
 from tests.support.world import Client, World, world_of_late_news

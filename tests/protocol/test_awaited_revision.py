@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from all_in_one.provision import ServerAddresses
+from provision import ServerAddresses
 from tests.support.world import Client, World, outcome, world_of_late_news
 
 pytestmark = pytest.mark.slow

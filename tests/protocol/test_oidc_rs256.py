@@ -14,7 +14,7 @@ from pathlib import Path
 import jwt
 import pytest
 
-from all_in_one.provision import ServerAddresses
+from provision import ServerAddresses
 from tests.pages.test_authorization import application
 from tests.support.at_a_browser import Person
 from tests.support.authorizing import REDIRECT_URI

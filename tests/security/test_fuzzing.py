@@ -18,10 +18,10 @@ from schemathesis.checks import CHECKS
 from schemathesis.config import SchemathesisConfig
 from schemathesis.core.parameters import ParameterLocation
 
-from all_in_one.provision import ServerAddresses
 from identity_common.http.routing import Service, service_for
 from identity_common.revisions import HEADER
 from management_service.app import SWAGGER
+from provision import ServerAddresses
 from tests.support.fuzzed_system import FuzzedSystem
 from tests.support.lengths import length
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 
-from all_in_one.provision import ServerAddresses
+from provision import ServerAddresses
 from stead import NotFound
 from tests.pages.test_authorization import application
 from tests.support.at_a_browser import PASSWORD, Person, callback

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from all_in_one.provision import ServerAddresses
+from provision import ServerAddresses
 from tests.pages.test_authorization import application
 from tests.support.at_a_browser import Person, callback, heading
 from tests.support.running_stack import RunningStack

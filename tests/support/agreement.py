@@ -10,11 +10,11 @@ import asyncpg
 import msgspec
 import redis
 
-from all_in_one.provision import ServerAddresses
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import StreamReader
 from identity_common.revisions import Source
 from identity_common.wire.events import STREAM_STATE, AssignmentState, UserState
+from provision import ServerAddresses
 from stead import ManagementClient, Unavailable
 from tests.support.patience import PATIENCE_S, eventually, eventually_here
 from tests.support.random_writes import GONE, Acknowledged, Key, KnownUser, UserWriter

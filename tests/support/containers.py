@@ -9,7 +9,7 @@ from pathlib import Path
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.wait_strategies import ExecWaitStrategy, LogMessageWaitStrategy
 
-from all_in_one.provision import NATS_PERMISSIONS, nats_server_config
+from provision import NATS_PERMISSIONS, nats_server_config
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, MetaData, event, make_url
 from sqlalchemy.engine import Engine
 
-from all_in_one.provision import ServerAddresses
+from provision import ServerAddresses
 
 
 @asynccontextmanager

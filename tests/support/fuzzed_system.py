@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx2 as httpx
 
-from all_in_one.provision import ServerAddresses
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
+from provision import ServerAddresses
 from stead import client_credentials
 from tests.support.running_stack import RunningStack
 

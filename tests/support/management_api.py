@@ -15,12 +15,12 @@ import redis
 import redis.asyncio
 from litestar import Litestar
 
-from all_in_one.provision import ServerAddresses
 from identity_common.wire.events import STREAM_INTERNAL
 from identity_common.wire.revocations import CopyPosition, position_key
 from management_service.app import bootstrap, create_app, migrate
 from management_service.bootstrap import Credentials
 from management_service.settings import Settings
+from provision import ServerAddresses
 from tests.support.issuer import Issuer
 from tests.support.patience import PATIENCE_S
 from tests.support.service_in_a_tenant import ServiceInATenant

@@ -21,8 +21,8 @@ from typing import Protocol, Self
 import httpx2 as httpx
 
 from all_in_one.embedded.ports import pick_port
-from all_in_one.provision import ServerAddresses
 from identity_common.http.routing import Service, service_for
+from provision import ServerAddresses
 from stead import ManagementClient
 
 _READY_TIMEOUT_S = 120

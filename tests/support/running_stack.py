@@ -12,9 +12,9 @@ import uvicorn
 
 from all_in_one.credentials import Credentials
 from all_in_one.dispatcher import Dispatcher
-from all_in_one.provision import ServerAddresses
 from all_in_one.stack import Stack
 from identity_common.http.server import SERVER_OPTIONS
+from provision import ServerAddresses
 from stead import ManagementClient, TokenResponse, exchange_subject_token
 from tests.support.processes import free_port
 from tests.support.recorder import Recorder

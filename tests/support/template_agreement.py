@@ -11,9 +11,9 @@ import msgspec
 import redis
 from nats.aio.msg import Msg
 
-from all_in_one.provision import ServerAddresses
 from identity_common.bus.connection import Bus
 from identity_common.wire.events import ResourceState, event_subject
+from provision import ServerAddresses
 from stead.event_types import (
     CloudEvent,
     GrantedPermission,

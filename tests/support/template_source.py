@@ -8,13 +8,13 @@ from typing import Any, Self
 
 import msgspec
 
-from all_in_one.provision import ServerAddresses
 from identity_common.bus.connection import Bus
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
 from identity_common.progress import Progress
 from identity_common.stores.database import create_database_engine
+from provision import ServerAddresses
 from stead.event_types import GrantedPermission, MemberPermissionsState, permission_order
 from template_service.app import migrate
 from template_service.settings import Settings

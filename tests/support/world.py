@@ -14,10 +14,10 @@ import jwt
 import msgspec
 import redis
 
-from all_in_one.provision import ServerAddresses
 from identity_common.identifiers import new_id
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
 from identity_common.wire.subject_tokens import subject_token_key
+from provision import ServerAddresses
 from stead import ManagementClient
 from stead.event_types import MemberType
 from tests.support.forger import Forger

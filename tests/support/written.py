@@ -16,10 +16,10 @@ import redis
 from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
-from all_in_one.provision import DATABASES
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import StreamReader
 from identity_common.wire.events import STREAM_EVENTS, STREAM_STATE
+from provision import DATABASES
 from tests.support.recorder import Recorder
 from tests.support.running_stack import RunningStack
 

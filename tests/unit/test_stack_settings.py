@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from all_in_one.provision import ServerAddresses
 from all_in_one.stack import Stack, StackError
+from provision import ServerAddresses
 
 ADDRESSES = ServerAddresses(
     **{

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from all_in_one.embedded import EmbeddedServers
-from all_in_one.provision import ServerAddresses
+from provision import ServerAddresses
 from tests.support.lengths import length
 from tests.support.processes import Deployment
 from tests.support.template_agreement import require_told

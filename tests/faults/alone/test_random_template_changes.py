@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from all_in_one.embedded import EmbeddedServers
-from all_in_one.provision import ServerAddresses
+from provision import ServerAddresses
 from stead import ManagementClient
 from tests.support.impersonation import Impersonation
 from tests.support.lengths import length

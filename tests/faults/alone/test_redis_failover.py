@@ -16,11 +16,11 @@ import redis.asyncio
 from msgspec import json
 
 from all_in_one.embedded import EmbeddedServers
-from all_in_one.provision import ServerAddresses
 from identity_common.clock import now_ms
 from identity_common.oauth import OAuthError
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.subject_tokens import SubjectTokenRecord, subject_token_key
+from provision import ServerAddresses
 from stead import ManagementClient
 from stead.event_types import MemberType
 from tests.support.impersonation import set_up

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import httpx2 as httpx
 import pytest
 
-from all_in_one.provision import ServerAddresses
 from identity_common.http.routing import Service, service_for
+from provision import ServerAddresses
 from stead import Unavailable
 from tests.support.agreement import require_agreement
 from tests.support.impersonation import cycle_works, set_up

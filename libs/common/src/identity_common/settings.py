@@ -1,10 +1,12 @@
 """Settings from the environment: one frozen struct for each service; all invalid variables are reported at once.
 
-A variable is the name of its field in capitals. Fields without a default are required; secrets never have one.
+A variable is the name of its field in capitals; with ``_FILE`` appended, it names a file that holds the value. Fields
+without a default are required; secrets never have one.
 """
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_origin
 from urllib.parse import SplitResult, urlsplit
 
@@ -114,10 +116,12 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
             InvalidSettingsError: One line for every variable that is missing or invalid.
         """
         values: dict[str, Any] = {}
-        problems = []
+        problems: list[str] = []
         for field in msgspec.structs.fields(cls):
             variable = field.name.upper()
-            text = environment.get(variable, "")
+            text = _text(environment, variable, problems)
+            if text is None:
+                continue
             if text:
                 try:
                     values[field.name] = msgspec.convert(_split(text, field.type), field.type, strict=False)
@@ -129,6 +133,21 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         if problems:
             raise InvalidSettingsError("\n".join(problems))
         return cls(**values)
+
+
+def _text(environment: Mapping[str, str], variable: str, problems: list[str]) -> str | None:
+    """Return the value of a variable, from the environment or a file; None after a problem."""
+    text, path = environment.get(variable, ""), environment.get(f"{variable}_FILE", "")
+    if not path:
+        return text
+    if text:
+        problems.append(f"{variable}: set it or {variable}_FILE, not both")
+        return None
+    try:
+        return Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        problems.append(f"{variable}_FILE: cannot be read ({type(error).__name__})")
+        return None
 
 
 def _base_address(base_url: str) -> SplitResult | None:

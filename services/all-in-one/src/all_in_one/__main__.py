@@ -13,9 +13,9 @@ import uvloop
 
 from all_in_one.embedded import EmbeddedError, die_with_parent, external_or_embedded
 from all_in_one.home import announcement
-from all_in_one.provision import ProvisionError
 from all_in_one.stack import Stack, StackError, listening_socket, serve
 from identity_common.telemetry.logs import configure_logs
+from provision import ProvisionError
 
 
 def port(text: str) -> int:

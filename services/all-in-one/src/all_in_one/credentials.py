@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from all_in_one.private_files import write_private
+from provision.private_files import write_private
 
 
 class ManagementApi(msgspec.Struct, frozen=True, kw_only=True):

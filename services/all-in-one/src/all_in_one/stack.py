@@ -28,11 +28,12 @@ import token_service.settings
 from all_in_one.credentials import BusSubscriber, Credentials, ManagementApi, read_credentials, write_credentials
 from all_in_one.dispatcher import Dispatcher
 from all_in_one.home import home_page
-from all_in_one.provision import ServerAddresses
 from all_in_one.seed import seed
 from identity_common.http.server import SERVER_OPTIONS
 from identity_common.settings import InvalidSettingsError, ServiceSettings
 from identity_common.telemetry.logs import get_logger
+from provision import ServerAddresses
+from provision.private_files import create_private
 
 _log = get_logger(__name__)
 
@@ -199,10 +200,7 @@ def _changed(settings: ServiceSettings) -> dict[str, object]:
 def _key(directory: Path, name: str) -> str:
     """Return a key of this installation; the first call creates it."""
     path = directory / name
-    with contextlib.suppress(FileExistsError):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(base64.b64encode(os.urandom(32)))
+    create_private(path, lambda: base64.b64encode(os.urandom(32)))
     return path.read_text().strip()
 
 

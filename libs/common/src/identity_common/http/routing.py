@@ -28,15 +28,16 @@ FALLBACK: Final[Service] = "management"
 NOT_ROUTED: Final = ("/health/*", "/metrics/*", "/schema/*")
 
 
-def _expression(pattern: str) -> str:
+def expression(pattern: str) -> str:
+    """Return a pattern as a regular expression, which must match the whole path."""
     below = pattern.endswith("/*")
     path = re.escape(pattern.removesuffix("/*")).replace(r"\{\}", "[^/]+")
     return path + ("(?:/.*)?" if below else "/?")
 
 
 _SERVICES: Final = [service for _, service in ROUTES]
-_TABLE: Final = re.compile("|".join(f"({_expression(pattern)})" for pattern, _ in ROUTES), re.DOTALL)
-_HIDDEN: Final = re.compile("|".join(_expression(pattern) for pattern in NOT_ROUTED), re.DOTALL)
+_TABLE: Final = re.compile("|".join(f"({expression(pattern)})" for pattern, _ in ROUTES), re.DOTALL)
+_HIDDEN: Final = re.compile("|".join(expression(pattern) for pattern in NOT_ROUTED), re.DOTALL)
 
 
 def service_for(path: str) -> Service | None:

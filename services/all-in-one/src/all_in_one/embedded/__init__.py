@@ -1,7 +1,7 @@
 """Real PostgreSQL, Valkey and NATS servers as child processes: for a first look, development and tests.
 
 Owns the life of the three servers and their data directory. Does not own what a service may do in them
-(``all_in_one.provision``), nor the programs, which come with pinned Python packages.
+(``provision``), nor the programs, which come with pinned Python packages.
 """
 
 from all_in_one.embedded.errors import (
@@ -14,7 +14,7 @@ from all_in_one.embedded.errors import (
 )
 from all_in_one.embedded.process import Server, die_with_parent
 from all_in_one.embedded.servers import EmbeddedServers, ExternalServers, external_or_embedded
-from all_in_one.provision import ServerAddresses
+from provision import ServerAddresses
 
 __all__ = [
     "EmbeddedServers",

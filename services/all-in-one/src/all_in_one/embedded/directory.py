@@ -22,8 +22,8 @@ from pathlib import Path
 import msgspec
 
 from all_in_one.embedded.errors import DataDirectoryBroken, DataDirectoryInUse
-from all_in_one.private_files import write_private
-from all_in_one.provision import Passwords, ProvisionError, stored_passwords
+from provision import Passwords, ProvisionError, stored_passwords
+from provision.private_files import write_private
 
 
 class Ports(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,8 +6,8 @@ from pathlib import Path
 from all_in_one.embedded import wheels
 from all_in_one.embedded.directory import DataDirectory
 from all_in_one.embedded.process import Server
-from all_in_one.private_files import write_private
-from all_in_one.provision import nats_server_config
+from provision import nats_server_config
+from provision.private_files import write_private
 
 
 class NatsServer(Server):

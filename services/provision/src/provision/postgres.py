@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import asyncpg
 
-from all_in_one.provision.errors import ProvisionError
+from provision.errors import ProvisionError
 
 DATABASES = ("management", "token", "template")
 """One database per service, owned by the role of the same name."""

@@ -4,8 +4,8 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from all_in_one.provision.passwords import Passwords
-from all_in_one.provision.postgres import without_driver
+from provision.passwords import Passwords
+from provision.postgres import without_driver
 
 
 class ServerAddresses(msgspec.Struct, frozen=True, kw_only=True):

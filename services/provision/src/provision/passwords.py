@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from all_in_one.private_files import exclusive, write_private
-from all_in_one.provision.errors import ProvisionError
-from all_in_one.provision.nats import NATS_PERMISSIONS, teams
-from all_in_one.provision.postgres import DATABASES, POSTGRES_ADMIN
-from all_in_one.provision.redis import REDIS_ADMIN, REDIS_RULES
+from provision.errors import ProvisionError
+from provision.nats import NATS_PERMISSIONS, teams
+from provision.postgres import DATABASES, POSTGRES_ADMIN
+from provision.private_files import exclusive, write_private
+from provision.redis import REDIS_ADMIN, REDIS_RULES
 
 
 class Passwords(msgspec.Struct, frozen=True, kw_only=True):

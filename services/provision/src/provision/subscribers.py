@@ -7,10 +7,10 @@ from typing import Annotated
 
 import msgspec
 
-from all_in_one.private_files import write_private
-from all_in_one.provision.errors import ProvisionError
-from all_in_one.provision.nats import NATS_PERMISSIONS, teams
-from all_in_one.provision.passwords import stored_passwords
+from provision.errors import ProvisionError
+from provision.nats import NATS_PERMISSIONS, teams
+from provision.passwords import stored_passwords
+from provision.private_files import write_private
 
 _UserName = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
 _Password = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._~-]+$")]  # NATS clients do not decode URLs

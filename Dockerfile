@@ -1,0 +1,84 @@
+# One image for each service, and one for provisioning: docker build --target token-service .
+# Packages come from the locks with hashes, our own from this tree alone. The images have no pip and need no shell.
+# Debug symbols are removed, and bytecode is there for what a process imports: half of the size.
+
+FROM python:3.13-slim AS build
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends binutils >/dev/null
+COPY locks/build.lock /locks/
+RUN python -m venv /build \
+ && /build/bin/python -m pip install --quiet --require-hashes --requirement /locks/build.lock \
+ && python -m venv --without-pip /opt/stead
+ENV INSTALL="/build/bin/python -m pip --python /opt/stead/bin/python install --quiet --no-cache-dir --no-compile"
+
+FROM build AS wheels
+COPY libs /source/libs
+COPY services /source/services
+RUN /build/bin/python -m pip wheel --quiet --no-index --no-build-isolation --no-deps --wheel-dir /wheels \
+      /source/libs/sdk /source/libs/common /source/services/token-service /source/services/management-service \
+      /source/services/template-service /source/services/provision
+
+FROM build AS token-service-packages
+COPY locks/token-service.lock /locks/
+RUN $INSTALL --require-hashes --no-deps --requirement /locks/token-service.lock
+COPY --from=wheels /wheels /wheels
+RUN $INSTALL --no-index --no-deps /wheels/stead_sdk-* /wheels/stead_common-* /wheels/stead_token_service-* \
+ && find /opt/stead -name "*.so" -exec strip --strip-unneeded {} + \
+ && /opt/stead/bin/python -c "import token_service.app, identity_common.serving, uvloop, httptools"
+
+FROM build AS management-service-packages
+COPY locks/management-service.lock /locks/
+RUN $INSTALL --require-hashes --no-deps --requirement /locks/management-service.lock
+COPY --from=wheels /wheels /wheels
+RUN $INSTALL --no-index --no-deps /wheels/stead_sdk-* /wheels/stead_common-* /wheels/stead_management_service-* \
+ && find /opt/stead -name "*.so" -exec strip --strip-unneeded {} + \
+ && /opt/stead/bin/python -c "import management_service.app, identity_common.serving, uvloop, httptools"
+
+FROM build AS template-service-packages
+COPY locks/template-service.lock /locks/
+RUN $INSTALL --require-hashes --no-deps --requirement /locks/template-service.lock
+COPY --from=wheels /wheels /wheels
+RUN $INSTALL --no-index --no-deps /wheels/stead_sdk-* /wheels/stead_common-* /wheels/stead_template_service-* \
+ && find /opt/stead -name "*.so" -exec strip --strip-unneeded {} + \
+ && /opt/stead/bin/python -c "import template_service.app, identity_common.serving, uvloop, httptools"
+
+FROM build AS provision-packages
+COPY locks/provision.lock /locks/
+RUN $INSTALL --require-hashes --no-deps --requirement /locks/provision.lock
+COPY --from=wheels /wheels /wheels
+RUN $INSTALL --no-index --no-deps /wheels/stead_sdk-* /wheels/stead_common-* /wheels/stead_provision-* \
+ && find /opt/stead -name "*.so" -exec strip --strip-unneeded {} + \
+ && /opt/stead/bin/python -c "import provision.__main__"
+
+# Beyond the base: the packages, and a user without a name who owns nothing.
+FROM python:3.13-slim AS runtime
+LABEL org.opencontainers.image.vendor="Stead" \
+      org.opencontainers.image.licenses="Apache-2.0"
+ENV PATH=/opt/stead/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+USER 65532:65532
+WORKDIR /
+
+FROM runtime AS token-service
+LABEL org.opencontainers.image.title="stead-token-service"
+COPY --from=token-service-packages /opt/stead /opt/stead
+EXPOSE 8000
+ENTRYPOINT ["python", "-m", "token_service"]
+CMD ["serve", "--host", "0.0.0.0"]
+
+FROM runtime AS management-service
+LABEL org.opencontainers.image.title="stead-management-service"
+COPY --from=management-service-packages /opt/stead /opt/stead
+EXPOSE 8000
+ENTRYPOINT ["python", "-m", "management_service"]
+CMD ["serve", "--host", "0.0.0.0"]
+
+FROM runtime AS template-service
+LABEL org.opencontainers.image.title="stead-template-service"
+COPY --from=template-service-packages /opt/stead /opt/stead
+EXPOSE 8000
+ENTRYPOINT ["python", "-m", "template_service"]
+CMD ["serve", "--host", "0.0.0.0"]
+
+FROM runtime AS provision
+LABEL org.opencontainers.image.title="stead-provision"
+COPY --from=provision-packages /opt/stead /opt/stead
+ENTRYPOINT ["python", "-m", "provision"]

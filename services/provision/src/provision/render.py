@@ -1,0 +1,93 @@
+"""Files from the passwords: the configurations of NATS and Redis, and the secret settings of each service.
+
+A server or service gets a directory of its own, so that each can be mounted where it is needed and nowhere else.
+"""
+
+import base64
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from provision.addresses import ServerAddresses, addresses
+from provision.nats import nats_server_config
+from provision.passwords import Passwords
+from provision.postgres import POSTGRES_ADMIN
+from provision.private_files import create_private
+from provision.redis import REDIS_ADMIN, redis_acl_file
+
+_READABLE: Final = 0o444
+"""The reader is another user, in a container that mounts this directory alone."""
+
+
+class Hosts(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the servers listen, as ``host:port``."""
+
+    postgres: str = "postgres:5432"
+    redis: str = "redis:6379"
+    nats: str = "nats:4222"
+
+    def addresses(self, passwords: Passwords) -> ServerAddresses:
+        """Return the services' URLs on these servers."""
+        return addresses(
+            postgres_url=f"postgresql://{POSTGRES_ADMIN}:{passwords.postgres[POSTGRES_ADMIN]}@{self.postgres}/postgres",
+            redis_url=f"redis://{REDIS_ADMIN}:{passwords.redis[REDIS_ADMIN]}@{self.redis}/0",
+            nats_url=f"nats://{self.nats}",
+            passwords=passwords,
+        )
+
+
+class Keys(msgspec.Struct, frozen=True):
+    """The keys that services seal with, as their settings.
+
+    Attributes:
+        key_encryption: Of token-service: seal its signing keys.
+        environment_variable: Of management-service and token-service: seal what custom-claims functions read.
+    """
+
+    key_encryption: str
+    environment_variable: str
+
+    def __repr__(self) -> str:
+        return "Keys(…)"
+
+
+def stored_keys(directory: Path) -> Keys:
+    """Return the keys in files beside the passwords; the first call creates them."""
+    return Keys(_key(directory / "key-encryption-keys"), _key(directory / "environment-variable-keys"))
+
+
+def _key(path: Path) -> str:
+    create_private(path, lambda: base64.b64encode(os.urandom(32)))
+    return path.read_text().strip()
+
+
+def write_rendered(directory: Path, passwords: Passwords, hosts: Hosts, keys: Keys) -> None:
+    """Write every file, each below a directory named after its reader."""
+    for name, content in _files(passwords, hosts, keys):
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f".{path.name}.new")
+        new.unlink(missing_ok=True)
+        new.write_text(content)
+        new.chmod(_READABLE)
+        new.replace(path)
+
+
+def _files(passwords: Passwords, hosts: Hosts, keys: Keys) -> Iterator[tuple[str, str]]:
+    urls = hosts.addresses(passwords)
+    yield (
+        "nats/nats-server.conf",
+        nats_server_config(passwords.nats, host="0.0.0.0", port=4222, store_dir=Path("/data/jetstream"), sync=True),  # noqa: S104 - in a container
+    )
+    yield "redis/users.acl", redis_acl_file(passwords.redis)
+    yield "postgres/password", passwords.postgres[POSTGRES_ADMIN]
+    for service in ("management", "token", "template"):
+        for server in ("database", "redis", "nats"):
+            yield f"{service}-service/{server}-url", getattr(urls, f"{service}_{server}_url")
+    yield "token-service/key-encryption-keys", keys.key_encryption
+    yield "token-service/environment-variable-keys", keys.environment_variable
+    yield "management-service/environment-variable-keys", keys.environment_variable
+    yield "subscriber/nats-url", urls.subscriber_nats_url

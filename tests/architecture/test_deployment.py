@@ -1,0 +1,53 @@
+"""What is deployed agrees with its sources: the edge with the routing table, the images' locks with the tested pins."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from identity_common.http.routing import FALLBACK, NOT_ROUTED, ROUTES, service_for
+from provision.edge import nginx_config
+
+ROOT = Path(__file__).parents[2]
+LOCKS = sorted((ROOT / "locks").glob("*.lock"))
+LOCATION = re.compile(
+    r"^    location (?:~ (?P<expression>\S+)|/) \{ (?:return 404|set \$service (?P<service>\w+)-service)", re.MULTILINE
+)
+
+
+def pins(lock: Path) -> dict[str, str]:
+    """Return the text of each pin, with its hashes, by name."""
+    found = re.findall(r"^([A-Za-z0-9._-]+)(?:\[.*?\])?==[^\n]*(?:\n    .*)*", lock.read_text(), re.MULTILINE)
+    return dict(zip(found, re.split(r"^(?=\S)", lock.read_text(), flags=re.MULTILINE)[1:], strict=True))
+
+
+def test_the_edge_of_the_containers_is_rendered_from_the_routing_table() -> None:
+    assert (ROOT / "deploy/compose/nginx.conf").read_text() == f"{nginx_config()}\n"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(pattern.replace("{}", "u1").replace("/*", "/below") for pattern, _ in ROUTES),
+        *(pattern.replace("{}", "u1").removesuffix("/*") for pattern, _ in ROUTES),
+        *(pattern.replace("/*", "/below") for pattern in NOT_ROUTED),
+        "/",
+        "/api/users/u1/organizations/o1",
+        "/api/organizationsX",
+        "/oidcX",
+        "/healthy",
+    ],
+)
+def test_the_edge_chooses_what_the_routing_table_says(path: str) -> None:
+    locations = [(each["expression"] or "", each["service"]) for each in LOCATION.finditer(nginx_config())]
+    assert locations[-1] == ("", FALLBACK)
+    assert next(service for expression, service in locations if re.search(expression, path)) == service_for(path)
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
+def test_the_pins_of_an_image_are_those_that_are_tested(lock: Path) -> None:
+    tested = pins(ROOT / "requirements.lock")
+    assert {name: text for name, text in pins(lock).items() if tested.get(name) != text} == {}
+    assert "://" not in lock.read_text()

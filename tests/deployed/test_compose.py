@@ -1,0 +1,98 @@
+"""``make up`` and ``make down``: the images, docker-compose.yml, the edge and the walk-through of the README."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from all_in_one.credentials import Credentials, read_credentials
+from tests.support.processes import free_port
+
+pytestmark = [pytest.mark.deployed, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).parents[2]
+PROJECT = "stead-test"
+
+
+class Composed:
+    """The running system: its address, its credentials, and commands to change it."""
+
+    def __init__(self, directory: Path) -> None:
+        port, nats_port = free_port(), free_port()
+        self.base_url = f"http://localhost:{port}"
+        self.directory = directory
+        self._environment = {
+            **os.environ,
+            "COMPOSE_PROJECT_NAME": PROJECT,
+            "BASE_URL": self.base_url,
+            "PORT": str(port),
+            "NATS_PORT": str(nats_port),
+        }
+
+    @property
+    def credentials(self) -> Credentials:
+        credentials = read_credentials(self.directory)
+        assert credentials is not None
+        return credentials
+
+    def run(self, *command: str) -> str:
+        finished = subprocess.run(
+            command, cwd=ROOT, env=self._environment, capture_output=True, text=True, timeout=600, check=False
+        )
+        assert finished.returncode == 0, finished.stdout[-2000:] + finished.stderr[-4000:]
+        return finished.stdout
+
+    def walk_through(self) -> str:
+        """Run the lines that ``make walkthrough`` prints, and return what they print."""
+        text = self.run("make", "walkthrough", f"DIRECTORY={self.directory}")
+        commands = re.sub(r"^\S.*$", "", text, flags=re.MULTILINE)
+        return self.run("bash", "-euc", commands)
+
+
+@pytest.fixture(scope="module")
+def composed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
+    composed = Composed(tmp_path_factory.mktemp("up"))
+    try:
+        composed.run("make", "up", f"DIRECTORY={composed.directory}")
+        yield composed
+    finally:
+        composed.run("docker", "compose", "down", "--volumes", "--timeout", "5")
+
+
+def test_the_walk_through_works_with_three_replicas_of_token_service(composed: Composed) -> None:
+    composed.run("docker", "compose", "up", "--detach", "--wait", "--scale", "token-service=3")
+    answers = [composed.walk_through() for _ in range(4)]
+    assert [answer.count('"access_token"') for answer in answers] == [1] * 4
+
+
+def test_the_edge_hides_what_is_not_public_and_logs_no_query(composed: Composed) -> None:
+    with httpx.Client(base_url=composed.base_url) as client:
+        statuses = {
+            path: client.get(path).status_code for path in ("/health/ready", "/metrics", "/schema", "/oidc/jwks")
+        }
+        assert client.get("/oidc/auth", params={"login_hint": "never-logged"}).status_code == 400
+    assert statuses == {"/health/ready": 404, "/metrics": 404, "/schema": 404, "/oidc/jwks": 200}
+    assert "never-logged" not in composed.run("docker", "compose", "logs", "--no-color")
+
+
+def test_the_containers_show_no_secret_and_can_write_nothing(composed: Composed) -> None:
+    names = composed.run("docker", "compose", "ps", "--quiet").split()
+    shown = composed.run("docker", "inspect", *names)
+    assert composed.credentials.nats.password not in shown
+    assert not re.search(r"://[a-z]+:[^@/]+@", shown)
+    for service in ("management-service", "token-service", "template-service"):
+        user_and_write = "import os; print(os.getuid(), os.access('/', os.W_OK), os.access('/opt/stead', os.W_OK))"
+        shown = composed.run("docker", "compose", "exec", "-T", service, "python", "-c", user_and_write)
+        assert shown.split() == ["65532", "False", "False"]
+
+
+def test_another_start_keeps_data_and_credentials(composed: Composed) -> None:
+    before = composed.credentials
+    composed.run("make", "down")
+    composed.run("make", "up", f"DIRECTORY={composed.directory}")
+    assert composed.credentials == before
+    assert '"access_token"' in composed.walk_through()
