@@ -201,7 +201,10 @@ PAGES = {
     "/sign-in",
     "/sign-in/cancel",
     "/sign-in/style.css",
+    "/sign-in/script.js",
+    "/sign-in/accent/{color}",
     "/consent",
+    "/consent/switch",
 }
 """For browsers; described by their RFCs, not as operations of an API."""
 

@@ -295,15 +295,8 @@ def test_a_failure_is_one_log_line_one_count_and_one_entry(world: World, functio
 
 
 def failures_counted(world: World) -> int:
-    name = 'stead_claims_function_failures_total{kind="access-token",reason="exception"}'
-
-    async def read() -> str:
-        transport = httpx.ASGITransport(app=world.stack.apps["token"])
-        async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
-            return (await client.get("/metrics")).text
-
-    with ThreadPoolExecutor(1) as thread:
-        page = thread.submit(asyncio.run, read()).result()
+    name = 'stead_claims_function_failures_total{kind="access-token",reason="exception",service="token"}'
+    page = world.stack.http.get("/metrics").text
     found = re.search(rf"^{re.escape(name)} (\d+)", page, re.MULTILINE)
     return int(found[1]) if found else 0
 

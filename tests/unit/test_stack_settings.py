@@ -42,9 +42,10 @@ def test_addresses_come_from_the_arguments(tmp_path: Path) -> None:
     assert made.template.database_url == ADDRESSES.template_database_url
 
 
-def test_the_key_encryption_keys_of_the_environment_come_first(tmp_path: Path) -> None:
+def test_the_keys_of_the_environment_come_first(tmp_path: Path) -> None:
     key = base64.b64encode(bytes(32)).decode()
-    assert stack(tmp_path, KEY_ENCRYPTION_KEYS=key).token.key_encryption_keys == (key,)
+    started = stack(tmp_path, KEY_ENCRYPTION_KEYS=key, ENVIRONMENT_VARIABLE_KEYS=key)
+    assert (started.token.key_encryption_keys, started.management.environment_variable_keys) == ((key,), (key,))
     assert list(tmp_path.iterdir()) == []
     (own,) = stack(tmp_path).token.key_encryption_keys
     assert stack(tmp_path).token.key_encryption_keys == (own,)

@@ -241,7 +241,7 @@ def test_no_allowed_field_is_meant_for_the_values_of_requests() -> None:
 def test_levels_below_info_are_not_written(log: Log) -> None:
     get_logger("x").debug("e")
     logging.getLogger("library").debug("e")
-    logging.getLogger("httpx").info("HTTP Request: POST https://id.example.com/oidc/token")
+    logging.getLogger("httpx2").info("HTTP Request: POST https://id.example.com/oidc/token")
 
     assert log.lines == []
 

@@ -375,7 +375,7 @@ class _Schemas:
             return known[name]
         if "enum" in schema:
             return schema["enum"][0]
-        if name in EXAMPLES:
+        if name in EXAMPLES and "properties" not in schema:
             return EXAMPLES[name]
         if "anyOf" in schema:
             return self.example(next(option for option in schema["anyOf"] if option.get("type") != "null"), name, of)

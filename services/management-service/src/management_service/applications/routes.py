@@ -78,7 +78,12 @@ class CustomClientMetadataAnswer(Answer):
 
 
 class BrandingAnswer(Answer):
-    """The look of the pages for signing in to the application."""
+    """The look of the pages for signing in to the application.
+
+    Attributes:
+        logo_uri: Of an image, on https; null without a logo.
+        primary_color: Of the buttons: ``#rrggbb``; null for the default.
+    """
 
     logo_uri: str | None
     primary_color: str | None
@@ -100,6 +105,7 @@ class ApplicationAnswer(Answer):
         custom_data: Free-form object of the integrator.
         created_at: Time of creation, milliseconds since the epoch.
         updated_at: Time of the last change, milliseconds since the epoch.
+        branding: Logo and colour of the pages for signing in.
     """
 
     tenant_id: str

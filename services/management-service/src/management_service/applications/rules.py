@@ -53,6 +53,10 @@ class CustomClientMetadata(Body):
         rotate_refresh_token: Whether each use of a refresh token replaces it; true by default, and always so for public
             clients.
         always_issue_refresh_token: Whether refresh tokens are issued without ``offline_access``; false by default.
+        token_endpoint_auth_method: How a Traditional application sends its secret; ``client_secret_basic`` by
+            default, and nothing for other types.
+        require_pkce: Whether authorization requests need PKCE (RFC 7636); true by default, false only for first-party
+            Traditional applications.
     """
 
     allow_token_exchange: bool | UnsetType | None = UNSET
@@ -89,6 +93,7 @@ class ApplicationCreation(Body):
         is_third_party: Whether another party runs the application: users are then asked for consent, and it may not
             exchange tokens.
         custom_data: Free-form object of the integrator.
+        branding: Logo and colour of the pages for signing in.
     """
 
     name: Name
@@ -112,6 +117,7 @@ class ApplicationUpdate(Body):
         is_third_party: Whether another party runs the application: users are then asked for consent, and it may not
             exchange tokens.
         custom_data: Free-form object of the integrator.
+        branding: Logo and colour of the pages for signing in.
     """
 
     name: Name | UnsetType = UNSET

@@ -31,14 +31,30 @@ _DEPENDENCIES: Final = {**PAGED, "caller": Provide(admitted_caller, sync_to_thre
 
 
 class CallerAnswer(Answer):
-    """Who saved a version: an application, for a user if its token was a user's."""
+    """Who saved a version: an application, for a user if its token was a user's.
+
+    Attributes:
+        application_id: Id of the application.
+        user_id: Id of the user; null if the token was not a user's.
+    """
 
     application_id: str
     user_id: str | None
 
 
 class VersionSummary(Answer):
-    """A version of the custom-claims function, without its script; ``environmentVariables`` are their names."""
+    """A version of the custom-claims function, without its script; ``environmentVariables`` are their names.
+
+    Attributes:
+        tenant_id: Id of the tenant.
+        token_type: Kind of the tokens that the function is for.
+        version: Number of the version, from 1.
+        is_active: Whether this version is in force.
+        environment_variables: Names of the environment variables; their values are never shown.
+        block_issuance_on_error: Whether a failure refuses the token; else it is issued without custom claims.
+        created_at: Milliseconds since the epoch.
+        created_by: Who saved the version.
+    """
 
     tenant_id: str
     token_type: TokenKind
@@ -51,7 +67,13 @@ class VersionSummary(Answer):
 
 
 class VersionAnswer(VersionSummary):
-    """A version of the custom-claims function; ``environmentVariables`` are their names."""
+    """A version of the custom-claims function; ``environmentVariables`` are their names.
+
+    Attributes:
+        script: Source of the function, in JavaScript.
+        context_sample: A ``context`` to test the function with.
+        token_sample: A ``token`` to test the function with.
+    """
 
     script: str
     context_sample: FreeFormAnswer | None
@@ -59,7 +81,14 @@ class VersionAnswer(VersionSummary):
 
 
 class ScriptProblemAnswer(Answer):
-    """Why a script gave no claims."""
+    """Why a script gave no claims.
+
+    Attributes:
+        reason: Kind of failure.
+        message: What the engine reported.
+        line: Where in the script, from 1; null if unknown.
+        column: Where in the line, from 1; null if unknown.
+    """
 
     reason: ProblemReason
     message: str
@@ -68,7 +97,16 @@ class ScriptProblemAnswer(Answer):
 
 
 class DryRunOfInputAnswer(Answer):
-    """What would change for one recorded input; ``removed`` are names."""
+    """What would change for one recorded input; ``removed`` are names.
+
+    Attributes:
+        recorded_at: Milliseconds since the epoch.
+        added: Claims that only the candidate gives.
+        changed: Claims that both give, with the values of the candidate.
+        removed: Names of claims that only the active version gives.
+        denied: Message of a denial; null if the candidate denies nothing.
+        problem: Why the candidate gave no claims; null if it did.
+    """
 
     recorded_at: int
     added: dict[str, Any]
@@ -79,20 +117,37 @@ class DryRunOfInputAnswer(Answer):
 
 
 class DryRunReport(Answer):
-    """What a candidate would change; ``omitted`` inputs were not reached, for lack of time or space."""
+    """What a candidate would change; ``omitted`` inputs were not reached, for lack of time or space.
+
+    Attributes:
+        runs: One for each recorded input, newest first.
+        omitted: Number of inputs that were not reached.
+    """
 
     runs: list[DryRunOfInputAnswer]
     omitted: int
 
 
 class RecordingAnswer(Answer):
-    """When the recording ends and the recorded inputs are forgotten; null if it was stopped."""
+    """When the recording ends and the recorded inputs are forgotten; null if it was stopped.
+
+    Attributes:
+        expires_at: Milliseconds since the epoch; null if nothing is recorded.
+    """
 
     expires_at: int | None
 
 
 class FailureAnswer(Answer):
-    """A call of the function that gave no claims."""
+    """A call of the function that gave no claims.
+
+    Attributes:
+        time: Milliseconds since the epoch.
+        version: Number of the version that failed.
+        reason: Kind of failure.
+        line: Where in the script, from 1; null if unknown.
+        column: Where in the line, from 1; null if unknown.
+    """
 
     time: int
     version: int

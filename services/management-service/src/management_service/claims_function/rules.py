@@ -26,6 +26,7 @@ class FunctionReplacement(Body):
         context_sample: The context of later tests; of no other effect.
         token_sample: The token of later tests; of no other effect.
         block_issuance_on_error: Whether no token is issued when the script fails; otherwise without custom claims.
+        script: Source of the function, in JavaScript; at most 64 KiB.
     """
 
     script: str
@@ -36,7 +37,15 @@ class FunctionReplacement(Body):
 
 
 class FunctionUpdate(Body):
-    """Changes of the active version, which make a new one; null restores a default."""
+    """Changes of the active version, which make a new one; null restores a default.
+
+    Attributes:
+        script: Source of the function, in JavaScript; at most 64 KiB.
+        environment_variables: Variables that the function can read: at most 64, 16 KiB together; write-only.
+        context_sample: A ``context`` to test the function with.
+        token_sample: A ``token`` to test the function with.
+        block_issuance_on_error: Whether a failure refuses the token; else it is issued without custom claims.
+    """
 
     script: str | UnsetType = UNSET
     environment_variables: Variables | UnsetType | None = UNSET
@@ -46,7 +55,15 @@ class FunctionUpdate(Body):
 
 
 class FunctionTest(Body):
-    """A script to run once, and its arguments."""
+    """A script to run once, and its arguments.
+
+    Attributes:
+        token_type: Kind of the tokens that the function is for.
+        script: Source of the function, in JavaScript; at most 64 KiB.
+        token: Its argument ``token``.
+        context: Its argument ``context``.
+        environment_variables: Variables that the function can read: at most 64, 16 KiB together; write-only.
+    """
 
     token_type: TokenKind
     script: str
@@ -60,6 +77,7 @@ class FunctionDryRun(Body):
 
     Attributes:
         environment_variables: Those of the active version if they are missing.
+        script: Source of the function, in JavaScript; at most 64 KiB.
     """
 
     script: str

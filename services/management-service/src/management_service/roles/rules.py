@@ -89,25 +89,41 @@ class ApplicationIds(Body):
 
 
 class AddedRoles(Body):
-    """Roles to add to those of a user or application; in the answer, each once."""
+    """Roles to add to those of a user or application; in the answer, each once.
+
+    Attributes:
+        role_ids: Ids of API roles.
+    """
 
     role_ids: AddedIds
 
 
 class AddedScopes(Body):
-    """Scopes to add to those of a role."""
+    """Scopes to add to those of a role.
+
+    Attributes:
+        scope_ids: Ids of scopes of API resources.
+    """
 
     scope_ids: AddedIds
 
 
 class AddedUsers(Body):
-    """Users that get a role; in the answer, each once."""
+    """Users that get a role; in the answer, each once.
+
+    Attributes:
+        user_ids: Ids of users.
+    """
 
     user_ids: AddedIds
 
 
 class AddedApplications(Body):
-    """Machine-to-machine applications that get a role; in the answer, each once."""
+    """Machine-to-machine applications that get a role; in the answer, each once.
+
+    Attributes:
+        application_ids: Ids of machine-to-machine applications.
+    """
 
     application_ids: AddedIds
 

@@ -96,6 +96,10 @@ class MemberRoles(Body):
 
 
 class AddedMemberRoles(Body):
-    """Organization roles that a member got, also those that it was given by name."""
+    """Organization roles that a member got, also those that it was given by name.
+
+    Attributes:
+        organization_role_ids: Ids of organization roles.
+    """
 
     organization_role_ids: Ids

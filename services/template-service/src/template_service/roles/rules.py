@@ -68,12 +68,20 @@ class ResourceScopeIds(Body):
 
 
 class AddedOrganizationScopes(Body):
-    """Organization permissions to add to those of an organization role; in the answer, each once."""
+    """Organization permissions to add to those of an organization role; in the answer, each once.
+
+    Attributes:
+        organization_scope_ids: Ids of organization permissions.
+    """
 
     organization_scope_ids: AddedIds
 
 
 class AddedResourceScopes(Body):
-    """Scopes of API resources to add to those of an organization role; in the answer, each once."""
+    """Scopes of API resources to add to those of an organization role; in the answer, each once.
+
+    Attributes:
+        scope_ids: Ids of scopes of API resources.
+    """
 
     scope_ids: AddedIds

@@ -71,6 +71,8 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
         request_parameter_supported: Whether ``request`` is accepted.
         request_uri_parameter_supported: Whether ``request_uri`` is accepted.
         authorization_response_iss_parameter_supported: Whether authorization responses carry ``iss`` (RFC 9207).
+        ui_locales_supported: Languages of the pages.
+        claims_supported: Claims of ID tokens and userinfo.
     """
 
     issuer: str
