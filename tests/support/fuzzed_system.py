@@ -92,6 +92,8 @@ class FuzzedSystem:
             "organization_role_id": ("organization-roles", {"name": next(_names), "type": member_role}),
         }
         found = {name: value for name, value in _OF_CLAIMS_FUNCTIONS.items() if name in names}
+        if found:
+            self._ensure_claims_function()
         for name, (at, body) in chain.items():
             if name in names and set(re.findall(r"{(\w+)}", at)) <= found.keys():
                 found[name] = self._existing(name, at.format(**found), body)
@@ -99,6 +101,13 @@ class FuzzedSystem:
             found["key_id"] = self._http.get("/api/configs/oidc/private-keys").json()[0]["id"]
         self._relate(found)
         return found
+
+    def _ensure_claims_function(self) -> None:
+        """Save a function, unless one is active."""
+        path = f"/api/configs/jwt-customizer/{_OF_CLAIMS_FUNCTIONS['kind']}"
+        if self._http.get(path).status_code == 404:
+            script = "const getCustomJwtClaims = async () => ({});"
+            self._http.put(path, json={"script": script}).raise_for_status()
 
     def _relate(self, found: dict[str, str]) -> None:
         """Relate children to their parent: members and their roles, or permissions of an organization role."""
