@@ -60,7 +60,7 @@ example: $(RUNNABLE) ## a support desk on http://127.0.0.1:3100 (DESK_PORT= chan
 test: $(INSTALLED) ## the tests that are quick
 	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'not heavy and not slow and not clients and not deployed'
 
-test-heavy: $(INSTALLED) ## the tests that take more than 4 seconds each
+test-heavy: $(INSTALLED) ## the tests that take more than a second or two
 	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'heavy and not slow and not clients'
 
 test-slow: $(INSTALLED) ## the races, the faults and the long runs, in short forms

@@ -71,6 +71,7 @@ def test_running_needs_a_part_of_what_testing_needs() -> None:
     assert {name for name, _ in seen} - NAMES <= run.keys()
 
 
+@pytest.mark.heavy
 def test_workspace_packages_are_installed_from_this_tree_and_never_from_a_registry() -> None:
     files = [ROOT / "Makefile", *ROOT.glob("**/Dockerfile*"), *(ROOT / ".ci").iterdir()]
     installations = {

@@ -533,6 +533,7 @@ class TestTeamsWithAnAccountOfTheirOwn:
             async with self.connected(directory, team) as client:
                 assert await self.read(client, "identity.again.>", 1) == ["identity.again.role.1"]
 
+    @pytest.mark.heavy
     async def test_one_that_is_added_while_the_servers_run_can_connect_after_their_next_start(
         self, tmp_path: Path
     ) -> None:

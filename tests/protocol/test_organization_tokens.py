@@ -402,6 +402,7 @@ class TestTheRequest:
 class TestChanges:
     """The next token reflects a change."""
 
+    @pytest.mark.heavy
     def test_objects_created_a_moment_ago_count_without_a_header(self, asker: Asker) -> None:
         """The design: an unknown organization, or a scope that is not held, is looked up once more before a refusal."""
         world = asker.world
@@ -527,6 +528,7 @@ class TestTheAwaitedRevision:
         assert [answer.headers["Retry-After"] for answer in answers] == ["1"] * 4
         assert world.is_usable(subject_token)
 
+    @pytest.mark.heavy
     def test_a_refused_client_does_not_wait(self, world: World) -> None:
         """Waiting begins after authentication and validation."""
         headers = {"Identity_Revision": "template:999999999"}
@@ -585,6 +587,7 @@ class TestForPeople:
 
         assert scope_of(refreshed) == world.permission("read:invoices")
 
+    @pytest.mark.heavy
     @pytest.mark.parametrize("with_scope", [False, True])
     @pytest.mark.parametrize("by", ["code", "refresh token"])
     def test_a_permission_and_scopes_of_the_same_name_are_consented_to_one_by_one(

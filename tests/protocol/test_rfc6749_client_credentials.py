@@ -148,6 +148,7 @@ def test_a_malformed_revision_is_refused(world: World, revision: str) -> None:
     )
 
 
+@pytest.mark.heavy
 def test_a_revision_that_does_not_arrive_is_503(world: World) -> None:
     answer = world.client_credentials(headers={"Identity_Revision": "management:999999999"})
 
@@ -156,6 +157,7 @@ def test_a_revision_that_does_not_arrive_is_503(world: World) -> None:
     assert answer.json() == error_body("temporarily_unavailable", "the awaited revision has not arrived yet")
 
 
+@pytest.mark.heavy
 def test_an_unauthenticated_client_does_not_wait(world: World) -> None:
     """An attacker cannot make the service hold requests: waiting begins after authentication and validation."""
     headers = {"Identity_Revision": "management:999999999"}

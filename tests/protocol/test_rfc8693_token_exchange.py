@@ -479,6 +479,7 @@ class TestSubjectToken:
 
         assert refused_token(world.exchange(after, headers=last_revision(world)))
 
+    @pytest.mark.heavy
     def test_it_waits_for_the_revision_at_which_it_was_minted(self, world: World) -> None:
         """A token is not judged by a directory that is older than the token."""
         token = _stored(world, expires_at=int(time.time() * 1000) + 60_000, revision=10**9)
@@ -608,6 +609,7 @@ class TestWhatLeavesTheTokenUsable:
         assert outcome(answer) == (400, "invalid_target")
         assert outcome(world.exchange(subject_token)) == (200, None)
 
+    @pytest.mark.heavy
     def test_a_revision_that_does_not_arrive(self, world: World) -> None:
         """The contract: 503 with ``Retry-After`` after a bounded wait, and nothing is spent."""
         subject_token = world.subject_token()

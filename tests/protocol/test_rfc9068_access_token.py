@@ -101,6 +101,7 @@ def test_it_is_dated_now(world: World, issue: Issue) -> None:
     assert claims["exp"] - claims["iat"] == (world.resource_ttl_s if audience == world.resource else 3600)
 
 
+@pytest.mark.heavy
 def test_no_two_tokens_have_one_id(world: World, issue: Issue) -> None:
     """Section 2.2: ``jti``, RFC 7519 section 4.1.7."""
     ids = {world.claims(*issue(world))["jti"] for _ in range(20)}

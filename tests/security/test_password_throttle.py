@@ -74,6 +74,7 @@ def sign_in_again(person: Person, client: Client, password: str = PASSWORD) -> h
     return person.sign_in(person.follow(person.authorize(client)), password=password)
 
 
+@pytest.mark.heavy
 def test_an_account_has_one_count_however_it_is_named(world: World, spa: Client) -> None:
     person = Person(world)
     email, phone = f"{person.username}@example.com", f"+49151{secrets.randbelow(10**8):08}"
@@ -110,6 +111,7 @@ def test_a_known_browser_has_ten_attempts_too(person: Person, spa: Client) -> No
     assert sign_in_again(person, spa).status_code == 429
 
 
+@pytest.mark.heavy
 def test_two_people_at_one_browser_are_both_known(world: World, person: Person, spa: Client) -> None:
     other = Person(world)
     other.browser = person.browser
@@ -132,6 +134,7 @@ def test_a_known_browser_of_one_person_is_unknown_to_the_account_of_another(
     assert thief.send(page, identifier=person.username, password="wrong").status_code == 429
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("change", ["cut", "changed", "without a signature", "empty"])
 def test_a_forged_device_cookie_is_ignored(person: Person, spa: Client, change: str) -> None:
     person.code(spa)

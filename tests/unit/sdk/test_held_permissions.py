@@ -80,6 +80,7 @@ async def test_answers_that_the_service_would_not_give_are_errors(
             await read(each, known=KNOWN, wait_s=20)
 
 
+@pytest.mark.heavy
 async def test_a_requested_wait_is_not_a_timeout(service: Service) -> None:
     answered = threading.Event()
 
