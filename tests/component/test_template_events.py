@@ -81,7 +81,9 @@ class Administrator:
         for _ in range(times):
             method, path, body = self._wish()
             answer = await self._client.request(method, f"/api/{path}", json=body)
-            assert answer.status_code in {200, 201, 204, 404, 422}, (method, path, answer.text)
+            adds_nothing = method == "POST" and [] in (body or {}).values()
+            allowed = {200, 201, 204, 404, 422, 400} if adds_nothing else {200, 201, 204, 404, 422}
+            assert answer.status_code in allowed, (method, path, answer.text)
             if method == "POST" and path in self._made and answer.status_code == 201:
                 self._made[path].append(answer.json()["id"])
 
