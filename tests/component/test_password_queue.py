@@ -73,7 +73,7 @@ async def test_a_crowd_is_answered_or_refused_and_the_next_one_is_served(passwor
 
 
 async def test_a_question_that_comes_too_late_is_answered_and_not_counted(management: Management) -> None:
-    name, password = unique("late").replace("-", "_"), "correct horse battery staple"
+    name, password = unique("late").replace("-", "_"), "unlike any documented example"
     user = await management.created("users", username=name, password=password)
     client = await nats.connect(management.addresses.token_nats_url, inbox_prefix="_INBOX_token")
 

@@ -88,7 +88,7 @@ def person(world: World) -> dict[str, Any]:
         avatar="https://cdn.example.com/a.png",
         custom_data={"plan": "gold", "seats": [1, 2]},
         profile={"locale": "de"},
-        password="correct horse battery staple",
+        password="unlike any documented example",
     )
     world.management.users.assign_roles(user.id, [world.keeper_role])
     clerk = world.clerk_roles["user"]

@@ -14,7 +14,7 @@ import httpx2 as httpx
 from tests.support.authorizing import REDIRECT_URI, Verifier
 from tests.support.world import Client, World
 
-PASSWORD = "correct horse battery staple"
+PASSWORD = "unlike any documented example"
 
 
 class Form(HTMLParser):

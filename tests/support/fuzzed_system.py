@@ -33,16 +33,8 @@ class FuzzedSystem:
 
     def start(self) -> None:
         self._stack.start()
-        access = self._stack.credentials.management_api
-        issued = client_credentials(
-            self.base_url,
-            client_id=access.client_id,
-            client_secret=access.client_secret,
-            resource=access.resource,
-            scope=access.scope,
-        )
-        self._bearer = {"Authorization": f"Bearer {issued.access_token}"}
-        self._http = httpx.Client(base_url=self.base_url, headers=self._bearer, timeout=20)
+        self._http = httpx.Client(base_url=self.base_url, timeout=20)
+        self._authorize()
         credentials = self._stack.credentials
         self._web = (credentials.traditional.client_id, credentials.traditional.client_secret)
         machine = self._made("applications", {"name": "Machine", "type": "MachineToMachine"})["id"]
@@ -52,17 +44,43 @@ class FuzzedSystem:
         self._organization = self._made("organizations", {"name": "Organization"})["id"]
         self._made(f"organizations/{self._organization}/users", {"userIds": [self._agent, self._customer]})
         self._made(f"organizations/{self._organization}/applications", {"applicationIds": [machine]})
-        subject_token = self._made("subject-tokens", {"userId": self._agent})["subjectToken"]
-        self._actor_token = self._stack.exchange(subject_token, scope="openid").access_token
+        self._act()
 
     def stop(self) -> None:
         self._http.close()
         self._stack.stop()
 
+    def _authorize(self) -> None:
+        """Get an access token for the Management API."""
+        access = self._stack.credentials.management_api
+        issued = client_credentials(
+            self.base_url,
+            client_id=access.client_id,
+            client_secret=access.client_secret,
+            resource=access.resource,
+            scope=access.scope,
+        )
+        self._bearer = {"Authorization": f"Bearer {issued.access_token}"}
+        self._http.headers.update(self._bearer)
+        self._may_have_retired_its_key = False
+
+    def _act(self) -> None:
+        """Get an actor token."""
+        subject_token = self._made("subject-tokens", {"userId": self._agent})["subjectToken"]
+        self._actor_token = self._stack.exchange(subject_token, scope="openid").access_token
+
+    def _ensure_tokens(self) -> None:
+        """Replace the tokens after an emergency rotation, which retires the key that signed them."""
+        if self._may_have_retired_its_key:
+            self._authorize()
+            self._act()
+
     # The Management API of all services
 
     def authorization(self, path: str, body: object, chance: int) -> tuple[dict[str, str], tuple[str, str] | None]:
         """Return headers and Basic credentials for a path; for token requests sometimes wrong ones or none."""
+        self._ensure_tokens()
+        self._may_have_retired_its_key = path.endswith("/rotate")
         if path.startswith("/api/"):
             return self._bearer, None
         if path == "/oidc/token":
@@ -78,6 +96,7 @@ class FuzzedSystem:
             path: The path template.
             names: The names of its parameters.
         """
+        self._ensure_tokens()
         roles = {"name": next(_names), "description": "", "type": "User"}
         member_role = "MachineToMachine" if "/applications" in path else "User"
         chain: dict[str, tuple[str, dict[str, Any]]] = {

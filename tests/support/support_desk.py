@@ -16,7 +16,7 @@ PROGRAM = Path(__file__).parents[2] / "examples" / "support-desk"
 BACKEND = "https://support.example.com/api"
 ENGINEERS = "Support engineer"
 CUSTOMERS = "Demo customer"
-PASSWORD = "correct horse battery staple"
+PASSWORD = "unlike any documented example"
 
 
 def command(directory: Path, port: int) -> list[str]:
