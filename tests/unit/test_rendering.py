@@ -1,0 +1,88 @@
+"""``python -m provision render``: what each server and service gets, and nobody else."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from provision.__main__ import main
+from provision.passwords import Passwords, stored_passwords
+
+READERS = {
+    "management-service": {"database-url", "redis-url", "nats-url", "environment-variable-keys"},
+    "nats": {"nats-server.conf"},
+    "postgres": {"password"},
+    "redis": {"users.acl"},
+    "subscriber": {"nats-url"},
+    "template-service": {"database-url", "redis-url", "nats-url"},
+    "token-service": {"database-url", "redis-url", "nats-url", "key-encryption-keys", "environment-variable-keys"},
+}
+
+
+@pytest.fixture
+def secrets(tmp_path: Path) -> Path:
+    """An empty directory for the secrets."""
+    directory = tmp_path / "secrets"
+    directory.mkdir(mode=0o700)
+    return directory
+
+
+def render(secrets: Path, output: Path, *options: str) -> dict[str, dict[str, str]]:
+    """Return the text of every file, by reader and name."""
+    assert main(["render", "--secrets", str(secrets), "--output", str(output), *options]) == 0
+    return {
+        reader.name: {file.name: file.read_text() for file in reader.iterdir()} for reader in sorted(output.iterdir())
+    }
+
+
+def passwords_of(known: Passwords, service: str) -> set[str]:
+    return {known.postgres[service], known.redis[service], known.nats[service]}
+
+
+def test_each_reader_gets_its_own_files_and_passwords_only(secrets: Path, tmp_path: Path) -> None:
+    rendered = render(secrets, tmp_path / "rendered")
+    assert {reader: set(files) for reader, files in rendered.items()} == READERS
+    known = stored_passwords(secrets)
+    services = ("management", "token", "template")
+    for service in services:
+        text = "".join(rendered[f"{service}-service"].values())
+        assert {password in text for password in passwords_of(known, service)} == {True}
+        others = set().union(*(passwords_of(known, other) for other in services if other != service))
+        assert not [password for password in others if password in text]
+
+
+def test_nothing_shows_a_password_to_redis_and_all_users_are_in_nats(secrets: Path, tmp_path: Path) -> None:
+    rendered = render(secrets, tmp_path / "rendered")
+    known = stored_passwords(secrets)
+    assert not [password for password in known.redis.values() if password in rendered["redis"]["users.acl"]]
+    assert {password in rendered["nats"]["nats-server.conf"] for password in known.nats.values()} == {True}
+    assert json.loads(rendered["nats"]["nats-server.conf"])["jetstream"]["sync_interval"] == "always"
+
+
+def test_rendering_again_gives_the_same(secrets: Path, tmp_path: Path) -> None:
+    first = render(secrets, tmp_path / "first")
+    assert render(secrets, tmp_path / "first") == first  # over read-only files
+    assert render(secrets, tmp_path / "second") == first
+
+
+def test_the_hosts_can_be_named(secrets: Path, tmp_path: Path) -> None:
+    options = ("--postgres", "db:6000", "--redis", "cache:6001", "--nats", "bus:6002")
+    token = render(secrets, tmp_path / "rendered", *options)["token-service"]
+    assert "@db:6000/token" in token["database-url"]
+    assert "@cache:6001/0" in token["redis-url"]
+    assert token["nats-url"].endswith("@bus:6002")
+
+
+def test_a_directory_that_does_not_exist_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = tmp_path / "missing"
+    assert main(["render", "--secrets", str(missing), "--output", str(tmp_path / "rendered")]) == 1
+    assert capsys.readouterr().err == f"error: {missing}: No such file or directory\n"
+
+
+def test_corrupt_passwords_are_never_replaced(
+    secrets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (secrets / "secrets.json").write_text("{")
+    assert main(["render", "--secrets", str(secrets), "--output", str(tmp_path / "rendered")]) == 1
+    assert "is corrupt" in capsys.readouterr().err
+    assert (secrets / "secrets.json").read_text() == "{"
