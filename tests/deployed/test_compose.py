@@ -1,15 +1,18 @@
 """``make up`` and ``make down``: the images, docker-compose.yml, the edge and the walk-through of the README."""
 
+import json
 import os
 import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
+import jwt
 import pytest
 
 from all_in_one.credentials import Credentials, read_credentials
+from stead import ManagementClient
 from tests.support.processes import free_port
 
 pytestmark = [pytest.mark.deployed, pytest.mark.timeout(900)]
@@ -88,6 +91,23 @@ def test_the_containers_show_no_secret_and_can_write_nothing(composed: Composed)
         user_and_write = "import os; print(os.getuid(), os.access('/', os.W_OK), os.access('/opt/stead', os.W_OK))"
         shown = composed.run("docker", "compose", "exec", "-T", service, "python", "-c", user_and_write)
         assert shown.split() == ["65532", "False", "False"]
+
+
+def test_a_custom_claims_function_runs_in_a_confined_worker(composed: Composed) -> None:
+    access = composed.credentials.management_api
+    script = (
+        "const getCustomJwtClaims = async ({ context }) => ({ ticket: context.grant.subjectTokenContext.ticketId });"
+    )
+    with ManagementClient(
+        composed.base_url, client_id=access.client_id, client_secret=access.client_secret, resource=access.resource
+    ) as management:
+        management.custom_claims.save("access-token", script)
+        token = json.loads(composed.walk_through())["access_token"]
+        management.custom_claims.delete("access-token")
+    assert jwt.decode(token, options={"verify_signature": False})["ticket"] == "T-1"
+    log = composed.run("docker", "compose", "logs", "--no-color", "token-service")
+    assert "claims-worker.without-seccomp" not in log
+    assert "claims-worker.less-confined" not in log
 
 
 def test_another_start_keeps_data_and_credentials(composed: Composed) -> None:

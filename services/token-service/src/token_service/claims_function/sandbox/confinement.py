@@ -3,8 +3,8 @@
 import ctypes
 import functools
 import mmap
+import os
 import sys
-import tempfile
 from typing import Any, Final
 
 from identity_common.telemetry.logs import get_logger
@@ -54,7 +54,7 @@ def _compiled(seccomp: Any) -> bytes:
         calls.add_rule(seccomp.ALLOW, name)
     for name in _ALLOWED_IF_NOT_EXECUTABLE:
         calls.add_rule(seccomp.ALLOW, name, seccomp.Arg(2, seccomp.MASKED_EQ, mmap.PROT_EXEC, 0))
-    with tempfile.TemporaryFile() as file:
+    with os.fdopen(os.memfd_create("seccomp"), "w+b") as file:  # in a container nothing can be written on disk
         calls.export_bpf(file)
         file.seek(0)
         return file.read()
