@@ -158,7 +158,6 @@ def test_recorded_inputs_are_sealed_limited_and_forgotten(world: World, function
     assert dry_run(function, body("{}")) == DryRunAnswer()
 
 
-@pytest.mark.heavy
 def test_what_another_key_has_sealed_gets_no_reply(function: ClaimsFunction) -> None:
     with pytest.raises(nats.errors.TimeoutError):
         function.raw_reply(b"x" * 64)

@@ -436,7 +436,6 @@ print(before, a_child_reads_the_memory())
 """
 
 
-@pytest.mark.heavy
 @linux_only
 def test_a_process_of_the_same_user_may_not_read_the_memory_of_the_service() -> None:
     answer = subprocess.run([sys.executable, "-c", SAME_USER], check=True, capture_output=True, text=True).stdout

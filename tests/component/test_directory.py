@@ -29,7 +29,6 @@ def test_a_new_entity_can_be_used_in_the_very_next_request(world: World) -> None
 class TestWithTheRevisionOfTheWrite:
     """A request that carries the revision never sees an older state."""
 
-    @pytest.mark.heavy
     @pytest.mark.parametrize("how", ["suspend", "delete", "set_password"])
     def test_a_subject_is_refused_in_the_next_exchange(self, world: World, how: str) -> None:
         for _ in range(ROUNDS):
@@ -55,7 +54,6 @@ class TestWithTheRevisionOfTheWrite:
             assert outcome(answer) == (400, "invalid_request")
             assert world.is_usable(subject_token)
 
-    @pytest.mark.heavy
     def test_a_permission_is_gone_in_the_next_token(self, world: World) -> None:
         """For users, and for applications."""
         machine = world.client("MachineToMachine", exchange=False)
@@ -118,7 +116,6 @@ def test_a_request_waits_for_a_fresh_revision_and_is_not_refused(world: World) -
         assert outcome(world.exchange(world.subject_token(), headers=headers)) == (200, None)
 
 
-@pytest.mark.heavy
 def test_an_emptied_redis_causes_no_wrong_grant_and_is_rebuilt(world: World) -> None:
     """Between the loss and the rebuild every answer is 503; a suspended user stays suspended."""
     suspended = world.user(world.keeper_role)

@@ -462,7 +462,6 @@ async def test_a_snapshot_that_is_too_old_is_read_again(replicas: Replicas) -> N
     assert [await is_member(3), await is_member(2)] == [False, False], "nor older than what this replica has seen"
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("count", [2**8, 2**13])
 async def test_very_many_records_in_one_batch_are_all_applied(replicas: Replicas, count: int) -> None:
     """No limit of the script language truncates a batch."""

@@ -208,7 +208,6 @@ def test_a_body_may_take_longer_at_a_sufficient_rate(quick: int) -> None:
         assert status(rest(connection)) == 200
 
 
-@pytest.mark.heavy
 def test_the_application_may_take_its_time(quick: int) -> None:
     """Empty lines after a body, and the start of the next request, do not cut it short."""
     for extra in (b"", b"\r\n\r\n", b"GET / HT"):
@@ -244,7 +243,6 @@ def test_a_refusal_never_becomes_the_answer_of_another_request(quick: int) -> No
         assert b"431" not in rest(connection)
 
 
-@pytest.mark.heavy
 def test_an_aborted_pipeline_logs_no_error(usual: int) -> None:
     with captured_logs("tests") as log:
         for _ in range(5):

@@ -103,7 +103,6 @@ async def test_regular_expressions_are_refused_with_a_reason_and_another_way(man
     )
 
 
-@pytest.mark.heavy
 @asynccontextmanager
 async def reading_takes(management: Management, user_id: str, *, seconds: float) -> AsyncIterator[None]:
     """Let the database take this long for the row of a user."""

@@ -130,7 +130,6 @@ async def test_a_connection_is_reused(template: Template) -> None:
         assert await lookups.fetch(PID) == await lookups.fetch(PID)
 
 
-@pytest.mark.heavy
 async def test_a_connection_that_the_database_closes_is_replaced(template: Template) -> None:
     other = await asyncpg.connect(template.settings.database_url.replace("+asyncpg", ""))
     async with lookups_in(template.settings.database_url) as lookups:

@@ -49,7 +49,6 @@ async def everything_published(management: Management, tenant_id: str) -> dict[s
     return {message.subject or "": msgspec.json.decode(message.data or b"", type=CloudEvent) for message in messages}
 
 
-@pytest.mark.heavy
 @asynccontextmanager
 async def another(management: Management, settings: Settings) -> AsyncIterator[tuple[str, httpx.AsyncClient]]:
     """Run the service with other settings; yield its tenant and a client with a valid token."""
@@ -147,7 +146,6 @@ async def test_an_event_is_never_published_before_its_commit(management: Managem
     assert msgspec.json.decode(event.data)["name"] == "after"
 
 
-@pytest.mark.heavy
 async def test_without_the_bus_writes_succeed_and_are_published_later(management: Management) -> None:
     async with TcpProxy(management.addresses.management_nats_url) as bus:
         settings = settings_for(management.addresses, management.issuer, nats_url=bus.url)

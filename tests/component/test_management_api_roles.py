@@ -309,7 +309,6 @@ async def test_two_roles_never_share_a_name(management: Management) -> None:
     assert refusal(await management.client.post("/api/roles", json=body)) == (422, "entity.unique_integrity_violation")
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("body", "paths"),
     [
@@ -364,7 +363,6 @@ async def test_concurrent_deletions_of_users_and_their_roles_never_fail(manageme
         assert {answer.status_code for answer in answers} == {204}
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("count", [2**8, 2**13])
 async def test_no_user_of_a_large_role_is_left_out(management: Management, count: int) -> None:
     """No silent cap."""

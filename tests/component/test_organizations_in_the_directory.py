@@ -267,7 +267,6 @@ async def test_a_deleted_organization_stays_deleted_for_its_members(following: F
     assert await following.directory.membership("next", "user", at_least=at_least) is not None
 
 
-@pytest.mark.heavy
 async def test_an_emptied_redis_is_refilled_by_itself(following: Following) -> None:
     """Meanwhile the answer is 503, never a member without roles and never "not a member"."""
     at_least = await following.tell(READ, READER, ORGANIZATION, member("reader"))
@@ -288,7 +287,6 @@ async def test_an_emptied_redis_is_refilled_by_itself(following: Following) -> N
     assert await following.directory.membership("org", "gone", at_least={}) is None
 
 
-@pytest.mark.heavy
 async def test_a_copy_that_lags_behind_grants_nothing_that_was_revoked(following: Following) -> None:
     """After Redis fails over to a copy without the last changes, the directory believes nothing older than it has seen,
     and the copy catches up by itself."""

@@ -67,7 +67,6 @@ async def stored(client: Client, tenant: str) -> list[bytes]:
     return [message.data or b"" for message in sorted(messages, key=lambda message: message.seq or 0)]
 
 
-@pytest.mark.heavy
 async def test_acknowledged_messages_are_in_the_stream_in_order_and_repetitions_are_dropped(
     publisher: Publisher, client: Client
 ) -> None:
@@ -132,7 +131,6 @@ async def test_a_late_acknowledgement_does_not_count_for_the_next_batch(publishe
         await again
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8])
 async def test_a_broken_connection_never_leaves_the_end_of_a_batch_before_its_beginning(
     management: Management, client: Client, turns: int

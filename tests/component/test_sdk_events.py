@@ -444,7 +444,6 @@ class TestGaps:
 
 
 class TestConnection:
-    @pytest.mark.heavy
     @pytest.mark.parametrize("durable", [False, True])
     async def test_reading_resumes_after_a_reconnect(
         self, servers: ServerAddresses, source: TemplateSource, durable: bool

@@ -166,7 +166,6 @@ async def users_on_both_sides(management: Management, database: asyncpg.Connecti
     return {row[0] for row in owned}, {row[0] for row in known}
 
 
-@pytest.mark.heavy
 async def test_two_replicas_apply_every_event_once(template: Template, tables: TemplateTables) -> None:
     async with Template(template.management) as second:
         organization = await tables.organization()
@@ -188,7 +187,8 @@ async def test_two_replicas_apply_every_event_once(template: Template, tables: T
         ]
         assert sorted(deleted) == sorted(f"{organization}/{user}" for user in made[:40])
         owned, here = await users_on_both_sides(template.management, second.database)
-        assert owned == here
+        # Other tests have users of their own.
+        assert owned.intersection(made) == here.intersection(made) == set(made[40:])
 
 
 async def test_the_projection_recovers_by_itself_after_a_postgresql_outage(template: Template, issuer: Issuer) -> None:
@@ -211,7 +211,6 @@ async def test_the_projection_recovers_by_itself_after_a_postgresql_outage(templ
                 await asyncio.sleep(0.05)
 
 
-@pytest.mark.heavy
 async def test_a_user_deleted_while_joining_is_not_a_member_afterwards(
     template: Template, tables: TemplateTables
 ) -> None:

@@ -407,7 +407,6 @@ async def test_a_read_waits_for_a_revision_of_management_service(template: Templ
         assert refusal(answer) == (422, "organization.require_membership")
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("source", ["management", "template"])
 async def test_a_read_waits_two_seconds_for_a_revision_that_does_not_come(member: ReadingMember, source: str) -> None:
     started = time.monotonic()
@@ -456,7 +455,6 @@ async def test_pages_of_any_origin_may_read_the_permissions_of_a_user(
     assert set(plain.headers["Allow"].split(", ")) >= {"GET", "OPTIONS"}
 
 
-@pytest.mark.heavy
 async def test_an_unresponsive_database_gives_503(template: Template, member: ReadingMember) -> None:
     async with template.database.transaction():
         await template.database.execute("LOCK TABLE members IN ACCESS EXCLUSIVE MODE")

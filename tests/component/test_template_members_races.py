@@ -125,7 +125,6 @@ async def test_a_user_or_application_deleted_while_being_added_is_not_a_member(t
             await own.says(member, own.removed(member))
 
 
-@pytest.mark.heavy
 @of_both_kinds
 async def test_an_organization_deleted_while_members_are_added_has_no_members(template: Template, kind: Kind) -> None:
     ids = [await member_of_kind(template, kind) for _ in range(2)]

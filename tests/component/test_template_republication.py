@@ -120,7 +120,6 @@ async def streams_are_back(template: Template) -> bool:
         return False
 
 
-@pytest.mark.heavy
 async def test_lost_streams_are_rebuilt_deletions_included(
     own_servers: EmbeddedServers, own_directory: Path, own_template: Template, tables: TemplateTables
 ) -> None:

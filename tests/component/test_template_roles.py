@@ -335,7 +335,6 @@ async def test_two_roles_never_share_a_name(template: Template) -> None:
     assert sorted(answer.status_code for answer in answers) == [201] + [422] * 14
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("body", "paths"),
     [

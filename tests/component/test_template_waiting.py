@@ -262,7 +262,6 @@ async def test_a_thousand_requests_wait_and_the_next_is_answered_at_once(templat
             etag = answers[0].headers["ETag"]
 
 
-@pytest.mark.heavy
 async def test_a_token_that_expires_during_the_wait_is_refused(member: ReadingMember) -> None:
     """The token is verified again before the answer; the leeway is a minute."""
     etag, now = await etag_of(member), int(time.time())
