@@ -541,7 +541,7 @@ async def test_an_answer_of_the_wrong_kind_or_to_another_request_is_a_503(
 async def test_without_token_service_there_is_a_503_and_the_rest_works(
     servers: ServerAddresses, issuer: Issuer
 ) -> None:
-    """Nobody listens; then a listener that cannot answer in time, or has other keys. A rollback needs nobody."""
+    """There is no listener, then one that is too slow or has other keys. A rollback needs none."""
     async with Management(servers, issuer) as alone:
         async with ScriptAnswers(alone):
             await saved(alone)

@@ -45,7 +45,7 @@ def language(answer: httpx.Response) -> tuple[str, str, str]:
 def page_with_organizations(
     person: Person, partner: Client, count: int, **changes: Any
 ) -> tuple[httpx.Response, set[str]]:
-    """Make somebody a member of organizations, and return the consent page that offers them."""
+    """Make a user a member of organizations, and return the consent page that offers them."""
     template = person.world.template
     organizations = {template.organization() for _ in range(count)}
     for each in organizations:

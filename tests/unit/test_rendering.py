@@ -1,4 +1,4 @@
-"""``python -m provision render``: what each server and service gets, and nobody else."""
+"""``python -m provision render``: each server and service gets its own files only."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Warns when Redis may evict keys under memory pressure: sessions, refused tokens and users would vanish silently.
 
-A warning and no refusal to start: the policy can change at any time, and a service that is down helps nobody.
+It warns and does not refuse to start, because the policy can change at any time.
 """
 
 from typing import TYPE_CHECKING, Final

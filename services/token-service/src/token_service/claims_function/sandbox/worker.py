@@ -144,7 +144,7 @@ class Worker:
         return self._outcome(outcome, self._harness())
 
     def _execute_job(self) -> bool:
-        """Run one microtask; return whether there was one. What a job throws is nobody's, unless a bound ended it."""
+        """Run one microtask; return whether there was one. Errors of a job are dropped, unless a limit ended it."""
         try:
             return bool(self._limited().execute_pending_job())
         except self._engine.JSException as error:

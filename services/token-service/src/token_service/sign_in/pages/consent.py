@@ -31,7 +31,7 @@ class Form(msgspec.Struct, frozen=True):
 
     Attributes:
         action: Path that it is posted to.
-        switch_action: Path to sign in as somebody else; none if the request accepts one user only.
+        switch_action: Path to sign in as another user; none if the request accepts one user only.
         redirects_to: Where the answer may redirect to, for the security policy.
         destination: The same, for the user; none for an application on this device.
         request_id: Of the pending request.
