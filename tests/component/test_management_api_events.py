@@ -59,6 +59,30 @@ async def another(management: Management, settings: Settings) -> AsyncIterator[t
         yield settings.tenant_id, client
 
 
+async def test_a_stream_that_was_replaced_while_the_relay_was_connected_is_filled_again(management: Management) -> None:
+    """The service publishes into a stream without its history, as after the loss of the stream and its recreation."""
+    async with Management(management.addresses, management.issuer) as own:
+        early = (await own.created("users", name="Early"))["id"]
+        before = await everything_published(own, own.tenant_id)
+        subject = f"identity-internal.{own.tenant_id}.user.{early}"
+        bus = await nats.connect(own.settings.nats_url, inbox_prefix="_INBOX_management")
+        watermark = f"identity-internal.{own.tenant_id}.revision.management"
+        event = msgspec.structs.replace(before[watermark], data=msgspec.Raw(b'{"revision": 0}'))
+        await bus.jetstream().publish(watermark, msgspec.json.encode(event))
+        await bus.close()
+        await own.client.post("/api/users", json={"name": "Late"})
+
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                after = await everything_published(own, own.tenant_id)
+                if after[subject] != before[subject]:
+                    break
+                await asyncio.sleep(0.05)
+
+        assert msgspec.json.decode(after[subject].data) == msgspec.json.decode(before[subject].data)
+        assert after.keys() > before.keys()
+
+
 async def test_the_stream_agrees_with_the_database(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
         resource = await own.created("resources", name="Shop", indicator=f"https://{unique('r')}.example.com")

@@ -124,9 +124,9 @@ class Publisher:
     async def _wait(self, done: asyncio.Future[None], timeout_s: float) -> None:
         async with asyncio.timeout(timeout_s):
             while not done.done():
+                await asyncio.wait((done,), timeout=_CHECK_S)
                 if self._bus.connections != self._connection:
                     raise ConnectionReconnectingError
-                await asyncio.wait((done,), timeout=_CHECK_S)
         done.result()
 
 

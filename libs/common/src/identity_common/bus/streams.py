@@ -6,7 +6,7 @@ NATS account of its own, from which no request can reach a service (docs/decisio
 run time.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import json
 from nats.js import JetStreamContext
@@ -89,8 +89,20 @@ async def ensure_streams(bus: Bus) -> None:
     await bus.jetstream(api=SUBSCRIBERS_API).add_stream(SUBSCRIBERS_COPY)
 
 
-async def published_revision(jetstream: JetStreamContext, source: Source, tenant_id: str) -> int:
-    """Return the highest published revision of a source, read from its stream; 0 before the first.
+class StoredWatermark(NamedTuple):
+    """The last watermark of a source in its stream; two zeros before the first.
+
+    Attributes:
+        revision: Every event of the source up to it is in the stream.
+        sequence: Its position in the stream.
+    """
+
+    revision: int
+    sequence: int
+
+
+async def last_watermark(jetstream: JetStreamContext, source: Source, tenant_id: str) -> StoredWatermark:
+    """Return the last watermark of a source.
 
     Raises:
         nats.errors.Error: The server does not answer.
@@ -98,6 +110,15 @@ async def published_revision(jetstream: JetStreamContext, source: Source, tenant
     try:
         message = await jetstream.get_last_msg(STREAM_OF[source], watermark_subject(source, tenant_id), direct=True)
     except NotFoundError:
-        return 0
+        return StoredWatermark(0, 0)
     event = json.decode(message.data or b"", type=CloudEvent)
-    return json.decode(event.data, type=Watermark).revision
+    return StoredWatermark(json.decode(event.data, type=Watermark).revision, message.seq or 0)
+
+
+async def published_revision(jetstream: JetStreamContext, source: Source, tenant_id: str) -> int:
+    """Return the highest published revision of a source, read from its stream; 0 before the first.
+
+    Raises:
+        nats.errors.Error: The server does not answer.
+    """
+    return (await last_watermark(jetstream, source, tenant_id)).revision

@@ -13,7 +13,7 @@ from nats.js.api import Header
 from identity_common.background import BackgroundLoop
 from identity_common.bus.connection import Bus
 from identity_common.bus.publishing import Outgoing, Publisher, publisher_on
-from identity_common.bus.streams import ensure_streams, published_revision
+from identity_common.bus.streams import ensure_streams, last_watermark
 from identity_common.clock import now_ms
 from identity_common.outbox.active_worker import ActiveWorker, LockHolder
 from identity_common.outbox.changes import NOTIFY_CHANNEL
@@ -56,7 +56,8 @@ class Relay:
     """Publishes the rows of the outbox, then the watermark, and only then deletes the rows.
 
     One replica of the service is active; the others follow its progress. A crash at any point repeats messages with
-    the same ids, which the stream deduplicates.
+    the same ids, which the stream deduplicates. A watermark is stored only after the one before it: in a stream that
+    was recreated meanwhile it is refused, and the relay begins again, with a republication.
 
     Attributes:
         published: How far the events are in the stream, as far as this replica knows.
@@ -78,6 +79,7 @@ class Relay:
         self._source: Source = source
         self._tenant_id = tenant_id
         self._last = 0
+        self._watermark_sequence = 0
         worker = ActiveWorker(
             self._relay,
             database_url,
@@ -141,7 +143,9 @@ class Relay:
         last: int | None = await connection.fetchval(_LAST_PUBLISHED, self._tenant_id)
         if last is None:
             return 0
-        if await published_revision(self._bus.jetstream(), self._source, self._tenant_id) < last:
+        watermark = await last_watermark(self._bus.jetstream(), self._source, self._tenant_id)
+        self._watermark_sequence = watermark.sequence
+        if watermark.revision < last:
             _log.warning("relay.stream-behind", source=self._source, revision=last)
             await self._republication.request()
         elif not await connection.fetch(_REPUBLICATION, self._tenant_id):
@@ -178,9 +182,13 @@ class Relay:
         """Announce in the stream, and then to the other replicas, that all events up to a revision are published."""
         data = json.encode(Watermark(revision))
         event = self._event(revision, "revision.published", self._source, now_ms(), data)
-        headers = {Header.MSG_ID.value: f"{event.id}:watermark"}
+        headers = {
+            Header.MSG_ID.value: f"{event.id}:watermark",
+            Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(self._watermark_sequence),
+        }
         subject = watermark_subject(self._source, self._tenant_id)
-        await self._bus.jetstream().publish(subject, json.encode(event), headers=headers)
+        stored = await self._bus.jetstream().publish(subject, json.encode(event), headers=headers)
+        self._watermark_sequence = stored.seq
         self.published.advance(revision)
         await self._bus.client.publish(relay_subject(self._source, self._tenant_id), str(revision).encode())
 
