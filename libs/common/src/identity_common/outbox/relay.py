@@ -13,7 +13,7 @@ from nats.js.api import Header
 from identity_common.background import BackgroundLoop
 from identity_common.bus.connection import Bus
 from identity_common.bus.publishing import Outgoing, Publisher, publisher_on
-from identity_common.bus.streams import ensure_streams, last_watermark
+from identity_common.bus.streams import StoredWatermark, ensure_streams, last_watermark
 from identity_common.clock import now_ms
 from identity_common.outbox.active_worker import ActiveWorker, LockHolder
 from identity_common.outbox.changes import NOTIFY_CHANNEL
@@ -79,7 +79,7 @@ class Relay:
         self._source: Source = source
         self._tenant_id = tenant_id
         self._last = 0
-        self._watermark_sequence = 0
+        self._watermark = StoredWatermark(0, 0)
         worker = ActiveWorker(
             self._relay,
             database_url,
@@ -143,9 +143,8 @@ class Relay:
         last: int | None = await connection.fetchval(_LAST_PUBLISHED, self._tenant_id)
         if last is None:
             return 0
-        watermark = await last_watermark(self._bus.jetstream(), self._source, self._tenant_id)
-        self._watermark_sequence = watermark.sequence
-        if watermark.revision < last:
+        self._watermark = await last_watermark(self._bus.jetstream(), self._source, self._tenant_id)
+        if self._watermark.revision < last:
             _log.warning("relay.stream-behind", source=self._source, revision=last)
             await self._republication.request()
         elif not await connection.fetch(_REPUBLICATION, self._tenant_id):
@@ -180,17 +179,20 @@ class Relay:
 
     async def _publish_watermark(self, revision: int) -> None:
         """Announce in the stream, and then to the other replicas, that all events up to a revision are published."""
-        data = json.encode(Watermark(revision))
-        event = self._event(revision, "revision.published", self._source, now_ms(), data)
+        if revision > self._watermark.revision or not self._watermark.sequence:
+            await self._store_watermark(revision)
+        self.published.advance(revision)
+        await self._bus.client.publish(relay_subject(self._source, self._tenant_id), str(revision).encode())
+
+    async def _store_watermark(self, revision: int) -> None:
+        event = self._event(revision, "revision.published", self._source, now_ms(), json.encode(Watermark(revision)))
         headers = {
             Header.MSG_ID.value: f"{event.id}:watermark",
-            Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(self._watermark_sequence),
+            Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(self._watermark.sequence),
         }
         subject = watermark_subject(self._source, self._tenant_id)
         stored = await self._bus.jetstream().publish(subject, json.encode(event), headers=headers)
-        self._watermark_sequence = stored.seq
-        self.published.advance(revision)
-        await self._bus.client.publish(relay_subject(self._source, self._tenant_id), str(revision).encode())
+        self._watermark = StoredWatermark(revision, stored.seq)
 
     def _event(self, revision: int, kind: str, aggregate: str, occurred_at: int, data: bytes) -> CloudEvent:
         return CloudEvent(
