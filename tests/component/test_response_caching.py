@@ -12,6 +12,7 @@ import pytest
 
 from management_service.app import SWAGGER
 from provision import ServerAddresses
+from stead._tls import default_ssl_context
 from tests.support.fuzzed_system import FuzzedSystem
 
 WHOLE: dict[str, Any] = json.loads(SWAGGER.read_bytes())
@@ -37,7 +38,8 @@ def caching(answer: httpx.Response) -> tuple[int, str | None]:
 def test_every_read_is_private_and_revalidated_and_a_refusal_is_not_stored(system: FuzzedSystem, path: str) -> None:
     existing = path.format(**system.existing(path, set(re.findall(r"{(\w+)}", path))))
     bearer, _ = system.authorization(path, None, 0)
-    with httpx.Client(base_url=system.base_url, headers=bearer, timeout=20) as client:
+    context = default_ssl_context()
+    with httpx.Client(base_url=system.base_url, headers=bearer, timeout=20, verify=context) as client:
         answer = client.get(existing)
         etag = answer.headers.get("ETag")
         if etag is None:
@@ -50,7 +52,7 @@ def test_every_read_is_private_and_revalidated_and_a_refusal_is_not_stored(syste
             status, cache_control = caching(client.get(re.sub(r"{\w+}", "unknown", path)))
             assert (status in {404, 422}, cache_control) == (True, UNTAGGED)
     if path != "/api/swagger.json":
-        assert caching(httpx.get(f"{system.base_url}{existing}")) == (401, UNTAGGED)
+        assert caching(httpx.get(f"{system.base_url}{existing}", verify=context)) == (401, UNTAGGED)
 
 
 @pytest.mark.parametrize("path", ["/api/subject-tokens", "/api/applications/{application_id}/secrets"])

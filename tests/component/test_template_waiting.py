@@ -5,7 +5,6 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
@@ -311,8 +310,8 @@ async def test_while_the_bus_is_down_a_change_is_seen_at_the_end_of_the_wait(tem
                     break
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def replica(template: Template, tmp_path: Path) -> AsyncIterator[ServiceProcess]:
+@pytest_asyncio.fixture(scope="module")
+async def own_replica(template: Template, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServiceProcess]:
     """A second replica of the service, in its own process."""
     environment = {
         "BASE_URL": template.settings.base_url,
@@ -322,13 +321,20 @@ async def replica(template: Template, tmp_path: Path) -> AsyncIterator[ServicePr
         "REDIS_URL": template.settings.redis_url,
         "NATS_URL": template.settings.nats_url,
     }
-    process = ServiceProcess("template_service", environment, tmp_path / "template.log")
-    process.start()
+    process = ServiceProcess("template_service", environment, tmp_path_factory.mktemp("replica") / "template.log")
     try:
-        await asyncio.to_thread(process.wait_until_ready)
         yield process
     finally:
         await asyncio.to_thread(process.stop)
+
+
+@pytest_asyncio.fixture
+async def replica(own_replica: ServiceProcess) -> ServiceProcess:
+    """The replica, running."""
+    if not own_replica.is_running:
+        own_replica.start()
+        await asyncio.to_thread(own_replica.wait_until_ready)
+    return own_replica
 
 
 async def waiting_at(replica: ServiceProcess, count: int) -> None:

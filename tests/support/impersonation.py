@@ -7,6 +7,7 @@ import msgspec
 
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
 from stead import ManagementClient, Unavailable
+from stead._tls import default_ssl_context
 from tests.support.processes import Deployment
 
 RESOURCE = "https://shop.example.com/api"
@@ -77,13 +78,15 @@ def make_machine(management: ManagementClient, impersonation: Impersonation) -> 
 def client_token(url: str, machine: Machine, **more: str) -> httpx.Response:
     """Request a token for the machine from a replica."""
     form = {"grant_type": "client_credentials", "resource": RESOURCE, "scope": "read:orders", **more}
-    return httpx.post(f"{url}/oidc/token", data=form, auth=machine, timeout=_TIMEOUT_S)
+    return httpx.post(f"{url}/oidc/token", data=form, auth=machine, timeout=_TIMEOUT_S, verify=default_ssl_context())
 
 
 def exchange(url: str, impersonation: Impersonation, subject_token: str) -> httpx.Response:
     """Exchange a subject token at a replica."""
     form = impersonation.form(subject_token)
-    return httpx.post(f"{url}/oidc/token", data=form, auth=impersonation.auth, timeout=_TIMEOUT_S)
+    return httpx.post(
+        f"{url}/oidc/token", data=form, auth=impersonation.auth, timeout=_TIMEOUT_S, verify=default_ssl_context()
+    )
 
 
 def cycle_works(deployment: Deployment, management: ManagementClient, impersonation: Impersonation) -> bool:

@@ -26,7 +26,7 @@ from tests.support.patience import PATIENCE_S
 from tests.support.service_in_a_tenant import ServiceInATenant
 
 AUDIENCE = "https://default.service.internal/api"
-_CONNECTIONS = 10
+_AT_ONCE = 5
 
 
 def settings_for(addresses: ServerAddresses, issuer: Issuer, **changed: Any) -> Settings:
@@ -133,12 +133,12 @@ class Management(ServiceInATenant):
 
 
 async def at_once(*requests: Awaitable[httpx.Response]) -> list[httpx.Response]:
-    """Send requests concurrently, but no more than the database has connections.
+    """Send requests concurrently, but no more than half as many as the service may have connections to its database.
 
-    A request that waits two seconds for a connection gets a 503; on a busy machine that would happen to a crowd of
-    requests.
+    A request that gets no connection within two seconds is answered 503. On a busy machine that would happen to a
+    crowd of requests, and also to fewer of them where each must open its connection first.
     """
-    turn = asyncio.Semaphore(_CONNECTIONS)
+    turn = asyncio.Semaphore(_AT_ONCE)
 
     async def carry_out(request: Awaitable[httpx.Response]) -> httpx.Response:
         async with turn:

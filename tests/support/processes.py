@@ -24,6 +24,7 @@ from all_in_one.embedded.ports import pick_port
 from identity_common.http.routing import Service, service_for
 from provision import ServerAddresses
 from stead import ManagementClient
+from stead._tls import default_ssl_context
 
 _READY_TIMEOUT_S = 120
 _ANSWER_TIMEOUT_S = 30
@@ -55,6 +56,10 @@ class ServiceProcess:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> None:
         """Start the process; do not wait."""
         with self.log.open("ab") as log:
@@ -70,7 +75,7 @@ class ServiceProcess:
         deadline = time.monotonic() + _READY_TIMEOUT_S
         while True:
             try:
-                if httpx.get(f"{self.url}/health/ready", timeout=2).status_code == 200:
+                if httpx.get(f"{self.url}/health/ready", timeout=2, verify=default_ssl_context()).status_code == 200:
                     return
             except httpx.TransportError:
                 pass
@@ -87,7 +92,7 @@ class ServiceProcess:
 
     def stop(self) -> None:
         """End the process with SIGTERM, and with SIGKILL after a timeout."""
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None or not self.is_running:
             return
         self._process.terminate()
         try:
@@ -267,7 +272,7 @@ class KeysEdge:
     def _keys(self) -> bytes | None:
         for url in self.replicas:
             with contextlib.suppress(httpx.TransportError):
-                answer = httpx.get(f"{url}/oidc/jwks")
+                answer = httpx.get(f"{url}/oidc/jwks", verify=default_ssl_context())
                 if answer.status_code == 200:
                     return answer.content
         return None

@@ -128,10 +128,11 @@ class Stack:
             StackError: They do not become ready in time.
         """
         deadline = time.monotonic() + _READY_TIMEOUT_S
-        while httpx.get(f"{self._base_url}/health/ready", timeout=_READY_TIMEOUT_S).status_code != 200:
-            if time.monotonic() > deadline:
-                raise StackError(f"the services are not ready after {_READY_TIMEOUT_S} s")
-            time.sleep(0.02)
+        with httpx.Client(base_url=self._base_url, timeout=_READY_TIMEOUT_S) as http:
+            while http.get("/health/ready").status_code != 200:
+                if time.monotonic() > deadline:
+                    raise StackError(f"the services are not ready after {_READY_TIMEOUT_S} s")
+                time.sleep(0.02)
 
     def seed(self) -> Credentials:
         """Create the demo data over HTTP and write the credentials. Blocks; the stack must be serving."""
