@@ -77,7 +77,8 @@ class WorkerProcess(asyncio.Protocol):
             raise WorkerNotStarted("quickjs-ng is not installed")
         ours, theirs = socket.socketpair()
         with theirs:
-            # Not asyncio's subprocesses, which need a child watcher and pipes. vfork and exec take a millisecond.
+            # Not asyncio's subprocesses, which need a child watcher and pipes. vfork and exec take a millisecond,
+            # in which a thread would hold up the event loop as well: the interpreter keeps its lock during them.
             process = subprocess.Popen(  # noqa: ASYNC220, S603 - nothing of it is input
                 [sys.executable, "-I", "-S", "-B", "-X", "utf8", str(_PROGRAM)],
                 stdin=theirs.fileno(),
