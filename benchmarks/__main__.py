@@ -7,17 +7,18 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from all_in_one.embedded import EmbeddedServers
-from benchmarks import claims_function, fan_out, middleware, replica
+from benchmarks import claims_function, endless_scripts, fan_out, middleware, replica
 from benchmarks.load import Plan
 from benchmarks.many_users import ManyUsers
-from benchmarks.measure import LoadFailed, Measurement, measure
+from benchmarks.measure import LoadFailed, Measurement, measure, under_load
 from benchmarks.report import Key, Report
 from benchmarks.scenarios import (
     FLOOR,
@@ -36,6 +37,7 @@ from tests.support.processes import Deployment, ServiceProcess
 _CONNECTIONS: Final = (1, 16, 64)
 _WARM_UP_PASSES: Final = {1: 200, 16: 1000, 64: 1000}
 _LISTS: Final = 500
+_MORE_PASSES_THAN_THERE_IS_TIME: Final = 1_000_000_000
 
 
 class Effort(msgspec.Struct, frozen=True):
@@ -113,10 +115,10 @@ class Bench:
             self.addresses, management, own=[self.deployment.template.pid], stores=self._stores
         )
 
-    def measure(self, scenario: str, connections: int, passes: int) -> Measurement:
-        """Run a number of passes of a scenario."""
+    def measure(self, scenario: str, connections: int, passes: int, *, per_second: float = 0) -> Measurement:
+        """Run a number of passes of a scenario, at most so many a second if that is not 0."""
         subject_tokens = self._mint(passes) if needs_subject_tokens(scenario) else []
-        plan = Plan(SCENARIOS[scenario](self.stage), connections, passes, subject_tokens)
+        plan = Plan(SCENARIOS[scenario](self.stage), connections, passes, subject_tokens, per_second)
         return measure(plan, own=self._floor if scenario == FLOOR else self._services, stores=self._stores)
 
     def exchanged(self) -> str:
@@ -129,6 +131,27 @@ class Bench:
             subject_token=self._mint(1)[0],
             resource=RESOURCE,
         ).access_token
+
+    def machine_token(self) -> None:
+        """Request a token of a machine-to-machine client.
+
+        Raises:
+            stead.IdentityError: It is refused.
+        """
+        backend = self.stage.parties.backend
+        client_credentials(
+            self.deployment.tokens[0].url,
+            client_id=backend.id,
+            client_secret=backend.secret,
+            resource=RESOURCE,
+            scope="read:orders",
+        )
+
+    def requesting_machine_tokens(self, connections: int) -> AbstractContextManager[None]:
+        """Request tokens of a machine-to-machine client all the time, whatever the answers are."""
+        return under_load(
+            Plan(SCENARIOS["client credentials"](self.stage), connections, _MORE_PASSES_THAN_THERE_IS_TIME)
+        )
 
     def list_users(self, connections: int) -> Measurement:
         """Read the list of users repeatedly."""
@@ -181,8 +204,23 @@ def cost_of_the_claims_function(bench: Bench, effort: Effort) -> Iterator[str]:
     )
     return claims_function.lines(
         function,
-        lambda connections, passes: bench.measure("token exchange", connections, passes),
+        partial(bench.measure, "token exchange"),
         token_service=bench.deployment.tokens[0].pid,
+        rounds=effort.rounds,
+        seconds=effort.seconds,
+    )
+
+
+def tokens_beside_endless_scripts(bench: Bench, effort: Effort) -> Iterator[str]:
+    """Measure tokens without a script while scripts without an end are called for others."""
+    return endless_scripts.lines(
+        endless_scripts.Function(
+            bench.addresses.management_nats_url,
+            revision=bench.stage.parties.revision,
+            machine_token=bench.machine_token,
+        ),
+        partial(bench.measure, "token exchange"),
+        bench.requesting_machine_tokens,
         rounds=effort.rounds,
         seconds=effort.seconds,
     )
@@ -216,10 +254,11 @@ _PARTS: Final[Mapping[str, Callable[[Bench, Effort], Iterator[str]]]] = {
     "fan-out": fan_out_of_permissions,
     "middleware": overhead_of_middleware,
     "claims-function": cost_of_the_claims_function,
+    "endless-scripts": tokens_beside_endless_scripts,
     "long-list": long_list,
     "replica": start_of_replica,
 }
-_USUAL_PARTS: Final = ("requests", "fan-out", "middleware", "claims-function", "replica")
+_USUAL_PARTS: Final = ("requests", "fan-out", "middleware", "claims-function", "endless-scripts", "replica")
 
 
 def main() -> int:

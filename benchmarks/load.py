@@ -45,12 +45,15 @@ class Plan(msgspec.Struct, frozen=True):
         connections: The number of clients; each has its own connection to every port.
         passes: The total number of passes.
         subject_tokens: One per pass; empty if the steps need none or mint their own.
+        per_second: Begin so many passes a second, at even intervals; 0 begins each as soon as a client is free. The
+            latency of a pass that had to wait for a client includes the wait.
     """
 
     steps: list[Step]
     connections: int
     passes: int
     subject_tokens: list[str] = []
+    per_second: float = 0
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -136,6 +139,15 @@ class Run:
         self._passes = plan.passes
         self._clients = plan.connections
         self._subject_tokens = [token.encode() for token in plan.subject_tokens]
+        self._interval_s = 1 / plan.per_second if plan.per_second else 0
+        self._due = 0.0
+
+    def due(self, now: float) -> float:
+        """Return when the next pass is due; both are seconds of ``time.perf_counter``."""
+        if self._interval_s == 0:
+            return now
+        self._due = self._due + self._interval_s if self._due else now
+        return self._due
 
     def next_pass(self) -> bytes | None:
         """Return the subject token of the next pass, empty if it needs none; None if all passes are done."""
@@ -181,7 +193,15 @@ class Client:
             return
         self._subject_token = subject_token
         self._at = 0
-        self._started = time.perf_counter()
+        now = time.perf_counter()
+        self._started = self._run.due(now)
+        if self._started > now:
+            asyncio.get_running_loop().call_later(self._started - now, self._start_late)
+        else:
+            self._send()
+
+    def _start_late(self) -> None:
+        self._started = time.perf_counter()  # the timer's own delay is not a latency
         self._send()
 
     def _send(self) -> None:

@@ -4,8 +4,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import IO, Final, cast
 
 import msgspec
 
@@ -66,6 +67,26 @@ def measure(plan: Plan, *, own: Iterable[int], stores: Iterable[int]) -> Measure
         store_cpu_us=stores_s / plan.passes * 1e6,
         load=outcome.cpu_s / outcome.seconds,
     )
+
+
+@contextmanager
+def under_load(plan: Plan) -> Iterator[None]:
+    """Execute another plan meanwhile, whatever its answers are, and end it at the end.
+
+    Raises:
+        LoadFailed: The plan was done before the end.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.load"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    ) as process:
+        try:
+            cast("IO[bytes]", process.stdin).write(msgspec.json.encode(plan))
+            cast("IO[bytes]", process.stdin).close()
+            yield
+            if process.poll() is not None:
+                raise LoadFailed("the load in the background ended too early")
+        finally:
+            process.kill()
 
 
 def _generate_load(plan: Plan) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import importlib.util
 import json
 import os
 import signal
@@ -22,6 +23,7 @@ from tests.support.patience import PATIENCE_S, eventually_here
 from token_service.claims_function.sandbox import (
     Claims,
     ClaimsWorkers,
+    Denied,
     Limits,
     NoWorkerFree,
     Outcome,
@@ -30,6 +32,7 @@ from token_service.claims_function.sandbox import (
     WorkerNotStarted,
 )
 from token_service.claims_function.sandbox.confinement import seccomp_program
+from token_service.claims_function.sandbox.outcomes import read_run
 
 SANDBOX: Final = Path(token_service.claims_function.sandbox.__file__).parent
 ECHO: Final = "const getCustomJwtClaims = ({ context }) => context;"
@@ -268,6 +271,45 @@ async def test_a_problem_has_its_position_in_the_script(workers: ClaimsWorkers) 
     assert await run(workers, thrown) == Problem("exception", "TypeError: no", 3, 13)
     assert await run(workers, written) == Problem("result", "TypeError: cannot read property 'b' of null", 2, 1)
     assert await run(workers, "\n  nothing();") == Problem("exception", "ReferenceError: nothing is not defined", 2, 3)
+
+
+# A denial that the engine has to end: in a process without the kernel's timer, so that the engine's is first.
+
+DENIES_AND_LOOPS: Final = """
+const getCustomJwtClaims = ({ api }) => {
+  try { api.denyAccess('no'); } catch { for (;;); }
+};
+"""
+ANSWERED: Final = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import worker
+
+start, script, data = json.loads(sys.argv[2])
+print(json.dumps(worker.Worker(start)._answer(b"R", script.encode(), data.encode())))
+"""
+
+
+def test_a_denial_stands_although_the_function_then_runs_out_of_time() -> None:
+    engine = importlib.util.find_spec("_quickjs")
+    assert engine is not None
+    assert engine.origin is not None
+    start = {
+        "engine_directory": str(Path(engine.origin).parent),
+        "harness": (SANDBOX / "harness.js").read_text(),
+        "describe": (SANDBOX / "describe.js").read_text(),
+        "wall_ms": 50,
+        "memory_bytes": 32 << 20,
+        "result_bytes": 1024,
+        "microtasks": 10,
+    }
+    sent = json.dumps([start, DENIES_AND_LOOPS, data({}).decode()])
+    answer = subprocess.run(
+        [sys.executable, "-I", "-c", ANSWERED, str(SANDBOX), sent], check=True, capture_output=True
+    ).stdout
+
+    assert json.loads(answer) == ["E", '"no"']
+    assert read_run(b'E"no"', Limits()) == Denied("no", out_of_time=True)
 
 
 # What a worker is and may do

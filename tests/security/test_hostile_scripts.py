@@ -55,7 +55,6 @@ LOOPS: Final = {
     "in a trap of the result": "return new Proxy({}, { ownKeys() { for (;;); } });",
     "in a thenable result": "return { then() { for (;;); } };",
     "in the text of an error": "throw { get message() { for (;;); } };",
-    "after denyAccess": "try { api.denyAccess(); } catch { for (;;); }",
     "within the engine, join": "Array(2 ** 32 - 1).join('ab');",
     "within the engine, indexOf": "Array.prototype.indexOf.call({ length: 2 ** 53 - 1 }, 1);",
 }
@@ -391,3 +390,12 @@ async def test_an_attack_reaches_nothing(worker: ClaimsWorkers, body: str, claim
 async def test_a_denial_stands(worker: ClaimsWorkers, body: str, message: str | None) -> None:
     assert await run(worker, function(body)) == Denied(message)
     await the_next_call_is_right(worker)
+
+
+async def test_a_denial_before_a_loop_without_an_end_costs_the_worker(worker: ClaimsWorkers) -> None:
+    (before,) = worker.pids
+    outcome = await run(worker, function("try { api.denyAccess('no'); } catch { for (;;); }"))
+    # On a busy machine the kernel's timer may end the process before the engine's.
+    assert outcome in (Denied("no", out_of_time=True), Problem("time", f"it ran longer than {LIMITS.time_ms} ms"))
+    await the_next_call_is_right(worker)
+    assert worker.pids != [before]

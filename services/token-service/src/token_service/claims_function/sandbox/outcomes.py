@@ -19,9 +19,15 @@ class Claims(msgspec.Struct, frozen=True):
 
 
 class Denied(msgspec.Struct, frozen=True):
-    """The function called ``api.denyAccess``; the message is the first call's, at most 1000 characters of it."""
+    """The function called ``api.denyAccess``.
+
+    Attributes:
+        message: The first call's, at most 1000 characters of it.
+        out_of_time: Whether the function caught the exception and went on until the engine stopped it.
+    """
 
     message: str | None
+    out_of_time: bool = False
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -57,8 +63,8 @@ def read_run(answer: bytes, limits: Limits) -> Outcome:
     try:
         if kind == b"C":
             return _claims(content, limits)
-        if kind == b"D":
-            return Denied(msgspec.json.decode(content, type=str | None))
+        if kind in {b"D", b"E"}:
+            return Denied(msgspec.json.decode(content, type=str | None), out_of_time=kind == b"E")
         if kind == b"P":
             return msgspec.json.decode(content, type=Problem)
     except msgspec.DecodeError:

@@ -10,6 +10,7 @@ from token_service.claims_function.sandbox.confinement import close_memory_to_ot
 from token_service.claims_function.sandbox.limits import Limits
 from token_service.claims_function.sandbox.outcomes import (
     WORKER_DIED,
+    Denied,
     Outcome,
     Problem,
     read_check,
@@ -181,7 +182,9 @@ class Slot:
         """
         answer = await self._call(b"R", script, data)
         outcome = answer if isinstance(answer, Problem) else read_run(answer, self._limits)
-        if isinstance(outcome, Problem) and outcome.reason in _SPOILED_BY:
+        if isinstance(outcome, Denied):
+            self._spoiled = outcome.out_of_time
+        elif isinstance(outcome, Problem) and outcome.reason in _SPOILED_BY:
             self._spoiled = True
         return outcome
 

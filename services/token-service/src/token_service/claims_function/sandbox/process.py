@@ -20,12 +20,16 @@ from token_service.claims_function.sandbox.outcomes import longest_answer
 _log = get_logger(__name__)
 
 _PROGRAM: Final = Path(__file__).with_name("worker.py")
-# Parsed for every call, so without indentation and comments.
-_HARNESS: Final = "\n".join(
-    line
-    for line in map(str.strip, Path(__file__).with_name("harness.js").read_text(encoding="utf-8").splitlines())
-    if not line.startswith("//")
-)
+
+
+def _javascript(name: str) -> str:
+    """Return a file without indentation and comments, because it is parsed for every call."""
+    lines = map(str.strip, Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines())
+    return "\n".join(line.partition(" // ")[0] for line in lines if not line.startswith("//"))
+
+
+_HARNESS: Final = _javascript("harness.js")
+_DESCRIBE: Final = _javascript("describe.js")
 _START_TIMEOUT_S: Final = 10.0
 # The kernel ends a worker at its wall time. This is for one that does not even answer to that, such as a stopped one.
 _GRACE_S: Final = 0.5
@@ -73,7 +77,8 @@ class WorkerProcess(asyncio.Protocol):
             raise WorkerNotStarted("quickjs-ng is not installed")
         ours, theirs = socket.socketpair()
         with theirs:
-            # Not asyncio's subprocesses, which need a child watcher and pipes. vfork and exec take a millisecond.
+            # Not asyncio's subprocesses, which need a child watcher and pipes. vfork and exec take a millisecond,
+            # in which a thread would hold up the event loop as well: the interpreter keeps its lock during them.
             process = subprocess.Popen(  # noqa: ASYNC220, S603 - nothing of it is input
                 [sys.executable, "-I", "-S", "-B", "-X", "utf8", str(_PROGRAM)],
                 stdin=theirs.fileno(),
@@ -133,6 +138,7 @@ class WorkerProcess(asyncio.Protocol):
             "result_bytes": self._limits.result_bytes,
             "microtasks": self._limits.microtasks,
             "harness": _HARNESS,
+            "describe": _DESCRIBE,
             "seccomp": filter_program.hex(),
         }
         try:

@@ -5,13 +5,14 @@ a socket on standard input. It imports the engine and little of the standard lib
 worker time and memory. Then it gives up its rights and answers calls.
 
 A frame is four bytes of length and a body. The first body is JSON: the settings of ``Worker``, the engine's directory,
-the harness and the filter of system calls. A call's body is ``R`` (run) or ``C`` (check), four bytes with the length of
-the script, the script, and the data of a run as JSON. An answer's body is a letter and JSON:
+both files of JavaScript and the filter of system calls. A call's body is ``R`` (run) or ``C`` (check), four bytes with
+the length of the script, the script, and the data of a run as JSON. An answer's body is a letter and JSON:
 
     S  started; the restrictions that this platform lacks, as a list of sentences
     F  it could not start; the error as a string
     C  the claims as an object, unchecked
     D  access was denied; the message or null
+    E  the same, and then the function went on until it was stopped
     P  a problem: {reason, message, line, column}
     O  a check found nothing; null
 """
@@ -87,6 +88,7 @@ class Worker:
         sys.path.clear()
         self._engine: Any = _quickjs
         self._harness_source: str = start["harness"]
+        self._describe_source: str = start["describe"]
         self.wall_s: float = start["wall_ms"] / 1000
         self.memory_bytes: int = start["memory_bytes"]
         self.result_bytes: int = start["result_bytes"]
@@ -124,7 +126,7 @@ class Worker:
         except MemoryError:
             return _problem("memory", "out of memory", None)
         except self._engine.JSException as error:
-            return _engine_problem(str(error))
+            return self._denial_before() or _engine_problem(str(error))
 
     def _run(self, script: str, data: str) -> tuple[str, str]:
         self._limited().eval(script)
@@ -141,7 +143,9 @@ class Worker:
             if not self._execute_job():
                 return _problem("result", "the promise that the function returned is never settled", None)
             outcome = self._harness(None)
-        return self._outcome(outcome, self._harness())
+        if outcome in {"X", "R"}:
+            return self._failure(outcome)
+        return ("D", self._denial()) if outcome == "D" else self._result(outcome)
 
     def _execute_job(self) -> bool:
         """Run one microtask; return whether there was one. Errors of a job are dropped, unless a limit ended it."""
@@ -152,19 +156,29 @@ class Worker:
                 raise
             return True
 
-    def _outcome(self, letter: str, text: str) -> tuple[str, str]:
+    def _result(self, letter: str) -> tuple[str, str]:
         if letter == "C":
+            text = self._harness()
             if not text.startswith("{"):
                 return _problem("result", "the function must return an object", None)
             if len(text.encode()) <= self.result_bytes:
                 return "C", text
-            letter = "L"
-        if letter == "L":
-            return _problem("result", f"it is longer than {self.result_bytes} bytes", None)
-        if letter == "D":
-            message = json.loads(text)
-            return "D", json.dumps(None if message is None else _text(message, _LONGEST_DENIAL))
-        thrown = json.loads(text)
+        return _problem("result", f"it is longer than {self.result_bytes} bytes", None)
+
+    def _denial(self) -> str:
+        message = json.loads(self._harness())
+        return json.dumps(None if message is None else _text(message, _LONGEST_DENIAL))
+
+    def _denial_before(self) -> tuple[str, str] | None:
+        """Return the denial of a function that caught it, and went on until the engine stopped it."""
+        try:
+            self._context.set_time_limit(self.wall_s)  # the kernel's timer still runs
+            return ("E", self._denial()) if self._harness(None) == "D" else None
+        except (self._engine.JSException, MemoryError):  # nothing is left for the answer
+            return None
+
+    def _failure(self, letter: str) -> tuple[str, str]:
+        thrown = json.loads(self._harness(self._limited().eval(self._describe_source)))
         message = ": ".join(part for part in (thrown.get("name"), thrown.get("message")) if part)
         position = _position(thrown.get("stack", ""))
         reason = _reason(message)

@@ -1,0 +1,97 @@
+"""Tokens without a script, while 64 requests wait for calls of a script that has no end."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from statistics import median
+from typing import Final
+
+from benchmarks.measure import Measurement
+from identity_common.wire.events import ClaimsFunctionState
+from stead import IdentityError
+from tests.support.function_events import publish_function
+
+_ENDLESS: Final = "const getCustomJwtClaims = () => { for (;;); };"
+_REQUESTS: Final = 64
+_CONNECTIONS: Final = (1, 16)
+_WARM_UP_PASSES: Final = 500
+_PATIENCE_S: Final = 10
+
+
+class Function:
+    """The function for tokens of machine-to-machine clients, which refuses them because it fails."""
+
+    def __init__(self, management_nats_url: str, *, revision: int, machine_token: Callable[[], None]) -> None:
+        self._management_nats_url = management_nats_url
+        self._revision = revision
+        self._machine_token = machine_token
+
+    def set(self) -> None:
+        """Make the endless script the active version; return when it is in force."""
+        self._publish(is_set=True)
+
+    def remove(self) -> None:
+        """Remove the function; return when tokens are issued again."""
+        self._publish(is_set=False)
+
+    def _publish(self, *, is_set: bool) -> None:
+        state = ClaimsFunctionState(
+            kind="client-credentials",
+            version=1,
+            script=_ENDLESS if is_set else "",
+            block_issuance_on_error=True,
+            deleted=not is_set,
+        )
+        publish_function(self._management_nats_url, "default", state, revision=self._revision)
+        deadline = time.monotonic() + _PATIENCE_S
+        while self._is_issued() == is_set:
+            if time.monotonic() > deadline:
+                raise RuntimeError("the function does not take effect")
+            time.sleep(0.05)
+
+    def _is_issued(self) -> bool:
+        try:
+            self._machine_token()
+        except IdentityError:
+            return False
+        return True
+
+
+def lines(
+    function: Function,
+    measure: Callable[[int, int], Measurement],
+    requesting: Callable[[int], AbstractContextManager[None]],
+    *,
+    rounds: int,
+    seconds: float,
+) -> Iterator[str]:
+    """Measure an exchange without a script in every round, first alone. Fails if one of the exchanges fails.
+
+    Args:
+        function: The function for other tokens.
+        measure: Measures the exchange with this many connections and passes.
+        requesting: Requests the other tokens meanwhile, from this many connections.
+        rounds: How often.
+        seconds: Approximate length of each measurement.
+    """
+    for connections in _CONNECTIONS:
+        passes = max(_WARM_UP_PASSES, int(measure(connections, _WARM_UP_PASSES).rate * seconds))
+        alone, beside = [], []
+        for _ in range(rounds):
+            alone.append(measure(connections, passes))
+            function.set()
+            with requesting(_REQUESTS):
+                beside.append(measure(connections, passes))
+            function.remove()
+        yield f"{connections} connections, alone: {_medians(alone)}"
+        yield (
+            f"{connections} connections, beside {_REQUESTS} requests for a script without an end: {_medians(beside)};"
+            f" none of {sum(passes for _ in beside):,} exchanges failed"
+        )
+
+
+def _medians(found: list[Measurement]) -> str:
+    return (
+        f"{median(each.rate for each in found):,.0f} req/s, p50 {median(each.p50_ms for each in found):.2f} ms,"
+        f" p99 {median(each.p99_ms for each in found):.2f} ms"
+    )
