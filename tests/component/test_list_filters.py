@@ -2,10 +2,17 @@
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
+import msgspec
+import nats
 import pytest
+from nats.aio.msg import Msg
 
+from identity_common.wire.memberships import MEMBERS_IN_A_REPLY, MembersAnswer, members_subject
+from provision import ServerAddresses
+from tests.support.issuer import Issuer
 from tests.support.management_api import Management, issues, refusal, unique
 from tests.support.running_stack import RunningStack
 from tests.support.template_api import Template
@@ -253,12 +260,92 @@ def test_the_sdk_names_every_filter(stack: RunningStack) -> None:
     client.organizations.assign_user_roles(organizations[0].id, user.id, [organization_role.id])
     members = client.organizations.users(organizations[0].id, without_role_id=organization_role.id)
     assert ids(members) == [other.id]
+    assert ids(client.users.list(search=marker, without_organization_id=organizations[0].id)) == []
+    assert ids(client.users.list(search=marker, without_organization_id=organizations[1].id)) == [user.id, other.id]
+    outside = client.applications.list(search=marker, without_organization_id=organizations[1].id)
+    assert ids(outside) == [third.id]
 
 
-@pytest.mark.parametrize("path", ["users", "applications"])
-async def test_a_filter_that_only_another_list_can_answer_is_refused_with_its_address(
-    management: Management, path: str
-) -> None:
-    answer = await management.client.get(f"/api/{path}", params={"excludeOrganizationId": "x"})
-    assert issues(answer) == {"excludeOrganizationId"}
-    assert f"GET /api/organizations/{{id}}/{path}" in answer.text
+@pytest.mark.parametrize("kind", ["user", "application"])
+async def test_members_of_an_organization_are_left_out(template: Template, kind: str) -> None:
+    """Together with every other filter, in pages that add up; a change counts from its answer on."""
+    management, marker, path = template.management, unique("outside").replace("-", "_"), f"{kind}s"
+    members = {"type": "MachineToMachine"} if kind == "application" else {}
+    ids = [(await management.created(path, name=f"{marker} {number}", **members))["id"] for number in range(5)]
+    await template.caught_up()
+    organization, other = [(await template.organization())["id"] for _ in range(2)]
+    relation = f"/api/organizations/{organization}/{path}"
+    assert (await template.client.post(relation, json={f"{kind}Ids": [ids[1], ids[3]]})).status_code == 201
+    await template.client.post(f"/api/organizations/{other}/{path}", json={f"{kind}Ids": [ids[0]]})
+
+    async def of(**params: str) -> list[str]:
+        return await found(management, path, **{"q": marker, "excludeOrganizationId": organization, **params})
+
+    assert await of() == [ids[0], ids[2], ids[4]]
+    assert await of(excludeOrganizationId="unknown") == ids
+    if kind == "user":
+        assert await of(**{"search.name": f"{marker} 1", "joint": "or"}) == [ids[0], ids[2], ids[4]]
+        assert await of(**{"search.name": f"{marker} 2", "joint": "and"}) == [ids[2]]
+    else:
+        assert await of(types="MachineToMachine", isThirdParty="false", excludeRoleId="x") == [ids[0], ids[2], ids[4]]
+        assert await of(types="SPA") == []
+    pages = [
+        await management.client.get(f"/api/{path}?q={marker}&excludeOrganizationId={organization}&page={n}&page_size=2")
+        for n in (1, 2)
+    ]
+    assert [each["id"] for page in pages for each in page.json()] == [ids[0], ids[2], ids[4]]
+    assert {page.headers["Total-Number"] for page in pages} == {"3"}
+    everyone = await management.client.get(f"/api/{path}?page_size=1")
+    but_members = await management.client.get(f"/api/{path}?page_size=1&excludeOrganizationId={organization}")
+    assert int(but_members.headers["Total-Number"]) == int(everyone.headers["Total-Number"]) - 2
+    assert (await template.client.delete(f"{relation}/{ids[1]}")).status_code == 204
+    assert await of() == [ids[0], ids[1], ids[2], ids[4]]
+    assert (await template.client.delete(f"/api/organizations/{organization}")).status_code == 204
+    assert await of() == ids
+    for query in (
+        "excludeOrganizationId=",
+        "excludeOrganizationId=%00",
+        "excludeOrganizationId=a&excludeOrganizationId=b",
+    ):
+        assert issues(await management.client.get(f"/api/{path}?{query}")) == {"excludeOrganizationId"}
+    unprivileged = management.client_with(management.token(scope="subject-tokens"))
+    assert refusal(await unprivileged.get(f"/api/{path}?excludeOrganizationId={other}")) == (403, "auth.forbidden")
+
+
+async def test_an_organization_may_have_more_members_than_a_reply_holds(template: Template) -> None:
+    management, marker = template.management, unique("crowd")
+    last = (await management.created("users", name=f"{marker} b", username=f"zz{marker}"))["id"]
+    outside = (await management.created("users", name=f"{marker} a"))["id"]
+    organization = (await template.organization())["id"]
+    crowd = [f"0{number:011}" for number in range(MEMBERS_IN_A_REPLY)]
+    await template.join(organization, *crowd, last)
+    assert await found(management, "users", q=marker, excludeOrganizationId=organization) == [outside]
+
+
+async def test_without_template_service_only_this_filter_is_refused(servers: ServerAddresses, issuer: Issuer) -> None:
+    """There is no listener, then one whose database is down, then one that makes no sense, then one without an end."""
+    async with Management(servers, issuer) as alone:
+        bus = await nats.connect(servers.template_nats_url, inbox_prefix="_INBOX_template")
+        try:
+            for reply in (None, b'{"unavailable":true}', b'{"ids":[1]}', b"nonsense"):
+                if reply is not None:
+                    listener = await bus.subscribe(members_subject(alone.tenant_id), cb=partial(_respond, reply))
+                    await bus.flush()
+                for path in ("users", "applications"):
+                    answer = await alone.client.get(f"/api/{path}?excludeOrganizationId=x")
+                    assert refusal(answer) == (503, "temporarily_unavailable")
+                    assert int(answer.headers["Retry-After"]) > 0
+                    assert (await alone.client.get(f"/api/{path}")).status_code == 200
+                if reply is not None:
+                    await listener.unsubscribe()
+            endless = msgspec.json.encode(MembersAnswer(("x" * 21,) * MEMBERS_IN_A_REPLY))
+            await bus.subscribe(members_subject(alone.tenant_id), cb=partial(_respond, endless))
+            await bus.flush()
+            answer = await alone.client.get("/api/users?excludeOrganizationId=x")
+            assert refusal(answer) == (422, "organization.too_many_members")
+        finally:
+            await bus.close()
+
+
+async def _respond(reply: bytes, message: Msg) -> None:
+    await message.respond(reply)

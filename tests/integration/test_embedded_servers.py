@@ -537,7 +537,8 @@ class TestValkey:
 
 PUBLISHED = (
     *("identity.default.role.1", "identity-internal.default.user.1", "identity-rpc.default.password-check"),
-    *("identity-rpc.default.claims-function", "identity-relay.default.management", "identity-relay.default.template"),
+    *("identity-rpc.default.claims-function", "identity-rpc.default.members"),
+    *("identity-relay.default.management", "identity-relay.default.template"),
     *("_INBOX.1.2", "_INBOX_management.1.2", "_INBOX_template.1.2", "_INBOX_token.1.2", "anything"),
     *("$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.STREAM.CREATE.ANYTHING"),
     *(
@@ -568,7 +569,8 @@ PUBLISHED = (
 )
 SUBSCRIBED = (
     *("identity.>", "identity-internal.>", "identity-rpc.>", "identity-rpc.default.password-check", "identity-relay.>"),
-    *("identity-rpc.default.claims-function", "identity-relay.default.management", "identity-relay.default.template"),
+    *("identity-rpc.default.claims-function", "identity-rpc.default.members"),
+    *("identity-relay.default.management", "identity-relay.default.template"),
     *("$JS.API.>", ">"),
     *("_INBOX.>", "_INBOX_management.>", "_INBOX_template.>", "_INBOX_token.>", "identity-mirror.>"),
     *(f"identity.*.{kind}.>" for kind in ("member", "role", "permission", "member-permissions", "organization")),
@@ -614,14 +616,14 @@ class TestNats:
         assert await self.allowed(addresses.management_nats_url) == (
             {
                 *("identity-internal.default.user.1", "identity-relay.default.management"),
-                *("identity-rpc.default.claims-function", *STREAMS_OF_ALL),
+                *("identity-rpc.default.claims-function", "identity-rpc.default.members", *STREAMS_OF_ALL),
             },
             {"_INBOX_management.>", "identity-relay.default.management", "identity-rpc.default.password-check"},
         )
         assert await self.allowed(addresses.template_nats_url) == (
             {"identity.default.role.1", "identity-relay.default.template", *STREAMS_OF_ALL, *CONSUMING_STATE},
             {
-                *("_INBOX_template.>", "identity-relay.default.template"),
+                *("_INBOX_template.>", "identity-relay.default.template", "identity-rpc.default.members"),
                 *(f"identity.*.{kind}.>" for kind in ("member", "role", "permission", "organization")),
             },
         )
@@ -675,6 +677,7 @@ class TestNats:
             for asking, answering, kind in (
                 (token, management, "password-check"),
                 (management, token, "claims-function"),
+                (management, template, "members"),
             ):
                 await answering.subscribe(f"identity-rpc.*.{kind}", cb=answer)
                 await round_trip(answering)

@@ -43,6 +43,7 @@ from management_service.claims_function.routes import ClaimsFunctionController, 
 from management_service.claims_function.scripts import Scripts
 from management_service.claims_function.service import AGGREGATE as CLAIMS_FUNCTION
 from management_service.claims_function.service import ClaimsFunctions
+from management_service.memberships import Memberships
 from management_service.passwords.attempts import SignInAttempts
 from management_service.passwords.checks import PasswordChecks
 from management_service.passwords.hashing import Passwords
@@ -214,6 +215,7 @@ def create_app(settings: Settings) -> Litestar:
             "roles": Roles(reader, changes, tenant_id=tenant_id),
             "assignments": assignments,
             "claims_functions": claims_functions,
+            "memberships": Memberships(bus, tenant_id=tenant_id),
         },
         readiness=Readiness(startup),
         registry=registry,

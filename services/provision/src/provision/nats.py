@@ -35,7 +35,11 @@ class NatsPermissions(msgspec.Struct, frozen=True, kw_only=True):
 
 NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
     "management": NatsPermissions(
-        publish=("identity-internal.>", "identity-relay.*.management", "identity-rpc.*.claims-function", *_STREAMS),
+        publish=(
+            *("identity-internal.>", "identity-relay.*.management"),
+            *("identity-rpc.*.claims-function", "identity-rpc.*.members"),
+            *_STREAMS,
+        ),
         subscribe=("_INBOX_management.>", "identity-relay.*.management", "identity-rpc.*.password-check"),
         allow_responses=True,  # answers to password checks go to the inbox of the asking service
     ),
@@ -44,9 +48,11 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
         subscribe=(
             "_INBOX_template.>",
             "identity-relay.*.template",
+            "identity-rpc.*.members",
             # These wake requests that wait for a change.
             *(f"identity.*.{kind}.>" for kind in ("member", "role", "permission", "organization")),
         ),
+        allow_responses=True,  # answers about members go to the inbox of the asking service
     ),
     "token": NatsPermissions(
         publish=("identity-rpc.*.password-check", *_STREAMS, *_consuming(STREAM_STATE)),

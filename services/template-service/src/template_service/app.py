@@ -44,6 +44,7 @@ from template_service.member_permissions.routes import readable_by_any_page, sco
 from template_service.member_permissions.service import MemberPermissions
 from template_service.member_permissions.waiting import ChangeListener, Waiters
 from template_service.members import routes as members
+from template_service.members.replies import MemberReplies
 from template_service.members.service import Members
 from template_service.organizations.routes import OrganizationController
 from template_service.organizations.service import Organizations
@@ -147,6 +148,7 @@ class _Background:
         self._fan_out = FanOut(self.changes, settings.database_url, tenant_id=tenant_id, published=self.published)
         self.waiters = Waiters()
         self._listener = ChangeListener(bus, self.waiters, tenant_id=tenant_id)
+        self._member_replies = MemberReplies(bus, connections.reader, tenant_id=tenant_id)
         self.startup = Startup(engine, versions=VERSIONS, then=self._start_workers)
 
     async def _start_workers(self) -> None:
@@ -155,6 +157,7 @@ class _Background:
         self._relay.start()
         self.management_events.start()
         self._fan_out.start()
+        self._member_replies.start()
 
     @asynccontextmanager
     async def lifespan(self, _: Litestar) -> AsyncGenerator[None, None]:
@@ -166,6 +169,7 @@ class _Background:
         finally:
             await self._listener.stop()
             await self.startup.stop()
+            await self._member_replies.stop()
             await self._fan_out.stop()
             await self.management_events.stop()
             await self._relay.stop()

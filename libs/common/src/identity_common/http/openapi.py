@@ -111,8 +111,6 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
         headers: Response headers of a success in addition to those of all routes of this kind.
         flags: Boolean query parameters.
         filters: Query parameters that filter a list.
-        elsewhere: Query parameters that clients expect here and only another operation can answer: name → what to ask
-            instead, which the refusal says.
         request_headers: Request headers in addition to those of all routes of this kind.
     """
 
@@ -127,7 +125,6 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[str, ...] = ()
     flags: tuple[Flag, ...] = ()
     filters: tuple[Filter, ...] = ()
-    elsewhere: Mapping[str, str] = msgspec.field(default_factory=dict)
     request_headers: tuple[RequestHeader, ...] = ()
 
 

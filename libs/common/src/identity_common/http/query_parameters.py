@@ -53,7 +53,7 @@ def require_declared(query_string: bytes, more: Documented, *, in_pages: bool = 
         Issue(path=name[:_SHOWN_CHARACTERS], message=message)
         for name, values in found.items()
         if not (in_pages and name in _PAGE)
-        for message in _problems(known.get(name), values, instead=more.elsewhere.get(name, ""))
+        for message in _problems(known.get(name), values)
     ]
     if _SEARCH.keys() <= found.keys() and in_pages:
         problems.append(Issue(path="search", message="must not be given beside q, which means the same"))
@@ -74,10 +74,10 @@ def _of_flag(flag: Flag) -> Filter:
     return Filter(flag.name, flag.description, values=tuple(FLAG_VALUES))
 
 
-def _problems(known: Filter | None, values: Sequence[str], *, instead: str) -> Iterator[str]:
+def _problems(known: Filter | None, values: Sequence[str]) -> Iterator[str]:
     """Yield what is wrong with a parameter, if anything."""
     if known is None:
-        yield f"unknown parameter{instead and f'; {instead}'}"
+        yield "unknown parameter"
     elif len(values) > 1 and not known.is_repeatable:
         yield "must be given at most once"
     elif any("\0" in value for value in values):

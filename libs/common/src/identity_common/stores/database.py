@@ -13,7 +13,21 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
-from sqlalchemy import ColumnElement, RowMapping, Select, collate, event, func, or_, pool, select, text
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    RowMapping,
+    Select,
+    Text,
+    collate,
+    event,
+    func,
+    literal,
+    or_,
+    pool,
+    select,
+    text,
+)
 from sqlalchemy.exc import (
     DBAPIError,
     DisconnectionError,
@@ -148,6 +162,16 @@ async def fetch_page(
     total = await connection.scalar(count, values)
     rows = (await connection.execute(statement.limit(page.size).offset(page.offset), values)).mappings().all()
     return list(rows), total or 0
+
+
+def is_none_of(column: ColumnElement[str], ids: Sequence[str]) -> ColumnElement[bool]:
+    """Return whether a column has none of these values, which may be many.
+
+    An anti-join, and not ``<> ALL``: a prepared statement would compare each row with one value after the other. So it
+    would with LIMIT in the same subquery: end that with OFFSET 0.
+    """
+    excluded = func.unnest(literal(list(ids), type_=ARRAY(Text))).column_valued("excluded")
+    return ~select(literal(1)).where(excluded == column).exists()
 
 
 def _contains(column: ColumnElement[Any], search: str) -> ColumnElement[bool]:

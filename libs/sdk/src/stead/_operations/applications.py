@@ -67,6 +67,7 @@ def list_applications(
     types: Iterable[ApplicationType] = (),
     is_third_party: bool | None = None,
     without_role_id: str | None = None,
+    without_organization_id: str | None = None,
     page_size: int = MAX_PAGE_SIZE,
 ) -> ListRequest[Application]:
     """Iterate over the applications, ordered by name.
@@ -76,13 +77,18 @@ def list_applications(
         types: Only applications of these types; empty for all.
         is_third_party: Only third-party applications, or only first-party ones; None for both.
         without_role_id: Only applications that do not have this API role.
+        without_organization_id: Only applications that are not members of this organization.
         page_size: Items per request, 1 to 100.
+
+    Raises:
+        Conflict: ``organization.too_many_members``: more than 200,000.
     """
     params = {
         "q": search,
         "types": list(types),
         "isThirdParty": flag(is_third_party),
         "excludeRoleId": without_role_id,
+        "excludeOrganizationId": without_organization_id,
     }
     return ListRequest(api_path("applications"), Application, page_size=page_size, params=params)
 

@@ -64,6 +64,7 @@ def list_users(
     exact: Mapping[SearchField, str] | None = None,
     like: Mapping[SearchField, str] | None = None,
     joint: Literal["and", "or"] = "and",
+    without_organization_id: str | None = None,
     page_size: int = MAX_PAGE_SIZE,
 ) -> ListRequest[User]:
     """Iterate over the users, ordered by name.
@@ -77,15 +78,16 @@ def list_users(
         search: Only users with this text in their id, name, user name, e-mail address or phone number.
         exact: Only users whose fields have these values, ignoring case except for the id.
         like: The same; each ``%`` stands for any text.
-        joint: Whether all conditions must hold, or one.
+        joint: Whether all of these conditions must hold, or one.
+        without_organization_id: Only users that are not members of this organization.
         page_size: Items per request, 1 to 100.
 
     Raises:
         ValueError: A field is in both ``exact`` and ``like``.
         InvalidInput: A text is empty or longer than 128 characters.
-        Conflict: ``user.search_too_slow``.
+        Conflict: ``user.search_too_slow``; ``organization.too_many_members``: more than 200,000.
     """
-    params: dict[str, str | None] = {"search": search}
+    params: dict[str, str | None] = {"search": search, "excludeOrganizationId": without_organization_id}
     for mode, texts in (("exact", exact or {}), ("like", like or {})):
         for field, text in texts.items():
             if f"mode.{field}" in params:

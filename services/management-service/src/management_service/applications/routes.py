@@ -15,6 +15,7 @@ from identity_common.wire.events import ApplicationType, SecretMethod
 from management_service.applications.rules import ApplicationCreation, ApplicationUpdate, SecretCreation, SecretUpdate
 from management_service.applications.service import Applications
 from management_service.applications.store import Application, ApplicationFilter, Secret
+from management_service.memberships import Memberships
 
 _TYPES: Final = Filter(
     "types", "Only applications of one of these types.", get_args(ApplicationType), is_repeatable=True
@@ -23,10 +24,9 @@ _IS_THIRD_PARTY: Final = Filter(
     "isThirdParty", "Only third-party, or only first-party applications.", ("true", "false")
 )
 _WITHOUT_ROLE: Final = Filter("excludeRoleId", "Only applications that do not hold this API role.")
-_ELSEWHERE: Final = {
-    "excludeOrganizationId": "leave out the applications that GET /api/organizations/{id}/applications lists"
-}
-"""Template-service owns memberships."""
+_WITHOUT_ORGANIZATION: Final = Filter(
+    "excludeOrganizationId", "Only applications that are not members of this organization."
+)
 
 
 def _read_filter(listing: Listing) -> ApplicationFilter:
@@ -210,13 +210,17 @@ class ApplicationController(Controller):
         "/",
         operation_id="ListApplications",
         summary="List applications",
-        opt=documented(filters=(_TYPES, _IS_THIRD_PARTY, _WITHOUT_ROLE), elsewhere=_ELSEWHERE),
+        opt=documented(filters=(_TYPES, _IS_THIRD_PARTY, _WITHOUT_ROLE, _WITHOUT_ORGANIZATION), refuses=(422,)),
     )
     async def list_applications(
-        self, listing: NamedDependency[Listing], applications: NamedDependency[Applications]
+        self,
+        listing: NamedDependency[Listing],
+        applications: NamedDependency[Applications],
+        memberships: NamedDependency[Memberships],
     ) -> Response[list[ApplicationAnswer]]:
         """List applications by name."""
-        found, total = await applications.list_applications(listing.page, _read_filter(listing))
+        members = await memberships.members(listing.filter(_WITHOUT_ORGANIZATION.name), "application")
+        found, total = await applications.list_applications(listing.page, _read_filter(listing), without=members)
         return listing.answer([application_answer(application) for application in found], total)
 
     @get("/{application_id:str}", operation_id="GetApplication", summary="Get an application")

@@ -1,6 +1,7 @@
 """Creates, reads, changes and deletes applications and their secrets."""
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -198,10 +199,12 @@ class Applications:
             raise missing_by_id()
         return application
 
-    async def list_applications(self, page: Page, only: ApplicationFilter) -> tuple[list[Application], int]:
-        """Return a page of the applications that a filter selects, and their total."""
+    async def list_applications(
+        self, page: Page, only: ApplicationFilter, *, without: Sequence[str]
+    ) -> tuple[list[Application], int]:
+        """Return a page of the applications that a filter selects and that have none of some ids, and their total."""
         async with self._reader.connect() as connection:
-            return await store.list_applications(connection, self._tenant_id, page, only)
+            return await store.list_applications(connection, self._tenant_id, page, only, without=without)
 
     @retry_on_conflict
     async def update(self, application_id: str, update: rules.ApplicationUpdate) -> tuple[Application, dict[str, str]]:

@@ -1,13 +1,14 @@
 """Applications and their secrets in PostgreSQL."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ARRAY, RowMapping, Text, any_, bindparam, delete, insert, select, update
+from sqlalchemy import ARRAY, RowMapping, Select, Text, any_, bindparam, delete, insert, literal_column, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.http.pagination import Page
-from identity_common.stores.database import fetch_page
+from identity_common.stores.database import fetch_page, is_none_of
 from identity_common.wire.events import ApplicationType, SecretMethod
 from management_service.schema import application_roles, application_secrets, applications
 
@@ -150,9 +151,9 @@ async def delete_application(connection: AsyncConnection, tenant_id: str, applic
 
 
 async def list_applications(
-    connection: AsyncConnection, tenant_id: str, page: Page, only: ApplicationFilter
+    connection: AsyncConnection, tenant_id: str, page: Page, only: ApplicationFilter, *, without: Sequence[str]
 ) -> tuple[list[Application], int]:
-    """Return a page of the applications, by name and then id, and their total."""
+    """Return a page of the applications without those with some ids, by name and then id, and their total."""
     statement, values = _LIST, {"tenant": tenant_id}
     if only.types:
         statement = statement.where(applications.c.type == any_(bindparam("types", list(only.types), ARRAY(Text))))
@@ -161,8 +162,17 @@ async def list_applications(
     if only.without_role_id is not None:
         statement = statement.where(~_HOLDS_ROLE)
         values["role"] = only.without_role_id
+    if without:
+        statement = statement.where(applications.c.id.in_(_all_but(without)))
     rows, total = await fetch_page(connection, statement, values, page, searched=SEARCHED)
     return [application_from(row) for row in rows], total
+
+
+def _all_but(ids: Sequence[str]) -> Select[tuple[str]]:
+    # OFFSET 0 keeps the planner from walking the index of names and comparing each row with every id.
+    every = applications.alias()
+    found = select(every.c.id).where(every.c.tenant_id == bindparam("tenant"), is_none_of(every.c.id, ids))
+    return found.offset(literal_column("0"))
 
 
 async def insert_secret(connection: AsyncConnection, secret: Secret) -> None:

@@ -13,6 +13,7 @@ from identity_common.http.api_errors import Issue, invalid_input
 from identity_common.http.listing import PAGED, Listing
 from identity_common.http.openapi import PUBLISHES_NOTHING, Filter, documented
 from identity_common.stores.parents import parent_exists
+from management_service.memberships import Memberships
 from management_service.users.rules import (
     CustomData,
     FieldSearch,
@@ -49,8 +50,9 @@ _SEARCH: Final = (
     ),
     _JOINT,
 )
-_ELSEWHERE: Final = {"excludeOrganizationId": "leave out the users that GET /api/organizations/{id}/users lists"}
-"""Template-service owns memberships."""
+_WITHOUT_ORGANIZATION: Final = Filter(
+    "excludeOrganizationId", "Only users that are not members of this organization, whatever joint says."
+)
 
 
 def _read_search(listing: Listing) -> UserSearch:
@@ -98,17 +100,22 @@ class UserController(Controller):
         "/",
         operation_id="ListUsers",
         summary="List users",
-        opt=documented(filters=_SEARCH, elsewhere=_ELSEWHERE, refuses=(422,)),
+        opt=documented(filters=(*_SEARCH, _WITHOUT_ORGANIZATION), refuses=(422,)),
     )
     async def list_users(
-        self, listing: NamedDependency[Listing], users: NamedDependency[Users]
+        self,
+        listing: NamedDependency[Listing],
+        users: NamedDependency[Users],
+        memberships: NamedDependency[Memberships],
     ) -> Response[list[UserAnswer]]:
         """List users by name; ``q`` searches ids, names, user names, e-mail addresses and phone numbers for a part.
 
         ``search.<field>`` compares one field, ignoring case; several conditions are joined by ``joint``. A search that
         takes longer than a second is refused.
         """
-        found, total = await users.list_users(listing.page, _read_search(listing))
+        search = _read_search(listing)
+        members = await memberships.members(listing.filter(_WITHOUT_ORGANIZATION.name), "user")
+        found, total = await users.list_users(listing.page, search, without=members)
         return listing.answer([user_answer(user) for user in found], total)
 
     @get("/{user_id:str}", operation_id="GetUser", summary="Get a user")

@@ -1,6 +1,6 @@
 """Creates, reads, changes, suspends and deletes users."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -161,8 +161,10 @@ class Users:
             raise missing_by_id()
         return user
 
-    async def list_users(self, page: Page, search: rules.UserSearch) -> tuple[list[User], int]:
-        """Return a page of the users that match a search, and the total of matches.
+    async def list_users(
+        self, page: Page, search: rules.UserSearch, *, without: Sequence[str]
+    ) -> tuple[list[User], int]:
+        """Return a page of the users that match a search and have none of some ids, and the total of matches.
 
         Raises:
             ApiError: 422 for a search that takes too long.
@@ -170,7 +172,7 @@ class Users:
         reader = self._searcher if search.text or search.fields else self._reader
         with cancelled(_search_too_slow):
             async with reader.connect() as connection:
-                return await store.list_users(connection, self._tenant_id, page, search)
+                return await store.list_users(connection, self._tenant_id, page, search, without=without)
 
     @retry_on_conflict
     async def update(self, user_id: str, update: rules.UserUpdate) -> tuple[User, dict[str, str]]:

@@ -1,6 +1,6 @@
 """Users in PostgreSQL."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.http.pagination import Page
 from identity_common.search import identity_key, phone_key, search_key, search_term
+from identity_common.stores.database import is_none_of
 from management_service.schema import users
 from management_service.users.rules import FieldSearch, SearchField, UserSearch, canonical
 
@@ -138,13 +139,15 @@ async def delete_user(connection: AsyncConnection, tenant_id: str, user_id: str)
 
 
 async def list_users(
-    connection: AsyncConnection, tenant_id: str, page: Page, search: UserSearch
+    connection: AsyncConnection, tenant_id: str, page: Page, search: UserSearch, *, without: Sequence[str]
 ) -> tuple[list[User], int]:
-    """Return a page of the matching users, by name and then id, and the total of matches.
+    """Return a page of the matching users without those with some ids, by name and then id, and the total of matches.
 
     The page is found in an index of names and ids; only its own rows are read.
     """
     matching, values = _IN_TENANT, {"tenant": tenant_id}
+    if without:
+        matching = matching.where(is_none_of(users.c.id, without)).offset(_UNINDEXED)
     conditions = [_field_matches(each) for each in search.fields]
     if term := search_term(search.text):
         conditions.append(_MATCHES)

@@ -117,6 +117,14 @@ _ALL: Final = text(
     WHERE tenant_id = :tenant AND organization_id = :organization AND member_type = :type
     """
 ).bindparams(_TENANT, _ORGANIZATION, _TYPE)
+_NEXT_IDS: Final = text(
+    """
+    SELECT member_id FROM members
+    WHERE tenant_id = :tenant AND organization_id = :organization AND member_type = :type AND member_id > :after
+        AND EXISTS (SELECT FROM organizations WHERE tenant_id = :tenant AND id = :organization OFFSET 0)
+    ORDER BY member_id LIMIT :limit
+    """
+).bindparams(_TENANT, _ORGANIZATION, _TYPE, bindparam("after", type_=Text), bindparam("limit", type_=BigInteger))
 _REMOVE: Final = text(
     """
     DELETE FROM members WHERE ctid = ANY (ARRAY(
@@ -189,6 +197,20 @@ IS_MEMBER: Final = KeyLookup("""
     SELECT FROM members JOIN organizations ON organizations.tenant_id = $1 AND organizations.id = $2
     WHERE members.tenant_id = $1 AND organization_id = $2 AND member_type = $3 AND member_id = $4
 """)
+
+
+async def next_member_ids(
+    connection: AsyncConnection,
+    tenant_id: str,
+    organization_id: str,
+    member_type: MemberType,
+    *,
+    after: str,
+    limit: int,
+) -> list[str]:
+    """Return ids of members in their order, those after an id; none if there is no such organization."""
+    values = {"tenant": tenant_id, "organization": organization_id, "type": member_type}
+    return list(await connection.scalars(_NEXT_IDS, {**values, "after": after, "limit": limit}))
 
 
 async def lock_organization(

@@ -1,0 +1,76 @@
+"""Asks template-service, which owns the memberships, for the members of an organization: by requests on the bus."""
+
+import asyncio
+from typing import Final
+
+import msgspec
+from nats.errors import Error as NatsError
+
+from identity_common.bus.connection import Bus
+from identity_common.http.api_errors import ApiError, store_unavailable
+from identity_common.telemetry.logs import get_logger
+from identity_common.wire.memberships import MEMBERS_IN_A_REPLY, MembersAnswer, MembersQuestion, members_subject
+from stead.event_types import MemberType
+
+_log = get_logger(__name__)
+
+MOST_MEMBERS: Final = 200_000
+"""More are not excluded from a list: their ids would be sent to the database with each page."""
+
+_PATIENCE_S: Final = 4.0  # for all replies together
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(MembersAnswer).decode
+
+
+def _too_many_members() -> ApiError:
+    message = (
+        f"The organization has more than {MOST_MEMBERS} members. List its members with"
+        " GET /api/organizations/{id}/users or GET /api/organizations/{id}/applications, and leave them out yourself."
+    )
+    return ApiError(422, "organization.too_many_members", message)
+
+
+class Memberships:
+    """The members of organizations.
+
+    The replies come from template-service's own tables, so they include every change that it has acknowledged.
+    """
+
+    def __init__(self, bus: Bus, *, tenant_id: str) -> None:
+        self._bus = bus
+        self._subject = members_subject(tenant_id)
+
+    async def members(self, organization_id: str | None, member_type: MemberType) -> list[str]:
+        """Return the ids of an organization's members of a type; none if it is unknown, or None.
+
+        Raises:
+            ApiError: 422 for more than ``MOST_MEMBERS``; 503 when template-service does not answer.
+        """
+        if organization_id is None:
+            return []
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                return await self._all(organization_id, member_type)
+        except (NatsError, OSError, TimeoutError, msgspec.DecodeError) as error:
+            _log.warning("members.unavailable", error=type(error).__name__)
+            raise store_unavailable() from None
+
+    async def _all(self, organization_id: str, member_type: MemberType) -> list[str]:
+        found: list[str] = []
+        while len(found) <= MOST_MEMBERS:
+            ids = await self._after(MembersQuestion(organization_id, member_type, found[-1] if found else ""))
+            found += ids
+            if len(ids) < MEMBERS_IN_A_REPLY:
+                break
+        if len(found) > MOST_MEMBERS:
+            raise _too_many_members()
+        return found
+
+    async def _after(self, question: MembersQuestion) -> tuple[str, ...]:
+        if not self._bus.is_connected:
+            raise store_unavailable()
+        message = await self._bus.client.request(self._subject, _encode(question), timeout=_PATIENCE_S)
+        answer = _decode(message.data)
+        if answer.unavailable:
+            raise store_unavailable()
+        return answer.ids
