@@ -193,6 +193,7 @@ def create_app(settings: Settings) -> Litestar:
     measure_stores(registry, samples, engine=engine, redis=redis, bus=bus)
     measure_outbox(registry, samples, reader, tenant_id=tenant_id)
     return create_service_app(
+        service="management",
         title="Management API",
         base_url=settings.base_url,
         route_handlers=[subject_token_route(subject_tokens), _api(settings)],
@@ -226,6 +227,7 @@ def migrate(settings: Settings) -> None:
     """Upgrade the database to the newest revision. Blocks, with an event loop of its own.
 
     Raises:
+        UnknownSchemaError: Newer code has migrated it.
         OSError: The database does not answer.
         asyncpg.PostgresError: It refuses.
     """
