@@ -51,7 +51,9 @@ RUN $INSTALL --no-index --no-deps /wheels/stead_sdk-* /wheels/stead_common-* /wh
 
 # Beyond the base: the packages, and a user without a name who owns nothing.
 FROM python:3.13-slim AS runtime
-LABEL org.opencontainers.image.vendor="Stead" \
+ARG VERSION=0.1.0
+LABEL org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.vendor="Stead" \
       org.opencontainers.image.licenses="Apache-2.0"
 ENV PATH=/opt/stead/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 65532:65532

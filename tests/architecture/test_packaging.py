@@ -15,6 +15,8 @@ from hatchling.builders.wheel import WheelBuilder
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from identity_common.version import VERSION
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = sorted(path.parent for path in ROOT.glob("*/*/pyproject.toml"))
 NAMES = {tomllib.loads((package / "pyproject.toml").read_text())["project"]["name"] for package in PACKAGES}
@@ -34,6 +36,13 @@ def test_every_package_of_the_workspace_is_named_after_the_product() -> None:
         "stead-template-service",
         "stead-token-service",
     ]
+
+
+def test_packages_and_images_have_one_version() -> None:
+    files = [ROOT / "pyproject.toml", *(package / "pyproject.toml" for package in PACKAGES)]
+    versions = {tomllib.loads(file.read_text())["project"]["version"] for file in files}
+    versions |= set(re.findall("^ARG VERSION=(.*)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
+    assert versions == {VERSION}
 
 
 def test_the_lock_names_no_package_of_the_workspace() -> None:

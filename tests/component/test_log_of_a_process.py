@@ -11,7 +11,7 @@ from tests.support.processes import Deployment
 
 
 @pytest.mark.heavy
-async def test_log_lines_written_during_shutdown_are_flushed(management: Management, tmp_path: Path) -> None:
+async def test_the_version_is_logged_first_and_the_shutdown_is_flushed(management: Management, tmp_path: Path) -> None:
     """The signal ends the process right after its app has shut down."""
     process = Deployment(management.addresses, tmp_path).management
     process.start()
@@ -20,4 +20,4 @@ async def test_log_lines_written_during_shutdown_are_flushed(management: Managem
     finally:
         await asyncio.to_thread(process.stop)
     said = [json.loads(line)["event"] for line in process.log.read_text().splitlines()]
-    assert said[-1] == "bus.disconnected"
+    assert (said[0], said[-1]) == ("process.started", "bus.disconnected")

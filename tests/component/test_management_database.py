@@ -3,9 +3,11 @@
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import asyncpg
 import msgspec
@@ -15,11 +17,15 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from identity_common.outbox import tables as outbox
-from identity_common.stores.migrations import head
+from identity_common.stores import migrations
+from identity_common.stores.database import Startup
+from identity_common.stores.migrations import UnknownSchemaError, head
+from identity_common.version import VERSION
 from management_service.app import VERSIONS, bootstrap, create_app, migrate
 from management_service.schema import metadata
 from management_service.settings import Settings
 from provision import ServerAddresses
+from tests.support.captured_logs import captured_logs
 from tests.support.databases import differences, new_database
 from tests.support.issuer import Issuer
 from tests.support.management_api import client_of, running, settings_for
@@ -101,6 +107,77 @@ async def test_replicas_may_migrate_concurrently(settings: Settings) -> None:
     assert [row[0] for row in await query(settings, "SELECT version_num FROM alembic_version")] == [head(VERSIONS)]
 
 
+@pytest.fixture
+def older(tmp_path: Path) -> Path:
+    """The revisions of the previous release."""
+    for file in VERSIONS.glob("000[123]_*.py"):
+        shutil.copy(file, tmp_path)
+    return tmp_path
+
+
+async def test_older_code_does_not_migrate_a_newer_database(settings: Settings, older: Path) -> None:
+    await asyncio.to_thread(migrate, settings)
+    with pytest.raises(UnknownSchemaError, match="at revision 0004, and this version knows the revisions up to 0003"):
+        await asyncio.to_thread(migrations.migrate, settings.database_url, older)
+    await query(settings, "UPDATE alembic_version SET version_num = '0099'")
+    with pytest.raises(UnknownSchemaError, match="at revision 0099, and"):
+        await asyncio.to_thread(migrate, settings)
+
+
+@pytest.mark.parametrize(
+    ("declared", "stored", "runs"), [(None, "0001", True), ("0003", "0003", True), ("0004", "0004", False)]
+)
+async def test_older_code_runs_on_a_newer_database_until_a_revision_excludes_it(
+    settings: Settings,
+    older: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    declared: str | None,
+    stored: str,
+    runs: bool,
+) -> None:
+    newer = tmp_path_factory.mktemp("newer")
+    shutil.copytree(VERSIONS, newer, dirs_exist_ok=True)
+    line = f'oldest_code = "{declared}"\n' if declared else ""
+    (newer / "0005_next.py").write_text(
+        f'revision, down_revision = "0005", "0004"\n{line}\n\ndef upgrade() -> None: ...\n'
+    )
+    await asyncio.to_thread(migrations.migrate, settings.database_url, newer)
+    (schema,) = await query(settings, migrations.SELECT_SCHEMA)
+    assert tuple(schema) == ("0005", stored)
+    if runs:
+        assert migrations.is_migrated(*schema, older)
+    else:
+        with pytest.raises(UnknownSchemaError):
+            migrations.is_migrated(*schema, older)
+
+
+async def test_a_service_starts_on_a_newer_database_only_if_that_still_serves_it(settings: Settings) -> None:
+    await asyncio.to_thread(migrate, settings)
+    await query(settings, "UPDATE alembic_version SET version_num = '0099', oldest_code = '0098'")
+    started = asyncio.Event()
+
+    async def start() -> None:
+        started.set()
+
+    engine = create_async_engine(settings.database_url)
+    startup = Startup(engine, versions=VERSIONS, then=start)
+    try:
+        with captured_logs("management-service") as log:
+            startup.start()
+            async with asyncio.timeout(PATIENCE_S):
+                while "0099" not in log.getvalue():  # noqa: ASYNC110 - seen from outside only
+                    await asyncio.sleep(0.05)
+        assert not startup()
+        line = json.loads(log.getvalue().splitlines()[0])
+        assert (line["event"], line["reason"]) == ("database.awaited", str(UnknownSchemaError("0099", head(VERSIONS))))
+        await query(settings, "UPDATE alembic_version SET oldest_code = '0004'")
+        async with asyncio.timeout(PATIENCE_S):
+            await started.wait()
+    finally:
+        await startup.stop()
+        await engine.dispose()
+
+
 def test_the_head_is_the_one_that_alembic_finds() -> None:
     scripts = ScriptDirectory(str(VERSIONS), version_locations=[str(VERSIONS)])
     assert scripts.get_heads() == [head(VERSIONS)]
@@ -121,7 +198,7 @@ async def test_a_service_that_starts_before_the_migrations_becomes_ready_after_t
         async with client_of(app, None) as client:
             await asyncio.sleep(0.3)
             starting = await client.get("/health/ready")
-            assert (starting.status_code, starting.json()) == (503, {"status": "starting"})
+            assert (starting.status_code, starting.json()) == (503, {"status": "starting", "version": VERSION})
             await asyncio.to_thread(migrate, settings)
             async with asyncio.timeout(PATIENCE_S):
                 while (await client.get("/health/ready")).status_code != 200:  # noqa: ASYNC110 - seen from outside only

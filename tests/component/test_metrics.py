@@ -8,6 +8,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from identity_common.version import VERSION
 from tests.pages.test_authorization import application
 from tests.support.at_a_browser import Person
 from tests.support.captured_logs import lines_of
@@ -41,6 +42,7 @@ def test_the_state_of_every_service_can_be_read(world: World) -> None:
     for service in ("management", "token", "template"):
         for store in ("postgresql", "redis", "nats"):
             assert of(series, "store_reachable", service=service, store=store) == 1
+        assert of(series, "build_info", service=service, version=VERSION) == 1
         assert of(series, "database_pool_connections", service=service) >= 1
         assert ("stead_database_pool_waits_total", frozenset({("service", service)})) in series
     for service in ("management", "template"):

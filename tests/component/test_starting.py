@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import httpx2 as httpx
 import pytest_asyncio
 
+from identity_common.version import VERSION
 from tests.support.management_api import client_of
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import free_port
@@ -78,6 +79,6 @@ async def test_it_is_alive_and_not_ready(without_database: httpx.AsyncClient) ->
     answers = [await without_database.get(f"/health/{kind}") for kind in ("live", "ready")]
 
     assert [(answer.status_code, answer.json()) for answer in answers] == [
-        (200, {"status": "ok"}),
-        (503, {"status": "starting"}),
+        (200, {"status": "ok", "version": VERSION}),
+        (503, {"status": "starting", "version": VERSION}),
     ]

@@ -12,7 +12,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from identity_common.http.server import SERVER_OPTIONS
 from identity_common.settings import InvalidSettingsError, ServiceSettings
+from identity_common.stores.migrations import UnknownSchemaError
 from identity_common.telemetry.logs import configure_logs
+from identity_common.version import VERSION
 
 S = TypeVar("S", bound=ServiceSettings)
 
@@ -52,6 +54,7 @@ def run_service(
         arguments: Arguments of the command line; by default those of the process.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {package}")
+    parser.add_argument("--version", action="version", version=VERSION)
     subparsers = parser.add_subparsers(dest="command", required=True)
     serving = subparsers.add_parser("serve", help="serve HTTP")
     serving.add_argument("--host", default="127.0.0.1")
@@ -75,7 +78,7 @@ def run_service(
 def _run_command(name: str, command: Callable[[S], None], values: S) -> int:
     try:
         command(values)
-    except CommandError as error:
+    except (CommandError, UnknownSchemaError) as error:
         print(f"{name}: {error}", file=sys.stderr)  # noqa: T201
         return 1
     except (OSError, asyncpg.PostgresError, SQLAlchemyError) as error:

@@ -15,6 +15,7 @@ from all_in_one.embedded import EmbeddedError, die_with_parent, external_or_embe
 from all_in_one.home import announcement
 from all_in_one.stack import Stack, StackError, listening_socket, serve
 from identity_common.telemetry.logs import configure_logs
+from identity_common.version import VERSION
 from provision import ProvisionError
 
 
@@ -34,6 +35,7 @@ def port(text: str) -> int:
 def main() -> int:
     """Start the servers, migrate, serve and seed; return the exit status after SIGINT or SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m all_in_one")
+    parser.add_argument("--version", action="version", version=VERSION)
     parser.add_argument("--port", type=port, default=3000)
     parser.add_argument("--directory", type=Path, default=Path(".local"))
     options = parser.parse_args()

@@ -5,6 +5,7 @@ The lifespan of a mounted app would not run, so the dispatcher drives the three 
 
 import asyncio
 import ipaddress
+import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from all_in_one.metrics import CONTENT_TYPE, merged
 from identity_common.http.encoded_slashes import routed_path
 from identity_common.http.routing import Service, service_for
 from identity_common.telemetry.observation import HEADER, request_id_of
+from identity_common.version import VERSION
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -74,7 +76,8 @@ class Dispatcher:
         """Answer 200 if every service does."""
         answers = await asyncio.gather(*(_call(app, scope) for app in self._apps.values()))
         healthy = all(status == 200 for status, _ in answers)
-        await _answer(scope, send, 200 if healthy else 503, b'{"status":"ok"}' if healthy else b'{"status":"starting"}')
+        body = json.dumps({"status": "ok" if healthy else "starting", "version": VERSION}, separators=(",", ":"))
+        await _answer(scope, send, 200 if healthy else 503, body.encode())
 
 
 class LifespanFailed(Exception):  # noqa: N818 - named for what happened

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -31,7 +30,9 @@ from all_in_one.home import home_page
 from all_in_one.seed import seed
 from identity_common.http.server import SERVER_OPTIONS
 from identity_common.settings import InvalidSettingsError, ServiceSettings
+from identity_common.stores.migrations import UnknownSchemaError
 from identity_common.telemetry.logs import get_logger
+from identity_common.version import VERSION
 from provision import ServerAddresses
 from provision.private_files import create_private
 
@@ -98,10 +99,17 @@ class Stack:
         self.template = template_service.settings.Settings.from_environment(services["template"])
 
     def migrate(self) -> None:
-        """Upgrade the three databases to their newest revisions; in turn, as Alembic's context is global."""
-        management_service.app.migrate(self.management)
-        token_service.app.migrate(self.token)
-        template_service.app.migrate(self.template)
+        """Upgrade the three databases to their newest revisions; in turn, as Alembic's context is global.
+
+        Raises:
+            StackError: A newer version has migrated one of them.
+        """
+        try:
+            management_service.app.migrate(self.management)
+            token_service.app.migrate(self.token)
+            template_service.app.migrate(self.template)
+        except UnknownSchemaError as error:
+            raise StackError(str(error)) from None
 
     def app(self) -> Dispatcher:
         """Return the three apps at one address."""
@@ -116,7 +124,7 @@ class Stack:
 
     def log_start(self) -> None:
         """Log the version, the address and the settings that differ from their defaults."""
-        _log.info("stack.starting", version=version("stead-all-in-one"), address=self._base_url)
+        _log.info("stack.starting", version=VERSION, address=self._base_url)
         changed = _changed(self.management) | _changed(self.token) | _changed(self.template)
         for variable, value in sorted(changed.items()):
             _log.info("stack.setting", variable=variable, message=str(value))

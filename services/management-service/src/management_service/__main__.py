@@ -10,7 +10,11 @@ from management_service.settings import Settings
 
 
 def _print_credentials(settings: Settings) -> None:
-    print(msgspec.json.encode(bootstrap(settings)).decode())
+    credentials = bootstrap(settings)
+    if settings.bootstrap_secret_name:
+        print(f"the credentials are in the Secret {settings.bootstrap_secret_name}")
+    else:
+        print(msgspec.json.encode(credentials).decode())
 
 
 sys.exit(
@@ -20,7 +24,7 @@ sys.exit(
         commands={
             "migrate": ("upgrade the database to the newest revision", migrate),
             "bootstrap": (
-                "create the first client of the Management API and print a new secret, once",
+                "create the first client of the Management API and print a new secret, once, or store it in Kubernetes",
                 _print_credentials,
             ),
             "republish": ("have the running service publish the whole state again", republish),

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -43,6 +44,7 @@ from management_service.claims_function.routes import ClaimsFunctionController, 
 from management_service.claims_function.scripts import Scripts
 from management_service.claims_function.service import AGGREGATE as CLAIMS_FUNCTION
 from management_service.claims_function.service import ClaimsFunctions
+from management_service.kubernetes_secret import KubernetesSecret
 from management_service.memberships import Memberships
 from management_service.passwords.attempts import SignInAttempts
 from management_service.passwords.checks import PasswordChecks
@@ -194,6 +196,7 @@ def create_app(settings: Settings) -> Litestar:
     measure_stores(registry, samples, engine=engine, redis=redis, bus=bus)
     measure_outbox(registry, samples, reader, tenant_id=tenant_id)
     return create_service_app(
+        service="management",
         title="Management API",
         base_url=settings.base_url,
         route_handlers=[subject_token_route(subject_tokens), _api(settings)],
@@ -228,6 +231,7 @@ def migrate(settings: Settings) -> None:
     """Upgrade the database to the newest revision. Blocks, with an event loop of its own.
 
     Raises:
+        UnknownSchemaError: Newer code has migrated it.
         OSError: The database does not answer.
         asyncpg.PostgresError: It refuses.
     """
@@ -237,10 +241,13 @@ def migrate(settings: Settings) -> None:
 def bootstrap(settings: Settings) -> Credentials:
     """Create the first client of the Management API and a new secret. Blocks, with an event loop of its own.
 
+    Where the settings name a Secret of Kubernetes, write the credentials there, unless it has valid ones.
+
     Raises:
-        CommandError: A role of another type has the name of the bootstrap role.
+        CommandError: A role of another type has the name of the bootstrap role; or the Secret cannot be written.
     """
-    return asyncio.run(_bootstrap(settings))
+    name = settings.bootstrap_secret_name
+    return asyncio.run(_bootstrap(settings, KubernetesSecret.in_this_pod(name, os.environ) if name else None))
 
 
 def republish(settings: Settings) -> None:
@@ -257,7 +264,7 @@ async def _republish(settings: Settings) -> None:
         await engine.dispose()
 
 
-async def _bootstrap(settings: Settings) -> Credentials:
+async def _bootstrap(settings: Settings, secret: KubernetesSecret | None) -> Credentials:
     engine = _engine(settings)
     reader = _reader(engine)
     published = Progress()
@@ -268,14 +275,20 @@ async def _bootstrap(settings: Settings) -> Credentials:
         async with reader.connect() as one_at_a_time:
             await one_at_a_time.execute(_BOOTSTRAP_LOCK)
             await changes.prepare()
-            return await Bootstrap(
+            earlier = Credentials.from_values(await secret.read()) if secret else None
+            credentials = await Bootstrap(
                 resources=_resources(settings, reader, changes),
                 roles=Roles(reader, changes, tenant_id=tenant_id),
                 applications=Applications(reader, changes, tenant_id=tenant_id),
                 assignments=Assignments(reader, changes, tenant_id=tenant_id),
                 management_api=settings.management_api_resource,
-            ).run()
+            ).run(earlier)
+            if secret and credentials != earlier:
+                await secret.write(msgspec.structs.asdict(credentials))
+            return credentials
     finally:
+        if secret:
+            await secret.aclose()
         await engine.dispose()
 
 

@@ -2,9 +2,10 @@
 
 import os
 
-from identity_common.telemetry.logs import configure_logs
+from identity_common.telemetry.logs import configure_logs, log_start
 from management_service.app import create_app
 from management_service.settings import Settings
 
 configure_logs(service="management-service")
+log_start()
 app = create_app(Settings.from_environment(os.environ))

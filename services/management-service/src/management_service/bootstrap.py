@@ -1,15 +1,18 @@
 """Creates the first client of the Management API, which can create all others.
 
-Idempotent except for the secret: each call creates a new one and shows it once. A few earlier secrets stay valid, so
-that another call does not lock out a running client.
+Idempotent except for the secret: each call creates a new one and shows it once, unless it is given credentials that are
+still valid. A few earlier secrets stay valid, so that another call does not lock out a running client.
 """
 
+import hashlib
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
 from identity_common.access.management_api import SCOPE_ALL, SCOPE_SUBJECT_TOKENS
+from identity_common.clock import now_ms
 from identity_common.http.pagination import Page
 from identity_common.identifiers import new_id
 from identity_common.serving import CommandError
@@ -37,6 +40,14 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     resource: str
     scope: str
 
+    @classmethod
+    def from_values(cls, values: Mapping[str, str] | None) -> Self | None:
+        """Return the credentials in these values; None if they are not complete."""
+        try:
+            return msgspec.convert(values, cls)
+        except msgspec.ValidationError:
+            return None
+
 
 class Bootstrap:
     """Creates the Management API's resource, a role that grants its scope ``all``, and an application with the role."""
@@ -56,8 +67,8 @@ class Bootstrap:
         self._assignments = assignments
         self._management_api = management_api
 
-    async def run(self) -> Credentials:
-        """Create what is missing, and a new secret.
+    async def run(self, earlier: Credentials | None = None) -> Credentials:
+        """Create what is missing, and a new secret unless the earlier credentials are still valid; return those then.
 
         Raises:
             CommandError: A role of another type has the name.
@@ -65,11 +76,12 @@ class Bootstrap:
         scopes = await self._resources.ensure_management_api(RESOURCE_NAME, (SCOPE_ALL, SCOPE_SUBJECT_TOKENS))
         role_id = await self._ensure_role(scopes[SCOPE_ALL].id)
         application_id = await self._ensure_application(role_id)
+        if earlier is not None and await self._is_secret(application_id, earlier.client_secret):
+            client_secret = earlier.client_secret
+        else:
+            client_secret = await self._new_secret(application_id)
         return Credentials(
-            client_id=application_id,
-            client_secret=await self._new_secret(application_id),
-            resource=self._management_api,
-            scope=SCOPE_ALL,
+            client_id=application_id, client_secret=client_secret, resource=self._management_api, scope=SCOPE_ALL
         )
 
     async def _ensure_role(self, scope_id: str) -> str:
@@ -95,6 +107,14 @@ class Bootstrap:
         )
         await self._assignments.add_roles("application", application.id, [role_id])
         return application.id
+
+    async def _is_secret(self, application_id: str, value: str) -> bool:
+        """Return whether this is a secret of the application that has not expired."""
+        secrets, _ = await self._applications.list_secrets(application_id, _WHOLE)
+        sha256, now = hashlib.sha256(value.encode()).hexdigest(), now_ms()
+        return any(
+            secret.sha256 == sha256 and (secret.expires_at is None or now < secret.expires_at) for secret in secrets
+        )
 
     async def _new_secret(self, application_id: str) -> str:
         secrets, _ = await self._applications.list_secrets(application_id, _WHOLE)

@@ -1,9 +1,13 @@
 """Settings of management-service: read once, in ``asgi.py``, and passed on as narrow values."""
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from identity_common.settings import ServiceSettings
+
+_LABEL: Final = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")  # RFC 1123 section 2.1
 
 
 class Settings(ServiceSettings, frozen=True, kw_only=True):
@@ -15,6 +19,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             of the custom-claims function, all decrypt them. token-service has the same.
         subject_token_ttl_s: Lifetime of subject tokens; 1 to 3600.
         database_connections: Size of the PostgreSQL pool; look-ups, searches and background work use a few more.
+        bootstrap_secret_name: The Secret of Kubernetes, in the namespace of the pod, that ``bootstrap`` writes the
+            credentials to; empty to print them.
         password_hashing_threads: Passwords hashed concurrently; each occupies a core and 19 MiB. As many requests wait
             for a thread as can be answered in time; further ones get a 503.
         password_window_s: Length of the window in which password attempts are counted.
@@ -25,6 +31,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     environment_variable_keys: tuple[str, ...]
     subject_token_ttl_s: int = 600
     database_connections: int = 10
+    bootstrap_secret_name: str = ""
     password_hashing_threads: int = 2
     password_window_s: int = 900
     password_attempts_per_account: int = 10
@@ -35,6 +42,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         found = super().problems(values) + cls.wrong_scheme(values, "redis_url", "redis://", "rediss://")
         if not 1 <= values.get("subject_token_ttl_s", 1) <= 3600:
             found.append("SUBJECT_TOKEN_TTL_S: must be between 1 and 3600")
+        if values.get("bootstrap_secret_name") and not _is_name(values["bootstrap_secret_name"]):
+            found.append("BOOTSTRAP_SECRET_NAME: must be the name of a Secret: a-z, 0-9, '-' and '.', 253 at most")
         found += cls.wrong_keys(values, "environment_variable_keys")
         return found + cls.too_small(
             values,
@@ -43,3 +52,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             password_window_s=1,
             password_attempts_per_account=1,
         )
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= 253 and _NAME.fullmatch(text) is not None

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from identity_common.version import VERSION
 from provision.edge import nginx_config
 from provision.errors import ProvisionError
 from provision.nats import nats_server_config
@@ -41,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m provision")
+    parser.add_argument("--version", action="version", version=VERSION)
     commands = parser.add_subparsers(required=True)
 
     render = commands.add_parser("render", help="write the servers' configurations and the services' secret settings")

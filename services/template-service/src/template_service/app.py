@@ -87,6 +87,7 @@ def create_app(settings: Settings) -> Litestar:
     tokens = _unrevoked_tokens(settings, connections)
     registry, samples = _measure(settings, connections, background)
     return create_service_app(
+        service="template",
         title="Organization template",
         base_url=settings.base_url,
         route_handlers=[
@@ -268,6 +269,7 @@ def migrate(settings: Settings) -> None:
     """Migrate the database to the latest revision. Blocks, with an event loop of its own.
 
     Raises:
+        UnknownSchemaError: Newer code has migrated it.
         OSError: The database does not answer.
         asyncpg.PostgresError: The database refuses.
     """

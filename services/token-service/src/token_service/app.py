@@ -16,7 +16,7 @@ from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
 from identity_common.sealing import SealingKeys
 from identity_common.stores import migrations
-from identity_common.stores.database import create_database_engine
+from identity_common.stores.database import Startup, create_database_engine
 from identity_common.stores.eviction import EvictionWatch
 from identity_common.stores.measures import measure_stores
 from identity_common.stores.redis import RedisCommands, connect_redis
@@ -86,6 +86,7 @@ def create_app(settings: Settings) -> Litestar:
     parts = _Parts(settings)
     grants = _grants(settings, parts)
     return create_service_app(
+        service="token",
         title="Token service",
         base_url=settings.base_url,
         route_handlers=[
@@ -144,6 +145,7 @@ class _Parts:
             self.engine, self.redis, self.commands, tenant_id=tenant_id, replicas=settings.redis_replicas
         )
         self.keys = _signing_keys(settings, self.engine, self.directory, self.revocations)
+        self.startup = Startup(self.engine, versions=VERSIONS, then=self._start_keys)
         self.codes = Codes(self.commands, tenant_id=tenant_id)
         self.consents = Consents(self.engine, tenant_id=tenant_id)
         self.authorizations = Authorizations(self.engine, self.revocations, tenant_id=tenant_id)
@@ -164,12 +166,15 @@ class _Parts:
         self.metrics.registry.register(self.claims.failures.count)
         measure_stores(self.metrics.registry, self.metrics.samples, engine=self.engine, redis=self.redis, bus=self.bus)
 
+    async def _start_keys(self) -> None:
+        self.keys.start()
+
     @asynccontextmanager
     async def lifespan(self, _: Litestar) -> AsyncGenerator[None, None]:
-        """Start and stop, in this order and its reverse."""
+        """Start and stop, in this order and its reverse; the keys as soon as the database is migrated."""
         self.bus.start()
         self.eviction_watch.start()
-        self.keys.start()
+        self.startup.start()
         self.directory.start()
         self.revocations.start()
         self.authorizations.start()
@@ -185,6 +190,7 @@ class _Parts:
             await self.authorizations.stop()
             await self.revocations.stop()
             await self.directory.stop()
+            await self.startup.stop()
             await self.keys.stop()
             await self.eviction_watch.stop()
             await self.bus.stop()

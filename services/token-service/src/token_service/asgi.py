@@ -2,9 +2,10 @@
 
 import os
 
-from identity_common.telemetry.logs import configure_logs
+from identity_common.telemetry.logs import configure_logs, log_start
 from token_service.app import create_app
 from token_service.settings import Settings
 
 configure_logs(service="token-service")
+log_start()
 app = create_app(Settings.from_environment(os.environ))

@@ -24,7 +24,8 @@ from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi import schema_route
 from identity_common.http.options import Options
 from identity_common.http.query_parameters import refuse_undeclared_parameters
-from identity_common.telemetry.metrics import HttpMetrics, Samples, metrics
+from identity_common.http.routing import Service
+from identity_common.telemetry.metrics import HttpMetrics, Samples, measure_version, metrics
 from identity_common.telemetry.observation import Observation
 
 _PARAMETER: Final = re.compile(r"\{(\w+):str\}")
@@ -44,6 +45,7 @@ def provided(value: object) -> Provide:
 
 def create_service_app(
     *,
+    service: Service,
     title: str,
     base_url: str,
     route_handlers: Sequence[ControllerRouterHandler],
@@ -57,6 +59,7 @@ def create_service_app(
     """Return the app with health, metrics, request ids, strict bodies, one error body and OpenAPI at ``/schema``.
 
     Args:
+        service: The service.
         title: Title of the OpenAPI document.
         base_url: The public address of the tenant.
         route_handlers: The service's own routes.
@@ -67,6 +70,7 @@ def create_service_app(
         lifespan: Starts and stops the service's background work and stores.
         cors: Adds the CORS layer.
     """
+    measure_version(registry, service=service)
     everything = {**provide, "readiness": readiness, "metrics_registry": registry, "metrics_samples": samples}
     app = Litestar(
         route_handlers=[*route_handlers, health.live, health.ready, metrics, schema_route(title, base_url)],

@@ -11,15 +11,19 @@ import msgspec
 from litestar import Response, get
 from litestar.di import NamedDependency
 
+from identity_common.version import VERSION
+
 
 class Health(msgspec.Struct, frozen=True):
     """The body of both responses.
 
     Attributes:
         status: ``ok`` or ``starting``.
+        version: The version of the service.
     """
 
     status: str
+    version: str = VERSION
 
 
 class Readiness:

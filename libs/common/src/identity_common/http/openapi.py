@@ -22,6 +22,7 @@ from identity_common.http.api_errors import ErrorBody
 from identity_common.http.openapi_descriptions import describe_schemas
 from identity_common.http.openapi_texts import EXAMPLES, EXAMPLES_IN, HEADERS, MANAGEMENT_SCOPES, REFUSALS
 from identity_common.http.pagination import DEFAULT_SIZE, MAX_NUMBER, MAX_SEARCH_CHARACTERS, MAX_SIZE
+from identity_common.version import VERSION
 
 PATH: Final = "/schema"
 
@@ -249,7 +250,7 @@ def document(app: Litestar, *, title: str, base_url: str) -> Json:
         security_schemes.update(one.security_schemes)
     whole = {
         "openapi": "3.1.0",
-        "info": {"title": title, "version": "1", "description": _DESCRIPTION},
+        "info": {"title": title, "version": VERSION, "description": _DESCRIPTION},
         "security": [{"bearer": []}, {_OAUTH2: ["all"]}],
         "paths": dict(sorted(paths.items())),
         "components": {

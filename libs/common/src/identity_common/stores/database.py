@@ -40,7 +40,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from identity_common.background import end
 from identity_common.http.api_errors import ApiError, store_unavailable
 from identity_common.http.pagination import Page
-from identity_common.stores.migrations import SELECT_REVISION, head
+from identity_common.stores.migrations import SELECT_SCHEMA, UnknownSchemaError, is_migrated
 from identity_common.telemetry.logs import get_logger
 
 P = ParamSpec("P")
@@ -221,7 +221,8 @@ def retry_on_conflict(use_case: Callable[P, Awaitable[R]]) -> Callable[P, Awaita
 class Startup:
     """Waits in the background until the database answers and is migrated, then prepares the service.
 
-    A service may start before its database; it is not ready until then.
+    A service may start before its database; it is not ready until then. On a database that newer code has migrated it
+    becomes ready only if that schema still serves this code.
 
     Args:
         engine: Engine of the database.
@@ -231,7 +232,7 @@ class Startup:
 
     def __init__(self, engine: AsyncEngine, *, versions: Path, then: Callable[[], Awaitable[None]]) -> None:
         self._engine = engine
-        self._head = head(versions)
+        self._versions = versions
         self._then = then
         self._done = False
         self._task: asyncio.Task[None] | None = None
@@ -269,12 +270,14 @@ class Startup:
         """Prepare the service; return why that is not possible yet, or None once it is done."""
         try:
             async with self._engine.connect() as connection:
-                revision = await connection.scalar(text(SELECT_REVISION))
-            if revision is None or revision < self._head:
+                schema = (await connection.execute(text(SELECT_SCHEMA))).first()
+            if schema is None or not is_migrated(schema.revision, schema.oldest_code, self._versions):
                 return "not migrated"
             await self._then()
         except ProgrammingError:
             return "not migrated"
+        except UnknownSchemaError as error:
+            return str(error)
         except (SQLAlchemyError, OSError) as error:
             return type(error).__name__
         return None

@@ -23,6 +23,8 @@ from typing import Any, Final, TextIO, cast
 import msgspec
 import structlog
 
+from identity_common.version import VERSION
+
 FIELDS: Final = frozenset(
     {
         "event", "level", "logger", "timestamp", "service", "tenant_id", "request_id",
@@ -179,6 +181,11 @@ def configure_logs(*, service: str, stream: TextIO | None = None) -> None:
         logging.getLogger(name).propagate = True
     for name in ("uvicorn", "httpx2", "alembic", "nats"):
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def log_start() -> None:
+    """Write the first line of a process that serves: its version."""
+    get_logger(__name__).info("process.started", version=VERSION)
 
 
 def get_logger(name: str) -> structlog.typing.FilteringBoundLogger:

@@ -9,6 +9,8 @@ from litestar.di import NamedDependency
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from identity_common.version import VERSION
+
 NAMESPACE: Final = "stead"
 """Prefix of every metric."""
 
@@ -26,6 +28,11 @@ def gauge(registry: CollectorRegistry, name: str, description: str, *labels: str
 def counter(registry: CollectorRegistry, name: str, description: str, *labels: str) -> Counter:
     """Return a new counter of an app."""
     return Counter(name, description, labels, namespace=NAMESPACE, registry=registry)
+
+
+def measure_version(registry: CollectorRegistry, *, service: str) -> None:
+    """Add the series whose labels are the service and its version, always 1."""
+    gauge(registry, "build_info", "The version of the service.", "version", "service").labels(VERSION, service).set(1)
 
 
 class Samples:

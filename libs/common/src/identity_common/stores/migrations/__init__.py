@@ -2,6 +2,10 @@
 
 The revisions of a service are the files ``NNNN_name.py`` in its own package, each with ``revision = "NNNN"``. The
 highest file name is the head, so that it is known without importing Alembic.
+
+A revision that removes what older code uses also has ``oldest_code = "NNNN"``: the oldest head with which a service may
+still run on it. ``migrate`` stores the highest of them beside the revision, because the older code has no other way to
+know (docs/operations/upgrading.md).
 """
 
 import asyncio
@@ -15,15 +19,54 @@ from sqlalchemy.engine import make_url
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-SELECT_REVISION: Final = "SELECT version_num FROM alembic_version"
+# The second column is missing in a database that was last migrated by a version without it.
+SELECT_SCHEMA: Final = """
+    SELECT version_num AS revision, to_jsonb(alembic_version) ->> 'oldest_code' AS oldest_code FROM alembic_version
+"""
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('identity-migrations'))"
 _CONNECT_TIMEOUT_S: Final = 5
 _VERSION_FILE: Final = re.compile(r"(\d{4})_\w+\.py")
+_FIRST: Final = "0001"
+
+
+class UnknownSchemaError(Exception):
+    """The database's revision is not among those of this code, which is older; ``str()`` says both."""
+
+    def __init__(self, revision: str, known: str) -> None:
+        super().__init__(
+            f"the database is at revision {revision}, and this version knows the revisions up to {known} only: "
+            "use the version that migrated the database, or a newer one"
+        )
 
 
 def head(versions: Path) -> str:
     """Return the newest revision among the files of a directory."""
-    return max(match[1] for file in versions.iterdir() if (match := _VERSION_FILE.fullmatch(file.name)))
+    return max(_revisions(versions))
+
+
+def is_migrated(revision: str | None, oldest_code: str | None, versions: Path) -> bool:
+    """Return whether this code can run on a database; False if the database must be migrated first.
+
+    Args:
+        revision: The database's revision; None if it has none.
+        oldest_code: The oldest head with which a service may run on it; None if that is not known.
+        versions: The directory of the service's revisions.
+
+    Raises:
+        UnknownSchemaError: The database is newer than this code, and not compatible with it.
+    """
+    if revision is None:
+        return False
+    newest = head(versions)
+    if revision in _revisions(versions):
+        return revision == newest
+    if oldest_code is None or oldest_code > newest:
+        raise UnknownSchemaError(revision, newest)
+    return True
+
+
+def _revisions(versions: Path) -> set[str]:
+    return {match[1] for file in versions.iterdir() if (match := _VERSION_FILE.fullmatch(file.name))}
 
 
 def migrate(database_url: str, versions: Path) -> None:
@@ -36,6 +79,7 @@ def migrate(database_url: str, versions: Path) -> None:
         versions: The directory of the service's revisions.
 
     Raises:
+        UnknownSchemaError: The database is at a revision that is not among the files: newer code has migrated it.
         OSError: The database does not answer.
         asyncpg.PostgresError: The database refused.
     """
@@ -43,8 +87,10 @@ def migrate(database_url: str, versions: Path) -> None:
 
 
 async def _migrate(database_url: str, versions: Path) -> None:
-    if await _current(database_url) == head(versions):
+    current = await _current(database_url)
+    if current == head(versions):
         return
+    _refuse_unknown(current, versions)
     # Imported here: importing Alembic takes longer than the rest of a start at the head revision.
     from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415
     from sqlalchemy.pool import NullPool  # noqa: PLC0415
@@ -59,7 +105,7 @@ async def _current(database_url: str) -> str | None:
     url = make_url(database_url).set(drivername="postgresql").render_as_string(hide_password=False)
     connection = await asyncpg.connect(url, timeout=_CONNECT_TIMEOUT_S)
     try:
-        revision: str | None = await connection.fetchval(SELECT_REVISION)
+        revision: str | None = await connection.fetchval(SELECT_SCHEMA)
     except asyncpg.UndefinedTableError:
         return None
     else:
@@ -68,9 +114,19 @@ async def _current(database_url: str) -> str | None:
         await connection.close()
 
 
+def _refuse_unknown(revision: str | None, versions: Path) -> None:
+    if revision is not None and revision not in _revisions(versions):
+        raise UnknownSchemaError(revision, head(versions))
+
+
 def _upgrade(connection: "Connection", versions: Path) -> None:
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
+    from alembic.runtime.migration import MigrationContext  # noqa: PLC0415
+    from alembic.script import ScriptDirectory  # noqa: PLC0415
+
+    # Again, now that the lock is held: another version may have migrated in between.
+    _refuse_unknown(MigrationContext.configure(connection).get_current_revision(), versions)
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
@@ -78,3 +134,7 @@ def _upgrade(connection: "Connection", versions: Path) -> None:
     config.set_main_option("path_separator", "newline")
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
+    scripts = ScriptDirectory.from_config(config).walk_revisions()
+    oldest_code = max(getattr(script.module, "oldest_code", _FIRST) for script in scripts)
+    connection.exec_driver_sql("ALTER TABLE alembic_version ADD COLUMN IF NOT EXISTS oldest_code text")
+    connection.exec_driver_sql("UPDATE alembic_version SET oldest_code = $1", (oldest_code,))
