@@ -18,7 +18,7 @@ PAGES := services/token-service/src/token_service/sign_in/pages
 FUZZING := tests/security/test_fuzzing.py
 WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 
-.PHONY: help run up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose check lint types imports bench openapi messages lock mutants clean
+.PHONY: help run up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose test-observed check lint types imports bench openapi messages lock mutants clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -58,10 +58,10 @@ example: $(RUNNABLE) ## a support desk on http://127.0.0.1:3100 (DESK_PORT= chan
 	@exec $(BIN)/python examples/support-desk --port $(DESK_PORT)
 
 test: $(INSTALLED) ## the tests that are quick
-	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'not heavy and not slow and not clients and not deployed'
+	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'not heavy and not slow and not clients and not deployed and not observed'
 
 test-heavy: $(INSTALLED) ## the tests that take more than a second or two
-	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'heavy and not slow and not clients'
+	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'heavy and not slow and not clients and not observed'
 
 test-slow: $(INSTALLED) ## the races, the faults and the long runs, in short forms
 	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'slow and not clients'
@@ -78,6 +78,11 @@ test-containers: $(INSTALLED) ## what depends on the servers, against PostgreSQL
 
 test-compose: $(INSTALLED) ## the images and docker-compose.yml (needs Docker)
 	@$(PYTEST) $(WITHOUT_FUZZING) -m deployed
+
+test-observed: $(INSTALLED) ## traces, and deploy/observe with a real Prometheus (needs prometheus and promtool)
+	@command -v prometheus >/dev/null && command -v promtool >/dev/null || { \
+		echo 'prometheus and promtool are needed: apt-get install prometheus' >&2; exit 1; }
+	@$(PYTEST) $(WITHOUT_FUZZING) -m observed
 
 check: lint types imports test ## lint, types, import contracts, quick tests
 
@@ -117,7 +122,7 @@ lock: ## pin the newest releases that fit (needs uv)
 	@$(EXPORT) --all-packages --all-extras --no-dev --group build --output-file requirements-run.lock
 	@$(EXPORT) --only-group build --output-file locks/build.lock
 	@# Litestar needs the two to invent examples in OpenAPI documents, which is switched off.
-	@for image in $(IMAGES); do $(EXPORT) --package stead-$$image --no-dev --no-emit-package faker \
+	@for image in $(IMAGES); do $(EXPORT) --package stead-$$image --all-extras --no-dev --no-emit-package faker \
 		--no-emit-package polyfactory --output-file locks/$$image.lock; done
 	@rm uv.lock
 	@cd $(CLIENTS) && for each in clients fastapi; do uv pip compile --quiet --upgrade --generate-hashes --universal \

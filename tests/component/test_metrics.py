@@ -95,6 +95,7 @@ def test_sign_ins_are_counted_by_outcome_and_a_refused_one_logs_account_and_addr
         assert increase(before, after, "sign_ins_total", service="token", outcome=outcome) == 1
     lines = [line for line in lines_of(logs) if line.get("address")]
     refused: list[Any] = [(line["event"], line.get("user_id"), line["address"]) for line in lines[-2:]]
+    assert len({line["request_id"] for line in lines[-2:]}) == 1  # of both services, over the bus
     assert refused == [
         ("password-check.refused", person.user_id, "127.0.0.1"),
         ("sign-in.refused", None, "127.0.0.1"),

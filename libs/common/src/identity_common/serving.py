@@ -14,6 +14,7 @@ from identity_common.http.server import SERVER_OPTIONS
 from identity_common.settings import InvalidSettingsError, ServiceSettings
 from identity_common.stores.migrations import UnknownSchemaError
 from identity_common.telemetry.logs import configure_logs
+from identity_common.telemetry.tracing import InvalidTracingError, requested_exporter
 from identity_common.version import VERSION
 
 S = TypeVar("S", bound=ServiceSettings)
@@ -66,7 +67,8 @@ def run_service(
     configure_logs(service=package.replace("_", "-"))
     try:
         values = settings.from_environment(os.environ)
-    except InvalidSettingsError as error:
+        requested_exporter(os.environ)
+    except (InvalidSettingsError, InvalidTracingError) as error:
         print(f"{package}: invalid settings\n{error}", file=sys.stderr)  # noqa: T201
         return 2
     if options.command == "serve":

@@ -15,6 +15,7 @@ from all_in_one.embedded import EmbeddedError, die_with_parent, external_or_embe
 from all_in_one.home import announcement
 from all_in_one.stack import Stack, StackError, listening_socket, serve
 from identity_common.telemetry.logs import configure_logs
+from identity_common.telemetry.tracing import InvalidTracingError, start_tracing
 from identity_common.version import VERSION
 from provision import ProvisionError
 
@@ -51,13 +52,14 @@ def main() -> int:
             (directory / "log").mkdir(mode=0o700, exist_ok=True)
             with (directory / "log" / "services.log").open("a") as log:
                 configure_logs(service="all-in-one", stream=log)
+                start_tracing(os.environ, service="all-in-one")
                 stack = Stack(addresses, base_url=base_url, directory=directory, environment=os.environ)
                 stack.log_start()
                 stack.migrate()
                 uvloop.run(serve(stack, listener, announce=announcement(base_url, directory)))
         finally:
             servers.stop()
-    except (StackError, EmbeddedError, ProvisionError) as error:
+    except (StackError, EmbeddedError, ProvisionError, InvalidTracingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

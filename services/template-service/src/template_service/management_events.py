@@ -72,7 +72,8 @@ class ManagementEvents:
         self._tenant_id = tenant_id
         kinds = (("user", "*"), ("application", "*"), ("resource", "*"), ("scope", "*", "*"))
         subjects = [event_subject("management", tenant_id, *kind) for kind in kinds]
-        self._reader = StreamReader(bus, STREAM_STATE, [*subjects, watermark_subject("management", tenant_id)])
+        subjects.append(watermark_subject("management", tenant_id))
+        self._reader = StreamReader(bus, STREAM_STATE, subjects, reader="directory-projection")
         self._loop = BackgroundLoop(
             self._follow,
             name="directory-projection",

@@ -12,6 +12,7 @@ from nats.errors import Error as NatsError
 from nats.js.api import Header
 
 from identity_common.bus.connection import Bus
+from identity_common.telemetry.traceparent import HEADER as TRACEPARENT_HEADER
 
 _MSG_ID: Final = Header.MSG_ID.value
 _CHECK_S: Final = 0.25
@@ -22,11 +23,20 @@ class Outgoing(NamedTuple):
 
     Attributes:
         id: Message id, by which the stream deduplicates.
+        traceparent: Where the change is in its trace; None if it is not traced.
     """
 
     subject: str
     id: str
     payload: bytes
+    traceparent: str | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of the message."""
+        if self.traceparent is None:
+            return {_MSG_ID: self.id}
+        return {_MSG_ID: self.id, TRACEPARENT_HEADER: self.traceparent}
 
 
 class _Acknowledgement(msgspec.Struct):
@@ -102,7 +112,7 @@ class Publisher:
         publish = self._bus.client.publish
         try:
             for message, reply in zip(messages, replies, strict=True):
-                await publish(message.subject, message.payload, reply=reply, headers={_MSG_ID: message.id})
+                await publish(message.subject, message.payload, reply=reply, headers=message.headers)
             await self._wait(done, timeout_s)
         finally:
             self._done = None

@@ -9,6 +9,9 @@ permissions of the bus should have prevented it.
 import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec import DecodeError, json
@@ -19,6 +22,8 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from identity_common.bus.connection import Bus
 from identity_common.bus.streams import ensure_streams
 from identity_common.telemetry.logs import get_logger
+from identity_common.telemetry.traceparent import HEADER as TRACEPARENT_HEADER
+from identity_common.telemetry.tracing import tracing
 from identity_common.wire.events import is_genuine
 from stead.event_types import CloudEvent
 
@@ -32,6 +37,7 @@ _HEARTBEAT_S: Final = 2
 _SILENCE_S: Final = 2.5 * _HEARTBEAT_S
 _CONSUMER_TTL_S: Final = 60.0
 _CREATION_S: Final = 2.0
+_TRACED_FOR: Final = timedelta(minutes=1)
 _MAX_CREATION_S: Final = 30.0
 """With millions of subjects, a busy server takes seconds to count the pending messages of a new consumer."""
 
@@ -69,9 +75,17 @@ class Batch(NamedTuple):
 
 
 class StreamReader:
-    """Reads the messages of one stream that match the given subjects."""
+    """Reads the messages of one stream that match the given subjects.
 
-    def __init__(self, bus: Bus, stream: str, subjects: Sequence[str]) -> None:
+    Args:
+        bus: The connection.
+        stream: Name of the stream.
+        subjects: Of the messages.
+        reader: What the messages are read for; the name of the spans of their processing.
+    """
+
+    def __init__(self, bus: Bus, stream: str, subjects: Sequence[str], *, reader: str = "reader") -> None:
+        self._spans = partial(_spans_of, reader) if tracing().is_on else _no_spans
         self._bus = bus
         self._stream = stream
         self._subjects = list(subjects)
@@ -113,6 +127,7 @@ class StreamReader:
         name = f"reader-{uuid.uuid4().hex}"
         try:
             batch = None if await self._create_consumer(name, sequence) else Batch([], caught_up=True)
+            taken: list[Msg] = []
             delivered = outstanding = 0
             while True:
                 # Before the batch is yielded: the next one travels while the caller applies this one.
@@ -120,7 +135,8 @@ class StreamReader:
                     await self._pull(name, inbox)
                     outstanding += _PULL
                 if batch is not None:
-                    yield batch
+                    with self._spans(taken):
+                        yield batch
                 if not arrived:
                     try:
                         async with asyncio.timeout(_SILENCE_S):
@@ -226,6 +242,21 @@ def _released(message: Msg) -> int:
     if headers.get("Status") in {"404", "408", "409"} and "Nats-Pending-Messages" in headers:
         return int(headers["Nats-Pending-Messages"])
     raise ReadingInterrupted
+
+
+def _no_spans(_: list[Msg]) -> AbstractContextManager[object]:
+    return nullcontext()
+
+
+def _spans_of(reader: str, messages: list[Msg]) -> AbstractContextManager[object]:
+    """Return the spans of processing these messages, in the traces of the requests that they come from.
+
+    The stream keeps messages and their headers for good: those that a new replica loads are not a part of a request.
+    """
+    since = datetime.now(UTC) - _TRACED_FOR
+    parents = ((message, (message.headers or {}).get(TRACEPARENT_HEADER)) for message in messages if message.reply)
+    recent = [parent for message, parent in parents if parent is not None and message.metadata.timestamp > since]
+    return tracing().spans("consumer", [(reader, parent) for parent in recent])
 
 
 async def _quietly(action: object) -> None:

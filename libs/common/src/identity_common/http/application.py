@@ -27,6 +27,7 @@ from identity_common.http.query_parameters import refuse_undeclared_parameters
 from identity_common.http.routing import Service
 from identity_common.telemetry.metrics import HttpMetrics, Samples, measure_version, metrics
 from identity_common.telemetry.observation import Observation
+from identity_common.telemetry.tracing import tracing
 
 _PARAMETER: Final = re.compile(r"\{(\w+):str\}")
 _ALLOCATIONS_BETWEEN_COLLECTIONS: Final = 10_000
@@ -78,7 +79,7 @@ def create_service_app(
         state=State(everything, deep_copy=False),
         exception_handlers=API_EXCEPTION_HANDLERS,
         before_request=refuse_undeclared_parameters,
-        lifespan=[lifespan, _startup_objects_frozen],
+        lifespan=[*tracing().lifespan, lifespan, _startup_objects_frozen],
         request_class=JsonRequest,
         openapi_config=None,  # identity_common.http.openapi builds the document
         logging_config=None,  # asgi.py and __main__.py configure logs, once per process
@@ -86,7 +87,7 @@ def create_service_app(
     )
     # Layers around the app instead of middleware, which the router's own 404 and 405 would bypass.
     routed = Options(Head(ConditionalGet(app.asgi_handler)))
-    everywhere = cors(_past_the_router(routed, route_handlers))
+    everywhere = tracing().around_requests(cors(_past_the_router(routed, route_handlers)))
     app.asgi_handler = EncodedSlashes(Observation(everywhere, HttpMetrics(registry)))
     return app
 

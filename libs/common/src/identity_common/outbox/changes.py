@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from identity_common.clock import Clock, now_ms
 from identity_common.progress import Progress, TooManyWaitersError
 from identity_common.revisions import HEADER, Source, format_revisions
+from identity_common.telemetry.traceparent import TRACEPARENT
 from identity_common.wire.events import event_subject
 
 NOTIFY_CHANNEL: Final = "outbox"
@@ -26,8 +27,9 @@ _APPEND = text(
         SELECT * FROM unnest(:subjects, :types, :aggregates, :data, :deleted)
             WITH ORDINALITY AS change (subject, type, aggregate, data, deleted, ordinal)
     ), recorded AS (
-        INSERT INTO outbox (tenant_id, revision, subject, type, aggregate, occurred_at, data)
-        SELECT :tenant_id, base + ordinal, subject, type, aggregate, :occurred_at, data FROM counted, change
+        INSERT INTO outbox (tenant_id, revision, subject, type, aggregate, occurred_at, data, traceparent)
+        SELECT :tenant_id, base + ordinal, subject, type, aggregate, :occurred_at, data, :traceparent
+        FROM counted, change
     ), remembered AS (
         INSERT INTO deleted_aggregate (tenant_id, subject, revision, type, aggregate, data)
         SELECT :tenant_id, subject, base + ordinal, type, aggregate, data FROM counted, change WHERE deleted
@@ -40,6 +42,7 @@ _APPEND = text(
     bindparam("deleted", type_=ARRAY(Boolean)),
     bindparam("occurred_at", type_=BigInteger),
     bindparam("tenant_id", type_=Text),
+    bindparam("traceparent", type_=Text),
     bindparam("channel", type_=Text),
 )
 _RETURNED = text("DELETE FROM deleted_aggregate WHERE tenant_id = :tenant_id AND subject = ANY(:subjects)").bindparams(
@@ -175,6 +178,7 @@ class Changes:
         values = {
             "tenant_id": self._tenant_id,
             "occurred_at": self._clock(),
+            "traceparent": TRACEPARENT.get(),
             "channel": NOTIFY_CHANNEL,
             "subjects": [change.subject for change in changes],
             "types": [change.type for change in changes],

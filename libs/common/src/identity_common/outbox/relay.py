@@ -21,6 +21,7 @@ from identity_common.outbox.republication import Republication
 from identity_common.progress import Progress
 from identity_common.revisions import Source
 from identity_common.telemetry.logs import get_logger
+from identity_common.telemetry.tracing import tracing
 from identity_common.wire.events import Watermark, relay_subject, watermark_subject
 from stead.event_types import CloudEvent
 
@@ -37,7 +38,7 @@ _ALWAYS_PLAN: Final = {"plan_cache_mode": "force_custom_plan"}
 # Begins after the last published row: the index still has dead entries for deleted rows. The first row is included
 # whatever its size.
 _PENDING: Final = """
-    SELECT revision, subject, type, aggregate, occurred_at, data FROM (
+    SELECT revision, subject, type, aggregate, occurred_at, data, traceparent FROM (
         SELECT *, sum(octet_length(data)) OVER (ORDER BY revision) - octet_length(data) AS bytes_before FROM (
             SELECT * FROM outbox WHERE tenant_id = $1 AND revision > $2 ORDER BY revision LIMIT $3
         ) AS next
@@ -78,6 +79,7 @@ class Relay:
         self._bus = bus
         self._source: Source = source
         self._tenant_id = tenant_id
+        self._tracing = tracing()
         self._last = 0
         self._watermark = StoredWatermark(0, 0)
         worker = ActiveWorker(
@@ -160,7 +162,7 @@ class Relay:
         rows = _distinct_subjects(await connection.fetch(_PENDING, self._tenant_id, self._last, _BATCH, _BATCH_BYTES))
         last = rows[-1]["revision"] if rows else self._last
         if rows:
-            await publisher.publish([self._outgoing(*row) for row in rows], timeout_s=_ACKNOWLEDGEMENT_S)
+            await self._publish(publisher, rows)
         if republication is None or last >= republication["last_revision"]:
             if rows or republication is not None:
                 await self._publish_watermark(last)
@@ -171,11 +173,14 @@ class Relay:
         self._last = last
         return bool(rows)
 
-    def _outgoing(
-        self, revision: int, subject: str, kind: str, aggregate: str, occurred_at: int, data: str
-    ) -> Outgoing:
-        event = self._event(revision, kind, aggregate, occurred_at, data.encode())
-        return Outgoing(subject, event.id, json.encode(event))
+    async def _publish(self, publisher: Publisher, rows: list[asyncpg.Record]) -> None:
+        with self._tracing.spans("producer", [(row["type"], row["traceparent"]) for row in rows]) as traceparents:
+            messages = [self._outgoing(row, each) for row, each in zip(rows, traceparents, strict=True)]
+            await publisher.publish(messages, timeout_s=_ACKNOWLEDGEMENT_S)
+
+    def _outgoing(self, row: asyncpg.Record, traceparent: str | None) -> Outgoing:
+        event = self._event(row["revision"], row["type"], row["aggregate"], row["occurred_at"], row["data"].encode())
+        return Outgoing(row["subject"], event.id, json.encode(event), traceparent)
 
     async def _publish_watermark(self, revision: int) -> None:
         """Announce in the stream, and then to the other replicas, that all events up to a revision are published."""

@@ -1,4 +1,4 @@
-"""DDL of the outbox, for the first migration of each source's database."""
+"""DDL of the outbox, for the migrations of each source's database."""
 
 from typing import Final
 
@@ -34,6 +34,10 @@ CREATE: Final = (
         last_revision bigint
     )""",
 )
+# Where the request that made the change is in its trace (W3C Trace Context), for the message that the relay publishes.
+ADD_TRACEPARENT: Final = "ALTER TABLE outbox ADD COLUMN traceparent text"
+DROP_TRACEPARENT: Final = "ALTER TABLE outbox DROP COLUMN traceparent"
+
 DROP: Final = (
     "DROP TABLE republication",
     "DROP TABLE deleted_aggregate",

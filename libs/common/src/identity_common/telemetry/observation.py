@@ -59,4 +59,9 @@ class Observation:
 def request_id_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Return the id that the client sent, if it is well formed, or a new one."""
     given = next((value for name, value in headers if name == HEADER), b"")
-    return given if _WELL_FORMED.fullmatch(given) else new_token_id().encode()
+    return given if is_well_formed(given) else new_token_id().encode()
+
+
+def is_well_formed(request_id: bytes) -> bool:
+    """Return whether an id from a client may be written to logs."""
+    return _WELL_FORMED.fullmatch(request_id) is not None

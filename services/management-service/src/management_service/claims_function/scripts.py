@@ -5,6 +5,7 @@ from typing import Final, TypeVar
 from nats.errors import Error as NatsError
 
 from identity_common.bus.connection import Bus
+from identity_common.bus.requests import ask
 from identity_common.http.api_errors import ApiError, body_too_large
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.claims_function import (
@@ -82,8 +83,8 @@ class Scripts:
         if not self._bus.is_connected:
             raise scripts_unavailable()
         try:
-            message = await self._bus.client.request(self._requests.subject, sealed, timeout=PATIENCE_S)
-            answer = self._requests.open_answer(message.data, sealed_question=sealed)
+            reply = await ask(self._bus, self._requests.subject, sealed, name="claims-function", timeout_s=PATIENCE_S)
+            answer = self._requests.open_answer(reply, sealed_question=sealed)
         except (NatsError, OSError, TimeoutError, UnreadableMessageError) as error:
             _log.warning("claims-function.unavailable", error=type(error).__name__)
             raise scripts_unavailable() from None

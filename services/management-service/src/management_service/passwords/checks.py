@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.background import end
 from identity_common.bus.connection import Bus
+from identity_common.bus.requests import answering
 from identity_common.stores.redis import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.password_check import KnownDevice, PasswordAnswer, PasswordQuestion, password_check_subject
@@ -115,6 +116,10 @@ class PasswordChecks:
         task.add_done_callback(self._answering.discard)
 
     async def _answer(self, message: Msg, *, arrived: float) -> None:
+        with answering(message, name="password-check"):
+            await self._respond(message, arrived=arrived)
+
+    async def _respond(self, message: Msg, *, arrived: float) -> None:
         try:
             question = _decode(message.data)
             answer = await self.check(question, deadline=arrived + question.patience_ms / _MS)

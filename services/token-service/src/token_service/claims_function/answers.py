@@ -13,6 +13,7 @@ from nats.errors import Error as NatsError
 
 from identity_common.background import end
 from identity_common.bus.connection import Bus
+from identity_common.bus.requests import answering
 from identity_common.stores.redis import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.claims_function import (
@@ -172,6 +173,10 @@ class ClaimsFunctionAnswers:
         task.add_done_callback(self._answering.discard)
 
     async def _reply(self, message: Msg, *, deadline: float) -> None:
+        with answering(message, name="claims-function"):
+            await self._respond(message, deadline=deadline)
+
+    async def _respond(self, message: Msg, *, deadline: float) -> None:
         answer: Answer
         try:
             answer = await self.answer(self._requests.open_question(message.data), deadline=deadline)

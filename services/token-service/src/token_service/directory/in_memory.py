@@ -73,7 +73,7 @@ class InMemoryDirectory:
         self.has_new_third_parties = asyncio.Event()
         self.has_claims_function = asyncio.Event()
         self._bus = bus
-        self._reader = StreamReader(bus, STREAM_STATE, _subjects(tenant_id))
+        self._reader = StreamReader(bus, STREAM_STATE, _subjects(tenant_id), reader="directory-in-memory")
         self._applications: dict[str, ApplicationState] = {}
         self._deleted_applications: set[str] = set()
         self._application_roles: dict[str, tuple[str, ...]] = {}

@@ -135,6 +135,7 @@ class Projection:
                 event_subject("template", tenant_id, "member", "*", "*"),
                 *(watermark_subject(source, tenant_id) for source in get_args(Source)),
             ],
+            reader="directory-in-redis",
         )
         self._loop = BackgroundLoop(
             self._project,

@@ -6,6 +6,7 @@ import msgspec
 from nats.errors import Error as NatsError
 
 from identity_common.bus.connection import Bus
+from identity_common.bus.requests import ask
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.password_check import KnownDevice, PasswordAnswer, PasswordQuestion, password_check_subject
 
@@ -54,8 +55,8 @@ class PasswordCheck:
             raise PasswordsUnavailable
         question = PasswordQuestion(identifier, password, devices, _PATIENCE_MS, address)
         try:
-            message = await self._bus.client.request(self._subject, _encode(question), timeout=_TIMEOUT_S)
-            answer = _decode(message.data)
+            reply = await ask(self._bus, self._subject, _encode(question), name="password-check", timeout_s=_TIMEOUT_S)
+            answer = _decode(reply)
         except (NatsError, OSError, TimeoutError, msgspec.DecodeError) as error:
             _log.warning("password-check.unavailable", error=type(error).__name__)
             raise PasswordsUnavailable from None

@@ -1,0 +1,94 @@
+"""A request is one trace, through all services that it reaches over HTTP and NATS."""
+
+from collections.abc import Iterator
+
+import httpx2 as httpx
+import pytest
+
+from stead import ManagementClient
+from tests.support.patience import eventually
+from tests.support.processes import Deployment, EdgeTransport
+from tests.support.trace_receiver import ReceivedSpan, TraceReceiver
+
+pytestmark = pytest.mark.observed
+
+CALLER = "00f067aa0ba902b7"
+
+
+class TracedCaller(EdgeTransport):
+    """A caller that is traced itself: every request belongs to one trace (W3C Trace Context section 3.2)."""
+
+    trace_id = ""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if self.trace_id and "/oidc/" not in request.url.path:
+            request.headers["traceparent"] = f"00-{self.trace_id}-{CALLER}-01"
+            request.headers["X-Request-Id"] = f"request-{self.trace_id}"
+        return super().handle_request(request)
+
+
+@pytest.fixture(scope="module")
+def caller(deployment: Deployment) -> TracedCaller:
+    return TracedCaller(
+        {
+            "token": [deployment.tokens[0].url],
+            "management": [deployment.management.url],
+            "template": [deployment.template.url],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def management(deployment: Deployment, caller: TracedCaller) -> Iterator[ManagementClient]:
+    with deployment.management_client(caller) as client:
+        client.users.list()  # the client's own token, before anything is traced
+        yield client
+
+
+def described(spans: list[ReceivedSpan]) -> set[tuple[str, str, str, str]]:
+    """Return service, kind, name and the parent's name of each span."""
+    names = {span.span_id: span.name for span in spans} | {CALLER: "the caller"}
+    return {(span.service, span.kind, span.name, names[span.parent_id]) for span in spans}
+
+
+def test_a_change_is_one_trace_from_its_request_to_what_the_other_services_know(
+    management: ManagementClient, caller: TracedCaller, traces: TraceReceiver
+) -> None:
+    caller.trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+    management.users.create(name="Ada")
+    eventually(lambda: len(traces.of_trace(caller.trace_id)) >= 4)
+    spans = traces.of_trace(caller.trace_id)
+    assert described(spans) == {
+        ("management-service", "SERVER", "POST /api/users", "the caller"),
+        ("management-service", "PRODUCER", "user.created", "POST /api/users"),
+        ("token-service", "CONSUMER", "directory-in-redis", "user.created"),
+        ("template-service", "CONSUMER", "directory-projection", "user.created"),
+    }
+    request = next(span for span in spans if span.kind == "SERVER")
+    assert request.attributes == {
+        "http.request.method": "POST",
+        "http.route": "/api/users",
+        "http.response.status_code": 200,
+        "stead.request_id": f"request-{caller.trace_id}",
+    }
+
+
+def test_a_request_between_services_belongs_to_the_trace_of_the_request_that_needs_it(
+    management: ManagementClient, caller: TracedCaller, traces: TraceReceiver
+) -> None:
+    caller.trace_id = "0af7651916cd43dd8448eb211c80319c"
+    management.custom_claims.failures("client-credentials")
+    eventually(lambda: len(traces.of_trace(caller.trace_id)) >= 3)
+    route = "GET /api/configs/jwt-customizer/{kind}/failures"
+    assert described(traces.of_trace(caller.trace_id)) == {
+        ("management-service", "SERVER", route, "the caller"),
+        ("management-service", "CLIENT", "claims-function", route),
+        ("token-service", "SERVER", "claims-function", "claims-function"),
+    }
+
+
+def test_probes_and_scrapes_are_not_traced(deployment: Deployment, traces: TraceReceiver) -> None:
+    for process in deployment.processes:
+        httpx.get(f"{process.url}/health/ready")
+        httpx.get(f"{process.url}/metrics")
+    assert not {span.name for span in traces.spans} & {"GET /health/ready", "GET /metrics"}
