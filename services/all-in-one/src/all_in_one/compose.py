@@ -15,6 +15,7 @@ import msgspec
 from all_in_one.credentials import BusSubscriber, ManagementApi, read_credentials, write_credentials
 from all_in_one.home import shown
 from all_in_one.seed import seed
+from stead import IdentityError
 
 _COMPOSE: Final = ("docker", "compose")
 _TIMEOUT_S: Final = 120
@@ -50,7 +51,7 @@ def main() -> int:
             urn_namespace=_URN_NAMESPACE,
             nats=_subscriber(options.nats_port),
         )
-    except ComposeError as error:
+    except (ComposeError, IdentityError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
     write_credentials(options.directory, credentials)
