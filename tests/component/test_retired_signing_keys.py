@@ -174,7 +174,8 @@ async def test_a_replica_goes_on_signing_while_redis_does_not_answer(replicas: R
 
 async def test_an_id_token_of_a_retired_key_is_no_hint_at_any_replica(replicas: Replicas) -> None:
     hints = IdTokenHints(replicas.other, issuer=ISSUER)
-    id_token = await Issuer(ISSUER, replicas.one).issue_id_token(
+    id_token = await Issuer(ISSUER).issue_id_token(
+        await replicas.one.signing_key(),
         PersonClaims(sub="u1"),
         client_id="c1",
         lifetime_s=3600,

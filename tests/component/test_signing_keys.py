@@ -97,8 +97,8 @@ def statuses(keys: list[StoredKey]) -> list[str]:
 
 
 async def issue(keys: SigningKeys, time: Time) -> str:
-    issuer = Issuer(ISSUER, keys, clock=time)
-    return await issuer.issue(subject="u1", audience=RESOURCE, client_id="c1", scopes=frozenset(), lifetime_s=3600)
+    issuer, key = Issuer(ISSUER, clock=time), await keys.signing_key()
+    return await issuer.issue(key, subject="u1", audience=RESOURCE, client_id="c1", scopes=frozenset(), lifetime_s=3600)
 
 
 def verifies(token: str, keys: SigningKeys, time: Time) -> bool:

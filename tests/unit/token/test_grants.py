@@ -54,7 +54,7 @@ from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
 from token_service.presented_tokens.subject_tokens import SubjectTokens
 from token_service.tokens.issuer import Issuer
-from token_service.tokens.keys import JwkSet, KeyRing, SigningKeys
+from token_service.tokens.keys import AwaitedKey, JwkSet, KeyRing, SigningKeys
 from token_service.tokens.signing import SigningKey, generate_private_key, thumbprint
 
 UNREACHABLE = "127.0.0.1:9"
@@ -167,6 +167,7 @@ class ProbingGrant:
         self.phases: list[tuple[str, int]] = []
         self.meanwhile: list[Any] = []
         self.refusals: list[OAuthError] = []
+        self.keys: list[AwaitedKey] = []
 
     async def prepare(self, request: TokenRequest, client: ApplicationState) -> int:
         seen = self._known.in_memory.freshness.seen("management")
@@ -182,8 +183,9 @@ class ProbingGrant:
         self.phases.append(("wait", self._known.in_memory.freshness.seen("management")))
         await self._known.directory.wait_for(awaited, self._known.in_memory.freshness)
 
-    async def issue(self, prepared: int) -> TokenResponse:
+    async def issue(self, prepared: int, key: AwaitedKey) -> TokenResponse:
         self.phases.append(("issue", prepared))
+        self.keys.append(key)
         return TokenResponse(access_token="t", token_type="Bearer", expires_in=1, scope="")
 
 
@@ -362,6 +364,25 @@ async def test_without_a_key_to_sign_with_nothing_is_begun(known: Known, grants:
     assert probe.phases == []
 
 
+async def test_the_key_to_sign_with_is_asked_about_after_the_checks_of_the_request(
+    known: Known, grants: Grants, probe: ProbingGrant
+) -> None:
+    """A refused request asks nothing; the answer may come late, more than once, or be of no use to the grant."""
+    probe.refusals.append(invalid_request("code is required"))
+    with pytest.raises(OAuthError):
+        await grants.issue(request())
+    assert probe.keys == []
+
+    before = asyncio.all_tasks()
+    await grants.issue(request())
+    (asked,) = probe.keys
+    assert [await asked, await asked] == [known.keys.ring.current] * 2
+    await grants.issue(request())  # does not await it
+    unused = asyncio.all_tasks() - before
+    await asyncio.wait(unused)
+    assert [task.exception() for task in unused] == [None]
+
+
 async def test_people_cannot_be_judged_while_they_are_being_loaded(known: Known) -> None:
     """The design: an incomplete directory in Redis is 503; readiness does not turn back when the records are lost."""
     in_redis = known.in_redis
@@ -419,7 +440,7 @@ class Organizations:
         known.in_redis.projection.take(
             ProjectionState(stream="s", sequence=1, complete=True, heard_at=0, read=seen, revisions=seen)
         )
-        issuer = Issuer(self.ISSUER, known.keys)
+        issuer = Issuer(self.ISSUER)
         targets = Targets(
             known.directory,
             userinfo_audience=f"{self.ISSUER}/me",

@@ -15,6 +15,7 @@ import msgspec
 from all_in_one.credentials import BusSubscriber, ManagementApi, read_credentials, write_credentials
 from all_in_one.home import shown
 from all_in_one.seed import seed
+from stead import IdentityError
 
 _COMPOSE: Final = ("docker", "compose")
 _TIMEOUT_S: Final = 120
@@ -31,7 +32,7 @@ Stead is ready: {base_url}
 
 
 class ComposeError(Exception):
-    """A command in a container failed; ``str()`` is one line."""
+    """A command in a container failed, or there is no Docker; ``str()`` is one line."""
 
 
 def main() -> int:
@@ -41,7 +42,7 @@ def main() -> int:
     parser.add_argument("--nats-port", type=int, default=4222)
     parser.add_argument("--directory", type=Path, default=Path(".local"))
     options = parser.parse_args()
-    options.directory.mkdir(mode=0o700, exist_ok=True)
+    options.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         credentials = seed(
             options.base_url,
@@ -50,7 +51,7 @@ def main() -> int:
             urn_namespace=_URN_NAMESPACE,
             nats=_subscriber(options.nats_port),
         )
-    except ComposeError as error:
+    except (ComposeError, IdentityError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
     write_credentials(options.directory, credentials)
@@ -70,13 +71,18 @@ def _subscriber(port: int) -> BusSubscriber:
 
 def _run(*words: str) -> str:
     """Run a command in a new container; return the last line of its output."""
-    finished = subprocess.run(  # noqa: S603 - the words are ours
-        [*_COMPOSE, "run", "--rm", "--no-deps", "--no-TTY", *words],
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT_S,
-        check=False,
-    )
+    try:
+        finished = subprocess.run(  # noqa: S603 - the words are ours
+            [*_COMPOSE, "run", "--rm", "--no-deps", "--no-TTY", *words],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise ComposeError("docker is not installed, or not in the PATH") from None
+    except subprocess.TimeoutExpired:
+        raise ComposeError(f"docker compose run {words[0]}: no end within {_TIMEOUT_S} s") from None
     lines = (finished.stderr if finished.returncode else finished.stdout).strip().splitlines()
     if finished.returncode or not lines:
         raise ComposeError(f"docker compose run {words[0]}: {''.join(lines[-1:])}")

@@ -10,22 +10,29 @@ from pathlib import Path
 
 def write_private(path: Path, content: bytes) -> None:
     """Write a file atomically, readable only by its owner."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with _written_beside(path, content) as temporary:
+        temporary.replace(path)
 
 
 def create_private(path: Path, content: Callable[[], bytes]) -> None:
-    """Write a file that only its owner can read, unless it exists."""
-    with suppress(FileExistsError):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    """Write a file atomically, readable only by its owner, unless it exists."""
+    if path.exists():
+        return
+    with _written_beside(path, content()) as temporary, suppress(FileExistsError):
+        path.hardlink_to(temporary)  # unlike a replacement, it keeps what another process has just created
+
+
+@contextmanager
+def _written_beside(path: Path, content: bytes) -> Iterator[Path]:
+    """Write a temporary file in the same directory, and remove it at the end if it is still there."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+    temporary = Path(name)
+    try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content())
+            file.write(content)
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -271,7 +271,7 @@ def _signing_keys(
 
 def _grants(settings: Settings, parts: _Parts) -> Grants:
     """Return the table of grants."""
-    directory, issuer = parts.directory, Issuer(settings.issuer, parts.keys)
+    directory, issuer = parts.directory, Issuer(settings.issuer)
     custom_claims = parts.claims.custom_claims
     targets = Targets(
         directory,

@@ -1,4 +1,4 @@
-"""The one synchronous request between services: token-service asks management-service to check a password.
+"""The request in which token-service asks management-service to check a password.
 
 A NATS request on a subject that belongs to no stream, so that no password is ever stored. Only token-service may send
 it, only management-service may reply.

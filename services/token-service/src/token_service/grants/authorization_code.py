@@ -23,6 +23,7 @@ from token_service.directory.freshness import highest
 from token_service.grants.form import GrantForm, unsupported
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.user_tokens import Decision, RequestedToken, UserTokens, not_acceptable
+from token_service.tokens.keys import AwaitedKey
 
 _log = get_logger(__name__)
 
@@ -111,7 +112,7 @@ class AuthorizationCodeGrant:
         """Wait for both parts of the directory."""
         await self._tokens.wait_for(awaited)
 
-    async def issue(self, prepared: PreparedRedemption) -> TokenResponse:
+    async def issue(self, prepared: PreparedRedemption, key: AwaitedKey) -> TokenResponse:
         """Take the code, check it and the user, call the custom-claims function, redeem the code, sign.
 
         Raises:
@@ -128,7 +129,7 @@ class AuthorizationCodeGrant:
         )
         if not redeemed:
             await self._refuse_ended(code)
-        return await self._tokens.sign(decision, refresh_token=refresh_token, nonce=code.nonce)
+        return await self._tokens.sign(decision, await key, refresh_token=refresh_token, nonce=code.nonce)
 
     async def _decide(self, prepared: PreparedRedemption, reserved: Reservation) -> tuple[Code, Decision]:
         code = await self._take(prepared)  # spent from here on

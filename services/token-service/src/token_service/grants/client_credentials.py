@@ -15,6 +15,7 @@ from token_service.grants.form import GrantForm
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets, held_scopes, organization_roles
 from token_service.tokens.issuer import Issuer, new_jti
+from token_service.tokens.keys import AwaitedKey
 from token_service.tokens.scopes import format_scope, grantable_scopes, may_be_newly_held, parse_scope
 
 
@@ -104,7 +105,7 @@ class ClientCredentialsGrant:
         """Wait for the directory in memory; ``prepare`` has waited for the one in Redis if it needs it."""
         await self._directory.wait_for(awaited, self._directory.in_memory.freshness)
 
-    async def issue(self, prepared: PreparedClientToken) -> TokenResponse:
+    async def issue(self, prepared: PreparedClientToken, key: AwaitedKey) -> TokenResponse:
         """Call the custom-claims function and sign; the client is its own subject (RFC 9068 section 2.2).
 
         Raises:
@@ -121,6 +122,7 @@ class ClientCredentialsGrant:
         async with self._custom_claims.reserved("client-credentials") as reserved:
             extra_claims = await reserved.claims(partial(client_arguments, self._directory.in_memory, token))
         access_token = await self._issuer.issue(
+            await key,
             subject=prepared.client.id,
             audience=target.audience,
             client_id=prepared.client.id,

@@ -14,6 +14,7 @@ from token_service.authorizations import FoundRefreshToken, RefreshTokens
 from token_service.grants.form import GrantForm
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.user_tokens import Decision, RequestedToken, UserTokens, not_acceptable
+from token_service.tokens.keys import AwaitedKey
 from token_service.tokens.scopes import parse_scope
 
 _log = get_logger(__name__)
@@ -76,7 +77,7 @@ class RefreshTokenGrant:
         """Wait for both parts of the directory."""
         await self._tokens.wait_for(awaited)
 
-    async def issue(self, prepared: PreparedRefresh) -> TokenResponse:
+    async def issue(self, prepared: PreparedRefresh, key: AwaitedKey) -> TokenResponse:
         """Check the refresh token and the user, call the custom-claims function, rotate the token, sign.
 
         A refusal of the target or a scope, or by the function, leaves the refresh token unchanged.
@@ -101,7 +102,7 @@ class RefreshTokenGrant:
             refresh_token = await self._rotate(found, decision)
         else:
             refresh_token = await self._keep(prepared.refresh_token, found, decision)
-        return await self._tokens.sign(decision, refresh_token=refresh_token)
+        return await self._tokens.sign(decision, await key, refresh_token=refresh_token)
 
     async def _rotate(self, found: FoundRefreshToken, decision: Decision) -> str:
         successor = await self._refresh_tokens.rotate(

@@ -15,7 +15,7 @@ from identity_common.wire.events import ApplicationState
 from token_service.directory import Directory
 from token_service.grants.client_authentication import ClientAuthenticator, ClientCredentials
 from token_service.grants.form import FormParameters
-from token_service.tokens.keys import SigningKeys
+from token_service.tokens.keys import AwaitedKey, SigningKeys
 
 Prepared = TypeVar("Prepared")
 
@@ -80,8 +80,12 @@ class Grant(Protocol, Generic[Prepared]):
             OAuthError: ``temporarily_unavailable`` when they do not arrive in time.
         """
 
-    async def issue(self, prepared: Prepared) -> TokenResponse:
+    async def issue(self, prepared: Prepared, key: AwaitedKey) -> TokenResponse:
         """Spend the presented token or code, check what needs the subject, and sign.
+
+        Args:
+            prepared: From ``prepare``.
+            key: To sign with; awaited after what the grant itself reads.
 
         Raises:
             OAuthError: For every refusal.
@@ -142,7 +146,9 @@ class Grants:
         if not was_there:
             await _await_revision(grant, request, client)
             client = await self._authenticator.authenticate(request.credentials)
-        return await grant.issue(await grant.prepare(request, client))
+        prepared = await grant.prepare(request, client)
+        # Asked now, it goes to Redis together with what the grant reads there first.
+        return await grant.issue(prepared, self._keys.signing_key())
 
 
 async def _await_revision(grant: Grant[object], request: TokenRequest, client: ApplicationState) -> None:

@@ -38,6 +38,7 @@ from token_service.presented_tokens.liveness import why_dead
 from token_service.presented_tokens.subject_tokens import SubjectTokens
 from token_service.tokens.claims import Actor
 from token_service.tokens.issuer import Issuer, new_jti
+from token_service.tokens.keys import AwaitedKey
 from token_service.tokens.scopes import format_scope, grantable_scopes, may_be_newly_held, parse_scope
 
 _log = get_logger(__name__)
@@ -170,7 +171,7 @@ class TokenExchangeGrant:
         """Wait for both parts of the directory."""
         await self._directory.wait_for(awaited)
 
-    async def issue(self, prepared: PreparedExchange) -> TokenResponse:
+    async def issue(self, prepared: PreparedExchange, key: AwaitedKey) -> TokenResponse:
         """Take the subject token, judge the subject, call the custom-claims function, sign.
 
         Raises:
@@ -179,9 +180,9 @@ class TokenExchangeGrant:
                 a store does not answer: the token may or may not be spent then.
         """
         async with self._custom_claims.reserved("access-token") as reserved:
-            return await self._issue(prepared, reserved)
+            return await self._issue(prepared, reserved, key)
 
-    async def _issue(self, prepared: PreparedExchange, reserved: Reservation) -> TokenResponse:
+    async def _issue(self, prepared: PreparedExchange, reserved: Reservation, key: AwaitedKey) -> TokenResponse:
         target, requested = prepared.target, prepared.requested
         taken = await self._subject_tokens.take(prepared.subject_token, target.organization_id)  # spent from here on
         if taken is None:
@@ -212,7 +213,9 @@ class TokenExchangeGrant:
             grant_type=GRANT_TOKEN_EXCHANGE,
             subject_token_context=record.context,
         )
+        extra_claims = await reserved.claims(arguments)
         access_token = await self._issuer.issue(
+            await key,
             subject=record.user_id,
             audience=target.audience,
             client_id=prepared.client.id,
@@ -223,7 +226,7 @@ class TokenExchangeGrant:
             actor=prepared.actor,
             tokens_valid_after=subject.person.user.tokens_valid_after,
             jti=token.jti,
-            extra_claims=await reserved.claims(arguments),
+            extra_claims=extra_claims,
         )
         _log.info(
             "subject-token.exchanged",

@@ -37,6 +37,7 @@ from token_service.tokens.scopes import (
     may_be_newly_held,
     organizations_scope,
 )
+from token_service.tokens.signing import SigningKey
 from token_service.tokens.user_claims import UserClaims
 
 _log = get_logger(__name__)
@@ -188,16 +189,20 @@ class UserTokens:
         )
         return msgspec.structs.replace(decision, extra_claims=extra_claims) if extra_claims else decision
 
-    async def sign(self, decision: Decision, *, refresh_token: str | None, nonce: str | None = None) -> TokenResponse:
+    async def sign(
+        self, decision: Decision, key: SigningKey, *, refresh_token: str | None, nonce: str | None = None
+    ) -> TokenResponse:
         """Sign the tokens of a decision.
 
         Args:
             decision: From ``decide``.
+            key: To sign them with.
             refresh_token: To be returned with them.
             nonce: For the ID token.
         """
         tokens_valid_after = decision.person.user.tokens_valid_after
         access_token = await self._issuer.issue(
+            key,
             subject=decision.person.user.id,
             audience=decision.target.audience,
             client_id=decision.client.id,
@@ -211,6 +216,7 @@ class UserTokens:
         id_token = None
         if decision.claims is not None:
             id_token = await self._issuer.issue_id_token(
+                key,
                 decision.claims,
                 client_id=decision.client.id,
                 lifetime_s=decision.client.id_token_ttl_s,

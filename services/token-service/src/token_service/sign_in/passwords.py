@@ -1,4 +1,4 @@
-"""Asks management-service to check a password: the only request over the bus that awaits a reply."""
+"""Asks management-service to check a password, by a request over the bus."""
 
 from typing import Final
 

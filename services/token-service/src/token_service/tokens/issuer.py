@@ -10,8 +10,8 @@ from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_token_id
 from token_service.tokens.claims import AccessTokenClaims, Actor, issued_at_s
 from token_service.tokens.identity import IdTokenClaims, PersonClaims
-from token_service.tokens.keys import SigningKeys
 from token_service.tokens.scopes import format_scope
+from token_service.tokens.signing import SigningKey
 
 
 def new_jti(authorization_id: str | None = None) -> str:
@@ -26,13 +26,13 @@ def new_jti(authorization_id: str | None = None) -> str:
 class Issuer:
     """Signs all tokens."""
 
-    def __init__(self, issuer: str, keys: SigningKeys, *, clock: Clock = now_ms) -> None:
+    def __init__(self, issuer: str, *, clock: Clock = now_ms) -> None:
         self._issuer = issuer
-        self._keys = keys
         self._clock = clock
 
     async def issue(
         self,
+        key: SigningKey,
         *,
         subject: str,
         audience: str,
@@ -49,6 +49,7 @@ class Issuer:
         """Return a signed access token (RFC 9068).
 
         Args:
+            key: To sign with.
             subject: Becomes ``sub``: a user id, or the client's own id.
             audience: Becomes ``aud``: exactly one.
             client_id: The requesting client.
@@ -75,11 +76,11 @@ class Issuer:
             gty=grant_type,
             act=actor,
         )
-        key = await self._keys.signing_key()
         return await key.sign({**extra_claims, **msgspec.to_builtins(claims)} if extra_claims else claims)
 
     async def issue_id_token(
         self,
+        key: SigningKey,
         person: PersonClaims,
         *,
         client_id: str,
@@ -93,6 +94,7 @@ class Issuer:
         """Return a signed ID token (OpenID Connect Core 1.0 section 2).
 
         Args:
+            key: To sign with.
             person: Claims about the subject.
             client_id: Becomes ``aud``.
             lifetime_s: Seconds from now to ``exp``.
@@ -102,7 +104,6 @@ class Issuer:
             access_token: That it is issued with; becomes ``at_hash``.
             tokens_valid_after: The subject's, milliseconds.
         """
-        key = await self._keys.signing_key()
         issued_at = issued_at_s(now=self._clock(), tokens_valid_after=tokens_valid_after)
         claims = IdTokenClaims(
             iss=self._issuer,

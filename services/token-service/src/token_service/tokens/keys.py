@@ -4,7 +4,7 @@
 published until its last token has expired. While the database is down the cached keys go on signing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
@@ -77,6 +77,10 @@ class SigningKeyInUseError(Exception):
 
 class NextKeyTooYoungError(Exception):
     """Next was published less than the JWKS max-age ago: verifiers may not know it yet."""
+
+
+AwaitedKey = Awaitable[SigningKey]
+"""The key to sign with, while it is asked whether it was retired; may be awaited more than once, or never."""
 
 
 class Retirements(Protocol):
@@ -203,16 +207,17 @@ class SigningKeys:
         """Return whether a key was retired, also by another replica a moment ago."""
         return await self._retirements.is_key_retired(kid)
 
-    async def signing_key(self) -> SigningKey:
-        """Return the current key, which was not retired when this was called.
+    def signing_key(self) -> AwaitedKey:
+        """Return the current key, which was not retired when this was called, once that is known.
 
-        Another replica may have retired it; then the keys are loaded at once. While Redis does not answer, the loaded
-        key goes on signing: services refuse what a retired key has signed.
+        Redis is asked at once, so the answer may arrive while the caller does something else; a caller that has no use
+        for it need not await it. Another replica may have retired the key; then the keys are loaded. While Redis does
+        not answer, the loaded key goes on signing: services refuse what a retired key has signed.
 
         Raises:
-            OAuthError: ``temporarily_unavailable``.
+            OAuthError: ``temporarily_unavailable``, when it is awaited.
         """
-        return await self._usable.submit(None)
+        return self._usable.submit(None)
 
     async def _find_usable(self, submitted: Sequence[None]) -> Sequence[SigningKey]:
         """Check the current key once for all signatures of one tick of the event loop."""
