@@ -1,11 +1,11 @@
-"""``python -m management_service serve | migrate | bootstrap | republish``."""
+"""``python -m management_service serve | migrate | bootstrap | republish | restored``."""
 
 import sys
 
 import msgspec
 
 from identity_common.serving import run_service
-from management_service.app import bootstrap, migrate, republish
+from management_service.app import bootstrap, migrate, republish, restored
 from management_service.settings import Settings
 
 
@@ -28,6 +28,7 @@ sys.exit(
                 _print_credentials,
             ),
             "republish": ("have the running service publish the whole state again", republish),
+            "restored": ("make a database that was restored to an earlier point safe to start with", restored),
         },
     )
 )

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 from litestar import Litestar, MediaType, Response, Router, get
 from litestar.handlers import HTTPRouteHandler
+from nats.errors import Error as NatsError
 from prometheus_client import CollectorRegistry
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -25,8 +26,10 @@ from identity_common.outbox.backlog import measure_outbox
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
+from identity_common.outbox.restoration import StillRunningError, connected
 from identity_common.progress import Progress
 from identity_common.sealing import SealingKeys
+from identity_common.serving import CommandError
 from identity_common.stores import migrations
 from identity_common.stores.database import Startup, create_database_engine
 from identity_common.stores.lookups import Lookups
@@ -52,6 +55,7 @@ from management_service.passwords.hashing import Passwords
 from management_service.republication import republication_steps
 from management_service.resources.routes import ResourceController, ResourceScopeController
 from management_service.resources.service import Resources
+from management_service.restoration import restore
 from management_service.roles.assignments import Assignments
 from management_service.roles.routes import (
     ApplicationRoleController,
@@ -253,6 +257,31 @@ def bootstrap(settings: Settings) -> Credentials:
 def republish(settings: Settings) -> None:
     """Ask the active relay to publish the whole state again. Blocks, with an event loop of its own."""
     asyncio.run(_republish(settings))
+
+
+def restored(settings: Settings) -> None:
+    """Make a database that was restored to an earlier point safe to start with. Blocks, with an event loop of its own.
+
+    Raises:
+        CommandError: The service is running, or NATS does not answer.
+    """
+    try:
+        asyncio.run(_restored(settings))
+    except StillRunningError:
+        raise CommandError("stop all replicas of management-service first") from None
+    except NatsError as error:
+        raise CommandError(f"NATS does not answer ({type(error).__name__})") from None
+
+
+async def _restored(settings: Settings) -> None:
+    engine, bus = _engine(settings), Bus(settings.nats_url, service="management")
+    changes, tenant_id = _changes(settings, engine, Progress()), settings.tenant_id
+    republication = Republication(changes, tenant_id=tenant_id, steps=republication_steps(tenant_id))
+    try:
+        async with connected(bus):
+            await restore(changes, republication, bus, tenant_id=tenant_id)
+    finally:
+        await engine.dispose()
 
 
 async def _republish(settings: Settings) -> None:

@@ -1,9 +1,9 @@
-"""``python -m template_service serve | migrate | republish``."""
+"""``python -m template_service serve | migrate | republish | restored``."""
 
 import sys
 
 from identity_common.serving import run_service
-from template_service.app import migrate, republish
+from template_service.app import migrate, republish, restored
 from template_service.settings import Settings
 
 sys.exit(
@@ -13,6 +13,7 @@ sys.exit(
         commands={
             "migrate": ("migrate the database to the latest revision", migrate),
             "republish": ("publish the whole state to the bus again, through the running service", republish),
+            "restored": ("make a database that was restored to an earlier point safe to start with", restored),
         },
     )
 )

@@ -8,6 +8,7 @@ from typing import Final
 
 from litestar import Litestar, Router
 from litestar.types import ControllerRouterHandler
+from nats.errors import Error as NatsError
 from prometheus_client import CollectorRegistry
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -22,7 +23,9 @@ from identity_common.outbox.backlog import measure_outbox
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
+from identity_common.outbox.restoration import StillRunningError, connected
 from identity_common.progress import Progress
+from identity_common.serving import CommandError
 from identity_common.stores import migrations
 from identity_common.stores.database import Startup, create_database_engine
 from identity_common.stores.lookups import Lookups
@@ -51,6 +54,7 @@ from template_service.organizations.service import Organizations
 from template_service.permissions.routes import OrganizationPermissionController
 from template_service.permissions.service import OrganizationPermissions
 from template_service.republication import WholeState
+from template_service.restoration import restore
 from template_service.roles.routes import (
     OrganizationRoleController,
     OrganizationRolePermissionController,
@@ -279,6 +283,31 @@ def migrate(settings: Settings) -> None:
 def republish(settings: Settings) -> None:
     """Ask the service's active relay to publish the whole state again. Blocks, with an event loop of its own."""
     asyncio.run(_republish(settings))
+
+
+def restored(settings: Settings) -> None:
+    """Make a database that was restored to an earlier point safe to start with. Blocks, with an event loop of its own.
+
+    Raises:
+        CommandError: The service is running, or NATS does not answer.
+    """
+    try:
+        asyncio.run(_restored(settings))
+    except StillRunningError:
+        raise CommandError("stop all replicas of template-service first") from None
+    except NatsError as error:
+        raise CommandError(f"NATS does not answer ({type(error).__name__})") from None
+
+
+async def _restored(settings: Settings) -> None:
+    engine, bus = _engine(settings), Bus(settings.nats_url, service="template")
+    changes, tenant_id = _changes(settings, engine, Progress()), settings.tenant_id
+    republication = Republication(changes, tenant_id=tenant_id, steps=WholeState(tenant_id).steps)
+    try:
+        async with connected(bus):
+            await restore(changes, republication, bus, tenant_id=tenant_id)
+    finally:
+        await engine.dispose()
 
 
 async def _republish(settings: Settings) -> None:

@@ -1,5 +1,6 @@
 """Builds the token service: the only module that reads the settings and wires the parts together."""
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -8,6 +9,7 @@ from typing import Final, cast
 
 from litestar import Litestar
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
+from redis import RedisError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.access.management_api import ManagementAccess
@@ -15,6 +17,7 @@ from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
 from identity_common.sealing import SealingKeys
+from identity_common.serving import CommandError
 from identity_common.stores import migrations
 from identity_common.stores.database import Startup, create_database_engine
 from identity_common.stores.eviction import EvictionWatch
@@ -57,6 +60,7 @@ from token_service.presented_tokens.actor_tokens import ActorTokens
 from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
 from token_service.presented_tokens.subject_tokens import SubjectTokens
+from token_service.restoration import restore
 from token_service.settings import Settings
 from token_service.sign_in.devices import Devices
 from token_service.sign_in.flow import SignInFlow
@@ -79,6 +83,28 @@ VERSIONS: Final = Path(__file__).parent / "migrations"
 def migrate(settings: Settings) -> None:
     """Migrate this service's database to the newest revision; blocks."""
     migrations.migrate(settings.database_url, VERSIONS)
+
+
+def restored(settings: Settings) -> None:
+    """Make a database that was restored to an earlier point safe to start with. Blocks, with an event loop of its own.
+
+    Raises:
+        CommandError: Redis does not answer.
+    """
+    try:
+        asyncio.run(_restored(settings))
+    except RedisError as error:
+        raise CommandError(f"Redis does not answer or refuses ({type(error).__name__})") from None
+
+
+async def _restored(settings: Settings) -> None:
+    engine = create_database_engine(settings.database_url, service="token-service", pool_size=1)
+    redis = connect_redis(settings.redis_url)
+    try:
+        await restore(engine, redis, tenant_id=settings.tenant_id)
+    finally:
+        await redis.aclose()
+        await engine.dispose()
 
 
 def create_app(settings: Settings) -> Litestar:

