@@ -64,8 +64,10 @@ test-heavy: $(INSTALLED) ## the tests that take more than a second or two
 	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'heavy and not slow and not clients and not observed'
 
 test-slow: $(INSTALLED) ## the races, the faults and the long runs, in short forms
-	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'slow and not clients'
-	@$(PYTEST) $(FUZZING)  # not distributed: its tests share one name
+	@# Fuzzing is not distributed, as its tests share one name; it runs while the others wait for what they killed.
+	@$(PYTEST) $(FUZZING) >$(VENV)/fuzzing.log 2>&1 & fuzzing=$$!; trap 'kill $$fuzzing' INT TERM; failed=0; \
+		$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'slow and not clients' || failed=1; \
+		wait $$fuzzing || failed=1; cat $(VENV)/fuzzing.log; exit $$failed
 
 test-long: $(INSTALLED) ## the same in full, and every client written elsewhere: an hour
 	@TEST_LENGTH=long $(PYTEST) -m 'slow or clients'

@@ -1,5 +1,6 @@
 """The OpenAPI documents: complete, true to the routes, and the merged one is up to date."""
 
+import functools
 import json
 import re
 from collections.abc import Iterator
@@ -30,8 +31,13 @@ MANAGED = [name for name, (_, _, operation) in OPERATIONS.items() if "security" 
 
 
 def validator(schema: dict[str, Any]) -> Any:
-    """Return a validator of a schema of the document."""
-    return jsonschema_rs.Draft202012Validator({**schema, "components": DOCUMENT["components"]})
+    """Return a validator of a schema of the document; most headers and errors share theirs."""
+    return _validator(json.dumps(schema))
+
+
+@functools.cache
+def _validator(schema: str) -> Any:
+    return jsonschema_rs.Draft202012Validator({**json.loads(schema), "components": DOCUMENT["components"]})
 
 
 def contents(operation: dict[str, Any]) -> Iterator[dict[str, Any]]:

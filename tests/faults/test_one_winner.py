@@ -14,7 +14,7 @@ from tests.support.processes import Deployment
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = length(short=100, long=1_000)
+ROUNDS = length(short=50, long=1_000)
 CLIENTS = 64
 
 

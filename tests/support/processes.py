@@ -3,31 +3,38 @@
 import base64
 import contextlib
 import itertools
-import json
 import os
 import random
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import httpx2 as httpx
 
+import management_service.app
+import management_service.settings
+import template_service.app
+import token_service.app
 from all_in_one.embedded.ports import pick_port
 from identity_common.http.routing import Service, service_for
+from identity_common.stores.migrations import migrate
+from management_service.bootstrap import Credentials
 from provision import ServerAddresses
 from stead import ManagementClient
 from stead._tls import default_ssl_context
 
 _READY_TIMEOUT_S = 120
 _ANSWER_TIMEOUT_S = 30
+
+T = TypeVar("T")
 
 
 _handed_out: set[int] = set()
@@ -181,8 +188,7 @@ class Deployment:
 
     def start(self, *, only: Sequence[ServiceProcess] = ()) -> None:
         """Migrate, start all processes or only these, and return when they are ready."""
-        for process in (self.tokens[0], self.management, self.template):
-            self._command(process.package, process._environment, "migrate")
+        self._migrate()
         for process in only or self.processes:
             process.start()
         for process in only or self.processes:
@@ -198,34 +204,37 @@ class Deployment:
         edge = edge or EdgeTransport({service: [each.url for each in found] for service, found in replicas.items()})
         return ManagementClient(
             self.base_url,
-            client_id=self._bootstrapped["client_id"],
-            client_secret=self._bootstrapped["client_secret"],
+            client_id=self._bootstrapped.client_id,
+            client_secret=self._bootstrapped.client_secret,
             http=httpx.Client(transport=edge, timeout=_ANSWER_TIMEOUT_S),
         )
 
     @cached_property
-    def _bootstrapped(self) -> dict[str, str]:
+    def _bootstrapped(self) -> Credentials:
         """Id and secret of the first client; cached, because a few more bootstraps invalidate the secret."""
-        printed = self._command("management_service", self._management_environment, "bootstrap")
-        made: dict[str, str] = json.loads(printed.splitlines()[-1])
-        return made
+        settings = management_service.settings.Settings.from_environment(self._management_environment)
+        return _in_a_thread(lambda: management_service.app.bootstrap(settings))
 
     def stop(self) -> None:
         """Stop every process."""
         for process in self.processes:
             process.stop()
 
-    def _command(self, package: str, environment: dict[str, str], command: str) -> bytes:
-        finished = subprocess.run(
-            [sys.executable, "-m", package, command],
-            env={**os.environ, **environment},
-            capture_output=True,
-            timeout=_READY_TIMEOUT_S,
-            check=False,
-        )
-        if finished.returncode:
-            raise RuntimeError(f"{package} {command}: {finished.stderr.decode()[-2000:]}")
-        return finished.stdout
+    def _migrate(self) -> None:
+        """Migrate the databases in this process: each command would spend two seconds of CPU time on imports."""
+        versions = {
+            self.addresses.token_database_url: token_service.app.VERSIONS,
+            self.addresses.management_database_url: management_service.app.VERSIONS,
+            self.addresses.template_database_url: template_service.app.VERSIONS,
+        }
+        for url, directory in versions.items():
+            _in_a_thread(lambda url=url, directory=directory: migrate(url, directory))  # type: ignore[misc]
+
+
+def _in_a_thread(blocking: Callable[[], T]) -> T:
+    """Call what runs an event loop of its own, also where one is running."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(blocking).result()
 
 
 class EdgeTransport(httpx.BaseTransport):
