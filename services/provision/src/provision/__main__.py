@@ -18,7 +18,7 @@ from provision.errors import ProvisionError
 from provision.nats import nats_server_config
 from provision.passwords import stored_passwords
 from provision.postgres import provision_postgres
-from provision.render import Hosts, stored_keys, write_rendered
+from provision.render import Hosts, secret_manifests, stored_keys, write_rendered
 from provision.subscribers import add_subscriber, nats_passwords
 
 
@@ -48,9 +48,14 @@ def _parser() -> argparse.ArgumentParser:
     render = commands.add_parser("render", help="write the servers' configurations and the services' secret settings")
     _add_secrets(render)
     render.add_argument("--output", type=Path, required=True, help="one directory below it for each server and service")
-    for field in msgspec.structs.fields(Hosts):
-        render.add_argument(f"--{field.name}", default=field.default, help=f"host:port; {field.default} by default")
+    _add_hosts(render)
     render.set_defaults(run=_render)
+
+    secrets = commands.add_parser("secrets", help="print the same as Secrets of Kubernetes, for kubectl apply")
+    _add_secrets(secrets)
+    secrets.add_argument("--namespace", default="stead")
+    _add_hosts(secrets)
+    secrets.set_defaults(run=_manifests)
 
     apply = commands.add_parser("apply", help="create or update the roles and databases in PostgreSQL")
     _add_secrets(apply)
@@ -79,11 +84,25 @@ def _add_secrets(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_hosts(command: argparse.ArgumentParser) -> None:
+    for field in msgspec.structs.fields(Hosts):
+        command.add_argument(f"--{field.name}", default=field.default, help=f"host:port; {field.default} by default")
+
+
+def _hosts(options: argparse.Namespace) -> Hosts:
+    return Hosts(postgres=options.postgres, redis=options.redis, nats=options.nats)
+
+
 def _render(options: argparse.Namespace) -> str:
-    hosts = Hosts(postgres=options.postgres, redis=options.redis, nats=options.nats)
     passwords = stored_passwords(options.secrets)
-    write_rendered(options.output, passwords, hosts, stored_keys(options.secrets))
+    write_rendered(options.output, passwords, _hosts(options), stored_keys(options.secrets))
     return f"rendered into {options.output}"
+
+
+def _manifests(options: argparse.Namespace) -> str:
+    passwords = stored_passwords(options.secrets)
+    keys = stored_keys(options.secrets)
+    return secret_manifests(passwords, _hosts(options), keys, namespace=options.namespace).decode()
 
 
 def _apply(options: argparse.Namespace) -> str:

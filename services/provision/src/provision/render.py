@@ -76,6 +76,24 @@ def write_rendered(directory: Path, passwords: Passwords, hosts: Hosts, keys: Ke
         new.replace(path)
 
 
+def secret_manifests(passwords: Passwords, hosts: Hosts, keys: Keys, *, namespace: str) -> bytes:
+    """Return a List of Secrets as JSON for ``kubectl apply``: one for each reader, and ``provision`` for ``apply``."""
+    secrets: dict[str, dict[str, str]] = {"provision": {"secrets.json": msgspec.json.encode(passwords).decode()}}
+    for name, content in _files(passwords, hosts, keys):
+        reader, _, file = name.partition("/")
+        secrets.setdefault(reader, {})[file] = content
+    items = [
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": reader, "namespace": namespace},
+            "stringData": files,
+        }
+        for reader, files in secrets.items()
+    ]
+    return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})
+
+
 def _files(passwords: Passwords, hosts: Hosts, keys: Keys) -> Iterator[tuple[str, str]]:
     urls = hosts.addresses(passwords)
     yield (
