@@ -46,7 +46,7 @@ up: $(RUNNABLE) ## the whole system in containers on http://localhost:3000, with
 		--directory $(DIRECTORY)
 
 down: ## stop it; its data stays, except with: docker compose down --volumes
-	@docker compose down
+	@docker compose --profile observe down
 
 walkthrough: $(RUNNABLE) ## impersonation in three steps with curl, to paste beside a running `make run`
 	@$(BIN)/python -m all_in_one.walkthrough --directory $(DIRECTORY)

@@ -10,7 +10,7 @@ from tests.support.patience import eventually
 from tests.support.processes import Deployment, EdgeTransport
 from tests.support.trace_receiver import ReceivedSpan, TraceReceiver
 
-pytestmark = pytest.mark.observed
+pytestmark = [pytest.mark.observed, pytest.mark.heavy]
 
 CALLER = "00f067aa0ba902b7"
 
@@ -41,7 +41,7 @@ def caller(deployment: Deployment) -> TracedCaller:
 @pytest.fixture(scope="module")
 def management(deployment: Deployment, caller: TracedCaller) -> Iterator[ManagementClient]:
     with deployment.management_client(caller) as client:
-        client.users.list()  # the client's own token, before anything is traced
+        list(client.users.list())  # the client's own token, before anything is traced
         yield client
 
 

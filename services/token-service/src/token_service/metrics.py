@@ -14,6 +14,14 @@ from token_service.directory import Directory
 from token_service.tokens.keys import KeyStatus, SigningKeys
 
 _SOURCES: Final[tuple[Source, ...]] = get_args(Source)
+_SIGN_IN_OUTCOMES: Final = (
+    "succeeded",
+    "wrong-password",
+    "throttled-account",
+    "throttled-address",
+    "not-allowed",
+    "unavailable",
+)
 
 
 class TokenServiceMetrics:
@@ -39,6 +47,8 @@ class TokenServiceMetrics:
             registry, "unknown_scopes", "Token requests whose every requested scope is unknown.", "grant_type"
         )
         self.sign_ins: Counter = counter(registry, "sign_ins", "Attempts to sign in by outcome.", "outcome")
+        for outcome in _SIGN_IN_OUTCOMES:
+            self.sign_ins.labels(outcome)  # a series that begins with its first event has no rate for it
         self.throttled: Counter = counter(registry, "throttled", "Attempts beyond a limit, by limit.", "limit")
 
     def measure_directory(self, directory: Directory, bus: Bus, *, tenant_id: str) -> None:

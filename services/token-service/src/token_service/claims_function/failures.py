@@ -1,6 +1,7 @@
 """Failed calls: each is a log line, a count, and an entry in a list that operators can read; none has personal data."""
 
-from typing import Final
+from itertools import product
+from typing import Final, get_args
 
 import msgspec
 from prometheus_client import Counter
@@ -12,6 +13,7 @@ from identity_common.telemetry.metrics import NAMESPACE
 from identity_common.wire.claims_function import TOKEN_KINDS, Failure, TokenKind
 from token_service.claims_function.last_records import LastRecords
 from token_service.claims_function.sandbox import Problem
+from token_service.claims_function.sandbox.outcomes import Reason
 
 _log = get_logger(__name__)
 
@@ -39,6 +41,8 @@ class FailedCalls:
             namespace=NAMESPACE,
             registry=None,
         )
+        for kind, reason in product(TOKEN_KINDS, get_args(Reason)):
+            self.count.labels(kind, reason)  # a series that begins with its first event has no rate for it
 
     def add(self, problem: Problem, *, kind: TokenKind, version: int, client_id: str) -> None:
         """Log and count a failed call; its entry follows without delaying the answer.
