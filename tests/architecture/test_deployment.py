@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from identity_common.http.routing import FALLBACK, NOT_ROUTED, ROUTES, service_for
-from provision.edge import nginx_config
+from provision.edges.nginx import nginx
 
 ROOT = Path(__file__).parents[2]
 LOCKS = sorted((ROOT / "locks").glob("*.lock"))
@@ -21,10 +21,6 @@ def pins(lock: Path) -> dict[str, str]:
     """Return the text of each pin, with its hashes, by name."""
     found = re.findall(r"^([A-Za-z0-9._-]+)(?:\[.*?\])?==[^\n]*(?:\n    .*)*", lock.read_text(), re.MULTILINE)
     return dict(zip(found, re.split(r"^(?=\S)", lock.read_text(), flags=re.MULTILINE)[1:], strict=True))
-
-
-def test_the_edge_of_the_containers_is_rendered_from_the_routing_table() -> None:
-    assert (ROOT / "deploy/compose/nginx.conf").read_text() == f"{nginx_config()}\n"
 
 
 @pytest.mark.parametrize(
@@ -41,7 +37,7 @@ def test_the_edge_of_the_containers_is_rendered_from_the_routing_table() -> None
     ],
 )
 def test_the_edge_chooses_what_the_routing_table_says(path: str) -> None:
-    locations = [(each["expression"] or "", each["service"]) for each in LOCATION.finditer(nginx_config())]
+    locations = [(each["expression"] or "", each["service"]) for each in LOCATION.finditer(nginx())]
     assert locations[-1] == ("", FALLBACK)
     assert next(service for expression, service in locations if re.search(expression, path)) == service_for(path)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from identity_common.version import VERSION
-from provision.edge import nginx_config
+from provision.edges import FORMS
 from provision.errors import ProvisionError
 from provision.nats import nats_server_config
 from provision.passwords import stored_passwords
@@ -62,8 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     apply.add_argument("--postgres", default=Hosts().postgres, help="host:port")
     apply.set_defaults(run=_apply)
 
-    edge = commands.add_parser("edge", help="print the configuration of nginx as the edge of the system in containers")
-    edge.set_defaults(run=lambda _: nginx_config())
+    edge = commands.add_parser("edge", help="print an edge's configuration, rendered from the routing table")
+    edge.add_argument("--form", choices=list(FORMS), default="nginx", help="nginx, of Docker Compose, by default")
+    edge.set_defaults(run=lambda options: FORMS[options.form]())
 
     subscriber = commands.add_parser("subscriber", help="add a team to the embedded NATS server")
     subscriber.add_argument("name")

@@ -1,11 +1,11 @@
-"""The edge in containers: nginx, configured from the routing table."""
+"""nginx, the edge in containers."""
 
 from typing import Final
 
 from identity_common.http.routing import FALLBACK, NOT_ROUTED, ROUTES, expression
 
 _HEAD: Final = """\
-# Printed by `python -m provision edge`, from the routing table; a test compares.
+# Printed by `python -m provision edge --form nginx`, from the routing table; a test compares.
 
 log_format without_queries '$remote_addr [$time_iso8601] "$request_method $uri" $status $body_bytes_sent $request_time';
 
@@ -28,7 +28,7 @@ server {
 """
 
 
-def nginx_config() -> str:
+def nginx() -> str:
     """Return the configuration; the first expression that matches a path decides, as in the table."""
     hidden = [f"    location ~ ^{expression(pattern)}$ {{ return 404; }}\n" for pattern in NOT_ROUTED]
     routed = [_location(f"~ ^{expression(pattern)}$", service) for pattern, service in ROUTES]

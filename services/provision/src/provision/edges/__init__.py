@@ -1,0 +1,18 @@
+"""The edges in front of the three services, each rendered from the routing table.
+
+Owns what an edge must say about paths. Host names, TLS and the choice of a gateway are the operator's.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from provision.edges.gateway import gateway
+from provision.edges.ingress import ingress_nginx, ingress_traefik
+from provision.edges.nginx import nginx
+
+FORMS: Final[Mapping[str, Callable[[], str]]] = {
+    "nginx": nginx,
+    "gateway": gateway,
+    "ingress-nginx": ingress_nginx,
+    "ingress-traefik": ingress_traefik,
+}
