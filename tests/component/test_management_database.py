@@ -33,6 +33,9 @@ from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.servers
 
+HEAD = head(VERSIONS)
+PREVIOUS, NEXT = f"{int(HEAD) - 1:04}", f"{int(HEAD) + 1:04}"
+
 NOT_OURS = {"alembic_version", *(statement.split()[2] for statement in outbox.CREATE)}
 
 
@@ -110,14 +113,17 @@ async def test_replicas_may_migrate_concurrently(settings: Settings) -> None:
 @pytest.fixture
 def older(tmp_path: Path) -> Path:
     """The revisions of the previous release."""
-    for file in VERSIONS.glob("000[123]_*.py"):
-        shutil.copy(file, tmp_path)
+    for file in VERSIONS.glob("0*.py"):
+        if not file.name.startswith(HEAD):
+            shutil.copy(file, tmp_path)
     return tmp_path
 
 
 async def test_older_code_does_not_migrate_a_newer_database(settings: Settings, older: Path) -> None:
     await asyncio.to_thread(migrate, settings)
-    with pytest.raises(UnknownSchemaError, match="at revision 0004, and this version knows the revisions up to 0003"):
+    with pytest.raises(
+        UnknownSchemaError, match=f"at revision {HEAD}, and this version knows the revisions up to {PREVIOUS}"
+    ):
         await asyncio.to_thread(migrations.migrate, settings.database_url, older)
     await query(settings, "UPDATE alembic_version SET version_num = '0099'")
     with pytest.raises(UnknownSchemaError, match="at revision 0099, and"):
@@ -125,7 +131,7 @@ async def test_older_code_does_not_migrate_a_newer_database(settings: Settings, 
 
 
 @pytest.mark.parametrize(
-    ("declared", "stored", "runs"), [(None, "0001", True), ("0003", "0003", True), ("0004", "0004", False)]
+    ("declared", "stored", "runs"), [(None, "0001", True), (PREVIOUS, PREVIOUS, True), (HEAD, HEAD, False)]
 )
 async def test_older_code_runs_on_a_newer_database_until_a_revision_excludes_it(
     settings: Settings,
@@ -138,12 +144,12 @@ async def test_older_code_runs_on_a_newer_database_until_a_revision_excludes_it(
     newer = tmp_path_factory.mktemp("newer")
     shutil.copytree(VERSIONS, newer, dirs_exist_ok=True)
     line = f'oldest_code = "{declared}"\n' if declared else ""
-    (newer / "0005_next.py").write_text(
-        f'revision, down_revision = "0005", "0004"\n{line}\n\ndef upgrade() -> None: ...\n'
+    (newer / f"{NEXT}_next.py").write_text(
+        f'revision, down_revision = "{NEXT}", "{HEAD}"\n{line}\n\ndef upgrade() -> None: ...\n'
     )
     await asyncio.to_thread(migrations.migrate, settings.database_url, newer)
     (schema,) = await query(settings, migrations.SELECT_SCHEMA)
-    assert tuple(schema) == ("0005", stored)
+    assert tuple(schema) == (NEXT, stored)
     if runs:
         assert migrations.is_migrated(*schema, older)
     else:
@@ -170,7 +176,7 @@ async def test_a_service_starts_on_a_newer_database_only_if_that_still_serves_it
         assert not startup()
         line = json.loads(log.getvalue().splitlines()[0])
         assert (line["event"], line["reason"]) == ("database.awaited", str(UnknownSchemaError("0099", head(VERSIONS))))
-        await query(settings, "UPDATE alembic_version SET oldest_code = '0004'")
+        await query(settings, f"UPDATE alembic_version SET oldest_code = '{HEAD}'")
         async with asyncio.timeout(PATIENCE_S):
             await started.wait()
     finally:
