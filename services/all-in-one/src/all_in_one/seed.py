@@ -1,6 +1,7 @@
 """Creates the demo data over HTTP with the SDK: idempotent, and adapted to the address of the stack."""
 
 import secrets
+import time
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
@@ -31,6 +32,8 @@ _TRADITIONAL: Final = "Demo web application"
 _SPA: Final = "Demo single-page application"
 _SECRET: Final = "demo"  # noqa: S105 - the secret's name
 
+_KNOWN_WITHIN_S: Final = 10.0
+
 Item = TypeVar("Item")
 
 
@@ -51,7 +54,11 @@ def seed(
         bootstrap: Creates the first Management API client; called unless the known one still works.
         nats: The read-only user of the bus.
     """
-    access = known.management_api if known is not None and _works(base_url, known.management_api) else bootstrap()
+    if known is not None and _works(base_url, known.management_api):
+        access = known.management_api
+    else:
+        access = bootstrap()
+        _wait_until_known(base_url, access)
     with ManagementClient(
         base_url,
         client_id=access.client_id,
@@ -92,6 +99,13 @@ def _works(base_url: str, access: ManagementApi) -> bool:
     except OAuthError:
         return False
     return True
+
+
+def _wait_until_known(base_url: str, access: ManagementApi) -> None:
+    """Block until the token endpoint knows a client that a command created; a service publishes it afterwards."""
+    deadline = time.monotonic() + _KNOWN_WITHIN_S
+    while not _works(base_url, access) and time.monotonic() < deadline:
+        time.sleep(_KNOWN_WITHIN_S / 50)
 
 
 def _resource(management: ManagementClient) -> Resource:
