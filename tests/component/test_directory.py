@@ -26,6 +26,7 @@ def test_a_new_entity_can_be_used_in_the_very_next_request(world: World) -> None
     assert [create_then_use(world) for _ in range(ROUNDS)] == [{}] * ROUNDS
 
 
+@pytest.mark.heavy
 class TestWithTheRevisionOfTheWrite:
     """A request that carries the revision never sees an older state."""
 

@@ -6,6 +6,8 @@ import pytest
 
 from tests.support.management_api import Management, at_once, unique
 
+pytestmark = pytest.mark.heavy
+
 ROUNDS = 6
 
 

@@ -166,6 +166,7 @@ async def users_on_both_sides(management: Management, database: asyncpg.Connecti
     return {row[0] for row in owned}, {row[0] for row in known}
 
 
+@pytest.mark.heavy
 async def test_two_replicas_apply_every_event_once(template: Template, tables: TemplateTables) -> None:
     async with Template(template.management) as second:
         organization = await tables.organization()

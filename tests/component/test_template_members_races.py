@@ -17,6 +17,8 @@ from tests.support.organizations import (
 )
 from tests.support.template_api import Template
 
+pytestmark = pytest.mark.heavy
+
 ROUNDS = 8
 of_both_kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.path)
 

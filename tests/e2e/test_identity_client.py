@@ -179,6 +179,7 @@ async def test_a_watching_task_learns_the_same(
             await anext(tokens)
 
 
+@pytest.mark.heavy
 def test_a_watcher_learns_that_the_user_must_sign_in_again(
     world: World, person: Person, client_id: str, organization: str
 ) -> None:

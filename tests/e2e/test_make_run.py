@@ -17,6 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from stead import ManagementClient
 from tests.support.processes import free_port
 
+pytestmark = pytest.mark.heavy
+
 TIMEOUT_S = 120
 SETTINGS = {
     "MANAGEMENT_API_RESOURCE": "https://identity.acme.example/api",

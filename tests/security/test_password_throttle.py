@@ -18,6 +18,8 @@ from tests.support.running_stack import RunningStack
 from tests.support.world import Client, World
 from token_service.sign_in.pages.cookies import DEVICE, SESSION
 
+pytestmark = pytest.mark.heavy
+
 LIMIT = 10
 
 

@@ -29,11 +29,11 @@ class FuzzedSystem:
             addresses, directory, tenant_id=f"fuzz-{directory.name}", revision_wait_s=_REVISION_WAIT_S
         )
         self.base_url = self._stack.base_url
+        self._http = httpx.Client(base_url=self.base_url, timeout=20)
         self._ids: dict[str, str] = {}
 
     def start(self) -> None:
         self._stack.start()
-        self._http = httpx.Client(base_url=self.base_url, timeout=20)
         self._authorize()
         credentials = self._stack.credentials
         self._web = (credentials.traditional.client_id, credentials.traditional.client_secret)
