@@ -56,7 +56,7 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
     (
         f"{TOKEN}/tokens/",
         "unit/token/test_claims.py unit/token/test_scopes.py unit/token/test_signing.py "
-        "unit/test_tokens_valid_after.py component/test_signing_keys.py "
+        "unit/test_tokens_valid_after.py component/test_signing_keys.py component/test_retired_signing_keys.py "
         "protocol/test_rfc7517_jwks.py protocol/test_rfc9068_access_token.py protocol/test_oidc_* "
         "pages/test_id_token_hint.py protocol/test_rfc8693_*",
     ),
@@ -79,8 +79,9 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         f"{TEMPLATE}/member_permissions/",
-        "component/test_template_effective_permissions.py component/test_template_permission_cache.py "
-        "component/test_template_waiting.py component/test_template_fan_out.py",
+        "protocol/test_rfc7240_prefer.py component/test_template_effective_permissions.py "
+        "component/test_template_permission_cache.py component/test_template_waiting.py "
+        "component/test_template_fan_out.py",
     ),
     (
         f"{SDK}/verifiers.py",
