@@ -22,6 +22,7 @@ from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
 from identity_common.http.openapi import CHANGES_DIRECTORY, at_address
+from identity_common.outbox.audit_relay import AuditRelay
 from identity_common.outbox.backlog import measure_outbox
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.relay import Relay
@@ -156,6 +157,7 @@ def create_app(settings: Settings) -> Litestar:
     relay = Relay(
         bus, settings.database_url, republication, source="management", tenant_id=tenant_id, published=published
     )
+    audit_relay = AuditRelay(bus, settings.database_url, service="management", tenant_id=tenant_id)
     passwords = Passwords(threads=settings.password_hashing_threads)
     attempts = SignInAttempts(
         commands,
@@ -175,6 +177,7 @@ def create_app(settings: Settings) -> Litestar:
         await changes.prepare()
         await claims_functions.renew_seals()
         relay.start()
+        audit_relay.start()
         password_checks.start()
 
     startup = Startup(engine, versions=VERSIONS, then=prepare)
@@ -188,6 +191,7 @@ def create_app(settings: Settings) -> Litestar:
         finally:
             await startup.stop()
             await password_checks.stop()
+            await audit_relay.stop()
             await relay.stop()
             await bus.stop()
             passwords.close()
