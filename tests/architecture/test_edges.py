@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "services/management-service/src/management_service/openapi.json"
 FILES = {
     "nginx": "deploy/compose/nginx.conf",
+    "nginx-in-kubernetes": "deploy/k8s/overlays/local/edge/stead.conf",
     "gateway": "deploy/k8s/edges/gateway/route.yaml",
     "ingress-nginx": "deploy/k8s/edges/ingress-nginx/route.yaml",
     "ingress-traefik": "deploy/k8s/edges/ingress-traefik/route.yaml",

@@ -77,6 +77,18 @@ class ServiceProcess:
                 stderr=log,
             )
 
+    def command(self, name: str) -> None:
+        """Run another command of the service with the same settings, until it ends."""
+        finished = subprocess.run(
+            [sys.executable, "-m", self.package, name],
+            env={**os.environ, **self._environment},
+            capture_output=True,
+            text=True,
+            timeout=_READY_TIMEOUT_S,
+            check=False,
+        )
+        assert finished.returncode == 0, f"{self.package} {name}: {finished.stderr[-2000:]}"
+
     def wait_until_ready(self) -> None:
         """Return when ``/health/ready`` answers 200."""
         deadline = time.monotonic() + _READY_TIMEOUT_S

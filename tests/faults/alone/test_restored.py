@@ -69,7 +69,7 @@ def restore(addresses: ServerAddresses, directory: Path, deployment: Deployment)
         command = [PROGRAMS / "pg_restore", "--clean", "--if-exists", "--single-transaction"]
         subprocess.run([*command, f"--dbname={database(addresses, service)}", directory / service], check=True)
     for process in (deployment.management, deployment.template, deployment.tokens[0]):
-        deployment._command(process.package, process._environment, "restored")
+        process.command("restored")
 
 
 def set_up_organization(management: ManagementClient) -> Organization:

@@ -7,6 +7,7 @@ import msgspec
 from nats.errors import Error as NatsError
 
 from identity_common.bus.connection import Bus
+from identity_common.bus.requests import ask
 from identity_common.http.api_errors import ApiError, store_unavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.memberships import MEMBERS_IN_A_REPLY, MembersAnswer, MembersQuestion, members_subject
@@ -69,8 +70,7 @@ class Memberships:
     async def _after(self, question: MembersQuestion) -> tuple[str, ...]:
         if not self._bus.is_connected:
             raise store_unavailable()
-        message = await self._bus.client.request(self._subject, _encode(question), timeout=_PATIENCE_S)
-        answer = _decode(message.data)
+        answer = _decode(await ask(self._bus, self._subject, _encode(question), name="members", timeout_s=_PATIENCE_S))
         if answer.unavailable:
             raise store_unavailable()
         return answer.ids

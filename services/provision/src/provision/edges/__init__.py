@@ -8,10 +8,11 @@ from typing import Final
 
 from provision.edges.gateway import gateway
 from provision.edges.ingress import ingress_nginx, ingress_traefik
-from provision.edges.nginx import nginx
+from provision.edges.nginx import nginx, nginx_in_kubernetes
 
 FORMS: Final[Mapping[str, Callable[[], str]]] = {
     "nginx": nginx,
+    "nginx-in-kubernetes": nginx_in_kubernetes,
     "gateway": gateway,
     "ingress-nginx": ingress_nginx,
     "ingress-traefik": ingress_traefik,

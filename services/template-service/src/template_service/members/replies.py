@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.background import end
 from identity_common.bus.connection import Bus
+from identity_common.bus.requests import answering
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.memberships import MEMBERS_IN_A_REPLY, MembersAnswer, MembersQuestion, members_subject
 from template_service.members import store
@@ -50,6 +51,10 @@ class MemberReplies:
         task.add_done_callback(self._replying.discard)
 
     async def _reply(self, message: Msg) -> None:
+        with answering(message, name="members"):
+            await self._respond(message)
+
+    async def _respond(self, message: Msg) -> None:
         try:
             answer = await self._answer(_decode(message.data))
         except (SQLAlchemyError, OSError, msgspec.DecodeError) as error:
