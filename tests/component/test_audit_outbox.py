@@ -164,7 +164,7 @@ async def test_every_write_of_management_service_leaves_one_entry(
     await write("DeleteUser", "user.delete", "DELETE", of_user)
 
     new = await history.check(before, jetstream)
-    assert {(entry.application_id, entry.user_id, entry.tenant_id, entry.service, entry.outcome) for entry in new} == {
+    assert {(entry.application_id, entry.user_id, entry.tenant_id, entry.log, entry.outcome) for entry in new} == {
         (management.credentials.client_id, None, management.tenant_id, "management", "success")
     }
     assert all(entry.token_id for entry in new)

@@ -30,7 +30,7 @@ def audit_entry(
         id=new_id(),
         occurred_at=occurred_at,
         tenant_id=tenant_id,
-        service=service,
+        log=service,
         key=f"{service}.{kind}.{_VERBS[verb]}",
         operation=request.operation,
         application_id=request.application_id,
