@@ -42,6 +42,7 @@ from identity_common.wire.claims_function import SealedRequests, SealedVariables
 from management_service.api_reference.routes import reference_router
 from management_service.applications.routes import ApplicationController, SecretController
 from management_service.applications.service import Applications
+from management_service.audit.ingestion import AuditIngestion
 from management_service.authentication import Authentication
 from management_service.bootstrap import Bootstrap, Credentials
 from management_service.claims_function.routes import ClaimsFunctionController, ClaimsFunctionTestController
@@ -158,6 +159,9 @@ def create_app(settings: Settings) -> Litestar:
         bus, settings.database_url, republication, source="management", tenant_id=tenant_id, published=published
     )
     audit_relay = AuditRelay(bus, settings.database_url, service="management", tenant_id=tenant_id)
+    audit_ingestion = AuditIngestion(
+        bus, settings.database_url, tenant_id=tenant_id, retention_days=settings.audit_retention_days
+    )
     passwords = Passwords(threads=settings.password_hashing_threads)
     attempts = SignInAttempts(
         commands,
@@ -178,6 +182,7 @@ def create_app(settings: Settings) -> Litestar:
         await claims_functions.renew_seals()
         relay.start()
         audit_relay.start()
+        audit_ingestion.start()
         password_checks.start()
 
     startup = Startup(engine, versions=VERSIONS, then=prepare)
@@ -191,6 +196,7 @@ def create_app(settings: Settings) -> Litestar:
         finally:
             await startup.stop()
             await password_checks.stop()
+            await audit_ingestion.stop()
             await audit_relay.stop()
             await relay.stop()
             await bus.stop()

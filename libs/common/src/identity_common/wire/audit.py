@@ -14,6 +14,8 @@ AUDIT_PREFIX: Final = "identity-audit"
 MAX_AGGREGATES: Final = 100
 """A write of more aggregates lists the first; ``aggregate_count`` has the number of all."""
 
+GAP_KEY: Final = "audit.gap"
+
 AuditLog = Literal["management", "template", "token", "subject-tokens", "exchanges"]
 """A numbered log of the trail.
 
@@ -40,6 +42,26 @@ class AuditContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
 
     reason: str | None = None
     ticket_id: str | None = None
+
+
+class AuditGap(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    rename={"first": "from", "last": "to", "previous_epoch": "previousEpoch"},
+):
+    """Numbers of a log that never arrived; part of an entry that management-service writes itself.
+
+    Attributes:
+        first: The first missing number; absent if only the numbering changed.
+        last: The last missing number; absent if only the numbering changed.
+        previous_epoch: The numbering that ended without notice; absent within one numbering.
+    """
+
+    first: int | None = None
+    last: int | None = None
+    previous_epoch: str | None = None
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -75,6 +97,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
             data are left out.
         aggregates: What changed, as kind and ids: ``user/<id>``; at most 100.
         aggregate_count: How many aggregates changed.
+        gap: Numbers that are missing before the next entry of the log; of an entry with the key ``audit.gap``.
     """
 
     id: str
@@ -105,3 +128,4 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     members: tuple[str, ...] = ()
     aggregates: tuple[str, ...] = ()
     aggregate_count: int = 0
+    gap: AuditGap | None = None
