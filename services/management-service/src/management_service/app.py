@@ -43,6 +43,8 @@ from management_service.api_reference.routes import reference_router
 from management_service.applications.routes import ApplicationController, SecretController
 from management_service.applications.service import Applications
 from management_service.audit.ingestion import AuditIngestion
+from management_service.audit.routes import LogController
+from management_service.audit.service import AuditTrail
 from management_service.authentication import Authentication
 from management_service.bootstrap import Bootstrap, Credentials
 from management_service.claims_function.routes import ClaimsFunctionController, ClaimsFunctionTestController
@@ -99,6 +101,7 @@ _CONTROLLERS: Final = (
     RoleApplicationController,
     ClaimsFunctionTestController,
     ClaimsFunctionController,
+    LogController,
 )
 
 
@@ -233,6 +236,7 @@ def create_app(settings: Settings) -> Litestar:
             "assignments": assignments,
             "claims_functions": claims_functions,
             "memberships": Memberships(bus, tenant_id=tenant_id),
+            "audit_trail": AuditTrail(reader, tenant_id=tenant_id),
         },
         readiness=Readiness(startup),
         registry=registry,
