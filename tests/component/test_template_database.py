@@ -10,7 +10,7 @@ from tests.support.template_api import Template
 
 pytestmark = pytest.mark.servers
 
-NOT_OURS = {"alembic_version", *(statement.split()[2] for statement in outbox.CREATE)}
+NOT_OURS = {"alembic_version", "audit_outbox", *(statement.split()[2] for statement in outbox.CREATE)}
 
 
 async def test_the_migrations_create_the_tables_in_the_code(template: Template) -> None:

@@ -543,7 +543,7 @@ PUBLISHED = (
     *("$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.STREAM.CREATE.ANYTHING"),
     *(
         f"$JS.API.{action}.{stream}"
-        for stream in ("IDENTITY_EVENTS", "IDENTITY_INTERNAL", "IDENTITY_STATE")
+        for stream in ("IDENTITY_EVENTS", "IDENTITY_INTERNAL", "IDENTITY_STATE", "IDENTITY_AUDIT")
         for action in (
             *("STREAM.INFO", "STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.PURGE"),
             *("STREAM.MSG.GET", "STREAM.MSG.DELETE", "STREAM.SNAPSHOT", "STREAM.RESTORE", "DIRECT.GET"),
@@ -552,26 +552,26 @@ PUBLISHED = (
     ),
     *(
         f"$JS.API.CONSUMER.{action}.{stream}.a"
-        for stream in ("IDENTITY_EVENTS", "IDENTITY_INTERNAL", "IDENTITY_STATE")
+        for stream in ("IDENTITY_EVENTS", "IDENTITY_INTERNAL", "IDENTITY_STATE", "IDENTITY_AUDIT")
         for action in ("CREATE", "DURABLE.CREATE", "INFO", "MSG.NEXT", "DELETE")
     ),
     *(
         f"{subject}.{stream}.a.1.1.1.1.1"
         for subject in ("$JS.ACK", "$JS.FC")
-        for stream in ("IDENTITY_EVENTS", "IDENTITY_INTERNAL", "IDENTITY_STATE")
+        for stream in ("IDENTITY_EVENTS", "IDENTITY_INTERNAL", "IDENTITY_STATE", "IDENTITY_AUDIT")
     ),
     *(
         f"{account}.$JS.API.{request}.IDENTITY_EVENTS"
         for account in ("services", "subscribers")
         for request in ("STREAM.INFO", "STREAM.CREATE", "STREAM.DELETE", "CONSUMER.CREATE", "CONSUMER.MSG.NEXT")
     ),
-    "identity-mirror.a",
+    *("identity-mirror.a", "identity-audit.default.management", "identity-audit.default.template"),
 )
 SUBSCRIBED = (
     *("identity.>", "identity-internal.>", "identity-rpc.>", "identity-rpc.default.password-check", "identity-relay.>"),
     *("identity-rpc.default.claims-function", "identity-rpc.default.members"),
     *("identity-relay.default.management", "identity-relay.default.template"),
-    *("$JS.API.>", ">"),
+    *("$JS.API.>", ">", "identity-audit.>", "identity-audit.default.management"),
     *("_INBOX.>", "_INBOX_management.>", "_INBOX_template.>", "_INBOX_token.>", "identity-mirror.>"),
     *(f"identity.*.{kind}.>" for kind in ("member", "role", "permission", "member-permissions", "organization")),
 )
@@ -582,7 +582,12 @@ STREAMS_OF_ALL = {
         for action in ("STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET", "DIRECT.GET")
         for stream in ("EVENTS", "INTERNAL", "STATE")
     ),
-    "subscribers.$JS.API.STREAM.CREATE.IDENTITY_EVENTS",
+    *("subscribers.$JS.API.STREAM.CREATE.IDENTITY_EVENTS", "$JS.API.STREAM.INFO.IDENTITY_AUDIT"),
+}
+CREATING_AUDIT = "$JS.API.STREAM.CREATE.IDENTITY_AUDIT"
+READING_AUDIT = {
+    *("$JS.API.STREAM.MSG.GET.IDENTITY_AUDIT", "$JS.API.DIRECT.GET.IDENTITY_AUDIT"),
+    *(f"$JS.API.CONSUMER.{action}.IDENTITY_AUDIT.a" for action in ("CREATE", "INFO", "MSG.NEXT", "DELETE")),
 }
 CONSUMING_STATE = {f"$JS.API.CONSUMER.{action}.IDENTITY_STATE.a" for action in ("CREATE", "INFO", "MSG.NEXT", "DELETE")}
 
@@ -617,11 +622,15 @@ class TestNats:
             {
                 *("identity-internal.default.user.1", "identity-relay.default.management"),
                 *("identity-rpc.default.claims-function", "identity-rpc.default.members", *STREAMS_OF_ALL),
+                *("identity-audit.default.management", CREATING_AUDIT, *READING_AUDIT),
             },
             {"_INBOX_management.>", "identity-relay.default.management", "identity-rpc.default.password-check"},
         )
         assert await self.allowed(addresses.template_nats_url) == (
-            {"identity.default.role.1", "identity-relay.default.template", *STREAMS_OF_ALL, *CONSUMING_STATE},
+            {
+                *("identity.default.role.1", "identity-relay.default.template", *STREAMS_OF_ALL, *CONSUMING_STATE),
+                *("identity-audit.default.template", CREATING_AUDIT),
+            },
             {
                 *("_INBOX_template.>", "identity-relay.default.template", "identity-rpc.default.members"),
                 *(f"identity.*.{kind}.>" for kind in ("member", "role", "permission", "organization")),

@@ -11,9 +11,11 @@ import msgspec
 import pytest
 
 from stead import (
+    ApiError,
     Application,
     ApplicationSecret,
     AsyncManagementClient,
+    AuditEntry,
     ClaimsFunction,
     ClaimsFunctionFailure,
     ClaimsFunctionVersion,
@@ -48,6 +50,8 @@ from stead import (
 )
 from stead.event_types import GrantedPermission
 from stead.models import (
+    AuditContext,
+    AuditGap,
     DryRunOfInput,
     MemberEffect,
     Reach,
@@ -1063,9 +1067,43 @@ OPERATIONS: list[tuple[Call, str, str, Any, Any, Any]] = [
         {"subjectToken": SUBJECT_TOKEN, "expiresIn": 600},
         SubjectToken(token=SUBJECT_TOKEN, expires_in=600),
     ),
+    (
+        lambda c: c.logs.list(),
+        "GET",
+        "/api/logs?page_size=100",
+        None,
+        (  # in pages with cursors
+            {
+                "id": "l1",
+                "occurredAt": 5,
+                "key": "audit.gap",
+                "log": "exchanges",
+                "epoch": "b",
+                "outcome": "unknown",
+                "gap": {"from": 1, "to": 2, "previousEpoch": "a"},
+            },
+        ),
+        [
+            AuditEntry(
+                id="l1",
+                occurred_at=5,
+                key="audit.gap",
+                log="exchanges",
+                epoch="b",
+                outcome="unknown",
+                gap=AuditGap(first=1, last=2, previous_epoch="a"),
+            )
+        ],
+    ),
+    (
+        lambda c: c.logs.get("l1"),
+        "GET",
+        "/api/logs/l1",
+        None,
+        {"id": "l1", "occurredAt": 5, "key": "k", "context": {"reason": "r", "ticketId": "t"}, "addedLater": 1},
+        AuditEntry(id="l1", occurred_at=5, key="k", context=AuditContext(reason="r", ticket_id="t")),
+    ),
 ]
-
-
 IDS = [f"{row[1]} {row[2]}" for row in OPERATIONS]
 
 
@@ -1203,3 +1241,23 @@ async def test_a_bound_operation_shows_its_parameters(
         parameters = ["search", "exact", "like", "joint", "without_organization_id", "page_size"]
         assert list(inspect.signature(users.list).parameters) == parameters
     assert inspect.iscoroutinefunction(async_client.users.create)
+
+
+def test_the_audit_trail_is_followed_by_the_cursor_of_each_link(service: Service, client: ManagementClient) -> None:
+    listed = iter(client.logs.list(key="k", user_id="u1", start_time=7, page_size=1))
+    for entry_id, cursor in (("l3", "30.3"), ("l2", "20.2"), ("l1", None)):
+        link = f'<https://elsewhere.example/api/logs?logKey=k&after={cursor}&page_size=1>; rel="next"'
+        answer = [{"id": entry_id, "occurredAt": 1, "key": "k"}]
+        service.will_answer("GET", "/api/logs", answer, headers={"Link": link} if cursor else {})
+        assert next(listed).id == entry_id
+    assert next(listed, None) is None
+    given = "/api/logs?userId=u1&logKey=k&start_time=7"
+    expected = [f"{given}&page_size=1", f"{given}&after=30.3&page_size=1", f"{given}&after=20.2&page_size=1"]
+    assert [call.target for call in service.calls] == expected
+
+
+def test_a_link_without_a_new_cursor_ends_with_an_error(service: Service, client: ManagementClient) -> None:
+    for query in ("page_size=1", "after="):
+        service.will_answer("GET", "/api/logs", [], headers={"Link": f'</api/logs?{query}>; rel="next"'})
+        with pytest.raises(ApiError):
+            list(client.logs.list())

@@ -46,6 +46,7 @@ from stead.middleware import Access, AccessTokenMiddleware, OrganizationAware, a
 from stead.models import (
     Application,
     ApplicationSecret,
+    AuditEntry,
     ClaimsFunction,
     ClaimsFunctionFailure,
     ClaimsFunctionVersion,
@@ -105,6 +106,7 @@ __all__ = [
     "AsyncManagementClient",
     "Application",
     "ApplicationSecret",
+    "AuditEntry",
     "OidcClientMetadata",
     "CustomClientMetadata",
     "ClaimsFunction",

@@ -1,14 +1,14 @@
 """Lists of the Management API, fetched page by page during iteration.
 
-``ListRequest`` describes a list; ``PageReader`` is one pass over it, with one operation (see ``_http``) per page;
-``Listing`` and ``AsyncListing`` are what callers iterate over.
+``ListRequest`` describes a list, ``CursorRequest`` one with cursors; a ``Reader`` is one pass over it, with one
+operation (see ``_http``) per page; ``Listing`` and ``AsyncListing`` are what callers iterate over.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import httpx2 as httpx
 
@@ -19,6 +19,19 @@ T = TypeVar("T")
 MAX_PAGE_SIZE: Final = 100
 
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
+
+
+class Reader(Protocol[T]):
+    """One pass over a list.
+
+    Attributes:
+        ended: Whether the last page was read.
+    """
+
+    ended: bool
+
+    def next_page(self) -> Operation[list[T]]:
+        """Read the next page."""
 
 
 class ListRequest(Generic[T]):
@@ -45,7 +58,26 @@ class ListRequest(Generic[T]):
 
     def page(self, number: int) -> Request:
         """Return the request for a page; the first one is 1."""
-        return json_request("GET", self._path, params={**self._params, "page": number, "page_size": self._page_size})
+        return self._request({"page": number})
+
+    def reader(self) -> Reader[T]:
+        """Begin a pass over the list."""
+        return PageReader(self)
+
+    def _request(self, place: Mapping[str, str | int]) -> Request:
+        return json_request("GET", self._path, params={**self._params, **place, "page_size": self._page_size})
+
+
+class CursorRequest(ListRequest[T]):
+    """Describes a list that grows at its beginning: a page begins after the last item of the one before."""
+
+    def after(self, cursor: str | None) -> Request:
+        """Return the request for the page after a cursor; the first one without."""
+        return self._request({} if cursor is None else {"after": cursor})
+
+    def reader(self) -> Reader[T]:
+        """Begin a pass over the list."""
+        return CursorReader(self)
 
 
 class PageReader(Generic[T]):
@@ -89,6 +121,39 @@ class PageReader(Generic[T]):
         return items
 
 
+class CursorReader(Generic[T]):
+    """One pass over a list with cursors, page by page, until an answer links no next one.
+
+    Of that link only the cursor is used: requests only ever go to the configured base URL.
+
+    Attributes:
+        ended: Whether the last page was read.
+    """
+
+    def __init__(self, listed: CursorRequest[T]) -> None:
+        self.ended = False
+        self._listed = listed
+        self._cursor: str | None = None
+
+    def next_page(self) -> Operation[list[T]]:
+        """Read the next page.
+
+        Raises:
+            ApiError: The service refused; ``unexpected_answer`` if the link has no new cursor.
+        """
+        answer = yield self._listed.after(self._cursor)
+        items = decode(answer, list[self._listed.item])  # type: ignore[name-defined]
+        following = answer.links.get("next")
+        if following is None:
+            self.ended = True
+            return items
+        cursor = httpx.URL(following["url"]).params.get("after")
+        if not cursor or cursor == self._cursor:
+            raise unexpected_answer("the link to the next page has no new cursor", answer)
+        self._cursor = cursor
+        return items
+
+
 class Listing(Generic[T]):
     """A list that is fetched during iteration, from the beginning each time.
 
@@ -101,7 +166,7 @@ class Listing(Generic[T]):
         self._run = run
 
     def __iter__(self) -> Iterator[T]:
-        reader = PageReader(self._listed)
+        reader = self._listed.reader()
         while not reader.ended:
             yield from self._run(reader.next_page())
 
@@ -114,7 +179,7 @@ class AsyncListing(Generic[T]):
         self._run = run
 
     async def __aiter__(self) -> AsyncIterator[T]:
-        reader = PageReader(self._listed)
+        reader = self._listed.reader()
         while not reader.ended:
             for item in await self._run(reader.next_page()):
                 yield item

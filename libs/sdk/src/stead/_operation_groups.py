@@ -15,6 +15,7 @@ from stead._lists import AsyncListing, Listing, ListRequest
 from stead._operations import (
     applications,
     custom_claims,
+    logs,
     organization_permissions,
     organization_roles,
     organization_template,
@@ -250,6 +251,13 @@ class CustomClaims(Group[R]):
     dry_run = _Method(custom_claims.dry_run_claims_script)
     record = _Method(custom_claims.record_claims_function_inputs)
     failures = _Method(custom_claims.list_claims_function_failures)
+
+
+class Logs(Group[R]):
+    """``client.logs``: the audit trail."""
+
+    get = _Method(logs.get_log_entry)
+    list = _List(logs.list_log_entries)
 
 
 class SubjectTokens(Group[R]):

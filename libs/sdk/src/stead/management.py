@@ -56,6 +56,7 @@ class _Client(Generic[R]):
         self.organization_template: groups.OrganizationTemplate[R] = groups.OrganizationTemplate(run, is_async=is_async)
         self.organizations: groups.Organizations[R] = groups.Organizations(run, is_async=is_async)
         self.custom_claims: groups.CustomClaims[R] = groups.CustomClaims(run, is_async=is_async)
+        self.logs: groups.Logs[R] = groups.Logs(run, is_async=is_async)
         self.subject_tokens: groups.SubjectTokens[R] = groups.SubjectTokens(run, is_async=is_async)
 
     @property
@@ -114,6 +115,7 @@ class ManagementClient(_Client[Run]):
         organization_roles: Roles of the organization template.
         organization_template: The organization template as one document.
         organizations: Organizations, their members and the members' roles.
+        logs: Entries of the audit trail.
         subject_tokens: One-time tokens that represent a user.
     """
 
@@ -231,6 +233,7 @@ class AsyncManagementClient(_Client[AsyncRun]):
         organization_roles: Roles of the organization template.
         organization_template: The organization template as one document.
         organizations: Organizations, their members and the members' roles.
+        logs: Entries of the audit trail.
         subject_tokens: One-time tokens that represent a user.
     """
 

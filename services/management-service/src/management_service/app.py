@@ -22,6 +22,7 @@ from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
 from identity_common.http.openapi import CHANGES_DIRECTORY, at_address
+from identity_common.outbox.audit_relay import AuditRelay
 from identity_common.outbox.backlog import measure_outbox
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.relay import Relay
@@ -41,6 +42,9 @@ from identity_common.wire.claims_function import SealedRequests, SealedVariables
 from management_service.api_reference.routes import reference_router
 from management_service.applications.routes import ApplicationController, SecretController
 from management_service.applications.service import Applications
+from management_service.audit.ingestion import AuditIngestion
+from management_service.audit.routes import LogController
+from management_service.audit.service import AuditTrail
 from management_service.authentication import Authentication
 from management_service.bootstrap import Bootstrap, Credentials
 from management_service.claims_function.routes import ClaimsFunctionController, ClaimsFunctionTestController
@@ -97,6 +101,7 @@ _CONTROLLERS: Final = (
     RoleApplicationController,
     ClaimsFunctionTestController,
     ClaimsFunctionController,
+    LogController,
 )
 
 
@@ -156,6 +161,10 @@ def create_app(settings: Settings) -> Litestar:
     relay = Relay(
         bus, settings.database_url, republication, source="management", tenant_id=tenant_id, published=published
     )
+    audit_relay = AuditRelay(bus, settings.database_url, service="management", tenant_id=tenant_id)
+    audit_ingestion = AuditIngestion(
+        bus, settings.database_url, tenant_id=tenant_id, retention_days=settings.audit_retention_days
+    )
     passwords = Passwords(threads=settings.password_hashing_threads)
     attempts = SignInAttempts(
         commands,
@@ -175,6 +184,8 @@ def create_app(settings: Settings) -> Litestar:
         await changes.prepare()
         await claims_functions.renew_seals()
         relay.start()
+        audit_relay.start()
+        audit_ingestion.start()
         password_checks.start()
 
     startup = Startup(engine, versions=VERSIONS, then=prepare)
@@ -188,6 +199,8 @@ def create_app(settings: Settings) -> Litestar:
         finally:
             await startup.stop()
             await password_checks.stop()
+            await audit_ingestion.stop()
+            await audit_relay.stop()
             await relay.stop()
             await bus.stop()
             passwords.close()
@@ -223,6 +236,7 @@ def create_app(settings: Settings) -> Litestar:
             "assignments": assignments,
             "claims_functions": claims_functions,
             "memberships": Memberships(bus, tenant_id=tenant_id),
+            "audit_trail": AuditTrail(reader, tenant_id=tenant_id),
         },
         readiness=Readiness(startup),
         registry=registry,

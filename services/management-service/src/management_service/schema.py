@@ -13,6 +13,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 from identity_common.stores.tables import Key, reference, tenant_id
@@ -192,3 +193,55 @@ claims_function_versions = Table(
         name="claims_function_versions_kind_fkey",
     ),
 )
+
+audit_entries = Table(
+    "audit_entries",
+    metadata,
+    tenant_id(),
+    Column("occurred_at", BigInteger, primary_key=True),
+    Column("number", BigInteger, primary_key=True, server_default=text("nextval('audit_entry_number')")),
+    Column("id", Key, nullable=False),
+    Column("log", Key, nullable=False),
+    Column("epoch", Key, nullable=False),
+    Column("sequence", BigInteger),
+    Column("key", Key, nullable=False),
+    Column("operation", Key),
+    Column("application_id", Key),
+    Column("user_id", Key),
+    Column("written_user_id", Key),
+    Column("actor_id", Key),
+    Column("organization_id", Key),
+    Column("subject_token_id", Key),
+    Column("entry", Text, nullable=False),
+    UniqueConstraint("tenant_id", "log", "epoch", "sequence", "occurred_at", name="audit_entries_numbered_once"),
+    Index("audit_entries_by_id", "tenant_id", "id"),
+    *(
+        Index(f"audit_entries_by_{column}", "tenant_id", column, "occurred_at", "number")
+        for column in (
+            *("key", "operation", "application_id", "user_id", "written_user_id"),
+            *("actor_id", "organization_id", "subject_token_id"),
+        )
+    ),
+    postgresql_partition_by="RANGE (occurred_at)",
+)
+"""The audit trail, in one partition a month; each is created by the ingestion and dropped after the retention."""
+
+audit_numberings = Table(
+    "audit_numberings",
+    metadata,
+    tenant_id(),
+    Column("log", Key, primary_key=True),
+    Column("epoch", Key, primary_key=True),
+    Column("number", BigInteger, nullable=False, server_default=text("nextval('audit_entry_number')")),
+    Column("last_sequence", BigInteger, nullable=False),
+)
+"""How far each numbering of each log was ingested."""
+
+audit_positions = Table(
+    "audit_positions",
+    metadata,
+    tenant_id(),
+    Column("stream_created", Text, nullable=False),
+    Column("position", BigInteger, nullable=False),
+)
+"""How far the stream was ingested, and which incarnation of it."""

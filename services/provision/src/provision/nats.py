@@ -7,17 +7,29 @@ from pathlib import Path
 import msgspec
 
 from identity_common.bus.streams import MIRROR_DELIVERY, SERVICES_API, STREAMS, SUBSCRIBERS_API
+from identity_common.wire.audit import STREAM_AUDIT
 from identity_common.wire.events import STREAM_EVENTS, STREAM_STATE
+
+
+def _reading(stream: str) -> tuple[str, ...]:
+    """Read single messages of a stream."""
+    return (
+        f"$JS.API.STREAM.MSG.GET.{stream}",
+        f"$JS.API.DIRECT.GET.{stream}",
+        f"$JS.API.DIRECT.GET.{stream}.>",
+    )
+
 
 _STREAMS = (
     "$JS.API.INFO",
     "$JS.API.STREAM.INFO.>",
     *(f"$JS.API.STREAM.CREATE.{stream.name}" for stream in STREAMS),
     f"{SUBSCRIBERS_API}.STREAM.CREATE.{STREAM_EVENTS}",
-    "$JS.API.STREAM.MSG.GET.>",
-    "$JS.API.DIRECT.GET.>",
+    *(subject for stream in STREAMS for subject in _reading(str(stream.name))),
 )
-"""Create our streams and read single messages."""
+"""Create the streams of the state and read single messages of them."""
+
+_AUDIT_STREAM = f"$JS.API.STREAM.CREATE.{STREAM_AUDIT}"
 
 
 def _consuming(stream: str) -> tuple[str, ...]:
@@ -39,12 +51,17 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
             *("identity-internal.>", "identity-relay.*.management"),
             *("identity-rpc.*.claims-function", "identity-rpc.*.members"),
             *_STREAMS,
+            # The audit trail is read by this service alone.
+            *("identity-audit.*.management", _AUDIT_STREAM, *_reading(STREAM_AUDIT), *_consuming(STREAM_AUDIT)),
         ),
         subscribe=("_INBOX_management.>", "identity-relay.*.management", "identity-rpc.*.password-check"),
         allow_responses=True,  # answers to password checks go to the inbox of the asking service
     ),
     "template": NatsPermissions(
-        publish=("identity.>", "identity-relay.*.template", *_STREAMS, *_consuming(STREAM_STATE)),
+        publish=(
+            *("identity.>", "identity-relay.*.template", *_STREAMS, *_consuming(STREAM_STATE)),
+            *("identity-audit.*.template", _AUDIT_STREAM),
+        ),
         subscribe=(
             "_INBOX_template.>",
             "identity-relay.*.template",

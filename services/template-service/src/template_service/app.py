@@ -19,6 +19,7 @@ from identity_common.http.application import create_service_app
 from identity_common.http.cors import Cors
 from identity_common.http.health import Readiness
 from identity_common.http.openapi import CHANGES_DIRECTORY
+from identity_common.outbox.audit_relay import AuditRelay
 from identity_common.outbox.backlog import measure_outbox
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.relay import Relay
@@ -150,6 +151,7 @@ class _Background:
             tenant_id=tenant_id,
             published=self.published,
         )
+        self._audit_relay = AuditRelay(bus, settings.database_url, service="template", tenant_id=tenant_id)
         self._fan_out = FanOut(self.changes, settings.database_url, tenant_id=tenant_id, published=self.published)
         self.waiters = Waiters()
         self._listener = ChangeListener(bus, self.waiters, tenant_id=tenant_id)
@@ -160,6 +162,7 @@ class _Background:
         """Start what needs the migrated database."""
         await self.changes.prepare()
         self._relay.start()
+        self._audit_relay.start()
         self.management_events.start()
         self._fan_out.start()
         self._member_replies.start()
@@ -177,6 +180,7 @@ class _Background:
             await self._member_replies.stop()
             await self._fan_out.stop()
             await self.management_events.stop()
+            await self._audit_relay.stop()
             await self._relay.stop()
             await self._connections.close()
 

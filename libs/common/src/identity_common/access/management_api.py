@@ -16,6 +16,7 @@ from litestar.types import Scope
 
 from identity_common.access.revocations import CopyNotWhole, RevocationReader
 from identity_common.http.api_errors import RETRY_AFTER_S, ApiError, Issue, invalid_input, store_unavailable
+from identity_common.http.audited_request import audit_request
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.request_headers import header_values
 from identity_common.stores.redis import StoreUnavailable
@@ -60,10 +61,12 @@ class Caller(msgspec.Struct, frozen=True):
     Attributes:
         application_id: The application.
         user_id: The user that it acts for; None if it acts for itself.
+        token_id: ``jti`` of the access token; empty for the author of something stored.
     """
 
     application_id: str
     user_id: str | None = None
+    token_id: str = ""
 
 
 class SignedToken(msgspec.Struct, frozen=True):
@@ -230,13 +233,25 @@ class ManagementAccess:
         require_storable_path(scope)
         if self._is_live is not None and not await self._is_live(token):
             raise unauthorized()
-        return Caller(token.client_id, None if token.subject == token.client_id else token.subject)
+        user_id = None if token.subject == token.client_id else token.subject
+        return Caller(token.client_id, user_id, token.id)
 
 
-async def require_management(connection: Connection, _: BaseRouteHandler) -> None:
-    """Guard: a live caller with the scope ``all``; ``admitted_caller`` returns it to the handler."""
+async def require_management(connection: Connection, handler: BaseRouteHandler) -> None:
+    """Guard: a live caller with the scope ``all``; ``admitted_caller`` returns it to the handler.
+
+    From then on a write is recorded in the audit trail as this request's.
+    """
     access: ManagementAccess = connection.app.state.management_access
-    connection.state.caller = await access.require(connection.scope, one_of=_ALL)
+    caller: Caller = await access.require(connection.scope, one_of=_ALL)
+    connection.state.caller = caller
+    audit_request(
+        connection.scope,
+        handler,
+        application_id=caller.application_id,
+        user_id=caller.user_id,
+        token_id=caller.token_id,
+    )
 
 
 def admitted_caller(request: JsonRequest) -> Caller:

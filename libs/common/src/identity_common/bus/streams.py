@@ -15,6 +15,7 @@ from nats.js.errors import NotFoundError
 
 from identity_common.bus.connection import Bus
 from identity_common.revisions import Source
+from identity_common.wire.audit import AUDIT_PREFIX, STREAM_AUDIT
 from identity_common.wire.events import (
     STREAM_EVENTS,
     STREAM_INTERNAL,
@@ -70,6 +71,13 @@ STREAMS: Final = (
         duplicate_window=_DUPLICATE_WINDOW_S,
     ),
 )
+AUDIT_STREAM: Final = _stream(
+    STREAM_AUDIT,
+    subjects=[f"{AUDIT_PREFIX}.>"],
+    max_age=_KEPT_S,
+    duplicate_window=_DUPLICATE_WINDOW_S,
+)
+"""Entries of the audit trail; no part of the state. Whoever publishes them creates it."""
 SUBSCRIBERS_COPY: Final = _stream(
     STREAM_EVENTS,
     mirror=StreamSource(name=STREAM_EVENTS, external=ExternalStream(api=SERVICES_API, deliver=MIRROR_DELIVERY)),

@@ -19,6 +19,7 @@ from litestar.types import Receive, Scope
 
 from identity_common.http.allowed_values import allowed_values
 from identity_common.http.api_errors import Issue, body_too_large, invalid_input, unsupported_media_type
+from identity_common.http.audited_request import audit_body
 from identity_common.http.request_body import read_whole
 from identity_common.http.request_headers import header_values
 
@@ -171,7 +172,10 @@ def _require_json(scope: Scope) -> None:
 def _decode(body: bytes, kind: type[T]) -> T:
     if len(body) > MAX_BODY_BYTES:
         raise body_too_large()
-    return convert_body(parse_json(body), kind)
+    value = parse_json(body)
+    converted = convert_body(value, kind)
+    audit_body(value, kind)
+    return converted
 
 
 async def read_body(scope: Scope, receive: Receive, kind: type[T]) -> T:

@@ -26,6 +26,7 @@ from identity_common.version import VERSION
 
 PATH: Final = "/schema"
 
+JSON: Final = "application/json"
 _OPT: Final = "documented"
 _REVISED: Final = "changes_directory"
 _OPERATION: Final = "operation"
@@ -78,6 +79,7 @@ class Filter(msgspec.Struct, frozen=True):
         max_length: Maximum number of characters of a value.
         may_be_empty: Whether an empty value is allowed.
         hint: What to do instead of giving another value than the allowed ones.
+        bounds: The least and the greatest value of a whole number; None for text.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Filter(msgspec.Struct, frozen=True):
     max_length: int = MAX_SEARCH_CHARACTERS
     may_be_empty: bool = False
     hint: str = ""
+    bounds: tuple[int, int] | None = None
 
 
 class RequestHeader(msgspec.Struct, frozen=True):
@@ -105,6 +108,7 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
         body_required: Whether the body is required.
         body_example: Example of the body, if the schema does not yield a good one.
         answer: Type of a response body that the handler encodes itself.
+        media_type: Media type of the response; one other than JSON has no entity tag.
         may_create: Whether a success is a 201, with the same body, if the entity did not exist.
         example: Example of the response, if the schema does not yield a good one.
         refuses: Error statuses in addition to those of all routes of this kind.
@@ -119,6 +123,7 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
     body_required: bool = True
     body_example: Any = None
     answer: Any = None
+    media_type: str = JSON
     may_create: bool = False
     example: Any = None
     refuses: tuple[int, ...] = ()
@@ -358,8 +363,10 @@ class _Schemas:
         self._of_type = of_type
         self._components = components
 
-    def content(self, kind: Any) -> Json:
+    def content(self, kind: Any, media_type: str = JSON) -> Json:
         """Return the ``content`` of a body of this type, with an example."""
+        if kind is str:
+            return {media_type: {"schema": {"type": "string"}}}
         schema = {"type": "object"} if kind is bytes else self._of_type[str(kind)]
         return {"application/json": {"schema": schema, "example": self.example(schema) or EXAMPLES["customData"]}}
 
@@ -408,9 +415,7 @@ class _Renderer:
     @property
     def types(self) -> list[Any]:
         """The types that need a schema."""
-        return [
-            kind for kind in (self._operation.body, self._operation.answer) if kind is not None and kind is not bytes
-        ]
+        return [kind for kind in (self._operation.body, self._operation.answer) if kind not in {None, bytes, str}]
 
     def describe(self, schemas: _Schemas) -> Json:
         """Return the Operation Object."""
@@ -463,7 +468,7 @@ class _Renderer:
             yield optional_parameter(flag.name, "query", flag.description, schema, True)
         for header in self._more.request_headers:
             yield optional_parameter(header.name, "header", header.description, {"type": "string"}, header.example)
-        if self.method == "GET" and self._operation.answer is not None:
+        if self._is_conditional:
             description = "Entity tags that the client already has, or *."
             example = HEADERS["ETag"]["example"]
             yield optional_parameter("If-None-Match", "header", description, {"type": "string"}, example)
@@ -472,13 +477,13 @@ class _Renderer:
         status = self._operation.status
         success: Json = {"description": HTTPStatus(status).phrase, "headers": _headers(*self._success_headers())}
         if self._operation.answer is not None:
-            success["content"] = schemas.content(self._operation.answer)
+            success["content"] = schemas.content(self._operation.answer, self._more.media_type)
             if self._more.example is not None:
-                success["content"]["application/json"]["example"] = self._more.example
+                success["content"][self._more.media_type]["example"] = self._more.example
         responses = {status: success}
         if self._more.may_create:
             responses[201] = {**success, "description": HTTPStatus(201).phrase}
-        if self.method == "GET" and self._operation.answer is not None:
+        if self._is_conditional:
             responses[304] = {
                 "description": "Not modified: the client already has this response.",
                 "headers": _headers(*self._cached_headers()),
@@ -490,8 +495,12 @@ class _Renderer:
     def _cached_headers(self) -> tuple[str, ...]:
         return ("ETag", "Cache-Control") if self.path.startswith("/api/") else ("ETag",)
 
+    @property
+    def _is_conditional(self) -> bool:
+        return self.method == "GET" and self._operation.answer is not None and self._more.media_type == JSON
+
     def _success_headers(self) -> Iterator[str]:
-        if self.method == "GET" and self._operation.answer is not None:
+        if self._is_conditional:
             yield from self._cached_headers()
         if self._operation.is_list:
             yield from ("Total-Number", "Link")
@@ -513,6 +522,9 @@ class _Renderer:
 
 def _filter_schema(declared: Filter) -> Json:
     value: Json = {"type": "string"}
+    if declared.bounds is not None:
+        minimum, maximum = declared.bounds
+        return {"type": "integer", "minimum": minimum, "maximum": maximum}
     if declared.values:
         value["enum"] = list(declared.values)
     else:

@@ -20,6 +20,7 @@ _SEARCH: Final = {
     name: Filter(name, "", max_length=MAX_SEARCH_CHARACTERS, may_be_empty=True) for name in ("q", "search")
 }
 _SHOWN_CHARACTERS: Final = 64
+_MAX_DIGITS: Final = 19
 
 
 async def refuse_undeclared_parameters(request: Request[Any, Any, Any]) -> None:
@@ -52,7 +53,7 @@ def require_declared(query_string: bytes, more: Documented, *, in_pages: bool = 
     problems = [
         Issue(path=name[:_SHOWN_CHARACTERS], message=message)
         for name, values in found.items()
-        if not (in_pages and name in _PAGE)
+        if not (name in _PAGE and (in_pages or name in known))
         for message in _problems(known.get(name), values)
     ]
     if _SEARCH.keys() <= found.keys() and in_pages:
@@ -86,5 +87,12 @@ def _problems(known: Filter | None, values: Sequence[str]) -> Iterator[str]:
         yield f"must be {' or '.join(known.values)}{known.hint and f'; {known.hint}'}"
     elif not known.may_be_empty and not all(values):
         yield "must not be empty"
+    elif known.bounds is not None and not all(_is_within(known.bounds, value) for value in values):
+        yield "must be a whole number from {} to {}".format(*known.bounds)
     elif any(len(value) > known.max_length for value in values):
         yield f"must have at most {known.max_length} characters"
+
+
+def _is_within(bounds: tuple[int, int], value: str) -> bool:
+    least, greatest = bounds
+    return value.isascii() and value.isdecimal() and len(value) <= _MAX_DIGITS and least <= int(value) <= greatest

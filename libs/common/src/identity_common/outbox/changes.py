@@ -1,6 +1,6 @@
 """The only way to change a source's state: a transaction that numbers and records its changes before it commits."""
 
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -9,6 +9,9 @@ from sqlalchemy import ARRAY, BigInteger, Boolean, Text, bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.clock import Clock, now_ms
+from identity_common.http.audited_request import AuditedRequest, audited_request
+from identity_common.outbox.audit import audit_entry
+from identity_common.outbox.change import Change
 from identity_common.progress import Progress, TooManyWaitersError
 from identity_common.revisions import HEADER, Source, format_revisions
 from identity_common.telemetry.traceparent import TRACEPARENT
@@ -20,9 +23,11 @@ _PUBLICATION_WAIT_S: Final = 0.25
 _APPEND = text(
     """
     WITH counted AS (
-        UPDATE source_revision SET revision = revision + cardinality(:subjects)
+        UPDATE source_revision SET
+            revision = revision + cardinality(:subjects),
+            audit_sequence = audit_sequence + (:entry IS NOT NULL)::integer
         WHERE tenant_id = :tenant_id
-        RETURNING revision, revision - cardinality(:subjects) AS base
+        RETURNING revision, revision - cardinality(:subjects) AS base, audit_sequence
     ), change AS (
         SELECT * FROM unnest(:subjects, :types, :aggregates, :data, :deleted)
             WITH ORDINALITY AS change (subject, type, aggregate, data, deleted, ordinal)
@@ -34,6 +39,9 @@ _APPEND = text(
         INSERT INTO deleted_aggregate (tenant_id, subject, revision, type, aggregate, data)
         SELECT :tenant_id, subject, base + ordinal, type, aggregate, data FROM counted, change WHERE deleted
         ON CONFLICT (tenant_id, subject) DO UPDATE SET revision = excluded.revision
+    ), audited AS (
+        INSERT INTO audit_outbox (tenant_id, sequence, revision, entry)
+        SELECT :tenant_id, audit_sequence, revision, :entry FROM counted WHERE :entry IS NOT NULL
     )
     SELECT revision, pg_notify(:channel, '') FROM counted
     """
@@ -44,30 +52,13 @@ _APPEND = text(
     bindparam("tenant_id", type_=Text),
     bindparam("traceparent", type_=Text),
     bindparam("channel", type_=Text),
+    bindparam("entry", type_=Text),
 )
 _RETURNED = text("DELETE FROM deleted_aggregate WHERE tenant_id = :tenant_id AND subject = ANY(:subjects)").bindparams(
     bindparam("subjects", type_=ARRAY(Text))
 )
 _CURRENT = text("SELECT revision FROM source_revision WHERE tenant_id = :tenant_id")
 _PREPARE = text("INSERT INTO source_revision (tenant_id, revision) VALUES (:tenant_id, 0) ON CONFLICT DO NOTHING")
-
-
-class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of one aggregate, as a row of the outbox.
-
-    Attributes:
-        subject: Subject of its event.
-        type: Type of its event: ``user.updated``.
-        aggregate: Ids, outermost first, joined by slashes.
-        data: The full new state as JSON.
-        deleted: Whether the aggregate was deleted.
-    """
-
-    subject: str
-    type: str
-    aggregate: str
-    data: str
-    deleted: bool
 
 
 class Transaction:
@@ -154,13 +145,17 @@ class Changes:
     async def transaction(self, *, await_publication: bool = True) -> AsyncGenerator[Transaction, None]:
         """Run the body in one transaction; then number and record its changes, commit, and await their publication.
 
+        Changes made by a request to the Management API get one entry of the audit trail, in the same statement. A
+        transaction without changes gets none.
+
         Args:
-            await_publication: False for background work, which would wait for itself.
+            await_publication: False for background work, which would wait for itself and is no request.
         """
         async with self._engine.begin() as connection:
             transaction = Transaction(connection, self._source, self._tenant_id)
             yield transaction
-            transaction.revision = await self._append(transaction)
+            request = audited_request() if await_publication else None
+            transaction.revision = await self._append(transaction, request)
         if transaction.changes and await_publication:
             await self._await_publication(transaction.revision)
 
@@ -168,16 +163,18 @@ class Changes:
         """Return the source's revision before the changes of this transaction."""
         return int((await transaction.connection.execute(_CURRENT, {"tenant_id": self._tenant_id})).scalar_one())
 
-    async def _append(self, transaction: Transaction) -> int:
+    async def _append(self, transaction: Transaction, request: AuditedRequest | None) -> int:
         """Record the changes and return the revision. The last statement: revisions are in the order of commits."""
         changes = transaction.changes
         if not changes:
             return await self.current_revision(transaction)
         if self._may_return:
             await self._forget_deletions(transaction)
+        now = self._clock()
         values = {
             "tenant_id": self._tenant_id,
-            "occurred_at": self._clock(),
+            "occurred_at": now,
+            "entry": None if request is None else self._entry(request, changes, now),
             "traceparent": TRACEPARENT.get(),
             "channel": NOTIFY_CHANNEL,
             "subjects": [change.subject for change in changes],
@@ -187,6 +184,10 @@ class Changes:
             "deleted": [change.deleted for change in changes],
         }
         return int((await transaction.connection.execute(_APPEND, values)).scalar_one())
+
+    def _entry(self, request: AuditedRequest, changes: Sequence[Change], now: int) -> str:
+        entry = audit_entry(request, changes, service=self._source, tenant_id=self._tenant_id, occurred_at=now)
+        return msgspec.json.encode(entry).decode()
 
     async def _forget_deletions(self, transaction: Transaction) -> None:
         """Forget the deletion of aggregates that exist again: a republication would send it after their state."""

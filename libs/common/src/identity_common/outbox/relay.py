@@ -2,7 +2,7 @@
 
 import contextlib
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Final
 
 import asyncpg
@@ -12,11 +12,10 @@ from nats.js.api import Header
 
 from identity_common.background import BackgroundLoop
 from identity_common.bus.connection import Bus
-from identity_common.bus.publishing import Outgoing, Publisher, publisher_on
+from identity_common.bus.publishing import Outgoing, Publisher
 from identity_common.bus.streams import StoredWatermark, ensure_streams, last_watermark
 from identity_common.clock import now_ms
-from identity_common.outbox.active_worker import ActiveWorker, LockHolder
-from identity_common.outbox.changes import NOTIFY_CHANNEL
+from identity_common.outbox.active_publisher import ActivePublisher
 from identity_common.outbox.republication import Republication
 from identity_common.progress import Progress
 from identity_common.revisions import Source
@@ -33,8 +32,6 @@ _RETRY_S: Final = 0.25
 _ACKNOWLEDGEMENT_S: Final = 5.0
 
 LOCK: Final = "identity-relay"
-# The outbox may be empty now and hold many rows in a moment: no plan is good for both.
-_ALWAYS_PLAN: Final = {"plan_cache_mode": "force_custom_plan"}
 # Begins after the last published row: the index still has dead entries for deleted rows. The first row is included
 # whatever its size.
 _PENDING: Final = """
@@ -83,28 +80,16 @@ class Relay:
         self._tracing = tracing()
         self._last = 0
         self._watermark = StoredWatermark(0, 0)
-        worker = ActiveWorker(
-            self._relay,
-            database_url,
-            lock=LOCK,
-            channel=NOTIFY_CHANNEL,
-            tenant_id=tenant_id,
-            server_settings=_ALWAYS_PLAN,
-        )
-
-        async def run() -> None:
-            await bus.connected()
-            await worker.run()
-
         log = _log.bind(source=source)
-        self._relaying = BackgroundLoop(
-            run,
+        self._relaying = ActivePublisher(
+            bus,
+            database_url,
+            begin=self._begin,
+            publish_batch=self._relay_batch,
             name=f"relay-{source}",
-            pause_s=_RETRY_S,
+            lock=LOCK,
+            tenant_id=tenant_id,
             log=log,
-            failed="relay.failed",
-            interrupted="relay.interrupted",
-            expected=(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, NatsError, TimeoutError),
         )
         self._following = BackgroundLoop(
             self._follow, name=f"relay-follower-{source}", pause_s=_RETRY_S, log=log, failed="relay.unheard"
@@ -131,28 +116,19 @@ class Relay:
             with contextlib.suppress(NatsError):  # the connection is gone and the subscription with it
                 await subscription.unsubscribe()
 
-    async def _relay(self, holder: LockHolder) -> None:
-        while True:
-            bus_connection = self._bus.connections
-            async with publisher_on(self._bus) as publisher:
-                relay_batch = partial(self._relay_batch, holder.connection, publisher)
-                self._last = await self._begin(holder.connection)
-                while bus_connection == self._bus.connections:
-                    await holder.turn(relay_batch)
-
-    async def _begin(self, connection: asyncpg.Connection) -> int:
-        """Request a republication if the stream is empty or behind; return the last published revision."""
+    async def _begin(self, connection: asyncpg.Connection) -> None:
+        """Go to the last published revision; request a republication if the stream is empty or behind."""
         await ensure_streams(self._bus)
         last: int | None = await connection.fetchval(_LAST_PUBLISHED, self._tenant_id)
+        self._last = last or 0
         if last is None:
-            return 0
+            return
         self._watermark = await last_watermark(self._bus.jetstream(), self._source, self._tenant_id)
         if self._watermark.revision < last:
             _log.warning("relay.stream-behind", source=self._source, revision=last)
             await self._republication.request()
         elif not await connection.fetch(_REPUBLICATION, self._tenant_id):
             await self._publish_watermark(last)
-        return last
 
     async def _relay_batch(self, connection: asyncpg.Connection, publisher: Publisher) -> bool:
         """Publish a batch of rows and the watermark, then delete the rows; return whether there was anything to do."""

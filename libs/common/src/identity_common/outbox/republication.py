@@ -11,7 +11,8 @@ from typing import Final
 
 from sqlalchemy import text
 
-from identity_common.outbox.changes import NOTIFY_CHANNEL, Change, Changes, Transaction
+from identity_common.outbox.change import Change
+from identity_common.outbox.changes import NOTIFY_CHANNEL, Changes, Transaction
 from identity_common.stores.database import retry_on_conflict
 from identity_common.telemetry.logs import get_logger
 

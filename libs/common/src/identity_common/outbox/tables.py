@@ -38,6 +38,22 @@ CREATE: Final = (
 ADD_TRACEPARENT: Final = "ALTER TABLE outbox ADD COLUMN traceparent text"
 DROP_TRACEPARENT: Final = "ALTER TABLE outbox DROP COLUMN traceparent"
 
+CREATE_AUDIT: Final = (
+    # Counted in the row of the revision: one lock, and no further statement.
+    "ALTER TABLE source_revision ADD COLUMN audit_sequence bigint DEFAULT 0 NOT NULL",
+    """CREATE TABLE audit_outbox (
+        tenant_id text NOT NULL,
+        sequence bigint NOT NULL,
+        revision bigint NOT NULL,
+        entry text NOT NULL,
+        PRIMARY KEY (tenant_id, sequence)
+    )""",
+)
+"""Added by a later migration."""
+DROP_AUDIT: Final = (
+    "DROP TABLE audit_outbox",
+    "ALTER TABLE source_revision DROP COLUMN audit_sequence",
+)
 DROP: Final = (
     "DROP TABLE republication",
     "DROP TABLE deleted_aggregate",

@@ -1,0 +1,78 @@
+"""The request that is being handled, as the audit trail describes it: who sent it, and what it names.
+
+A guard of the Management API notes it and the transaction of a write reads it, so that no use case passes it on. Every
+request is handled in a context of its own; background work has none. No value of a body is kept.
+"""
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Final
+
+import msgspec
+from litestar.handlers import BaseRouteHandler
+from litestar.types import Scope
+
+from identity_common.http.request_headers import header_values
+
+RECORDED_PARAMETERS: Final = frozenset(
+    f"{kind}_id"
+    for kind in ("user", "application", "resource", "scope", "role", "organization", "organization_role", "permission")
+)
+"""Path parameters that hold ids. Others hold names, which may be personal: they are not recorded."""
+
+_MAX_USER_AGENT: Final = 256
+_MAX_ID: Final = 128
+
+
+class AuditedRequest(msgspec.Struct, kw_only=True):
+    """A request to the Management API that was admitted.
+
+    Attributes:
+        operation: ``operationId`` of the route.
+        application_id: The application that sent it.
+        user_id: The user that it acts for, if any.
+        token_id: ``jti`` of its access token.
+        user_agent: Its ``User-Agent``, shortened.
+        ids: Recorded path parameters.
+        members: Names of the members of its body, once it was decoded.
+    """
+
+    operation: str
+    application_id: str
+    user_id: str | None
+    token_id: str
+    user_agent: str
+    ids: dict[str, str]
+    members: tuple[str, ...] = ()
+
+
+_CURRENT: Final[ContextVar[AuditedRequest | None]] = ContextVar("audited_request", default=None)
+
+
+def audit_request(
+    scope: Scope, handler: BaseRouteHandler, *, application_id: str, user_id: str | None, token_id: str
+) -> None:
+    """Note the request that is being handled."""
+    parameters: Mapping[str, object] = scope.get("path_params", {})
+    user_agent = " ".join(header_values(scope, b"user-agent"))
+    request = AuditedRequest(
+        operation=str(getattr(handler, "operation_id", None) or handler.handler_name),
+        application_id=application_id,
+        user_id=user_id,
+        token_id=token_id,
+        user_agent="".join(filter(str.isprintable, user_agent))[:_MAX_USER_AGENT],
+        ids={name: str(value)[:_MAX_ID] for name, value in parameters.items() if name in RECORDED_PARAMETERS},
+    )
+    _CURRENT.set(request)
+
+
+def audit_body(value: object, kind: object) -> None:
+    """Note the names of the members of a decoded body; of one that is not a struct, none: they may be free-form."""
+    request = _CURRENT.get()
+    if request is not None and isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        request.members = tuple(sorted(value))
+
+
+def audited_request() -> AuditedRequest | None:
+    """Return the request that is being handled; None in background work."""
+    return _CURRENT.get()

@@ -1,0 +1,83 @@
+"""Publishes the audit outbox: in order, pipelined, by one active replica of each service.
+
+It has a worker of its own: a bus that refuses the audit trail must not hold up the state.
+"""
+
+from typing import Final
+
+import asyncpg
+import msgspec
+
+from identity_common.bus.connection import Bus
+from identity_common.bus.publishing import Outgoing, Publisher
+from identity_common.bus.streams import AUDIT_STREAM
+from identity_common.outbox.active_publisher import ActivePublisher
+from identity_common.revisions import Source
+from identity_common.telemetry.logs import get_logger
+from identity_common.wire.audit import AuditEntry, audit_subject
+
+_log = get_logger(__name__)
+
+_BATCH: Final = 50
+"""Entries are under 16 KiB: a batch stays below the megabyte of a publisher."""
+_ACKNOWLEDGEMENT_S: Final = 5.0
+_LOCK: Final = "identity-audit-relay"
+# Begins after the last published row: the index still has dead entries for deleted rows.
+_PENDING: Final = """
+    SELECT sequence, revision, entry FROM audit_outbox
+    WHERE tenant_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3
+"""
+_DELETE: Final = "DELETE FROM audit_outbox WHERE tenant_id = $1 AND sequence > $2 AND sequence <= $3"
+
+
+class AuditRelay:
+    """Publishes the rows of the audit outbox, and only then deletes them.
+
+    A crash at any point repeats entries with the same message ids. A reader drops the repeats that the stream no longer
+    recognizes by the number of the entry.
+    """
+
+    def __init__(self, bus: Bus, database_url: str, *, service: Source, tenant_id: str) -> None:
+        self._bus = bus
+        self._service: Source = service
+        self._tenant_id = tenant_id
+        self._subject = audit_subject(service, tenant_id)
+        self._last = 0
+        self._publishing = ActivePublisher(
+            bus,
+            database_url,
+            begin=self._begin,
+            publish_batch=self._publish_batch,
+            name=f"audit-relay-{service}",
+            lock=_LOCK,
+            tenant_id=tenant_id,
+            log=_log.bind(source=service, stream=AUDIT_STREAM.name),
+        )
+
+    def start(self) -> None:
+        """Begin to publish in the background."""
+        self._publishing.start()
+
+    async def stop(self) -> None:
+        """Stop; unpublished entries stay in the outbox."""
+        await self._publishing.stop()
+
+    async def _begin(self, _: asyncpg.Connection) -> None:
+        self._last = 0
+        await self._bus.jetstream().add_stream(AUDIT_STREAM)
+
+    async def _publish_batch(self, connection: asyncpg.Connection, publisher: Publisher) -> bool:
+        rows = await connection.fetch(_PENDING, self._tenant_id, self._last, _BATCH)
+        if not rows:
+            return False
+        await publisher.publish([self._outgoing(*row) for row in rows], timeout_s=_ACKNOWLEDGEMENT_S)
+        last = rows[-1]["sequence"]
+        await connection.execute(_DELETE, self._tenant_id, self._last, last)
+        self._last = last
+        return True
+
+    def _outgoing(self, sequence: int, revision: int, text: str) -> Outgoing:
+        entry = msgspec.json.decode(text, type=AuditEntry)
+        numbered = msgspec.structs.replace(entry, sequence=sequence, revision=revision)
+        message_id = f"{self._tenant_id}:audit:{self._service}:{sequence}"
+        return Outgoing(self._subject, message_id, msgspec.json.encode(numbered))

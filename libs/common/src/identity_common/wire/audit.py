@@ -1,0 +1,131 @@
+"""The audit trail: what a service publishes about what happened in it, for management-service.
+
+An entry holds ids and names of members, and no value of a request's body but the two that a subject token's context
+gives for people to read: the reason and the ticket.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+STREAM_AUDIT: Final = "IDENTITY_AUDIT"
+AUDIT_PREFIX: Final = "identity-audit"
+
+MAX_AGGREGATES: Final = 100
+"""A write of more aggregates lists the first; ``aggregate_count`` has the number of all."""
+
+GAP_KEY: Final = "audit.gap"
+
+AuditLog = Literal["management", "template", "token", "subject-tokens", "exchanges"]
+"""A numbered log of the trail.
+
+The first three are the audit outboxes of the services, written in the transaction of the change; the other two are
+streams in Redis, written by the script that stores or takes a subject token.
+"""
+
+Outcome = Literal["success", "refused", "unknown"]
+"""``unknown``: a subject token was taken, and how the exchange ended was never reported."""
+
+
+def audit_subject(log: AuditLog, tenant_id: str) -> str:
+    """Return the subject of a log's entries: ``identity-audit.default.management``."""
+    return f"{AUDIT_PREFIX}.{tenant_id}.{log}"
+
+
+class AuditContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The members of a subject token's context that people read; each cut to 256 characters.
+
+    Attributes:
+        reason: Why the actor acts for the subject.
+        ticket_id: The ticket that it happens for.
+    """
+
+    reason: str | None = None
+    ticket_id: str | None = None
+
+
+class AuditGap(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    rename={"first": "from", "last": "to", "previous_epoch": "previousEpoch"},
+):
+    """Numbers of a log that never arrived; part of an entry that management-service writes itself.
+
+    Attributes:
+        first: The first missing number; absent if only the numbering changed.
+        last: The last missing number; absent if only the numbering changed.
+        previous_epoch: The numbering that ended without notice; absent within one numbering.
+    """
+
+    first: int | None = None
+    last: int | None = None
+    previous_epoch: str | None = None
+
+
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Something that happened: a write that was committed, a token issued or refused, a sign-in.
+
+    Attributes:
+        id: Id of the entry.
+        occurred_at: Milliseconds since the epoch, UTC.
+        tenant_id: The tenant.
+        log: The log that numbers the entry.
+        epoch: Name of the log's numbering: a Redis that lost its data begins another one; empty for an outbox.
+        sequence: Number of the entry within its log, epoch and tenant, from 1, without gaps; 0 before it is numbered.
+        revision: Revision of the service after a write; 0 for what changes no state, and before the commit.
+        key: What happened, as source, object and verb: ``management.user.update``, ``token.exchange.refused``.
+        outcome: How it ended.
+        reason: Code of a refusal, as the log of the service has it: ``subject_token.consumed``.
+        operation: ``operationId`` of the OpenAPI document, of a request to an API.
+        application_id: The application that sent the request.
+        user_id: The person that a write was made by, or that a token, sign-in or consent is about: the subject.
+        actor_id: The person that acts for the subject.
+        organization_id: The organization that a token was asked for.
+        subject_token_id: Public id of the subject token: the id of the impersonation.
+        resource: The resource that a token was asked for.
+        scope: The scopes that were granted, separated by spaces.
+        token_id: ``jti`` of the access token that the request was sent with.
+        issued_token_id: ``jti`` of the access token that was issued, or that would have been.
+        context: Reason and ticket of a subject token.
+        request_id: The ``X-Request-Id`` of the response.
+        address: Address of the client.
+        user_agent: The ``User-Agent`` of the request, cut to 256 characters.
+        ids: Ids in the path, by parameter: ``{"user_id": …}``.
+        members: Names of the top-level members that the body gave, in alphabetical order; names within free-form
+            data are left out.
+        aggregates: What changed, as kind and ids: ``user/<id>``; at most 100.
+        aggregate_count: How many aggregates changed.
+        gap: Numbers that are missing before the next entry of the log; of an entry with the key ``audit.gap``.
+    """
+
+    id: str
+    occurred_at: int
+    tenant_id: str
+    log: AuditLog
+    epoch: str = ""
+    sequence: int = 0
+    revision: int = 0
+    key: str
+    outcome: Outcome = "success"
+    reason: str | None = None
+    operation: str | None = None
+    application_id: str | None = None
+    user_id: str | None = None
+    actor_id: str | None = None
+    organization_id: str | None = None
+    subject_token_id: str | None = None
+    resource: str | None = None
+    scope: str | None = None
+    token_id: str | None = None
+    issued_token_id: str | None = None
+    context: AuditContext | None = None
+    request_id: str = ""
+    address: str = ""
+    user_agent: str = ""
+    ids: dict[str, str] = {}
+    members: tuple[str, ...] = ()
+    aggregates: tuple[str, ...] = ()
+    aggregate_count: int = 0
+    gap: AuditGap | None = None

@@ -1,0 +1,57 @@
+"""The audit trail."""
+
+from __future__ import annotations
+
+from stead._http import Operation, api_path, decode, json_request
+from stead._lists import MAX_PAGE_SIZE, CursorRequest
+from stead.models import AuditEntry
+
+
+def list_log_entries(
+    *,
+    user_id: str | None = None,
+    actor_id: str | None = None,
+    application_id: str | None = None,
+    organization_id: str | None = None,
+    subject_token_id: str | None = None,
+    operation: str | None = None,
+    key: str | None = None,
+    start_time: int | None = None,
+    end_time: int | None = None,
+    page_size: int = MAX_PAGE_SIZE,
+) -> CursorRequest[AuditEntry]:
+    """Iterate over the entries of the audit trail that match everything given, newest first.
+
+    Args:
+        user_id: Only entries about this user: as the subject, as the one who wrote, or as the one written to.
+        actor_id: Only entries in which this user acts for another.
+        application_id: Only requests that this application sent.
+        organization_id: Only entries about this organization.
+        subject_token_id: Only entries about this subject token: one impersonation.
+        operation: Only requests for this operation of the OpenAPI document, such as ``UpdateUser``.
+        key: Only entries with this key, such as ``token.exchange.refused``.
+        start_time: Only entries from this time on; milliseconds since the epoch.
+        end_time: Only entries up to this time; milliseconds since the epoch.
+        page_size: Entries per request, 1 to 100.
+    """
+    params = {
+        "userId": user_id,
+        "actorId": actor_id,
+        "applicationId": application_id,
+        "organizationId": organization_id,
+        "subjectTokenId": subject_token_id,
+        "operation": operation,
+        "logKey": key,
+        "start_time": None if start_time is None else str(start_time),
+        "end_time": None if end_time is None else str(end_time),
+    }
+    return CursorRequest(api_path("logs"), AuditEntry, page_size=page_size, params=params)
+
+
+def get_log_entry(entry_id: str) -> Operation[AuditEntry]:
+    """Return an entry of the audit trail.
+
+    Raises:
+        NotFound: The id is unknown, or the entry was dropped after the retention.
+    """
+    return decode((yield json_request("GET", api_path("logs", entry_id))), AuditEntry)

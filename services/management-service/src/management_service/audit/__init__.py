@@ -1,0 +1,4 @@
+"""The audit trail: ingested from the stream ``IDENTITY_AUDIT``, kept for a time, and read.
+
+Owns the tables of the trail and their partitions. Does not own what is recorded: the services publish their entries.
+"""

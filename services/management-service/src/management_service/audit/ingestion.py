@@ -1,0 +1,206 @@
+"""Ingests the stream of the audit trail: one active replica stores what it reads, each entry once.
+
+The position in the stream is stored in the transaction of the entries. A crash, a second replica or a restored database
+repeats or loses nothing that the stream still has.
+"""
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Final
+
+import asyncpg
+import msgspec
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from identity_common.background import BackgroundLoop
+from identity_common.bus.connection import Bus
+from identity_common.clock import Clock, now_ms
+from identity_common.outbox.active_worker import ActiveWorker, LockHolder
+from identity_common.telemetry.logs import get_logger
+from identity_common.wire.audit import AuditEntry, audit_subject
+from management_service.audit.numbering import Numberings, gap_entry, is_storable
+from management_service.audit.partitions import Month, create_partitions, drop_partitions, months_ahead
+from management_service.audit.stream import read_after, stream_created
+
+_log = get_logger(__name__)
+
+_RETRY_S: Final = 0.25
+_LOCK: Final = "identity-audit-ingestion"
+_NO_NOTIFICATIONS: Final = "audit-ingestion"  # messages of the stream wake it, not those of the database
+_DAY_MS: Final = 86_400_000
+_MAX_AHEAD_MS: Final = _DAY_MS
+"""How far the clock of a service may be ahead; a later entry would need a partition of its own."""
+_UPKEEP_MS: Final = 3_600_000
+
+_STORE: Final = """
+    INSERT INTO audit_entries (
+        tenant_id, occurred_at, id, log, epoch, sequence, key, operation, application_id,
+        user_id, written_user_id, actor_id, organization_id, subject_token_id, entry
+    )
+    SELECT $1, occurred_at, id, log, epoch, sequence, key, operation, application_id,
+        user_id, written_user_id, actor_id, organization_id, subject_token_id, entry
+    FROM unnest(
+        $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::text[],
+        $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[]
+    ) WITH ORDINALITY AS batch (
+        occurred_at, id, log, epoch, sequence, key, operation, application_id,
+        user_id, written_user_id, actor_id, organization_id, subject_token_id, entry, ordinal
+    )
+    ORDER BY ordinal
+    ON CONFLICT (tenant_id, log, epoch, sequence, occurred_at) DO NOTHING
+"""
+_NUMBERINGS: Final = "SELECT log, epoch, last_sequence FROM audit_numberings WHERE tenant_id = $1 ORDER BY number"
+_ADVANCE: Final = """
+    INSERT INTO audit_numberings (tenant_id, log, epoch, last_sequence)
+    SELECT $1, log, epoch, last FROM unnest($2::text[], $3::text[], $4::bigint[]) AS advanced (log, epoch, last)
+    ON CONFLICT (tenant_id, log, epoch) DO UPDATE SET last_sequence = excluded.last_sequence
+"""
+_POSITION: Final = "SELECT position FROM audit_positions WHERE tenant_id = $1 AND stream_created = $2"
+_MOVE: Final = """
+    INSERT INTO audit_positions (tenant_id, stream_created, position) VALUES ($1, $2, $3)
+    ON CONFLICT (tenant_id) DO UPDATE SET stream_created = excluded.stream_created, position = excluded.position
+"""
+
+_decode = msgspec.json.Decoder(AuditEntry).decode
+
+
+class AuditIngestion:
+    """Stores the entries of a tenant, in one replica at a time.
+
+    Args:
+        bus: The bus.
+        database_url: ``postgresql+asyncpg://…``.
+        tenant_id: The tenant.
+        retention_days: Age at which entries are dropped, a month at a time.
+        clock: Clock, for tests.
+    """
+
+    def __init__(
+        self, bus: Bus, database_url: str, *, tenant_id: str, retention_days: int, clock: Clock = now_ms
+    ) -> None:
+        self._bus = bus
+        self._tenant_id = tenant_id
+        self._retention_ms = retention_days * _DAY_MS
+        self._clock = clock
+        self._kept_at = 0
+        self._worker = ActiveWorker(
+            self._work, database_url, lock=_LOCK, channel=_NO_NOTIFICATIONS, tenant_id=tenant_id
+        )
+        self._loop = BackgroundLoop(
+            self._run,
+            name="audit-ingestion",
+            pause_s=_RETRY_S,
+            log=_log,
+            failed="audit.ingestion-failed",
+            interrupted="audit.ingestion-interrupted",
+            expected=(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, NatsError, TimeoutError),
+        )
+
+    def start(self) -> None:
+        """Begin to ingest in the background."""
+        self._loop.start()
+
+    async def stop(self) -> None:
+        """Stop; what is not stored is still in the stream."""
+        await self._loop.stop()
+
+    async def _run(self) -> None:
+        await self._bus.connected()
+        await self._worker.run()
+
+    async def _work(self, holder: LockHolder) -> None:
+        connection = holder.connection
+        created = await stream_created(self._bus)
+        position = await connection.fetchval(_POSITION, self._tenant_id, created) or 0
+        numberings = Numberings(
+            {(row["log"], row["epoch"]): row["last_sequence"] for row in await self._rows(connection)}
+        )
+        self._kept_at = 0
+        async with aclosing(read_after(self._bus, position, tenant_id=self._tenant_id)) as batches:
+            async for messages in batches:
+                await self._keep_partitions(connection)
+                if messages:
+                    await self._store(connection, messages, numberings, created)
+
+    async def _rows(self, connection: asyncpg.Connection) -> Sequence[asyncpg.Record]:
+        return await connection.fetch(_NUMBERINGS, self._tenant_id)  # type: ignore[no-any-return]
+
+    async def _keep_partitions(self, connection: asyncpg.Connection) -> None:
+        """Create partitions ahead and drop those that are too old, once an hour."""
+        now = self._clock()
+        if now - self._kept_at < _UPKEEP_MS:
+            return
+        await create_partitions(connection, months_ahead(now))
+        dropped = await drop_partitions(connection, before_ms=now - self._retention_ms)
+        if dropped:
+            _log.info("audit.partitions-dropped", partitions=dropped)
+        self._kept_at = now
+
+    async def _store(
+        self, connection: asyncpg.Connection, messages: Sequence[Msg], numberings: Numberings, created: str
+    ) -> None:
+        """Store a batch, with the gaps in it, and the new position."""
+        oldest = self._clock() - self._retention_ms
+        entries: list[AuditEntry] = []
+        rows: list[tuple[object, ...]] = []
+        for message in messages:
+            entry = self._entry(message)
+            if entry is None:
+                continue
+            gap = numberings.advance(entry)
+            if entry.occurred_at < oldest:
+                continue
+            if gap is not None:
+                entries.append(recorded := gap_entry(gap, entry))
+                rows.append(_row(recorded, msgspec.json.encode(recorded).decode()))
+                _log.warning("audit.gap", log=entry.log, epoch=entry.epoch, first=gap.first, last=gap.last)
+            entries.append(entry)
+            rows.append(_row(entry, message.data.decode()))
+        await create_partitions(connection, {Month.of(entry.occurred_at) for entry in entries})
+        position = messages[-1].metadata.sequence.stream
+        advanced, numberings.advanced = numberings.advanced, {}
+        async with connection.transaction():
+            if rows:
+                await connection.execute(_STORE, self._tenant_id, *map(list, zip(*rows, strict=True)))
+            if advanced:
+                logs, epochs = zip(*advanced, strict=True)
+                await connection.execute(_ADVANCE, self._tenant_id, logs, epochs, [*advanced.values()])
+            await connection.execute(_MOVE, self._tenant_id, created, position)
+
+    def _entry(self, message: Msg) -> AuditEntry | None:
+        """Return the entry of a message; None, with a line in the log, if it is not one of this tenant and log."""
+        try:
+            entry = _decode(message.data)
+            if (
+                message.subject == audit_subject(entry.log, self._tenant_id)
+                and entry.tenant_id == self._tenant_id
+                and is_storable(entry)
+                and 0 <= entry.occurred_at < self._clock() + _MAX_AHEAD_MS
+                and b"\\u0000" not in message.data
+            ):
+                return entry
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass
+        _log.error("audit.entry-malformed", subject=message.subject, sequence=message.metadata.sequence.stream)
+        return None
+
+
+def _row(entry: AuditEntry, text: str) -> tuple[object, ...]:
+    """Return the values of an entry in the order of ``_STORE``."""
+    return (
+        entry.occurred_at,
+        entry.id,
+        entry.log,
+        entry.epoch,
+        entry.sequence or None,
+        entry.key,
+        entry.operation,
+        entry.application_id,
+        entry.user_id,
+        entry.ids.get("user_id"),
+        entry.actor_id,
+        entry.organization_id or entry.ids.get("organization_id"),
+        entry.subject_token_id,
+        text,
+    )

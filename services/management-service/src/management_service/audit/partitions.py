@@ -1,0 +1,84 @@
+"""The monthly partitions of the trail: created ahead, dropped after the retention."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+import asyncpg
+
+_PREFIX: Final = "audit_entries_"
+_MONTHS_AHEAD: Final = 2
+_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('identity-audit-partitions'))"
+# Creating and dropping a partition locks the whole table: readers must not queue up behind a long wait for that.
+_BRIEFLY: Final = "SET LOCAL lock_timeout = '2s'"
+_EXISTING: Final = """
+    SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
+    WHERE inhparent = 'audit_entries'::regclass
+"""
+
+
+class Month(NamedTuple):
+    """A calendar month, UTC."""
+
+    year: int
+    month: int
+
+    @classmethod
+    def of(cls, time_ms: int) -> "Month":
+        """Return the month of a time in milliseconds since the epoch."""
+        time = datetime.fromtimestamp(time_ms / 1000, UTC)
+        return cls(time.year, time.month)
+
+    @property
+    def next(self) -> "Month":
+        """The month after it."""
+        return Month(self.year + self.month // 12, self.month % 12 + 1)
+
+    @property
+    def begins_at(self) -> int:
+        """Milliseconds since the epoch."""
+        return int(datetime(self.year, self.month, 1, tzinfo=UTC).timestamp()) * 1000
+
+    @property
+    def partition(self) -> str:
+        """Name of its partition."""
+        return f"{_PREFIX}{self.year:04}_{self.month:02}"
+
+
+def months_ahead(now_ms: int) -> Sequence[Month]:
+    """Return the current month and those whose partitions are created ahead."""
+    months = [Month.of(now_ms)]
+    while len(months) <= _MONTHS_AHEAD:
+        months.append(months[-1].next)
+    return months
+
+
+async def create_partitions(connection: asyncpg.Connection, months: Iterable[Month]) -> None:
+    """Create the partitions that are missing."""
+    missing = set(months) - await _existing(connection)
+    if not missing:
+        return
+    async with connection.transaction():
+        await connection.execute(_LOCK)
+        await connection.execute(_BRIEFLY)
+        for month in sorted(missing):
+            await connection.execute(
+                f"CREATE TABLE IF NOT EXISTS {month.partition} PARTITION OF audit_entries"
+                f" FOR VALUES FROM ({month.begins_at}) TO ({month.next.begins_at})"
+            )
+
+
+async def drop_partitions(connection: asyncpg.Connection, *, before_ms: int) -> list[str]:
+    """Drop the partitions that end before a time; return their names."""
+    expired = [month for month in await _existing(connection) if month.next.begins_at <= before_ms]
+    for month in sorted(expired):
+        async with connection.transaction():
+            await connection.execute(_LOCK)
+            await connection.execute(_BRIEFLY)
+            await connection.execute(f"DROP TABLE IF EXISTS {month.partition}")
+    return [month.partition for month in sorted(expired)]
+
+
+async def _existing(connection: asyncpg.Connection) -> set[Month]:
+    names = [row["relname"].removeprefix(_PREFIX) for row in await connection.fetch(_EXISTING)]
+    return {Month(*map(int, name.split("_"))) for name in names}

@@ -1,0 +1,121 @@
+"""Reads entries in PostgreSQL. Each filter has an index that yields its entries in the order of the answer."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import ColumnElement, Select, and_, or_, select, tuple_, union_all
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from management_service.schema import audit_entries
+
+_ENTRY: Final = (audit_entries.c.occurred_at, audit_entries.c.number, audit_entries.c.entry)
+
+
+class Position(msgspec.Struct, frozen=True):
+    """The place of an entry in the order of the trail.
+
+    Attributes:
+        occurred_at: Milliseconds since the epoch.
+        number: Order of arrival, among entries of one time.
+    """
+
+    occurred_at: int
+    number: int
+
+
+class TrailFilters(msgspec.Struct, frozen=True, kw_only=True):
+    """What entries must have; all of it.
+
+    Attributes:
+        user_id: A person that it is about, that wrote, or that was written to.
+        actor_id: The person that acts for another.
+        application_id: The application that sent the request.
+        organization_id: The organization that a token was asked for, or that was written to.
+        subject_token_id: Public id of the subject token.
+        operation: ``operationId`` of the request.
+        key: What happened.
+        start_time: Milliseconds since the epoch, inclusive.
+        end_time: Milliseconds since the epoch, inclusive.
+    """
+
+    user_id: str | None = None
+    actor_id: str | None = None
+    application_id: str | None = None
+    organization_id: str | None = None
+    subject_token_id: str | None = None
+    operation: str | None = None
+    key: str | None = None
+    start_time: int | None = None
+    end_time: int | None = None
+
+
+_EQUAL: Final = ("actor_id", "application_id", "organization_id", "subject_token_id", "operation", "key")
+
+
+async def newest_first(
+    connection: AsyncConnection, tenant_id: str, filters: TrailFilters, *, after: Position | None, limit: int
+) -> Sequence[Any]:
+    """Return the position and the JSON of the newest entries, or of the newest ones before a position."""
+    conditions = _conditions(tenant_id, filters)
+    if after is not None:
+        conditions += _beyond(after, newest_first=True)
+    order = (audit_entries.c.occurred_at.desc(), audit_entries.c.number.desc())
+    if filters.user_id is None:
+        statement: Any = select(*_ENTRY).where(*conditions).order_by(*order).limit(limit)
+    else:
+        # Two walks of an index and a merge; OR would read all entries of the person, or of everybody.
+        is_named, is_written = (
+            column == filters.user_id for column in (audit_entries.c.user_id, audit_entries.c.written_user_id)
+        )
+        own = or_(audit_entries.c.user_id.is_(None), audit_entries.c.user_id != filters.user_id)
+        walks = (
+            select(*_ENTRY).where(*conditions, *of_person).order_by(*order).limit(limit).subquery().select()
+            for of_person in ((is_named,), (is_written, own))
+        )
+        both = union_all(*walks).subquery()
+        statement = select(both).order_by(both.c.occurred_at.desc(), both.c.number.desc()).limit(limit)
+    return (await connection.execute(statement)).all()
+
+
+async def oldest_first(
+    connection: AsyncConnection, tenant_id: str, filters: TrailFilters, *, after: Position | None, limit: int
+) -> Sequence[Any]:
+    """Return the position and the JSON of the oldest entries, or of the oldest ones after a position."""
+    conditions = _conditions(tenant_id, filters)
+    if after is not None:
+        conditions += _beyond(after, newest_first=False)
+    order = (audit_entries.c.occurred_at, audit_entries.c.number)
+    statement = select(*_ENTRY).where(*conditions).order_by(*order).limit(limit)
+    return (await connection.execute(statement)).all()
+
+
+async def find_entry(connection: AsyncConnection, tenant_id: str, entry_id: str) -> str | None:
+    """Return the JSON of an entry; None if there is none of this id."""
+    statement: Select[Any] = select(audit_entries.c.entry).where(
+        audit_entries.c.tenant_id == tenant_id, audit_entries.c.id == entry_id
+    )
+    found: str | None = (await connection.execute(statement.limit(1))).scalar_one_or_none()
+    return found
+
+
+def _conditions(tenant_id: str, filters: TrailFilters) -> list[ColumnElement[bool]]:
+    conditions = [audit_entries.c.tenant_id == tenant_id]
+    for name in _EQUAL:
+        value = getattr(filters, name)
+        if value is not None:
+            conditions.append(audit_entries.c[name] == value)
+    if filters.start_time is not None:
+        conditions.append(audit_entries.c.occurred_at >= filters.start_time)
+    if filters.end_time is not None:
+        conditions.append(audit_entries.c.occurred_at <= filters.end_time)
+    return conditions
+
+
+def _beyond(position: Position, *, newest_first: bool) -> list[ColumnElement[bool]]:
+    """Return what entries beyond a position have; the first condition also skips partitions."""
+    place = tuple_(audit_entries.c.occurred_at, audit_entries.c.number)
+    limit = tuple_(position.occurred_at, position.number)
+    if newest_first:
+        return [and_(audit_entries.c.occurred_at <= position.occurred_at, place < limit)]
+    return [and_(audit_entries.c.occurred_at >= position.occurred_at, place > limit)]

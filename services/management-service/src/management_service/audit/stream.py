@@ -1,0 +1,73 @@
+"""Reads the stream of the audit trail in order from a position."""
+
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from msgspec import json
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+from nats.errors import TimeoutError as NothingArrivedError
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+
+from identity_common.bus.connection import Bus
+from identity_common.bus.streams import AUDIT_STREAM
+from identity_common.wire.audit import AUDIT_PREFIX, STREAM_AUDIT
+
+_BATCH: Final = 500
+_IDLE_S: Final = 1.0
+_MORE_S: Final = 0.01
+_CONSUMER_TTL_S: Final = 60.0
+
+
+class ReadingInterruptedError(NatsError):
+    """A message was lost on the way: read again from the last position."""
+
+
+async def stream_created(bus: Bus) -> str:
+    """Return the incarnation of the stream, within which positions are comparable; create a missing one first.
+
+    Raises:
+        nats.errors.Error: NATS does not answer.
+    """
+    await bus.jetstream().add_stream(AUDIT_STREAM)
+    response = await bus.client.request(f"$JS.API.STREAM.INFO.{STREAM_AUDIT}", b"", timeout=2)
+    info = json.decode(response.data)
+    if "error" in info:
+        raise NatsError(info["error"].get("description", "stream info failed"))
+    return str(info["created"])
+
+
+async def read_after(bus: Bus, position: int, *, tenant_id: str) -> AsyncGenerator[list[Msg], None]:
+    """Yield batches of a tenant's messages after a position, then of new ones; an empty batch each idle second.
+
+    Ends when the connection is another one. There are no acknowledgements: the reader keeps its position with what it
+    has stored, so that neither is ever ahead of the other.
+
+    Raises:
+        ReadingInterruptedError: A message was lost.
+        nats.errors.Error: NATS does not answer.
+    """
+    connection = bus.connections
+    config = ConsumerConfig(
+        deliver_policy=DeliverPolicy.BY_START_SEQUENCE if position else DeliverPolicy.ALL,
+        opt_start_seq=position + 1 if position else None,
+        ack_policy=AckPolicy.NONE,
+        inactive_threshold=_CONSUMER_TTL_S,
+        mem_storage=True,
+        num_replicas=1,
+    )
+    subject = f"{AUDIT_PREFIX}.{tenant_id}.>"
+    subscription = await bus.jetstream().pull_subscribe(subject, stream=STREAM_AUDIT, config=config)
+    delivered = 0
+    while connection == bus.connections:
+        messages: list[Msg] = []
+        try:
+            messages += await subscription.fetch(1, timeout=_IDLE_S)
+            messages += await subscription.fetch(_BATCH, timeout=_MORE_S)
+        except NothingArrivedError:
+            pass  # an empty batch, or the first message alone
+        for message in messages:
+            delivered += 1
+            if message.metadata.sequence.consumer != delivered:
+                raise ReadingInterruptedError
+        yield messages

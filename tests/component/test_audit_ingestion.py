@@ -1,0 +1,175 @@
+"""management-service stores the entries of the stream, each once, and what is missing between them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any, Self
+
+import msgspec
+import nats
+import pytest
+from nats.js import JetStreamContext
+
+from identity_common.bus.connection import Bus
+from identity_common.clock import now_ms
+from identity_common.identifiers import new_id
+from identity_common.wire.audit import AuditEntry, AuditLog, audit_subject
+from management_service.audit.ingestion import AuditIngestion
+from management_service.audit.partitions import Month, create_partitions
+from tests.support.captured_logs import captured_logs
+from tests.support.management_api import Management
+from tests.support.patience import PATIENCE_S
+
+pytestmark = pytest.mark.servers
+
+
+class Trail:
+    """A tenant that only this test writes to, and its ingestion."""
+
+    def __init__(self, management: Management, jetstream: JetStreamContext) -> None:
+        self.tenant_id = f"t{new_id()}"
+        self._management = management
+        self._jetstream = jetstream
+
+    def entry(self, sequence: int, **changed: Any) -> AuditEntry:
+        values = {"log": "management", "key": "management.user.update", "occurred_at": now_ms(), **changed}
+        return AuditEntry(id=new_id(), tenant_id=self.tenant_id, sequence=sequence, **values)
+
+    async def publish(self, *entries: AuditEntry) -> None:
+        for entry in entries:
+            await self.publish_raw(entry.log, msgspec.json.encode(entry))
+
+    async def publish_raw(self, log: AuditLog, text: bytes) -> None:
+        # as an administrator of the bus could: management-service may publish only its own log
+        await self._jetstream.publish(audit_subject(log, self.tenant_id), text)
+
+    async def stored(self, count: int) -> list[AuditEntry]:
+        """Return the entries once there are so many, in the order of their numbers."""
+        query = "SELECT entry FROM audit_entries WHERE tenant_id = $1 ORDER BY number"
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                rows = await self._management.database.fetch(query, self.tenant_id)
+                if len(rows) >= count:
+                    return [msgspec.json.decode(row["entry"], type=AuditEntry) for row in rows]
+                await asyncio.sleep(0.05)
+
+    async def ingest(self, **changed: Any) -> AuditIngestion:
+        values = {"retention_days": 400, **changed}
+        settings = self._management.settings
+        ingestion = AuditIngestion(self.bus, settings.database_url, tenant_id=self.tenant_id, **values)
+        ingestion.start()
+        return ingestion
+
+    async def __aenter__(self) -> Self:
+        self.bus = Bus(self._management.settings.nats_url, service="management")
+        self.bus.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.bus.stop()
+
+
+@pytest.fixture
+async def trail(management: Management) -> AsyncIterator[Trail]:
+    url = management.addresses.management_nats_url
+    client = await nats.connect(url, inbox_prefix="_INBOX_management")
+    async with Trail(management, client.jetstream()) as trail:
+        yield trail
+    await client.close()
+
+
+def gaps(entries: list[AuditEntry]) -> list[tuple[str, Any]]:
+    return [(each.epoch, msgspec.to_builtins(each.gap)) for each in entries if each.key == "audit.gap"]
+
+
+async def test_a_write_of_the_api_is_in_the_trail(management: Management) -> None:
+    user = (await management.created("users"))["id"]
+    query = "SELECT key FROM audit_entries WHERE tenant_id = $1 AND entry LIKE $2"
+    async with asyncio.timeout(PATIENCE_S):
+        while (found := await management.database.fetch(query, management.tenant_id, f"%{user}%")) == []:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert [row["key"] for row in found] == ["management.user.create"]
+
+
+async def test_repeats_are_dropped_and_a_gap_is_recorded_once_and_may_be_filled_late(trail: Trail) -> None:
+    first, second, late, fifth = (trail.entry(number) for number in (1, 2, 3, 5))
+    ingestion = await trail.ingest()
+    await trail.publish(first, first, second)
+    assert await trail.stored(2) == [first, second]
+    await ingestion.stop()
+    ingestion = await trail.ingest()
+    await trail.publish(fifth, second, fifth, late)
+    found = await trail.stored(5)
+    await ingestion.stop()
+    assert [each for each in found if each.gap is None] == [first, second, fifth, late]
+    assert gaps(found) == [("", {"from": 3, "to": 4})]
+
+
+async def test_a_new_epoch_is_recorded_as_a_gap_of_its_own(trail: Trail) -> None:
+    def exchange(epoch: str, sequence: int) -> AuditEntry:
+        return trail.entry(sequence, log="management", epoch=epoch, key="token.exchange.taken")
+
+    ingestion = await trail.ingest()
+    await trail.publish(exchange("a", 1), exchange("b", 1), exchange("a", 1), exchange("c", 3), exchange("c", 4))
+    found = await trail.stored(6)
+    await ingestion.stop()
+    assert gaps(found) == [("b", {"previousEpoch": "a"}), ("c", {"from": 1, "to": 2, "previousEpoch": "b"})]
+
+
+async def test_a_malformed_message_is_skipped_with_a_line_in_the_log(trail: Trail) -> None:
+    ingestion = await trail.ingest()
+    good = trail.entry(1)
+    wrong = [
+        b"",
+        b"\xff",
+        b'{"id": 1}',
+        msgspec.json.encode(trail.entry(2, user_id="\0")),
+        msgspec.json.encode(trail.entry(2)).replace(b"management.user", b"\\ud800"),
+        msgspec.json.encode(trail.entry(2, log="template")),
+        msgspec.json.encode(trail.entry(0)),
+        msgspec.json.encode(trail.entry(2**63)),
+        msgspec.json.encode(trail.entry(2, occurred_at=-1)),
+        msgspec.json.encode(trail.entry(2, occurred_at=2**60)),
+        msgspec.json.encode(trail.entry(2, user_id="u" * 100_000)),
+        msgspec.json.encode(msgspec.structs.replace(trail.entry(2), tenant_id="another")),
+    ]
+    with captured_logs("management") as log:
+        for text in wrong:
+            await trail.publish_raw("management", text)
+        await trail.publish(good)
+        assert await trail.stored(1) == [good]
+    await ingestion.stop()
+    assert log.getvalue().count("audit.entry-malformed") == len(wrong)
+
+
+async def test_only_one_of_two_replicas_ingests_and_the_other_takes_over(trail: Trail) -> None:
+    first, second = await trail.ingest(), await trail.ingest()
+    await trail.publish(*(trail.entry(number) for number in (1, 2, 3)))
+    await trail.stored(3)
+    await first.stop()
+    await trail.publish(*(trail.entry(number) for number in (4, 5)))
+    found = await trail.stored(5)
+    await second.stop()
+    assert [each.sequence for each in found] == [1, 2, 3, 4, 5]
+
+
+async def test_partitions_are_made_ahead_and_dropped_after_the_retention(trail: Trail, management: Management) -> None:
+    database = management.database
+    old = Month(2019, 12)
+    await create_partitions(database, [old, old.next])
+    written = trail.entry(1, occurred_at=old.begins_at)
+    ingestion = await trail.ingest()
+    await trail.publish(written, trail.entry(2))
+    found = await trail.stored(1)
+    await ingestion.stop()
+    assert [each.sequence for each in found] == [2]
+    names = {row[0] for row in await database.fetch("SELECT relname FROM pg_class WHERE relname LIKE 'audit_entries%'")}
+    assert names.isdisjoint({old.partition, old.next.partition})
+    now = Month.of(now_ms())
+    assert {now.partition, now.next.partition, now.next.next.partition} <= names
+
+
+def test_months_begin_and_end_in_utc() -> None:
+    month = Month.of(int(datetime(2026, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp() * 1000))
+    assert (month, month.next) == (Month(2026, 12), Month(2027, 1))
+    assert month.next.begins_at == int(datetime(2027, 1, 1, tzinfo=UTC).timestamp() * 1000)

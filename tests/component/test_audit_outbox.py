@@ -1,0 +1,260 @@
+"""Every write of the Management API leaves one entry for the audit trail, in the order of the commits."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2 as httpx
+import msgspec
+import nats
+import pytest
+from nats.js import JetStreamContext
+from nats.js.errors import NotFoundError
+
+from identity_common.revisions import Source
+from identity_common.wire.audit import STREAM_AUDIT, AuditEntry, audit_subject
+from tests.support.management_api import Management, revision_of, unique
+from tests.support.patience import PATIENCE_S
+from tests.support.service_in_a_tenant import ServiceInATenant
+from tests.support.template_api import Template
+
+pytestmark = pytest.mark.servers
+
+_END_ACTIVE_RELAY = """
+    SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND classid::bigint = hashtext('identity-audit-relay')::bigint & 4294967295
+        AND objid::bigint = hashtext($1)::bigint & 4294967295
+"""
+
+
+@pytest.fixture
+async def jetstream(management: Management) -> AsyncIterator[JetStreamContext]:
+    """A connection of management-service, which alone may read the stream."""
+    client = await nats.connect(management.settings.nats_url, inbox_prefix="_INBOX_management")
+    yield client.jetstream()
+    await client.close()
+
+
+async def relayed(service: ServiceInATenant) -> None:
+    query = "SELECT count(*) FROM audit_outbox WHERE tenant_id = $1"
+    async with asyncio.timeout(PATIENCE_S):
+        while await service.database.fetchval(query, service.tenant_id):  # noqa: ASYNC110 - seen from outside only
+            await asyncio.sleep(0.01)
+
+
+async def entries(jetstream: JetStreamContext, source: Source, service: ServiceInATenant) -> list[AuditEntry]:
+    """Return the published entries of a service."""
+    await relayed(service)
+    found, position, subject = [], 0, audit_subject(source, service.tenant_id)
+    with contextlib.suppress(NotFoundError):
+        while True:
+            message = await jetstream.get_msg(STREAM_AUDIT, position + 1, subject=subject, next=True, direct=True)
+            position = message.seq or 0
+            found.append(msgspec.json.decode(message.data or b"", type=AuditEntry, strict=True))
+    return found
+
+
+class History:
+    """Writes, and which entry each of them must leave."""
+
+    def __init__(self, service: ServiceInATenant, source: Source) -> None:
+        self.expected: dict[str, tuple[str, str, int]] = {}
+        self._service = service
+        self._source: Source = source
+
+    async def write(self, operation: str, key: str, method: str, path: str, body: Any = None) -> Any:
+        """Send a write that changes something."""
+        answer = await self.send(method, path, body)
+        assert answer.is_success, f"{operation}: {answer.text}"
+        revision = revision_of(answer, self._source)
+        self.expected[answer.headers["X-Request-Id"]] = (operation, f"{self._source}.{key}", revision)
+        return answer.json() if answer.content else None
+
+    async def send(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        """Send a request that leaves no entry."""
+        return await self._service.client.request(method, f"/api/{path}", **({} if body is None else {"json": body}))
+
+    async def check(self, before: int, jetstream: JetStreamContext) -> list[AuditEntry]:
+        """Assert that exactly the expected entries were added; return them."""
+        found = await entries(jetstream, self._source, self._service)
+        assert [entry.sequence for entry in found] == [*range(1, len(found) + 1)]
+        new = found[before:]
+        assert [(entry.request_id, (entry.operation, entry.key, entry.revision)) for entry in new] == [
+            *self.expected.items()
+        ]
+        return new
+
+
+async def test_every_write_of_management_service_leaves_one_entry(
+    management: Management, jetstream: JetStreamContext
+) -> None:
+    before = len(await entries(jetstream, "management", management))
+    history = History(management, "management")
+    write = history.write
+
+    user = (await write("CreateUser", "user.create", "POST", "users", {"username": f"u{secrets.token_hex(6)}"}))["id"]
+    of_user = f"users/{user}"
+    await write(
+        "UpdateUser", "user.update", "PATCH", of_user, {"name": "Ada Lovelace", "profile": {"nick": "Countess"}}
+    )
+    await write(
+        "UpdateUserCustomData", "user.update", "PATCH", f"{of_user}/custom-data", {"customData": {"Byron": "1815"}}
+    )
+    await write("UpdateUserPassword", "user.update", "PATCH", f"{of_user}/password", {"password": "Countess-of-1815"})
+    await write("UpdateUserIsSuspended", "user.update", "PATCH", f"{of_user}/is-suspended", {"isSuspended": True})
+    await history.send("PATCH", f"{of_user}/is-suspended", {"isSuspended": True})
+
+    machine = {"name": unique("m"), "type": "MachineToMachine"}
+    application = (await write("CreateApplication", "application.create", "POST", "applications", machine))["id"]
+    of_application = f"applications/{application}"
+    await write("UpdateApplication", "application.update", "PATCH", of_application, {"description": "Engine"})
+    path = f"{of_application}/custom-data"
+    await write("UpdateApplicationCustomData", "application.update", "PATCH", path, {"customData": {"Byron": 1}})
+    path = f"{of_application}/secrets"
+    secret = await write("CreateApplicationSecret", "application.update", "POST", path, {"name": "Countess"})
+    path = f"{path}/Countess"
+    await write("UpdateApplicationSecret", "application.update", "PATCH", path, {"name": "Byron"})
+    path = f"{of_application}/secrets/Byron"
+    await write("DeleteApplicationSecret", "application.update", "DELETE", path)
+
+    body = {"name": "Engine", "indicator": f"https://{unique('r')}.example.com"}
+    resource = (await write("CreateResource", "resource.create", "POST", "resources", body))["id"]
+    await write("UpdateResource", "resource.update", "PATCH", f"resources/{resource}", {"name": "Difference engine"})
+    for is_default in (True, False):
+        path = f"resources/{resource}/is-default"
+        await write("UpdateResourceIsDefault", "resource.update", "PATCH", path, {"isDefault": is_default})
+    scopes = f"resources/{resource}/scopes"
+    scope = (await write("CreateResourceScope", "scope.create", "POST", scopes, {"name": "turn"}))["id"]
+    await write("UpdateResourceScope", "scope.update", "PATCH", f"{scopes}/{scope}", {"description": "Turn"})
+
+    for kind, holder, holders in (("User", user, "users"), ("MachineToMachine", application, "applications")):
+        singular = {"users": "User", "applications": "Application"}[holders]
+        plural = f"{singular}s"
+        body = {"name": unique("role"), "description": "d", "type": kind}
+        role = (await write("CreateRole", "role.create", "POST", "roles", body))["id"]
+        await write("UpdateRole", "role.update", "PATCH", f"roles/{role}", {"description": "Operator"})
+        path, ids = f"roles/{role}/scopes", {"scopeIds": [scope]}
+        await write("AddRoleScopes", "role.update", "POST", path, ids)
+        await write("RemoveRoleScope", "role.update", "DELETE", f"{path}/{scope}")
+        await write("ReplaceRoleScopes", "role.update", "PUT", path, ids)
+        path, ids = f"roles/{role}/{holders}", {f"{singular.lower()}Ids": [holder]}
+        await write(f"AddRole{plural}", "assignment.update", "POST", path, ids)
+        await history.send("POST", path, ids)
+        await write(f"RemoveRole{singular}", "assignment.update", "DELETE", f"{path}/{holder}")
+        await write(f"ReplaceRole{plural}", "assignment.update", "PUT", path, ids)
+        path, ids = f"{holders}/{holder}/roles", {"roleIds": [role]}
+        await write(f"Remove{singular}Role", "assignment.update", "DELETE", f"{path}/{role}")
+        await write(f"Add{singular}Roles", "assignment.update", "POST", path, ids)
+        await write(f"Replace{singular}Roles", "assignment.update", "PUT", path, {"roleIds": []})
+        await write("DeleteRole", "role.delete", "DELETE", f"roles/{role}")
+
+    refused = await history.send("PATCH", of_user, {"name": 1})
+    assert refused.status_code == 400
+    missing = await history.send("DELETE", "users/nobody")
+    assert missing.status_code == 404
+    async with management.client_with(management.token(scope="read")) as stranger:
+        assert (await stranger.delete(f"/api/{of_user}")).status_code == 403
+
+    await write("DeleteResourceScope", "scope.delete", "DELETE", f"{scopes}/{scope}")
+    await write("DeleteResource", "resource.delete", "DELETE", f"resources/{resource}")
+    await write("DeleteApplication", "application.delete", "DELETE", of_application)
+    await write("DeleteUser", "user.delete", "DELETE", of_user)
+
+    new = await history.check(before, jetstream)
+    assert {(entry.application_id, entry.user_id, entry.tenant_id, entry.log, entry.outcome) for entry in new} == {
+        (management.credentials.client_id, None, management.tenant_id, "management", "success")
+    }
+    assert all(entry.token_id for entry in new)
+    assert [(entry.ids, entry.members, entry.aggregates, entry.aggregate_count) for entry in new[:3]] == [
+        ({}, ("username",), (f"user/{user}",), 1),
+        ({"user_id": user}, ("name", "profile"), (f"user/{user}",), 1),
+        ({"user_id": user}, ("customData",), (f"user/{user}",), 1),
+    ]
+    written = msgspec.json.encode(new).decode()
+    assert [
+        text for text in ("Lovelace", "Countess", "Byron", "1815", "Engine", secret["value"]) if text in written
+    ] == []
+
+
+async def test_every_write_of_template_service_leaves_one_entry(
+    template: Template, jetstream: JetStreamContext
+) -> None:
+    before = len(await entries(jetstream, "template", template))
+    user = (await template.management.created("users"))["id"]
+    machine = await template.management.machine()
+    scope = (await template.resource("turn"))["scopes"][0]["id"]
+    history = History(template, "template")
+    write = history.write
+
+    body = {"name": unique("permission")}
+    permission = (await write("CreateOrganizationScope", "permission.create", "POST", "organization-scopes", body))[
+        "id"
+    ]
+    path = f"organization-scopes/{permission}"
+    await write("UpdateOrganizationScope", "permission.update", "PATCH", path, {"description": "Turn"})
+    body = {"name": unique("organization")}
+    organization = (await write("CreateOrganization", "organization.create", "POST", "organizations", body))["id"]
+    of_organization = f"organizations/{organization}"
+    await write("UpdateOrganization", "organization.update", "PATCH", of_organization, {"description": "Society"})
+
+    for kind, member, members in (("User", user, "users"), ("MachineToMachine", machine, "applications")):
+        singular = {"users": "User", "applications": "Application"}[members]
+        plural = f"{singular}s"
+        body = {"name": unique("role"), "type": kind}
+        role = (await write("CreateOrganizationRole", "role.create", "POST", "organization-roles", body))["id"]
+        of_role = f"organization-roles/{role}"
+        await write("UpdateOrganizationRole", "role.update", "PATCH", of_role, {"description": "Operator"})
+        for name, content, member_name, content_id in (
+            ("ResourceScope", "resource-scopes", "scopeIds", scope),
+            ("Scope", "scopes", "organizationScopeIds", permission),
+        ):
+            path, ids = f"{of_role}/{content}", {member_name: [content_id]}
+            await write(f"AddOrganizationRole{name}s", "role.update", "POST", path, ids)
+            await write(f"RemoveOrganizationRole{name}", "role.update", "DELETE", f"{path}/{content_id}")
+            await write(f"ReplaceOrganizationRole{name}s", "role.update", "PUT", path, ids)
+        path, ids = f"{of_organization}/{members}", {f"{singular.lower()}Ids": [member]}
+        await write(f"AddOrganization{plural}", "member.create", "POST", path, ids)
+        await write(f"RemoveOrganization{singular}", "member.delete", "DELETE", f"{path}/{member}")
+        await write(f"ReplaceOrganization{plural}", "member.create", "PUT", path, ids)
+        assign = ids | {"organizationRoleIds": [role]}
+        await write(f"AssignOrganizationRolesTo{plural}", "member.update", "POST", f"{path}/roles", assign)
+        path, ids = f"{path}/{member}/roles", {"organizationRoleIds": [role]}
+        await write(f"RemoveOrganization{singular}Role", "member.update", "DELETE", f"{path}/{role}")
+        await write(f"AddOrganization{singular}Roles", "member.update", "POST", path, ids)
+        await history.send("POST", path, ids)
+        await write(f"ReplaceOrganization{singular}Roles", "member.update", "PUT", path, {"organizationRoleIds": []})
+        await write("DeleteOrganizationRole", "role.delete", "DELETE", of_role)
+
+    document = (await template.client.get("/api/organization-template")).json()
+    document["permissions"].append({"name": unique("permission")})
+    dry_run = await history.send("PUT", "organization-template?dry-run=true", document)
+    assert dry_run.is_success, dry_run.text
+    await write("ReplaceOrganizationTemplate", "permission.create", "PUT", "organization-template", document)
+
+    assert (await history.send("PATCH", of_organization, {"name": None})).status_code == 400
+    await write("DeleteOrganization", "organization.delete", "DELETE", of_organization)
+    await write("DeleteOrganizationScope", "permission.delete", "DELETE", f"organization-scopes/{permission}")
+
+    new = await history.check(before, jetstream)
+    assert new[1].ids == {"permission_id": permission}
+    assert new[1].members == ("description",)
+    assert new[-2].aggregates == (f"organization/{organization}",)
+
+
+async def test_a_relay_that_was_killed_before_it_deleted_a_published_entry_does_not_repeat_it(
+    management: Management, jetstream: JetStreamContext
+) -> None:
+    await management.created("users")
+    found = await entries(jetstream, "management", management)
+    last = found[-1]
+    text = msgspec.json.encode(msgspec.structs.replace(last, sequence=0, revision=0)).decode()
+    values = (management.tenant_id, last.sequence, last.revision, text)
+    await management.database.execute("INSERT INTO audit_outbox VALUES ($1, $2, $3, $4)", *values)
+    assert await management.database.fetchval(_END_ACTIVE_RELAY, management.tenant_id)
+    await management.created("users")
+    again = await entries(jetstream, "management", management)
+    assert again[:-1] == found
+    assert again[-1].sequence == last.sequence + 1

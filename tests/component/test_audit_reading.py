@@ -1,0 +1,138 @@
+"""The audit trail is read with filters, in cursor pages and as lines of JSON."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2 as httpx
+import msgspec
+import nats
+import pytest
+
+from identity_common.clock import now_ms
+from identity_common.wire.audit import AuditEntry, audit_subject
+from tests.support.management_api import Management, issues, refusal
+from tests.support.patience import PATIENCE_S
+
+pytestmark = pytest.mark.servers
+
+NOON = now_ms() - 10 * 86_400_000
+USER, ACTOR, OTHER = "user", "actor", "other"
+
+
+def entry(number: int, **changed: Any) -> AuditEntry:
+    values = {"log": "management", "key": "management.user.update", "occurred_at": NOON + number // 2, **changed}
+    return AuditEntry(id=f"entry-{number}", tenant_id="", sequence=number, **values)
+
+
+ENTRIES = (
+    entry(1, user_id=OTHER, ids={"user_id": USER}, operation="UpdateUser", application_id="console"),
+    entry(2, user_id=USER, ids={"user_id": USER}, operation="UpdateUserPassword", application_id="portal"),
+    entry(3, user_id=USER, key="subject-token.issued", subject_token_id="one", application_id="desk"),
+    entry(4, user_id=USER, key="token.exchange.taken", subject_token_id="one", actor_id=ACTOR, organization_id="org"),
+    entry(5, user_id=OTHER, operation="UpdateOrganization", ids={"organization_id": "org"}),
+    entry(6, user_id=OTHER, key="token.exchange.taken", subject_token_id="two", actor_id=USER),
+    entry(7, application_id="console", operation="CreateUser", key="management.user.create"),
+)
+
+
+@pytest.fixture(scope="module")
+async def own(management: Management) -> AsyncIterator[Management]:
+    """A tenant with these entries and no others."""
+    async with Management(management.addresses, management.issuer) as own:
+        client = await nats.connect(own.settings.nats_url, inbox_prefix="_INBOX_management")
+        for each in entries_of(own):
+            await client.jetstream().publish(audit_subject("management", own.tenant_id), msgspec.json.encode(each))
+        await client.close()
+        async with asyncio.timeout(PATIENCE_S):
+            while len((await own.client.get("/api/logs")).json()) < len(ENTRIES):  # noqa: ASYNC110 - seen from outside only
+                await asyncio.sleep(0.05)
+        yield own
+
+
+def entries_of(own: Management) -> list[AuditEntry]:
+    return [msgspec.structs.replace(each, tenant_id=own.tenant_id) for each in ENTRIES]
+
+
+async def ids(client: httpx.AsyncClient, **params: Any) -> list[str]:
+    answer = await client.get("/api/logs", params=params)
+    assert answer.status_code == 200, answer.text
+    assert "Link" not in answer.headers
+    return [each["id"].removeprefix("entry-") for each in answer.json()]
+
+
+async def test_each_filter_selects_what_it_says_newest_first(own: Management) -> None:
+    client = own.client
+    found = {
+        name: await ids(client, **params)
+        for name, params in {
+            "none": {},
+            "user": {"userId": USER},
+            "actor": {"actorId": ACTOR},
+            "application": {"applicationId": "console"},
+            "organization": {"organizationId": "org"},
+            "subject token": {"subjectTokenId": "one"},
+            "operation": {"operation": "UpdateUser"},
+            "key": {"logKey": "token.exchange.taken"},
+            "from": {"start_time": NOON + 3},
+            "until": {"end_time": NOON + 1},
+            "both": {"userId": USER, "logKey": "token.exchange.taken", "start_time": NOON, "end_time": NOON + 2},
+            "nothing": {"userId": "nobody"},
+        }.items()
+    }
+    assert found == {
+        "none": ["7", "6", "5", "4", "3", "2", "1"],
+        "user": ["4", "3", "2", "1"],
+        "actor": ["4"],
+        "application": ["7", "1"],
+        "organization": ["5", "4"],
+        "subject token": ["4", "3"],
+        "operation": ["1"],
+        "key": ["6", "4"],
+        "from": ["7", "6"],
+        "until": ["3", "2", "1"],
+        "both": ["4"],
+        "nothing": [],
+    }
+
+
+async def test_pages_follow_each_other_without_repeating_or_leaving_out_an_entry(own: Management) -> None:
+    for params, expected in (({}, "7654321"), ({"userId": USER}, "4321")):
+        found, address = [], httpx.URL("/api/logs", params={**params, "page_size": "2"})
+        while True:
+            answer = await own.client.get(address)
+            found += [each["id"].removeprefix("entry-") for each in answer.json()]
+            if "next" not in answer.links:
+                break
+            address = httpx.URL(answer.links["next"]["url"])
+            assert address.path == "/api/logs"
+            address = httpx.URL("/api/logs", params=address.params)
+        assert "".join(found) == expected
+
+
+async def test_one_entry_and_none(own: Management) -> None:
+    answer = await own.client.get("/api/logs/entry-4")
+    assert answer.json() == msgspec.to_builtins(entries_of(own)[3])
+    assert answer.headers["ETag"]
+    assert refusal(await own.client.get("/api/logs/nothing")) == (404, "entity.not_exists_with_id")
+
+
+async def test_the_export_has_one_entry_a_line_oldest_first(own: Management) -> None:
+    answer = await own.client.get("/api/logs/export")
+    assert answer.headers["Content-Type"].startswith("application/x-ndjson")
+    assert [msgspec.json.decode(line, type=AuditEntry) for line in answer.content.splitlines()] == entries_of(own)
+    part = await own.client.get("/api/logs/export", params={"start_time": NOON + 3, "end_time": NOON + 3})
+    assert [msgspec.json.decode(line)["id"] for line in part.content.splitlines()] == ["entry-6", "entry-7"]
+
+
+async def test_wrong_parameters_are_named_and_the_scope_all_is_required(own: Management) -> None:
+    wrong = "userid=x&start_time=now&end_time=-1&actorId=a&actorId=b&operation=&logKey=%00"
+    answer = await own.client.get(f"/api/logs?{wrong}")
+    assert issues(answer) == {"userid", "start_time", "end_time", "actorId", "operation", "logKey"}
+    assert refusal(await own.client.get("/api/logs?page_size=0")) == (400, "guard.invalid_pagination")
+    for after in ("x", "1", "1.", "-1.2", "1.2.3"):
+        assert issues(await own.client.get("/api/logs", params={"after": after})) == {"after"}
+    assert issues(await own.client.get("/api/logs/export", params={"userId": "x"})) == {"userId"}
+    async with own.client_with(own.token(scope="subject-tokens")) as narrow:
+        for path in ("logs", "logs/export", "logs/entry-1"):
+            assert (await narrow.get(f"/api/{path}")).status_code == 403
