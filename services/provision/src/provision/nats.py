@@ -72,7 +72,10 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
         allow_responses=True,  # answers about members go to the inbox of the asking service
     ),
     "token": NatsPermissions(
-        publish=("identity-rpc.*.password-check", *_STREAMS, *_consuming(STREAM_STATE)),
+        publish=(
+            *("identity-rpc.*.password-check", *_STREAMS, *_consuming(STREAM_STATE)),
+            *("identity-audit.*.exchanges", _AUDIT_STREAM),
+        ),
         subscribe=("_INBOX_token.>", "identity-relay.>", "identity-rpc.*.claims-function"),
         allow_responses=True,  # answers about the claims function go to the inbox of the asking service
     ),

@@ -19,6 +19,7 @@ _TOKEN_COMMANDS = (
     *("hset", "hsetnx", "hget", "hmget", "hgetall", "hdel", "hexists", "hincrby", "hlen"),
     *("sadd", "srem", "smembers", "sismember", "scard"),
     *("zadd", "zrem", "zcard", "zscore", "zrange", "zrangebyscore", "zremrangebyscore"),
+    *("xadd", "xlen", "xrange", "xdel"),
     *("eval", "evalsha", "script|load", "script|exists", "multi", "exec", "discard", "watch", "unwatch"),
     *("wait", "info", "role", "time"),
 )

@@ -17,7 +17,8 @@ from sqlalchemy import text
 from identity_common.bus.connection import Bus
 from identity_common.bus.streams import ensure_streams, last_watermark
 from identity_common.clock import now_ms
-from identity_common.outbox.changes import Change, Transaction
+from identity_common.outbox.change import Change
+from identity_common.outbox.changes import Transaction
 from identity_common.outbox.relay import LOCK
 from identity_common.outbox.republication import Republication
 from identity_common.revisions import Source
