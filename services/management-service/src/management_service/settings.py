@@ -25,6 +25,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             for a thread as can be answered in time; further ones get a 503.
         password_window_s: Length of the window in which password attempts are counted.
         password_attempts_per_account: Limit per window for one account, and for each browser that has signed in to it.
+        audit_backlog: How many entries about subject tokens may wait in Redis for the bus; then minting gets 503.
     """
 
     redis_url: str
@@ -35,6 +36,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     password_hashing_threads: int = 2
     password_window_s: int = 900
     password_attempts_per_account: int = 10
+    audit_backlog: int = 100_000
 
     @classmethod
     def problems(cls, values: Mapping[str, Any]) -> list[str]:
@@ -51,6 +53,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             password_hashing_threads=1,
             password_window_s=1,
             password_attempts_per_account=1,
+            audit_backlog=1,
         )
 
 

@@ -52,7 +52,8 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
             *("identity-rpc.*.claims-function", "identity-rpc.*.members"),
             *_STREAMS,
             # The audit trail is read by this service alone.
-            *("identity-audit.*.management", _AUDIT_STREAM, *_reading(STREAM_AUDIT), *_consuming(STREAM_AUDIT)),
+            *("identity-audit.*.management", "identity-audit.*.subject-tokens"),
+            *(_AUDIT_STREAM, *_reading(STREAM_AUDIT), *_consuming(STREAM_AUDIT)),
         ),
         subscribe=("_INBOX_management.>", "identity-relay.*.management", "identity-rpc.*.password-check"),
         allow_responses=True,  # answers to password checks go to the inbox of the asking service
