@@ -5,12 +5,21 @@ import re
 
 import jwt
 import msgspec
+import nats
 import pytest
+from nats.errors import NoRespondersError
+from nats.js.errors import NotFoundError
 
+from identity_common.clock import now_ms
+from identity_common.http.api_errors import ApiError
+from identity_common.stores.redis import RedisCommands, connect_redis
+from identity_common.wire.audit import STREAM_AUDIT, AuditContext, AuditEntry, audit_subject
 from identity_common.wire.revocations import revocation_key
 from identity_common.wire.subject_tokens import KEPT_AFTER_EXPIRY_MS, SubjectTokenRecord, subject_token_key
 from management_service.app import create_app
+from management_service.subject_tokens.storing import SubjectTokenStore
 from tests.support.management_api import Management, client_of, issues, refusal, running, settings_for, unique
+from tests.support.patience import PATIENCE_S
 from tests.support.tcp_proxy import TcpProxy
 
 PATH = "/api/subject-tokens"
@@ -44,6 +53,70 @@ async def test_a_subject_token_is_random_and_only_its_hash_is_stored_with_a_ttl(
     assert minted["subjectToken"].encode() not in stored
     ttl_ms = await management.redis.pttl(key)
     assert 600_000 < ttl_ms <= 600_000 + KEPT_AFTER_EXPIRY_MS
+
+
+async def test_a_minted_token_is_recorded_for_the_audit_trail(management: Management) -> None:
+    """With its public id, the caller, and what people read of the context; nothing else of it, and not the token."""
+    user = await management.created("users", name="Customer")
+    context = {"reason": "r" * 300, "ticketId": 7, "card": "4111111111111111"}
+    answer = await management.client.post(PATH, json={"userId": user["id"], "context": context})
+    token = answer.json()["subjectToken"]
+    stored = await management.redis.get(subject_token_key(management.tenant_id, token))
+    record = msgspec.json.decode(stored, type=SubjectTokenRecord)
+    client = await nats.connect(management.settings.nats_url, inbox_prefix="_INBOX_management")
+    subject, entry, position = audit_subject("subject-tokens", management.tenant_id), None, 0
+    async with asyncio.timeout(PATIENCE_S):
+        while entry is None or entry.subject_token_id != record.id:
+            try:
+                message = await client.jetstream().get_msg(
+                    STREAM_AUDIT, position + 1, subject=subject, next=True, direct=True
+                )
+            except (NotFoundError, NoRespondersError):
+                await asyncio.sleep(0.05)
+                continue
+            position = message.seq or 0
+            entry = msgspec.json.decode(message.data or b"", type=AuditEntry, strict=True)
+    await client.close()
+
+    assert entry == AuditEntry(
+        id=entry.id,
+        occurred_at=record.expires_at - 600_000,
+        tenant_id=management.tenant_id,
+        log="subject-tokens",
+        epoch=entry.epoch,
+        sequence=entry.sequence,
+        key="subject-token.issued",
+        operation="CreateSubjectToken",
+        application_id=management.credentials.client_id,
+        user_id=user["id"],
+        subject_token_id=record.id,
+        token_id=entry.token_id,
+        context=AuditContext(reason="r" * 256),
+        expires_at=record.expires_at,
+        request_id=answer.headers["X-Request-Id"],
+        user_agent=entry.user_agent,
+    )
+    assert entry.token_id
+    assert token not in str(message.data)
+
+
+async def test_a_full_audit_trail_refuses_to_mint(management: Management) -> None:
+    """Nothing is stored then; the tenant is one whose log no relay empties."""
+    redis = connect_redis(management.settings.redis_url)
+    tenant_id = unique("t")
+    store = SubjectTokenStore(RedisCommands(redis), tenant_id=tenant_id, ttl_s=600, backlog=1)
+    now = now_ms()
+    record = SubjectTokenRecord(
+        id="t1", user_id="ann", issued_to="c1", issued_at=now, expires_at=now + 600_000, revision=0
+    )
+    await store.require_stored(store.store("sub_1", record, token_id="j1", user_agent=""), record)
+    with pytest.raises(ApiError) as refused:
+        await store.require_stored(store.store("sub_2", record, token_id="j1", user_agent=""), record)
+    await redis.aclose()
+
+    assert refused.value.status == 503
+    stored = [await management.redis.exists(subject_token_key(tenant_id, token)) for token in ("sub_1", "sub_2")]
+    assert stored == [1, 0]
 
 
 async def test_a_subject_token_without_a_context_has_an_empty_one(management: Management) -> None:

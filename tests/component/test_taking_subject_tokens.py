@@ -12,10 +12,13 @@ from redis.asyncio import Redis
 
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id, new_secret
-from identity_common.oauth import OAuthError
+from identity_common.oauth import GRANT_TOKEN_EXCHANGE, OAuthError
+from identity_common.stores.audit_streams import AuditStreamKeys
 from identity_common.stores.redis import RedisCommands, connect_redis
+from identity_common.wire.audit import AuditEntry
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
 from provision import ServerAddresses
+from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.directory.keys import state_key
 from token_service.presented_tokens.subject_tokens import SubjectTokens, TakenSubjectToken
 
@@ -31,8 +34,15 @@ class Redises:
         self.minting: Redis = connect_redis(servers.management_redis_url)
         self.tokens = self.taking(replicas=0)
 
-    def taking(self, *, replicas: int) -> SubjectTokens:
-        return SubjectTokens(self.redis, RedisCommands(self.redis), tenant_id=self.tenant_id, replicas=replicas)
+    def taking(self, *, replicas: int, backlog: int = 1000) -> SubjectTokens:
+        commands = RedisCommands(self.redis)
+        audit = TokenAudit(commands, tenant_id=self.tenant_id, backlog=backlog)
+        return SubjectTokens(self.redis, commands, audit, tenant_id=self.tenant_id, replicas=replicas)
+
+    async def recorded(self) -> list[dict[str, Any]]:
+        """Return what waits for the bus."""
+        found = await self.redis.xrange(AuditStreamKeys.of("exchanges", self.tenant_id).stream)
+        return [{name.decode(): value.decode() for name, value in fields.items()} for _, fields in found]
 
     async def fill(self) -> None:
         await self.redis.set(state_key(self.tenant_id), "s")
@@ -68,7 +78,7 @@ def members(**changed: Any) -> dict[str, Any]:
 
 
 async def taken(redises: Redises, token: str) -> TakenSubjectToken:
-    found = await redises.tokens.take(token)
+    found = await redises.tokens.take(token, request=AuditedTokenRequest())
     assert found is not None
     return found
 
@@ -78,12 +88,12 @@ async def test_the_records_of_the_subject_come_with_the_token(redises: Redises) 
     token = await redises.mint(members())
 
     assert (await taken(redises, token)).snapshot == [b"s", b"a", b"ar"]
-    assert await redises.tokens.take(token) is None
+    assert await redises.tokens.take(token, request=AuditedTokenRequest()) is None
 
 
 async def test_the_records_of_the_organization_and_the_membership_come_too(redises: Redises) -> None:
     token = await redises.mint(members())
-    found = await redises.tokens.take(token, "org")
+    found = await redises.tokens.take(token, "org", request=AuditedTokenRequest())
 
     assert found is not None
     assert found.snapshot == [b"s", b"o", b"a", b"ar", b"am"]
@@ -116,7 +126,52 @@ async def test_a_take_on_too_few_replicas_of_redis_is_refused_and_spends_the_tok
     """A replica that is promoted without the deletion would bring the token back."""
     token = await redises.mint(members())
     with pytest.raises(OAuthError) as refused:
-        await redises.taking(replicas=1).take(token)
+        await redises.taking(replicas=1).take(token, request=AuditedTokenRequest())
 
     assert (refused.value.error, refused.value.status) == ("temporarily_unavailable", 503)
-    assert await redises.tokens.take(token) is None
+    assert await redises.tokens.take(token, request=AuditedTokenRequest()) is None
+
+
+async def test_a_take_records_the_attempt_in_the_same_step(redises: Redises) -> None:
+    """Under the next number of the epoch, which is named after its first entry; a missing token leaves none."""
+    asked = AuditedTokenRequest(client_id="web", actor_id="bob", issued_token_id="j1", address="192.0.2.7")
+    for _ in range(2):
+        token = await redises.mint(members(context={"id": "other", "secret": "s3cr3t"}))
+        assert await redises.tokens.take(token, request=asked) is not None
+        assert await redises.tokens.take(token, request=AuditedTokenRequest()) is None
+
+    first, second = await redises.recorded()
+    entries = [json.decode(fields.pop("entry"), type=AuditEntry) for fields in (first, second)]
+    assert first == {"epoch": entries[0].id, "sequence": "1", "subject_token_id": "t1", "user_id": "ann"}
+    assert second == {**first, "sequence": "2"}
+    assert entries[0] == AuditEntry(
+        id=entries[0].id,
+        occurred_at=entries[0].occurred_at,
+        tenant_id=redises.tenant_id,
+        log="exchanges",
+        key="token.exchange.taken",
+        application_id="web",
+        actor_id="bob",
+        issued_token_id="j1",
+        address="192.0.2.7",
+    )
+
+
+async def test_a_full_audit_trail_refuses_before_the_take(redises: Redises) -> None:
+    """Nothing is spent; other entries stop at half of the backlog, so that they never keep an exchange out."""
+    taking = redises.taking(replicas=0, backlog=2)
+    tokens = [await redises.mint(members()) for _ in range(3)]
+    audit = TokenAudit(RedisCommands(redises.redis), tenant_id=redises.tenant_id, backlog=2)
+    for _ in range(2):
+        audit.refused(GRANT_TOKEN_EXCHANGE, AuditedTokenRequest(client_id="web"), "invalid_target")
+    await taking.take(tokens[0], request=AuditedTokenRequest())
+    with pytest.raises(OAuthError) as refused:
+        await taking.take(tokens[1], request=AuditedTokenRequest())
+    assert (refused.value.error, refused.value.status, refused.value.retry_after_s) == (
+        "temporarily_unavailable",
+        503,
+        5,
+    )
+    found = [json.decode(fields["entry"], type=AuditEntry).key for fields in await redises.recorded()]
+    assert found == ["token.exchange.refused", "token.exchange.taken"]
+    assert await redises.tokens.take(tokens[1], request=AuditedTokenRequest()) is not None

@@ -476,9 +476,12 @@ class TestValkey:
         assert management.eval(script, 1, key) == 1
         assert management.delete(key) == 1
         token.set(self.KEY, "record")
-        for refused in ((script, 1, self.KEY), ("return redis.call('GET', KEYS[1])", 1, self.KEY)):
-            with pytest.raises(redis.exceptions.NoPermissionError):
-                management.eval(*refused)
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            management.eval("return 1", 1, "identity:default:user:1")
+        reading = ("'GET', KEYS[1]", "'GETDEL', KEYS[1]", "'SET', KEYS[1], 'x', 'GET'", "'COPY', KEYS[1], 'x'")
+        for refused in (script, *(f"return redis.call({command})" for command in reading)):
+            with pytest.raises(redis.exceptions.ResponseError):
+                management.eval(refused, 1, self.KEY)
         for beyond in (f"return redis.call('GET', '{self.KEY}')", f"return redis.call('DEL', '{self.KEY}')"):
             with pytest.raises(redis.exceptions.ResponseError):
                 management.eval(beyond, 1, key)

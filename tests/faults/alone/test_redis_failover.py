@@ -28,6 +28,7 @@ from tests.support.organization_tokens import Asker
 from tests.support.patience import PATIENCE_S, eventually, eventually_here
 from tests.support.processes import Deployment
 from tests.support.tcp_proxy import TcpProxy
+from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.presented_tokens.subject_tokens import SubjectTokens
 
 pytestmark = pytest.mark.slow
@@ -64,7 +65,9 @@ def store_subject_token(addresses: ServerAddresses, *tokens: str) -> None:
 
 def subject_tokens(addresses: ServerAddresses, *, replicas: int) -> tuple[SubjectTokens, "redis.asyncio.Redis"]:
     client = connect_redis(addresses.token_redis_url, blocking=True)
-    return SubjectTokens(client, RedisCommands(client), tenant_id="default", replicas=replicas), client
+    commands = RedisCommands(client)
+    audit = TokenAudit(commands, tenant_id="default", backlog=1000)
+    return SubjectTokens(client, commands, audit, tenant_id="default", replicas=replicas), client
 
 
 async def test_a_take_that_too_few_replicas_acknowledge_is_refused(own_addresses: ServerAddresses) -> None:
@@ -72,7 +75,7 @@ async def test_a_take_that_too_few_replicas_acknowledge_is_refused(own_addresses
     store_subject_token(own_addresses)
     tokens, client = subject_tokens(own_addresses, replicas=1)
     with pytest.raises(OAuthError) as refused:
-        await tokens.take(SUBJECT_TOKEN)
+        await tokens.take(SUBJECT_TOKEN, request=AuditedTokenRequest())
     assert (refused.value.error, refused.value.status) == ("temporarily_unavailable", 503)
     assert refused.value.retry_after_s is not None
     await client.aclose()
@@ -88,7 +91,7 @@ async def test_a_taken_token_stays_taken_when_a_replica_is_promoted(
         while taken is None:
             store_subject_token(own_addresses)
             with contextlib.suppress(OAuthError):
-                taken = await tokens.take(SUBJECT_TOKEN)
+                taken = await tokens.take(SUBJECT_TOKEN, request=AuditedTokenRequest())
     assert taken.record.id == "t1"
     own_servers.valkey.kill()
     with redis.Redis.from_url(replica.admin_redis_url) as administrator:
@@ -105,7 +108,9 @@ async def test_more_takes_than_connections_wait_for_their_turn(
     several = [f"sub_{number:043d}" for number in range(200)]
     store_subject_token(own_addresses, *several)
     tokens, client = subject_tokens(own_addresses, replicas=1)
-    taken = await asyncio.gather(*(tokens.take(token) for token in several), return_exceptions=True)
+    taken = await asyncio.gather(
+        *(tokens.take(token, request=AuditedTokenRequest()) for token in several), return_exceptions=True
+    )
     await client.aclose()
     assert [type(each).__name__ for each in taken] == ["TakenSubjectToken"] * len(several)
 

@@ -35,6 +35,7 @@ from identity_common.wire.events import (
 )
 from stead.event_types import CloudEvent
 from stead.verification import KeySet
+from token_service.audit import TokenAudit
 from token_service.claims_function import CustomClaims
 from token_service.claims_function.failures import FailedCalls
 from token_service.claims_function.on_demand import WorkersOnDemand
@@ -98,6 +99,7 @@ class Known:
             urn_namespace="service",
         )
         self.metrics = TokenServiceMetrics()
+        self.audit = TokenAudit(RedisCommands(self.redis), tenant_id="default", backlog=100)
         self._sequence = 0
 
     def has_keys(self) -> None:
@@ -113,6 +115,7 @@ class Known:
             ClientAuthenticator(self.directory),
             {each.grant_type: each for each in grants},
             outcomes=self.metrics.tokens,
+            audit=self.audit,
         )
 
     def receives(self, kind: str, ids: tuple[str, ...], revision: int, state: msgspec.Struct, *, verb: str) -> None:
@@ -380,7 +383,7 @@ async def test_the_key_to_sign_with_is_asked_about_after_the_checks_of_the_reque
     await grants.issue(request())  # does not await it
     unused = asyncio.all_tasks() - before
     await asyncio.wait(unused)
-    assert [task.exception() for task in unused] == [None]
+    assert {task.exception() for task in unused} == {None}
 
 
 async def test_people_cannot_be_judged_while_they_are_being_loaded(known: Known) -> None:
@@ -453,7 +456,7 @@ class Organizations:
             ClientCredentialsGrant(known.directory, targets, custom_claims, issuer),
             TokenExchangeGrant(
                 known.directory,
-                SubjectTokens(known.redis, RedisCommands(known.redis), tenant_id="default", replicas=0),
+                SubjectTokens(known.redis, RedisCommands(known.redis), known.audit, tenant_id="default", replicas=0),
                 ActorTokens(
                     known.directory, known.live_tokens, userinfo_audience=f"{self.ISSUER}/me", by_exchange=False
                 ),

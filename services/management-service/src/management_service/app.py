@@ -23,6 +23,7 @@ from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
 from identity_common.http.openapi import CHANGES_DIRECTORY, at_address
 from identity_common.outbox.audit_relay import AuditRelay
+from identity_common.outbox.audit_stream_relay import AuditStreamRelay
 from identity_common.outbox.backlog import measure_outbox
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.relay import Relay
@@ -74,6 +75,8 @@ from management_service.schema import applications, resources, roles, users
 from management_service.settings import Settings
 from management_service.subject_tokens.routes import subject_token_route
 from management_service.subject_tokens.service import SubjectTokens
+from management_service.subject_tokens.storing import LOG as SUBJECT_TOKEN_LOG
+from management_service.subject_tokens.storing import SubjectTokenStore
 from management_service.users.routes import UserController
 from management_service.users.service import SEARCH_TIMEOUT_S, Users
 from stead import AsyncAccessTokenVerifier
@@ -175,7 +178,12 @@ def create_app(settings: Settings) -> Litestar:
     password_checks = PasswordChecks(bus, reader, passwords, attempts, tenant_id=tenant_id)
     tokens = _unrevoked_tokens(settings, commands)
     authentication = Authentication(tokens, lookups, tenant_id=tenant_id)
-    subject_tokens = SubjectTokens(authentication, commands, tenant_id=tenant_id, ttl_s=settings.subject_token_ttl_s)
+    ttl_s = settings.subject_token_ttl_s
+    store = SubjectTokenStore(commands, tenant_id=tenant_id, ttl_s=ttl_s, backlog=settings.audit_backlog)
+    subject_tokens = SubjectTokens(authentication, store, ttl_s=ttl_s)
+    subject_token_relay = AuditStreamRelay(
+        bus, commands, settings.database_url, log=SUBJECT_TOKEN_LOG, tenant_id=tenant_id
+    )
     assignments = Assignments(reader, changes, tenant_id=tenant_id)
 
     claims_functions = _claims_functions(settings, reader, changes, bus)
@@ -186,6 +194,7 @@ def create_app(settings: Settings) -> Litestar:
         relay.start()
         audit_relay.start()
         audit_ingestion.start()
+        subject_token_relay.start()
         password_checks.start()
 
     startup = Startup(engine, versions=VERSIONS, then=prepare)
@@ -200,6 +209,7 @@ def create_app(settings: Settings) -> Litestar:
             await startup.stop()
             await password_checks.stop()
             await audit_ingestion.stop()
+            await subject_token_relay.stop()
             await audit_relay.stop()
             await relay.stop()
             await bus.stop()

@@ -26,6 +26,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         password_window_s: Length of the window in which password attempts are counted.
         password_attempts_per_account: Limit per window for one account, and for each browser that has signed in to it.
         audit_retention_days: Age at which entries of the audit trail are dropped, a month at a time.
+        audit_backlog: How many entries about subject tokens may wait in Redis for the bus; then minting gets 503.
     """
 
     redis_url: str
@@ -37,6 +38,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     password_window_s: int = 900
     password_attempts_per_account: int = 10
     audit_retention_days: int = 400
+    audit_backlog: int = 100_000
 
     @classmethod
     def problems(cls, values: Mapping[str, Any]) -> list[str]:
@@ -54,6 +56,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             password_window_s=1,
             password_attempts_per_account=1,
             audit_retention_days=1,
+            audit_backlog=1,
         )
 
 

@@ -52,7 +52,8 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
             *("identity-rpc.*.claims-function", "identity-rpc.*.members"),
             *_STREAMS,
             # The audit trail is read by this service alone.
-            *("identity-audit.*.management", _AUDIT_STREAM, *_reading(STREAM_AUDIT), *_consuming(STREAM_AUDIT)),
+            *("identity-audit.*.management", "identity-audit.*.subject-tokens"),
+            *(_AUDIT_STREAM, *_reading(STREAM_AUDIT), *_consuming(STREAM_AUDIT)),
         ),
         subscribe=("_INBOX_management.>", "identity-relay.*.management", "identity-rpc.*.password-check"),
         allow_responses=True,  # answers to password checks go to the inbox of the asking service
@@ -72,7 +73,10 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
         allow_responses=True,  # answers about members go to the inbox of the asking service
     ),
     "token": NatsPermissions(
-        publish=("identity-rpc.*.password-check", *_STREAMS, *_consuming(STREAM_STATE)),
+        publish=(
+            *("identity-rpc.*.password-check", *_STREAMS, *_consuming(STREAM_STATE)),
+            *("identity-audit.*.exchanges", _AUDIT_STREAM),
+        ),
         subscribe=("_INBOX_token.>", "identity-relay.>", "identity-rpc.*.claims-function"),
         allow_responses=True,  # answers about the claims function go to the inbox of the asking service
     ),

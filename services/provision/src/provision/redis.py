@@ -19,6 +19,7 @@ _TOKEN_COMMANDS = (
     *("hset", "hsetnx", "hget", "hmget", "hgetall", "hdel", "hexists", "hincrby", "hlen"),
     *("sadd", "srem", "smembers", "sismember", "scard"),
     *("zadd", "zrem", "zcard", "zscore", "zrange", "zrangebyscore", "zremrangebyscore"),
+    *("xadd", "xlen", "xrange", "xdel"),
     *("eval", "evalsha", "script|load", "script|exists", "multi", "exec", "discard", "watch", "unwatch"),
     *("wait", "info", "role", "time"),
 )
@@ -34,10 +35,18 @@ def _commands(*commands: str) -> tuple[str, ...]:
 _SIGN_IN_ATTEMPTS = "(~identity:*:sign-in-attempts:* +eval +hget +hincrby +hdel +ttl +expire +del)"
 """management-service's counts of wrong passwords: a selector, so that its commands apply to these keys alone."""
 
+_MINTING_LOG_KEYS = "~identity:*:audit:subject-tokens ~identity:*:audit:subject-tokens:numbering"
+_MINTING_SCRIPT = f"(~identity:*:subject-token:* {_MINTING_LOG_KEYS} +eval)"
+"""A script may be given the key of a subject token; each of its commands needs a permission of its own."""
+_SUBJECT_TOKEN_LOG = f"({_MINTING_LOG_KEYS} +eval +xadd +xlen +xrange +xdel +hget +hset +hincrby +del)"
+"""What waits for the audit trail, and its numbering."""
 
 REDIS_RULES: Mapping[str, tuple[str, ...]] = {
-    # Minting is one SET; management-service can neither read a subject token nor spend one.
-    "management": ("%W~identity:*:subject-token:*", *_REVOCATIONS, *_commands("set", "mget"), _SIGN_IN_ATTEMPTS),
+    # Minting is one SET, in a script that records it; management-service can neither read nor spend a subject token.
+    "management": (
+        *("%W~identity:*:subject-token:*", *_REVOCATIONS, *_commands("set", "mget", "info")),
+        *(_SIGN_IN_ATTEMPTS, _MINTING_SCRIPT, _SUBJECT_TOKEN_LOG),
+    ),
     "template": (*_REVOCATIONS, *_commands("mget")),
     "token": ("~identity:*", *_commands(*_TOKEN_COMMANDS)),
 }

@@ -16,6 +16,7 @@ from identity_common.access.management_api import ManagementAccess
 from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
+from identity_common.outbox.audit_stream_relay import Attempts, AuditStreamRelay
 from identity_common.sealing import SealingKeys
 from identity_common.serving import CommandError
 from identity_common.stores import migrations
@@ -24,6 +25,8 @@ from identity_common.stores.eviction import EvictionWatch
 from identity_common.stores.measures import measure_stores
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.claims_function import SealedRequests, SealedVariables
+from token_service.audit import TokenAudit
+from token_service.audit.token_requests import LOG, TAKEN, UNKNOWN
 from token_service.authorizations import Authorizations, Codes, Consents, RefreshTokens
 from token_service.authorizations.forgetting import Forgetting
 from token_service.authorizations.third_parties import ThirdParties
@@ -186,6 +189,14 @@ class _Parts:
         self.user_claims = UserClaims(self.directory, urn_namespace=settings.urn_namespace)
         self.authenticator = ClientAuthenticator(self.directory)
         self.claims = _ClaimsParts(settings, self.bus, self.commands, self.directory.in_memory)
+        self.audit_relay = AuditStreamRelay(
+            self.bus,
+            self.commands,
+            settings.database_url,
+            log=LOG,
+            tenant_id=tenant_id,
+            attempts=Attempts(TAKEN, UNKNOWN),
+        )
         self.metrics = TokenServiceMetrics()
         self.metrics.measure_directory(self.directory, self.bus, tenant_id=tenant_id)
         self.metrics.measure_keys(self.keys)
@@ -207,9 +218,11 @@ class _Parts:
         self.third_parties.start()
         self.forgetting.start()
         self.claims.start()
+        self.audit_relay.start()
         try:
             yield
         finally:
+            await self.audit_relay.stop()
             await self.claims.stop()
             await self.forgetting.stop()
             await self.third_parties.stop()
@@ -312,8 +325,9 @@ def _grants(settings: Settings, parts: _Parts) -> Grants:
         userinfo_audience=_userinfo_audience(settings),
         by_exchange=settings.actor_tokens_by_exchange,
     )
+    audit = TokenAudit(parts.commands, tenant_id=settings.tenant_id, backlog=settings.audit_backlog)
     subject_tokens = SubjectTokens(
-        parts.redis_for_takes, parts.commands, tenant_id=settings.tenant_id, replicas=settings.redis_replicas
+        parts.redis_for_takes, parts.commands, audit, tenant_id=settings.tenant_id, replicas=settings.redis_replicas
     )
     user_tokens = UserTokens(
         directory,
@@ -339,7 +353,7 @@ def _grants(settings: Settings, parts: _Parts) -> Grants:
         RefreshTokenGrant(parts.refresh_tokens, user_tokens),
     )
     table = {grant.grant_type: cast("Grant[object]", grant) for grant in grants}
-    return Grants(directory, parts.keys, parts.authenticator, table, outcomes=parts.metrics.tokens)
+    return Grants(directory, parts.keys, parts.authenticator, table, outcomes=parts.metrics.tokens, audit=audit)
 
 
 def _client_endpoints(settings: Settings, parts: _Parts, grants: Grants) -> list[ASGIRouteHandler]:
@@ -365,7 +379,7 @@ def _client_endpoints(settings: Settings, parts: _Parts, grants: Grants) -> list
         parts.live_tokens, parts.user_claims, parts.consents, userinfo_audience=_userinfo_audience(settings)
     )
     return [
-        token_endpoint(grants),
+        token_endpoint(grants, trusted_proxies=settings.trusted_proxies),
         introspection_endpoint(introspector),
         revocation_endpoint(revoker),
         userinfo_endpoint(userinfo),

@@ -54,16 +54,23 @@ def audit_request(
 ) -> None:
     """Note the request that is being handled."""
     parameters: Mapping[str, object] = scope.get("path_params", {})
-    user_agent = " ".join(header_values(scope, b"user-agent"))
     request = AuditedRequest(
         operation=str(getattr(handler, "operation_id", None) or handler.handler_name),
         application_id=application_id,
         user_id=user_id,
         token_id=token_id,
-        user_agent="".join(filter(str.isprintable, user_agent))[:_MAX_USER_AGENT],
+        user_agent=recorded_user_agent(scope),
         ids={name: str(value)[:_MAX_ID] for name, value in parameters.items() if name in RECORDED_PARAMETERS},
     )
     _CURRENT.set(request)
+
+
+def recorded_user_agent(scope: Scope) -> str:
+    """Return the ``User-Agent`` of a request as entries have it: printable, 256 characters at most."""
+    user_agent = " ".join(header_values(scope, b"user-agent"))
+    if not user_agent.isprintable():
+        user_agent = "".join(filter(str.isprintable, user_agent))
+    return user_agent[:_MAX_USER_AGENT]
 
 
 def audit_body(value: object, kind: object) -> None:

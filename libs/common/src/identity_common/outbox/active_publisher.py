@@ -13,6 +13,7 @@ from identity_common.bus.connection import Bus
 from identity_common.bus.publishing import Publisher, publisher_on
 from identity_common.outbox.active_worker import ActiveWorker, LockHolder
 from identity_common.outbox.changes import NOTIFY_CHANNEL
+from identity_common.stores.redis import StoreUnavailable
 
 _RETRY_S: Final = 0.25
 # An outbox may be empty now and hold many rows in a moment: no plan is good for both.
@@ -66,7 +67,9 @@ class ActivePublisher:
             log=log,
             failed="relay.failed",
             interrupted="relay.interrupted",
-            expected=(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, NatsError, TimeoutError),
+            expected=(
+                *(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, NatsError, StoreUnavailable),
+            ),
         )
 
     def start(self) -> None:

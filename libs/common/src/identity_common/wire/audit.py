@@ -89,6 +89,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
         token_id: ``jti`` of the access token that the request was sent with.
         issued_token_id: ``jti`` of the access token that was issued, or that would have been.
         context: Reason and ticket of a subject token.
+        expires_at: When a subject token that was issued expires; milliseconds since the epoch, UTC.
         request_id: The ``X-Request-Id`` of the response.
         address: Address of the client.
         user_agent: The ``User-Agent`` of the request, cut to 256 characters.
@@ -121,6 +122,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     token_id: str | None = None
     issued_token_id: str | None = None
     context: AuditContext | None = None
+    expires_at: int | None = None
     request_id: str = ""
     address: str = ""
     user_agent: str = ""

@@ -39,6 +39,11 @@ class CallerCheck:
         """The ``client_id`` of the token, whose check is not finished."""
         return self._token.claims.client_id
 
+    @property
+    def token_id(self) -> str:
+        """The ``jti`` of the token."""
+        return self._token.claims.id
+
     async def named_user(self, user_id: str) -> NamedUser:
         """Check in the database that the caller still exists; return a user from the same statement.
 

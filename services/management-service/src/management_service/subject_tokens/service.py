@@ -1,21 +1,20 @@
 """Minting."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import msgspec
 from litestar.types import Scope
 
 from identity_common.clock import Clock, now_ms
-from identity_common.http.api_errors import ApiError, body_too_large, store_unavailable, unknown_relation
+from identity_common.http.api_errors import ApiError, body_too_large, unknown_relation
+from identity_common.http.audited_request import recorded_user_agent
 from identity_common.identifiers import new_id
-from identity_common.stores.redis import RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.subject_tokens import KEPT_AFTER_EXPIRY_MS, SubjectTokenRecord, subject_token_key
+from identity_common.wire.subject_tokens import SubjectTokenRecord
 from management_service.authentication import Authentication
 from management_service.subject_tokens.caller import Caller, CallerCheck
 from management_service.subject_tokens.rules import SubjectTokenCreation, context_is_too_large, new_subject_token
+from management_service.subject_tokens.storing import SubjectTokenStore
 
 _log = get_logger(__name__)
 _encode = msgspec.json.Encoder().encode
@@ -39,15 +38,13 @@ class SubjectTokens:
     def __init__(
         self,
         authentication: Authentication,
-        redis: RedisCommands,
+        store: SubjectTokenStore,
         *,
-        tenant_id: str,
         ttl_s: int,
         clock: Clock = now_ms,
     ) -> None:
         self._authentication = authentication
-        self._redis = redis
-        self._tenant_id = tenant_id
+        self._store = store
         self._ttl_s = ttl_s
         self._clock = clock
 
@@ -57,7 +54,7 @@ class SubjectTokens:
         """Authenticate the caller and mint a token for a live user; only its hash is stored, with a TTL.
 
         The revocation of the caller's token is checked in the round trip that stores the new one. If the check fails,
-        the new token is never returned.
+        the new token is never returned, though the audit trail has it.
 
         Args:
             request: The ASGI scope.
@@ -78,9 +75,10 @@ class SubjectTokens:
             await check.require_unrevoked()  # 401 goes first
             raise
         subject_token = new_subject_token()
-        storing = self._store(subject_token, record)
+        user_agent = recorded_user_agent(request)
+        storing = self._store.store(subject_token, record, token_id=check.token_id, user_agent=user_agent)
         caller = await check.finish()
-        await self._require_stored(storing, record)
+        await self._store.require_stored(storing, record)
         return self._issue(caller, subject_token, record)
 
     def _issue(self, caller: Caller, subject_token: str, record: SubjectTokenRecord) -> MintedSubjectToken:
@@ -113,18 +111,3 @@ class SubjectTokens:
             revision=user.revision,
             context=msgspec.Raw(context),
         )
-
-    def _store(self, subject_token: str, record: SubjectTokenRecord) -> "asyncio.Future[Any]":
-        key = subject_token_key(self._tenant_id, subject_token)
-        kept_ms = self._ttl_s * 1000 + KEPT_AFTER_EXPIRY_MS
-        return self._redis.execute("SET", key, _encode(record), "NX", "PX", kept_ms)
-
-    async def _require_stored(self, storing: "asyncio.Future[Any]", record: SubjectTokenRecord) -> None:
-        try:
-            stored = await storing
-        except StoreUnavailable as error:
-            _log.warning("store.unavailable", store="redis", error=str(error))
-            raise store_unavailable() from None
-        if stored is None:  # 256 random bits came up twice: the source of randomness is broken
-            _log.error("subject-token.collided", subject_token_id=record.id)
-            raise store_unavailable()

@@ -9,11 +9,14 @@ from typing import Any, Final
 import msgspec
 from litestar.types import Receive, Scope, Send
 
+from identity_common.http.audited_request import recorded_user_agent
+from identity_common.http.client_address import client_address
 from identity_common.http.request_body import read_whole
 from identity_common.http.request_headers import header_values
 from identity_common.oauth import OAuthError, invalid_request
 from identity_common.revisions import HEADER, MalformedRevisionError, parse_revisions
 from identity_common.telemetry.logs import get_logger
+from token_service.audit import AuditedTokenRequest
 from token_service.endpoints.cors import CLIENT_ID
 from token_service.grants import TokenRequest
 from token_service.grants.client_authentication import read_credentials
@@ -40,7 +43,12 @@ def error_body(error: OAuthError) -> bytes:
 
 
 async def answer_client(
-    scope: Scope, receive: Receive, send: Send, answer: Callable[[TokenRequest], Awaitable[Any]]
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    answer: Callable[[TokenRequest], Awaitable[Any]],
+    *,
+    trusted_proxies: int = 0,
 ) -> None:
     """Answer a client's form; every failure becomes an OAuth error.
 
@@ -49,9 +57,10 @@ async def answer_client(
         receive: Its body.
         send: Its answer.
         answer: Returns the body to be encoded; none for an answer without one.
+        trusted_proxies: How many proxies in front append to ``X-Forwarded-For``, for the address in the audit trail.
     """
     try:
-        answered = await answer(await _read(scope, receive))
+        answered = await answer(await _read(scope, receive, trusted_proxies))
     except OAuthError as error:
         await _refuse(error, send)
     except Exception as error:  # noqa: BLE001 - the edge
@@ -66,7 +75,7 @@ def unexpected(error: Exception, scope: Scope) -> OAuthError:
     return OAuthError("server_error", "the server failed", status=500)
 
 
-async def _read(scope: Scope, receive: Receive) -> TokenRequest:
+async def _read(scope: Scope, receive: Receive, trusted_proxies: int) -> TokenRequest:
     """Return the parsed request; the order of refusals is part of the contract."""
     if scope["method"] != "POST":  # type: ignore[typeddict-item]
         raise OAuthError("invalid_request", "this endpoint takes POST", status=405)
@@ -78,7 +87,10 @@ async def _read(scope: Scope, receive: Receive) -> TokenRequest:
         raise invalid_request("Identity-Revision is malformed; expected, for example, management:97") from None
     credentials = read_credentials(header_values(scope, b"authorization"), parameters)
     scope["state"][CLIENT_ID] = credentials.client_id
-    return TokenRequest(parameters=parameters, credentials=credentials, awaited=awaited)
+    audited = AuditedTokenRequest(
+        address=client_address(scope, trusted_proxies=trusted_proxies), user_agent=recorded_user_agent(scope)
+    )
+    return TokenRequest(parameters=parameters, credentials=credentials, awaited=awaited, audited=audited)
 
 
 async def read_form(scope: Scope, receive: Receive) -> FormParameters:

@@ -13,12 +13,17 @@ from token_service.openapi.token import TOKEN_OPERATION
 PATH: Final = "/oidc/token"
 
 
-def token_endpoint(grants: Grants) -> ASGIRouteHandler:
-    """Return the route of the token endpoint."""
+def token_endpoint(grants: Grants, *, trusted_proxies: int) -> ASGIRouteHandler:
+    """Return the route of the token endpoint.
+
+    Args:
+        grants: Answers the requests.
+        trusted_proxies: How many proxies in front append to ``X-Forwarded-For``.
+    """
 
     @asgi(PATH, copy_scope=False, opt=TOKEN_OPERATION)
     async def token(scope: Scope, receive: Receive, send: Send) -> None:
         """Issue tokens for one grant."""
-        await answer_client(scope, receive, send, grants.issue)
+        await answer_client(scope, receive, send, grants.issue, trusted_proxies=trusted_proxies)
 
     return token

@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, invalid_target, unauthorized_client
 from identity_common.wire.events import ApplicationState
+from token_service.audit import AuditedTokenRequest
 from token_service.claims_function import CustomClaims
 from token_service.directory import Directory, Membership
 from token_service.grants.claims_arguments import TokenToSign, client_arguments
@@ -43,12 +44,14 @@ class PreparedClientToken(msgspec.Struct, frozen=True):
 
     Attributes:
         membership: The client's in the organization of the target, if it is in one.
+        audited: What the audit trail will say of the request.
     """
 
     client: ApplicationState
     target: Target
     scopes: frozenset[str]
     membership: Membership | None
+    audited: AuditedTokenRequest
 
 
 class ClientCredentialsGrant:
@@ -77,6 +80,7 @@ class ClientCredentialsGrant:
         target = await self._targets.requested(form, request.parameters)
         if target is None:
             raise invalid_target("name a resource or an organization")
+        request.audited.target(target.organization_id, target.indicator)
         requested = parse_scope(form.scope or None)
         held, membership = await self._held_scopes(client, target, requested, request.awaited)
         if may_be_newly_held(requested=requested, held=held):
@@ -87,7 +91,7 @@ class ClientCredentialsGrant:
             self._targets.report_unknown_scopes(
                 target, requested=requested, granted=granted, grant_type=self.grant_type, client_id=client.id
             )
-        return PreparedClientToken(client, target, granted, membership)
+        return PreparedClientToken(client, target, granted, membership, request.audited)
 
     async def _held_scopes(
         self, client: ApplicationState, target: Target, requested: frozenset[str], awaited: Mapping[str, int]
@@ -121,6 +125,7 @@ class ClientCredentialsGrant:
         )
         async with self._custom_claims.reserved("client-credentials") as reserved:
             extra_claims = await reserved.claims(partial(client_arguments, self._directory.in_memory, token))
+        prepared.audited.issued_token_id, prepared.audited.scope = token.jti, format_scope(prepared.scopes)
         access_token = await self._issuer.issue(
             await key,
             subject=prepared.client.id,
@@ -136,5 +141,5 @@ class ClientCredentialsGrant:
             access_token=access_token,
             token_type="Bearer",  # noqa: S106 - a type, not a token
             expires_in=target.lifetime_s,
-            scope=format_scope(prepared.scopes),
+            scope=prepared.audited.scope,
         )

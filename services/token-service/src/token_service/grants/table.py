@@ -12,6 +12,7 @@ from prometheus_client import Counter
 
 from identity_common.oauth import MalformedRequestError, OAuthError, unsupported_grant_type
 from identity_common.wire.events import ApplicationState
+from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.directory import Directory
 from token_service.grants.client_authentication import ClientAuthenticator, ClientCredentials
 from token_service.grants.form import FormParameters
@@ -28,12 +29,14 @@ class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
         credentials: As presented; not verified yet.
         awaited: The revisions that the answer must include, by source.
         is_waiting: Whether they may not have arrived yet; then the request is prepared once more when they have.
+        audited: What the audit trail will say of it.
     """
 
     parameters: FormParameters
     credentials: ClientCredentials
     awaited: Mapping[str, int]
     is_waiting: bool = False
+    audited: AuditedTokenRequest = msgspec.field(default_factory=AuditedTokenRequest)
 
 
 class TokenResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -103,8 +106,10 @@ class Grants:
         grants: Mapping[str, Grant[object]],
         *,
         outcomes: Counter,
+        audit: TokenAudit,
     ) -> None:
         self._directory = directory
+        self._audit = audit
         self._keys = keys
         self._authenticator = authenticator
         self._grants = grants
@@ -125,9 +130,13 @@ class Grants:
         try:
             response = await self._issue(request)
         except OAuthError as error:
-            self._outcomes.labels(self._counted(request), error.error).inc()
+            grant_type = self._counted(request)
+            self._outcomes.labels(grant_type, error.error).inc()
+            self._audit.refused(grant_type, request.audited, error.error)
             raise
-        self._issued[request.parameters.require("grant_type")].inc()
+        grant_type = request.parameters.require("grant_type")
+        self._issued[grant_type].inc()
+        self._audit.issued(grant_type, request.audited)
         return response
 
     def _counted(self, request: TokenRequest) -> str:
@@ -140,6 +149,7 @@ class Grants:
         self._keys.require_loaded()
         was_there = self._directory.has_seen(request.awaited)  # read first: it may arrive during the checks
         client = await self._authenticator.authenticate(request.credentials)
+        request.audited.client_id = client.id
         grant = self._grants.get(request.parameters.require("grant_type"))
         if grant is None:
             raise unsupported_grant_type()

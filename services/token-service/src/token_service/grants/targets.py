@@ -45,6 +45,11 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     open_scopes: frozenset[str] = frozenset()
 
     @property
+    def indicator(self) -> str | None:
+        """Indicator of the resource, if there is one."""
+        return None if self.resource is None else self.resource.indicator
+
+    @property
     def organization_claim(self) -> str | None:
         """The claim ``organization_id`` of a token for a resource; an organization's own token has it in ``aud``."""
         return self.organization_id if self.resource is not None else None

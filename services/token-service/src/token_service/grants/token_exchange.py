@@ -21,6 +21,7 @@ from identity_common.oauth import (
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from identity_common.wire.subject_tokens import SubjectTokenRecord
+from token_service.audit import AuditedTokenRequest
 from token_service.claims_function import CustomClaims, Reservation
 from token_service.directory import Directory, Membership, Person, Snapshot
 from token_service.directory.freshness import highest
@@ -79,6 +80,7 @@ class PreparedExchange(msgspec.Struct, frozen=True, kw_only=True):
         requested: The requested scope tokens.
         actor: The ``act`` claim, if an actor token was presented.
         awaited: Revisions that the subject's record must include.
+        audited: What the audit trail will say of the request.
     """
 
     client: ApplicationState
@@ -87,6 +89,7 @@ class PreparedExchange(msgspec.Struct, frozen=True, kw_only=True):
     requested: frozenset[str]
     actor: Actor | None
     awaited: Mapping[str, int]
+    audited: AuditedTokenRequest
 
 
 class LiveSubject(msgspec.Struct, frozen=True):
@@ -138,9 +141,12 @@ class TokenExchangeGrant:
         self._require_token_types(form)
         requested = parse_scope(form.scope or None)
         target = await self._target(form, request.parameters, requested)
+        audited = request.audited
+        audited.target(target.organization_id, target.indicator)
         self._directory.require_people()
         at_least = {} if request.is_waiting else request.awaited
         actor = await self._actor_tokens.verify(form.actor_token, at_least=at_least) if form.actor_token else None
+        audited.actor_id = None if actor is None else actor.sub
         return PreparedExchange(
             client=client,
             subject_token=form.subject_token,
@@ -148,6 +154,7 @@ class TokenExchangeGrant:
             requested=requested,
             actor=actor,
             awaited=request.awaited,
+            audited=audited,
         )
 
     def _require_token_types(self, form: TokenExchangeForm) -> None:
@@ -184,7 +191,10 @@ class TokenExchangeGrant:
 
     async def _issue(self, prepared: PreparedExchange, reserved: Reservation, key: AwaitedKey) -> TokenResponse:
         target, requested = prepared.target, prepared.requested
-        taken = await self._subject_tokens.take(prepared.subject_token, target.organization_id)  # spent from here on
+        audited = prepared.audited
+        audited.issued_token_id = jti = new_jti()
+        # Spent from here on.
+        taken = await self._subject_tokens.take(prepared.subject_token, target.organization_id, request=audited)
         if taken is None:
             raise not_acceptable()
         record = taken.record
@@ -199,7 +209,7 @@ class TokenExchangeGrant:
             target, requested=requested, granted=scopes, grant_type=self.grant_type, client_id=prepared.client.id
         )
         token = TokenToSign(
-            jti=new_jti(),
+            jti=jti,
             client=prepared.client,
             target=target,
             scopes=scopes,
@@ -228,6 +238,7 @@ class TokenExchangeGrant:
             jti=token.jti,
             extra_claims=extra_claims,
         )
+        audited.scope = format_scope(token.scopes)
         _log.info(
             "subject-token.exchanged",
             subject_token_id=record.id,
@@ -240,7 +251,7 @@ class TokenExchangeGrant:
             issued_token_type=TOKEN_TYPE_ACCESS_TOKEN,
             token_type="Bearer",  # noqa: S106 - a type, not a token
             expires_in=target.lifetime_s,
-            scope=format_scope(token.scopes),
+            scope=audited.scope,
         )
 
     async def _live_subject(
@@ -257,12 +268,20 @@ class TokenExchangeGrant:
         at_least = highest({"management": record.revision}, prepared.awaited)
         await self._directory.wait_for(at_least, self._directory.in_memory.freshness)
         subject = await self._directory.subject(record.user_id, organization_id, at_least=at_least, snapshot=snapshot)
-        reason = why_dead(subject.person, issued_at_ms=record.issued_at)
+        reason, code = why_dead(subject.person, issued_at_ms=record.issued_at), _code(subject.person)
         if self._directory.in_memory.application(record.issued_to) is None:
-            reason = "the application that requested it was deleted"
+            reason, code = "the application that requested it was deleted", "application.deleted"
         if subject.person is None or reason is not None:
+            prepared.audited.reason = code
             _log.info("subject-token.refused", reason=reason, subject_token_id=record.id, user_id=record.user_id)
             raise not_acceptable()
         if organization_id is None:
             return LiveSubject(subject.person, subject.person.role_ids)
         return LiveSubject(subject.person, organization_roles(subject.membership, "user"), subject.membership)
+
+
+def _code(person: Person | None) -> str:
+    """Return the audit trail's code for a subject that is not live."""
+    if person is None:
+        return "user.deleted"
+    return "user.suspended" if person.user.is_suspended else "subject_token.outdated"

@@ -21,6 +21,7 @@ from identity_common.oauth import (
 )
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
+from token_service.audit import AuditedTokenRequest
 from token_service.authorizations import Authorization, Consented, Consents
 from token_service.claims_function import CustomClaims, Reservation
 from token_service.directory import Directory, Membership, Person
@@ -50,11 +51,13 @@ class RequestedToken(msgspec.Struct, frozen=True, kw_only=True):
         target: What it is to be bound to; the userinfo endpoint by default.
         scopes: The requested scope tokens; none for everything that was consented to.
         awaited: Revisions that the user's records must include.
+        audited: What the audit trail will say of the request.
     """
 
     target: Target
     scopes: frozenset[str] | None
     awaited: Mapping[str, int]
+    audited: AuditedTokenRequest
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,11 +123,9 @@ class UserTokens:
         Raises:
             OAuthError: ``invalid_target``; ``temporarily_unavailable``.
         """
-        return RequestedToken(
-            target=await self._targets.requested(form, request.parameters) or self._targets.userinfo,
-            scopes=scopes,
-            awaited=request.awaited,
-        )
+        target = await self._targets.requested(form, request.parameters) or self._targets.userinfo
+        request.audited.target(target.organization_id, target.indicator)
+        return RequestedToken(target=target, scopes=scopes, awaited=request.awaited, audited=request.audited)
 
     async def wait_for(self, awaited: Mapping[str, int]) -> None:
         """Wait for both parts of the directory."""
@@ -139,6 +140,8 @@ class UserTokens:
             OAuthError: ``invalid_grant`` when the user or the sign-in is no longer valid; ``invalid_scope``,
                 ``invalid_target``, ``insufficient_scope``, ``access_denied``; ``temporarily_unavailable``.
         """
+        audited = requested_token.audited
+        audited.user_id = authorization.user_id
         _require_asked(authorization, client)
         consented, target = authorization.consented, requested_token.target
         requested = self._requested(consented, requested_token)
@@ -154,15 +157,17 @@ class UserTokens:
             await self._directory.catch_up(*target.sources)
             person, role_ids, membership = await self._live_person(authorization, requested_token)
             held = held_scopes(in_memory, target, role_ids, wanted)
+        scopes, jti = grantable_scopes(requested=wanted, held=held), new_jti(authorization.id)
+        audited.scope, audited.issued_token_id = format_scope(scopes), jti
         return Decision(
             authorization=authorization,
             client=client,
             person=person,
             target=target,
-            scopes=grantable_scopes(requested=wanted, held=held),
+            scopes=scopes,
             offline_access="offline_access" in requested & consented.scopes,
             membership=membership,
-            jti=new_jti(authorization.id),
+            jti=jti,
             claims=await self._claims(person, requested & consented.scopes, picked),
             tokens_expire_at=self._clock() + target.lifetime_s * 1000,
         )

@@ -12,9 +12,12 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from identity_common.clock import Clock, now_ms
+from identity_common.oauth import temporarily_unavailable
+from identity_common.stores.audit_streams import LUA_APPEND, encode_entry
 from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
+from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.directory import Snapshot
 from token_service.directory.keys import DirectoryKeys
 from token_service.store_errors import redis_unavailable
@@ -24,17 +27,27 @@ _log = get_logger(__name__)
 _REPLICATION_MS: Final = 500
 _decode = msgspec.json.Decoder(SubjectTokenRecord).decode
 
-# KEYS: the subject token, then the keys of RecordKeys. ARGV: its prefixes. Returns the record, the user id found in it,
-# and the snapshot. The first user_id in a record is its own (SubjectTokenRecord). EVAL, not EVALSHA: a missing script
-# would need a second attempt.
-_TAKE: Final = """
+_AUDIT_PAUSE_S: Final = 5
+
+# KEYS: the subject token, the stream and the numbering of the audit trail, then the keys of RecordKeys. ARGV: how many
+# entries may wait in the stream, id and JSON of the attempt's entry, then the prefixes of RecordKeys. Returns 0 if the
+# stream is full, which spends nothing; otherwise the record, the user id found in it, and the snapshot. The first id
+# and user_id in a record are its own (SubjectTokenRecord). EVAL, not EVALSHA: a missing script would need a second
+# attempt.
+_TAKE: Final = (
+    LUA_APPEND
+    + """
+if redis.call('XLEN', KEYS[2]) >= tonumber(ARGV[1]) then return 0 end
 local record = redis.call('GETDEL', KEYS[1])
 if not record then return false end
+local id = string.match(record, '"id":"([^"]*)"') or ''
 local user_id = string.match(record, '"user_id":"([^"]*)"') or ''
-local keys = {unpack(KEYS, 2)}
-for _, prefix in ipairs(ARGV) do keys[#keys + 1] = prefix .. user_id end
+append(KEYS[2], KEYS[3], ARGV[2], 'entry', ARGV[3], 'subject_token_id', id, 'user_id', user_id)
+local keys = {unpack(KEYS, 4)}
+for _, prefix in ipairs({unpack(ARGV, 4)}) do keys[#keys + 1] = prefix .. user_id end
 return {record, user_id, redis.call('MGET', unpack(keys))}
 """
+)
 
 
 class TakenSubjectToken(msgspec.Struct, frozen=True):
@@ -55,50 +68,73 @@ class SubjectTokens:
     Args:
         redis: For takes with ``WAIT``; its pool blocks, so that takes beyond its connections wait instead of failing.
         commands: For takes without it.
+        audit: The log that the take is recorded in.
         tenant_id: The tenant.
         replicas: How many replicas must acknowledge a take. ``WAIT`` covers the writes of its own connection and blocks
             the commands behind it, so each such take uses a connection of its own.
     """
 
     def __init__(
-        self, redis: "Redis", commands: RedisCommands, *, tenant_id: str, replicas: int, clock: Clock = now_ms
+        self,
+        redis: "Redis",
+        commands: RedisCommands,
+        audit: TokenAudit,
+        *,
+        tenant_id: str,
+        replicas: int,
+        clock: Clock = now_ms,
     ) -> None:
         self._redis = redis
         self._commands = commands
+        self._audit = audit
         self._tenant_id = tenant_id
         self._keys = DirectoryKeys(tenant_id)
         self._replicas = replicas
         self._clock = clock
 
-    async def take(self, subject_token: str, organization_id: str | None = None) -> TakenSubjectToken | None:
+    async def take(
+        self, subject_token: str, organization_id: str | None = None, *, request: AuditedTokenRequest
+    ) -> TakenSubjectToken | None:
         """Take a token, and read its subject; return none if it is unknown, expired or spent.
 
         Args:
             subject_token: As presented.
             organization_id: The organization whose member the subject must be, if any.
+            request: Recorded as an attempt if the token is taken; gets what the token says, and why it was refused.
 
         Raises:
-            OAuthError: ``temporarily_unavailable`` when Redis does not answer: the token may or may not be spent.
+            OAuthError: ``temporarily_unavailable`` when Redis does not answer: the token may or may not be spent; and
+                when the backlog of the audit trail is full: it is not spent.
         """
         if not subject_token.startswith(PREFIX):
+            request.reason = "subject_token.malformed"
             return None
+        attempt = self._audit.attempt(request)
         of_subject = self._keys.of_subject(organization_id)
-        keys = (subject_token_key(self._tenant_id, subject_token), *of_subject.keys)
-        take: list[Argument] = ["EVAL", _TAKE, len(keys), *keys, *of_subject.prefixes]
+        keys = (subject_token_key(self._tenant_id, subject_token), *self._audit.keys, *of_subject.keys)
+        recorded = (self._audit.backlog, attempt.id, encode_entry(attempt))
+        take: list[Argument] = ["EVAL", _TAKE, len(keys), *keys, *recorded, *of_subject.prefixes]
         try:
             taken = await (self._take_and_wait(take) if self._replicas else self._commands.execute(*take))
         except StoreUnavailable as error:
             raise redis_unavailable(error, "subject tokens cannot be read right now") from None
         if taken is None:
+            request.reason = "subject_token.unknown_or_spent"
             _log.info("subject-token.refused", reason="unknown or spent")
             return None
+        if isinstance(taken, int):
+            _log.warning("audit.backlog-full", store="redis", count=self._audit.backlog)
+            raise temporarily_unavailable("exchanges cannot be recorded right now", retry_after_s=_AUDIT_PAUSE_S)
+        request.is_taken = True
         record = _decode(taken[0])
+        request.subject_token_id, request.user_id = record.id, record.user_id
         if record.expires_at <= self._clock():
+            request.reason = "subject_token.expired"
             _log.info("subject-token.refused", reason="expired", subject_token_id=record.id)
             return None
         return TakenSubjectToken(record, taken[2] if taken[1].decode() == record.user_id else ())
 
-    async def _take_and_wait(self, take: Sequence[Argument]) -> Sequence[Any] | None:
+    async def _take_and_wait(self, take: Sequence[Argument]) -> Sequence[Any] | int | None:
         try:
             async with self._redis.pipeline(transaction=False) as pipeline:
                 pipeline.execute_command(*take)

@@ -1,0 +1,25 @@
+"""The address of the client of a request."""
+
+from litestar.types import Scope
+
+
+def client_address(scope: Scope, *, trusted_proxies: int) -> str:
+    """Return the client's address.
+
+    Args:
+        scope: The request.
+        trusted_proxies: How many proxies in front append to ``X-Forwarded-For``; earlier entries are the client's own
+            claims. 0 ignores the header.
+    """
+    client = scope.get("client")
+    address = client[0] if client else ""
+    if trusted_proxies:
+        forwarded = [
+            part.strip()
+            for name, value in scope["headers"]
+            if name == b"x-forwarded-for"
+            for part in value.decode("latin-1").split(",")
+        ]
+        if len(forwarded) >= trusted_proxies:
+            address = forwarded[-trusted_proxies]
+    return address

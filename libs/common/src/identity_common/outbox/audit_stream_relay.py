@@ -1,0 +1,220 @@
+"""Publishes a log of the audit trail that is a stream in Redis: one active replica, in order, pipelined.
+
+An entry is removed after the stream of the bus has acknowledged it. A crash at any point repeats entries with the same
+message ids.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import asyncpg
+import msgspec
+
+from identity_common.bus.connection import Bus
+from identity_common.bus.publishing import Outgoing, Publisher
+from identity_common.bus.streams import AUDIT_STREAM
+from identity_common.clock import Clock, now_ms
+from identity_common.identifiers import new_id
+from identity_common.outbox.active_publisher import ActivePublisher
+from identity_common.stores.audit_streams import LUA_APPEND, AuditStreamKeys, encode_entry
+from identity_common.stores.redis import RedisCommands
+from identity_common.telemetry.logs import get_logger
+from identity_common.wire.audit import AuditEntry, AuditLog, audit_subject
+
+_log = get_logger(__name__)
+
+OUTCOME_AFTER_MS: Final = 60_000
+"""How long the outcome of an attempt may take; then it is reported as unknown."""
+
+_BATCH: Final = 50
+"""Entries are under 16 KiB: a batch stays below the megabyte of a publisher."""
+_ACKNOWLEDGEMENT_S: Final = 5.0
+_NOTHING: Final = b"0-0"
+_decode: Final = msgspec.json.Decoder(AuditEntry).decode
+
+# KEYS: the stream, its numbering. ARGV: the place of the attempt, id and JSON of the entry that replaces it. One step:
+# a crash leaves the one or the other.
+_REPLACE: Final = (
+    LUA_APPEND
+    + """
+if redis.call('XDEL', KEYS[1], ARGV[1]) == 1 then append(KEYS[1], KEYS[2], ARGV[2], 'entry', ARGV[3]) end
+"""
+)
+# KEYS: the numbering. ARGV: the run of Redis. A Redis that was restarted may have lost the last numbers and would give
+# them again, so it gets another epoch.
+_BEGIN_EPOCH: Final = """
+local run = redis.call('HGET', KEYS[1], 'run')
+if run == ARGV[1] then return 0 end
+if run then redis.call('DEL', KEYS[1]) end
+redis.call('HSET', KEYS[1], 'run', ARGV[1])
+return run and 1 or 0
+"""
+
+
+class Attempts(NamedTuple):
+    """The entries of a log that await another one about the same token.
+
+    Attributes:
+        key: Key of such an entry.
+        unknown: Key of the entry that takes the place of a missing outcome.
+    """
+
+    key: str
+    unknown: str
+
+
+class _Place(NamedTuple):
+    """An entry in Redis.
+
+    Attributes:
+        at: Its id in the stream: milliseconds of Redis's clock, and a number.
+    """
+
+    at: bytes
+    entry: AuditEntry
+
+
+class AuditStreamRelay:
+    """Publishes one log and removes what was acknowledged.
+
+    Args:
+        bus: The bus.
+        commands: To Redis.
+        database_url: Of the database whose lock the active replica holds.
+        log: The log.
+        tenant_id: The tenant.
+        attempts: Which of its entries await an outcome. These stay in Redis until it was published too.
+        clock: Clock, for tests.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        commands: RedisCommands,
+        database_url: str,
+        *,
+        log: AuditLog,
+        tenant_id: str,
+        attempts: Attempts | None = None,
+        clock: Clock = now_ms,
+    ) -> None:
+        self._bus = bus
+        self._commands = commands
+        self._tenant_id = tenant_id
+        self._audit_log: AuditLog = log
+        self._keys = AuditStreamKeys.of(log, tenant_id)
+        self._subject = audit_subject(log, tenant_id)
+        self._attempts = attempts
+        self._clock = clock
+        self._position = _NOTHING
+        self._open: dict[str, _Place] = {}
+        self._run = ""
+        self._publishing = ActivePublisher(
+            bus,
+            database_url,
+            begin=self._begin,
+            publish_batch=self._publish_batch,
+            name=f"audit-stream-relay-{log}",
+            lock=f"identity-audit-{log}",
+            tenant_id=tenant_id,
+            log=_log.bind(source=log, stream=AUDIT_STREAM.name),
+        )
+
+    def start(self) -> None:
+        """Begin to publish in the background."""
+        self._publishing.start()
+
+    async def stop(self) -> None:
+        """Stop; unpublished entries stay in Redis."""
+        await self._publishing.stop()
+
+    async def _begin(self, _: asyncpg.Connection) -> None:
+        self._position, self._open, self._run = _NOTHING, {}, ""
+        await self._bus.jetstream().add_stream(AUDIT_STREAM)
+
+    async def _publish_batch(self, _: asyncpg.Connection, publisher: Publisher) -> bool:
+        run = self._commands.execute("INFO", "server")
+        after = b"(" + self._position
+        found = self._commands.execute("XRANGE", self._keys.stream, after, "+", "COUNT", _BATCH)
+        if await self._begins_epoch(_text(await run)):
+            return True
+        places = [_Place(at, _entry(fields)) for at, fields in await found]
+        if not places:
+            return await self._report_unknown()
+        await publisher.publish([self._outgoing(place) for place in places], timeout_s=_ACKNOWLEDGEMENT_S)
+        finished = self._finished(places)
+        if finished:
+            await self._commands.execute("XDEL", self._keys.stream, *finished)
+        self._position = places[-1].at
+        return True
+
+    async def _begins_epoch(self, information: str) -> bool:
+        """Begin another epoch if Redis was restarted; then everything is read again, because it may be there again."""
+        run = next((line[7:] for line in information.splitlines() if line.startswith("run_id:")), "")
+        if run == self._run:
+            return False
+        self._run = run
+        if not await self._commands.execute("EVAL", _BEGIN_EPOCH, 1, self._keys.numbering, run):
+            return False
+        self._position, self._open = _NOTHING, {}
+        _log.warning("audit.epoch-begun", source=self._audit_log, store="redis", reason="Redis was restarted")
+        return True
+
+    def _outgoing(self, place: _Place) -> Outgoing:
+        message_id = f"{self._tenant_id}:audit:{self._audit_log}:{place.entry.epoch}:{place.at.decode()}"
+        return Outgoing(self._subject, message_id, encode_entry(place.entry))
+
+    def _finished(self, places: Sequence[_Place]) -> list[bytes]:
+        """Return the places of published entries that may go: all but attempts without an outcome."""
+        if self._attempts is None:
+            return [place.at for place in places]
+        finished = []
+        for place in places:
+            token_id = place.entry.issued_token_id
+            if place.entry.key == self._attempts.key and token_id is not None:
+                self._open[token_id] = place
+                continue
+            finished.append(place.at)
+            attempt = self._open.pop(token_id, None) if token_id is not None else None
+            if attempt is not None:
+                finished.append(attempt.at)
+        return finished
+
+    async def _report_unknown(self) -> bool:
+        """Replace attempts whose outcome did not come; return whether there are any.
+
+        Called when everything in Redis was read: an outcome that was delayed by the bus is not missing.
+        """
+        if self._attempts is None:
+            return False
+        now = self._clock()
+        overdue = {
+            token_id: place
+            for token_id, place in self._open.items()
+            if now - int(place.at.partition(b"-")[0]) >= OUTCOME_AFTER_MS
+        }
+        for token_id, place in overdue.items():
+            entry = msgspec.structs.replace(
+                place.entry,
+                id=new_id(),
+                occurred_at=now,
+                key=self._attempts.unknown,
+                outcome="unknown",
+                epoch="",
+                sequence=0,
+            )
+            await self._commands.execute("EVAL", _REPLACE, 2, *self._keys, place.at, entry.id, encode_entry(entry))
+            del self._open[token_id]
+        return bool(overdue)
+
+
+def _entry(fields: Any) -> AuditEntry:
+    """Return an entry from the pairs of a place in the stream, with its number."""
+    pairs = fields.items() if isinstance(fields, dict) else zip(fields[::2], fields[1::2], strict=True)
+    members: dict[str, Any] = {_text(name): _text(value) for name, value in pairs}
+    entry = _decode(members.pop("entry"))
+    return msgspec.structs.replace(entry, **{**members, "sequence": int(members["sequence"])})
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value

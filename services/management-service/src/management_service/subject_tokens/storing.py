@@ -1,0 +1,116 @@
+"""Stores a new subject token and records it for the audit trail, in one step."""
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+
+from identity_common.http.api_errors import store_unavailable
+from identity_common.identifiers import new_id
+from identity_common.stores.audit_streams import LUA_APPEND, AuditStreamKeys, encode_entry
+from identity_common.stores.redis import RedisCommands, StoreUnavailable
+from identity_common.telemetry.logs import REQUEST_ID, get_logger
+from identity_common.wire.audit import AuditContext, AuditEntry, AuditLog
+from identity_common.wire.subject_tokens import KEPT_AFTER_EXPIRY_MS, SubjectTokenRecord, subject_token_key
+
+_log = get_logger(__name__)
+_encode = msgspec.json.Encoder().encode
+
+LOG: Final[AuditLog] = "subject-tokens"
+_MAX_TEXT: Final = 256
+_FULL: Final = 0
+
+# KEYS: the subject token, the stream and the numbering of the audit trail. ARGV: how many entries may wait in the
+# stream, id and JSON of the entry, the record, its TTL in milliseconds. Returns 0 if the stream is full, which stores
+# nothing; none if the token exists.
+_STORE: Final = (
+    LUA_APPEND
+    + """
+if redis.call('XLEN', KEYS[2]) >= tonumber(ARGV[1]) then return 0 end
+if not redis.call('SET', KEYS[1], ARGV[4], 'NX', 'PX', ARGV[5]) then return false end
+append(KEYS[2], KEYS[3], ARGV[2], 'entry', ARGV[3])
+return 1
+"""
+)
+
+
+class SubjectTokenStore:
+    """Puts subject tokens into Redis, from where token-service takes them.
+
+    Args:
+        redis: Commands to Redis.
+        tenant_id: The tenant.
+        ttl_s: Lifetime of a token.
+        backlog: How many entries of the audit trail may wait in Redis for the bus.
+    """
+
+    def __init__(self, redis: RedisCommands, *, tenant_id: str, ttl_s: int, backlog: int) -> None:
+        self._redis = redis
+        self._tenant_id = tenant_id
+        self._ttl_ms = ttl_s * 1000
+        self._audit = AuditStreamKeys.of(LOG, tenant_id)
+        self._backlog = backlog
+
+    def store(
+        self, subject_token: str, record: SubjectTokenRecord, *, token_id: str, user_agent: str
+    ) -> "asyncio.Future[Any]":
+        """Send the token to Redis and return the future answer, for ``require_stored``.
+
+        Args:
+            subject_token: Only its hash is stored.
+            record: What it stands for.
+            token_id: ``jti`` of the caller's access token.
+            user_agent: Of the request.
+        """
+        entry = AuditEntry(
+            id=new_id(),
+            occurred_at=record.expires_at - self._ttl_ms,  # issued_at may be ahead
+            tenant_id=self._tenant_id,
+            log=LOG,
+            key="subject-token.issued",
+            operation="CreateSubjectToken",
+            application_id=record.issued_to,
+            user_id=record.user_id,
+            subject_token_id=record.id,
+            token_id=token_id,
+            context=_audited(record.context),
+            expires_at=record.expires_at,
+            request_id=REQUEST_ID.get() or "",
+            user_agent=user_agent,
+        )
+        key = subject_token_key(self._tenant_id, subject_token)
+        kept_ms = self._ttl_ms + KEPT_AFTER_EXPIRY_MS
+        recorded = (self._backlog, entry.id, encode_entry(entry))
+        return self._redis.execute("EVAL", _STORE, 3, key, *self._audit, *recorded, _encode(record), kept_ms)
+
+    async def require_stored(self, storing: "asyncio.Future[Any]", record: SubjectTokenRecord) -> None:
+        """Refuse if the token was not stored.
+
+        Raises:
+            ApiError: 503.
+        """
+        try:
+            stored = await storing
+        except StoreUnavailable as error:
+            _log.warning("store.unavailable", store="redis", error=str(error))
+            raise store_unavailable() from None
+        if stored is None:  # 256 random bits came up twice: the source of randomness is broken
+            _log.error("subject-token.collided", subject_token_id=record.id)
+            raise store_unavailable()
+        if stored == _FULL:
+            _log.warning("audit.backlog-full", store="redis", count=self._backlog)
+            raise store_unavailable()
+
+
+class _Context(msgspec.Struct, rename="camel"):
+    reason: Any = None
+    ticket_id: Any = None
+
+
+def _audited(context: msgspec.Raw) -> AuditContext | None:
+    """Return what people read of a context, where it is text."""
+    known = msgspec.json.decode(context, type=_Context)
+    reason, ticket_id = (
+        value[:_MAX_TEXT] if isinstance(value, str) else None for value in (known.reason, known.ticket_id)
+    )
+    return None if reason is None and ticket_id is None else AuditContext(reason=reason, ticket_id=ticket_id)

@@ -1,0 +1,8 @@
+"""What token-service tells the audit trail: how each token request ended, and each attempt to exchange a subject token.
+
+Owns the entries. Does not own the take: its script appends the attempt in the step that spends the subject token.
+"""
+
+from token_service.audit.token_requests import AuditedTokenRequest, TokenAudit
+
+__all__ = ["AuditedTokenRequest", "TokenAudit"]

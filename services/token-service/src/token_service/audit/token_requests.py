@@ -1,0 +1,134 @@
+"""Token requests in the audit trail."""
+
+from typing import Final
+
+import msgspec
+
+from identity_common.clock import Clock, now_ms
+from identity_common.identifiers import new_id
+from identity_common.oauth import (
+    GRANT_AUTHORIZATION_CODE,
+    GRANT_CLIENT_CREDENTIALS,
+    GRANT_REFRESH_TOKEN,
+    GRANT_TOKEN_EXCHANGE,
+)
+from identity_common.stores.audit_streams import AuditStream, AuditStreamKeys
+from identity_common.stores.redis import RedisCommands
+from identity_common.telemetry.logs import REQUEST_ID
+from identity_common.wire.audit import AuditEntry, AuditLog, Outcome
+
+LOG: Final[AuditLog] = "exchanges"
+TAKEN: Final = "token.exchange.taken"
+UNKNOWN: Final = "token.exchange.unknown"
+
+_OBJECTS: Final = {
+    GRANT_AUTHORIZATION_CODE: "authorization-code",
+    GRANT_CLIENT_CREDENTIALS: "client-credentials",
+    GRANT_REFRESH_TOKEN: "refresh-token",
+    GRANT_TOKEN_EXCHANGE: "exchange",
+}
+_MAX_TEXT: Final = 2048
+_MAX_ADDRESS: Final = 64
+
+
+class AuditedTokenRequest(msgspec.Struct, kw_only=True):
+    """What is known so far of a token request; each phase adds what it learns.
+
+    Attributes:
+        address: Of the client.
+        user_agent: Its ``User-Agent``, shortened.
+        client_id: The client, once it is authenticated.
+        user_id: The subject.
+        actor_id: The actor.
+        organization_id: The organization of the target.
+        resource: The resource of the target.
+        subject_token_id: Public id of the subject token, once it was taken.
+        issued_token_id: ``jti`` of the token to be issued.
+        scope: The granted scopes.
+        reason: Code of the refusal, where the error of OAuth does not say enough.
+        is_taken: Whether the answer of Redis says that the subject token was taken; then the attempt is recorded.
+    """
+
+    address: str = ""
+    user_agent: str = ""
+    client_id: str | None = None
+    user_id: str | None = None
+    actor_id: str | None = None
+    organization_id: str | None = None
+    resource: str | None = None
+    subject_token_id: str | None = None
+    issued_token_id: str | None = None
+    scope: str | None = None
+    reason: str | None = None
+    is_taken: bool = False
+
+    def target(self, organization_id: str | None, resource: str | None) -> None:
+        """Note the target."""
+        self.organization_id, self.resource = organization_id, resource
+
+
+class TokenAudit:
+    """Makes the entries and appends those about the end of a request, without waiting.
+
+    Args:
+        commands: To Redis.
+        tenant_id: The tenant.
+        backlog: How many entries may wait in Redis for the bus.
+        clock: Clock, for tests.
+    """
+
+    def __init__(self, commands: RedisCommands, *, tenant_id: str, backlog: int, clock: Clock = now_ms) -> None:
+        self.keys = AuditStreamKeys.of(LOG, tenant_id)
+        self.backlog = backlog
+        self._stream = AuditStream(commands, self.keys, backlog=backlog)
+        self._tenant_id = tenant_id
+        self._clock = clock
+
+    def attempt(self, request: AuditedTokenRequest) -> AuditEntry:
+        """Return the entry that is appended by the take, which adds the subject token and its user."""
+        return self._entry(TAKEN, request)
+
+    def issued(self, grant_type: str, request: AuditedTokenRequest) -> None:
+        """Record that a token was issued."""
+        self._append(f"token.{_OBJECTS.get(grant_type, 'other')}.succeeded", request)
+
+    def refused(self, grant_type: str, request: AuditedTokenRequest, error: str) -> None:
+        """Record a refusal; that of a client that did not authenticate would let anyone write to the trail.
+
+        Args:
+            grant_type: As requested.
+            request: The request.
+            error: The error of OAuth; recorded unless the request has a reason.
+        """
+        if request.client_id is not None:
+            key = f"token.{_OBJECTS.get(grant_type, 'other')}.refused"
+            self._append(key, request, "refused", request.reason or error)
+
+    def _append(
+        self, key: str, request: AuditedTokenRequest, outcome: Outcome = "success", reason: str | None = None
+    ) -> None:
+        self._stream.append(self._entry(key, request, outcome, reason), must_fit=request.is_taken)
+
+    def _entry(
+        self, key: str, request: AuditedTokenRequest, outcome: Outcome = "success", reason: str | None = None
+    ) -> AuditEntry:
+        return AuditEntry(
+            id=new_id(),
+            occurred_at=self._clock(),
+            tenant_id=self._tenant_id,
+            log=LOG,
+            key=key,
+            outcome=outcome,
+            reason=reason,
+            application_id=request.client_id,
+            user_id=request.user_id,
+            actor_id=request.actor_id,
+            organization_id=request.organization_id,
+            subject_token_id=request.subject_token_id,
+            resource=request.resource,
+            scope=None if request.scope is None else request.scope[:_MAX_TEXT],
+            issued_token_id=request.issued_token_id,
+            request_id=REQUEST_ID.get() or "",
+            address=request.address[:_MAX_ADDRESS],
+            user_agent=request.user_agent,
+        )

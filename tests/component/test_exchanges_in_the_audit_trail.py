@@ -1,0 +1,233 @@
+"""Exchanges reach the audit trail: each as an attempt and an outcome, from Redis to the bus, once."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import msgspec
+import nats
+import pytest
+import pytest_asyncio
+from nats.errors import NoRespondersError
+from nats.js import JetStreamContext
+from nats.js.errors import NotFoundError
+from redis.asyncio import Redis
+
+from identity_common.bus.connection import Bus
+from identity_common.clock import now_ms
+from identity_common.identifiers import new_id, new_secret
+from identity_common.oauth import GRANT_TOKEN_EXCHANGE
+from identity_common.outbox.audit_stream_relay import OUTCOME_AFTER_MS, Attempts, AuditStreamRelay
+from identity_common.stores.redis import RedisCommands, connect_redis
+from identity_common.wire.audit import STREAM_AUDIT, AuditEntry, audit_subject
+from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
+from provision import ServerAddresses
+from tests.support.patience import PATIENCE_S
+from tests.support.world import World
+from token_service.audit import AuditedTokenRequest, TokenAudit
+from token_service.audit.token_requests import LOG, TAKEN, UNKNOWN
+from token_service.presented_tokens.subject_tokens import SubjectTokens
+
+pytestmark = pytest.mark.servers
+
+
+async def published(jetstream: JetStreamContext, tenant_id: str) -> list[AuditEntry]:
+    """Return the entries of the log on the bus."""
+    found: list[AuditEntry] = []
+    position, subject = 0, audit_subject(LOG, tenant_id)
+    while True:
+        try:
+            message = await jetstream.get_msg(STREAM_AUDIT, position + 1, subject=subject, next=True, direct=True)
+        except (NotFoundError, NoRespondersError):  # the latter before the first relay made the stream
+            return found
+        position = message.seq or 0
+        found.append(msgspec.json.decode(message.data or b"", type=AuditEntry, strict=True))
+
+
+class Trail:
+    """The log of a new tenant: takes that are recorded in it, and its relay."""
+
+    def __init__(self, servers: ServerAddresses, jetstream: JetStreamContext) -> None:
+        self.tenant_id = f"t{new_id()}"
+        self.redis: Redis = connect_redis(servers.token_redis_url)
+        self.commands = RedisCommands(self.redis)
+        self.audit = TokenAudit(self.commands, tenant_id=self.tenant_id, backlog=1000)
+        self._minting: Redis = connect_redis(servers.management_redis_url)
+        self._servers = servers
+        self._jetstream = jetstream
+        self._bus = Bus(servers.token_nats_url, service="token")
+        self._relay: AuditStreamRelay | None = None
+
+    async def start(self, clock: Callable[[], int] = now_ms) -> None:
+        self._bus = Bus(self._servers.token_nats_url, service="token")
+        self._bus.start()
+        self._relay = AuditStreamRelay(
+            self._bus,
+            self.commands,
+            self._servers.token_database_url,
+            log=LOG,
+            tenant_id=self.tenant_id,
+            attempts=Attempts(TAKEN, UNKNOWN),
+            clock=clock,
+        )
+        self._relay.start()
+
+    async def stop(self) -> None:
+        if self._relay is not None:
+            await self._relay.stop()
+            await self._bus.stop()
+            self._relay = None
+
+    async def close(self) -> None:
+        await self.stop()
+        await self.redis.aclose()
+        await self._minting.aclose()
+
+    async def take(self, token_id: str) -> AuditedTokenRequest:
+        """Spend a new subject token; ``token_id`` is the ``jti`` of the token to be issued."""
+        record = SubjectTokenRecord(
+            id=f"of-{token_id}",
+            user_id="ann",
+            issued_to="c1",
+            issued_at=now_ms(),
+            expires_at=now_ms() + 60_000,
+            revision=0,
+        )
+        token = PREFIX + new_secret()
+        await self._minting.set(subject_token_key(self.tenant_id, token), msgspec.json.encode(record), px=60_000)
+        request = AuditedTokenRequest(client_id="web", issued_token_id=token_id)
+        takes = SubjectTokens(self.redis, self.commands, self.audit, tenant_id=self.tenant_id, replicas=0)
+        assert await takes.take(token, request=request) is not None
+        return request
+
+    async def published(self, count: int) -> list[AuditEntry]:
+        """Return the entries on the bus, once there are as many."""
+        async with asyncio.timeout(PATIENCE_S):
+            while len(found := await published(self._jetstream, self.tenant_id)) < count:  # noqa: ASYNC110 - seen from outside only
+                await asyncio.sleep(0.05)
+        return found
+
+    async def waiting(self) -> int:
+        return int(await self.redis.xlen(self.audit.keys.stream))
+
+    async def emptied(self) -> None:
+        """Wait until Redis holds no entry."""
+        async with asyncio.timeout(PATIENCE_S):
+            while await self.waiting():  # noqa: ASYNC110 - seen from outside only
+                await asyncio.sleep(0.01)
+
+
+def told(entries: Sequence[AuditEntry]) -> list[tuple[str, str, str | None, int]]:
+    return [(entry.key, entry.outcome, entry.subject_token_id, entry.sequence) for entry in entries]
+
+
+@pytest_asyncio.fixture
+async def jetstream(servers: ServerAddresses) -> AsyncIterator[JetStreamContext]:
+    """A connection of management-service, which alone may read the stream."""
+    client = await nats.connect(servers.management_nats_url, inbox_prefix="_INBOX_management")
+    yield client.jetstream()
+    await client.close()
+
+
+@pytest_asyncio.fixture
+async def trail(servers: ServerAddresses, jetstream: JetStreamContext) -> AsyncIterator[Trail]:
+    trail = Trail(servers, jetstream)
+    yield trail
+    await trail.close()
+
+
+async def test_an_attempt_and_its_outcome_are_published_and_then_removed(trail: Trail) -> None:
+    trail.audit.issued(GRANT_TOKEN_EXCHANGE, await trail.take("j1"))
+    trail.audit.refused(GRANT_TOKEN_EXCHANGE, await trail.take("j2"), "access_denied")
+    await trail.start()
+    found = await trail.published(4)
+    await trail.emptied()
+
+    assert told(found) == [
+        ("token.exchange.taken", "success", "of-j1", 1),
+        ("token.exchange.succeeded", "success", "of-j1", 2),
+        ("token.exchange.taken", "success", "of-j2", 3),
+        ("token.exchange.refused", "refused", "of-j2", 4),
+    ]
+    assert {(entry.epoch, entry.user_id, entry.application_id) for entry in found} == {(found[0].id, "ann", "web")}
+    assert [entry.issued_token_id for entry in found] == ["j1", "j1", "j2", "j2"]
+
+
+async def test_an_attempt_without_an_outcome_stays_in_redis_and_is_reported_as_unknown(trail: Trail) -> None:
+    """A relay that starts again publishes it once more with the same id, which the stream of the bus drops."""
+    await trail.take("j1")
+    for _ in range(2):
+        await trail.start()
+        assert told(await trail.published(1)) == [("token.exchange.taken", "success", "of-j1", 1)]
+        await trail.stop()
+        assert await trail.waiting() == 1
+
+    await trail.start(clock=lambda: now_ms() + OUTCOME_AFTER_MS + 1)
+    found = await trail.published(2)
+    await trail.emptied()
+    assert told(found) == [
+        ("token.exchange.taken", "success", "of-j1", 1),
+        ("token.exchange.unknown", "unknown", "of-j1", 2),
+    ]
+
+
+async def test_a_redis_that_lost_its_data_begins_another_epoch(trail: Trail) -> None:
+    await trail.start()
+    trail.audit.issued(GRANT_TOKEN_EXCHANGE, await trail.take("j1"))
+    before = await trail.published(2)
+    await trail.redis.delete(*trail.audit.keys)
+    trail.audit.issued(GRANT_TOKEN_EXCHANGE, await trail.take("j2"))
+    after = (await trail.published(4))[2:]
+
+    assert [(entry.epoch, entry.sequence) for entry in after] == [(after[0].id, 1), (after[0].id, 2)]
+    assert after[0].epoch != before[0].epoch
+
+
+async def test_a_redis_that_was_restarted_begins_another_epoch(trail: Trail) -> None:
+    """It may have lost its last numbers, and would give them again."""
+    await trail.redis.hset(trail.audit.keys.numbering, "run", "an earlier process")
+    trail.audit.issued(GRANT_TOKEN_EXCHANGE, await trail.take("j1"))
+    await trail.start()
+    before = await trail.published(2)
+    trail.audit.issued(GRANT_TOKEN_EXCHANGE, await trail.take("j2"))
+    after = (await trail.published(4))[2:]
+
+    assert [entry.sequence for entry in (*before, *after)] == [1, 2, 1, 2]
+    assert after[0].epoch == after[0].id
+
+
+async def test_every_end_of_a_token_request_is_recorded(world: World, jetstream: JetStreamContext) -> None:
+    """With ids only: no token, no secret and no name."""
+    tenant_id = world.stack.tenant_id
+    suspended = world.user(world.keeper_role)
+    tokens = [world.subject_token(), world.subject_token(suspended)]
+    world.management.users.suspend(suspended)
+    answers = [
+        world.exchange(tokens[0], headers={"User-Agent": "Till/1"}),
+        world.exchange(tokens[0]),
+        world.exchange(tokens[1]),
+        world.exchange(world.subject_token(), resource="https://nowhere.example.com"),
+    ]
+    found: list[AuditEntry] = []
+    ids = {answer.headers["X-Request-Id"] for answer in answers}
+
+    async with asyncio.timeout(PATIENCE_S):
+        while len(found) < 6:
+            await asyncio.sleep(0.05)
+            found = [entry for entry in await published(jetstream, tenant_id) if entry.request_id in ids]
+    assert [answer.status_code for answer in answers] == [200, 400, 400, 400]
+    of_requests = [
+        [(each.key, each.reason) for each in found if each.request_id == answer.headers["X-Request-Id"]]
+        for answer in answers
+    ]
+    assert of_requests == [
+        [("token.exchange.taken", None), ("token.exchange.succeeded", None)],
+        [("token.exchange.refused", "subject_token.unknown_or_spent")],
+        [("token.exchange.taken", None), ("token.exchange.refused", "user.suspended")],
+        [("token.exchange.refused", "invalid_target")],
+    ]
+    succeeded = next(entry for entry in found if entry.key == "token.exchange.succeeded")
+    assert (succeeded.user_id, succeeded.application_id) == (world.customer, world.traditional.id)
+    assert (succeeded.resource, succeeded.scope) == (world.resource, answers[0].json()["scope"])
+    assert (succeeded.address, succeeded.user_agent) == ("127.0.0.1", "Till/1")
+    text = msgspec.json.encode(found).decode()
+    assert not [secret for secret in (*tokens, world.traditional.secret or "") if secret in text]
