@@ -20,7 +20,7 @@ class SubjectTokenRecord(msgspec.Struct, frozen=True, kw_only=True, tag="subject
     the integrator's, and no field before ``user_id`` may hold text of a caller.
 
     Attributes:
-        id: Public id; safe to log, unlike the token.
+        id: Public id of the impersonation; safe to log, unlike the token.
         user_id: The user that the issued token will stand for (``sub``).
         issued_to: ``client_id`` of the caller.
         issued_at: Milliseconds since the epoch, UTC; compared with the user's ``tokensValidAfter``, and never before

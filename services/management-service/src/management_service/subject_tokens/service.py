@@ -53,7 +53,7 @@ class SubjectTokens:
 
     async def mint(
         self, request: Scope, read_creation: Callable[[], Awaitable[SubjectTokenCreation]]
-    ) -> MintedSubjectToken:
+    ) -> tuple[MintedSubjectToken, str]:
         """Authenticate the caller and mint a token for a live user; only its hash is stored, with a TTL.
 
         The revocation of the caller's token is checked in the round trip that stores the new one. If the check fails,
@@ -62,6 +62,9 @@ class SubjectTokens:
         Args:
             request: The ASGI scope.
             read_creation: Reads the body; its refusal comes after every 401.
+
+        Returns:
+            The new token, and the public id of the impersonation that it begins.
 
         Raises:
             ApiError: 400, 401, 403, 404, 413, 422 ``user.suspended``; 503 when a store does not answer.
@@ -81,7 +84,7 @@ class SubjectTokens:
         storing = self._store(subject_token, record)
         caller = await check.finish()
         await self._require_stored(storing, record)
-        return self._issue(caller, subject_token, record)
+        return self._issue(caller, subject_token, record), record.id
 
     def _issue(self, caller: Caller, subject_token: str, record: SubjectTokenRecord) -> MintedSubjectToken:
         _log.info(
