@@ -39,6 +39,7 @@ async def test_a_subject_token_is_random_and_only_its_hash_is_stored_with_a_ttl(
         issued_at=record.issued_at,
         expires_at=record.issued_at + 600_000,
         revision=before,
+        minted_at=record.issued_at,
         context=record.context,
     )
     assert msgspec.json.decode(record.context) == context

@@ -114,6 +114,7 @@ class SubjectTokens:
             issued_at=max(now, user.tokens_valid_after),  # may be ahead, after several changes within a second
             expires_at=now + self._ttl_s * 1000,
             revision=user.revision,
+            minted_at=now,
             context=msgspec.Raw(context),
         )
 

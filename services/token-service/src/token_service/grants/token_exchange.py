@@ -20,6 +20,7 @@ from identity_common.oauth import (
 )
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
+from identity_common.wire.impersonations import ImpersonationSegments
 from identity_common.wire.subject_tokens import SubjectTokenRecord
 from token_service.claims_function import CustomClaims, Reservation
 from token_service.directory import Directory, Membership, Person, Snapshot
@@ -33,11 +34,10 @@ from token_service.grants.form import (
 )
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets, held_scopes, organization_roles
-from token_service.presented_tokens.actor_tokens import ActorTokens, not_acceptable
+from token_service.presented_tokens.actor_tokens import ActingParty, ActorTokens, not_acceptable
 from token_service.presented_tokens.liveness import why_dead
 from token_service.presented_tokens.subject_tokens import SubjectTokens
-from token_service.tokens.claims import Actor
-from token_service.tokens.issuer import Issuer, new_jti
+from token_service.tokens.issuer import Issuer
 from token_service.tokens.keys import AwaitedKey
 from token_service.tokens.scopes import format_scope, grantable_scopes, may_be_newly_held, parse_scope
 
@@ -77,7 +77,7 @@ class PreparedExchange(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         requested: The requested scope tokens.
-        actor: The ``act`` claim, if an actor token was presented.
+        actor: Who acts, if an actor token was presented.
         awaited: Revisions that the subject's record must include.
     """
 
@@ -85,7 +85,7 @@ class PreparedExchange(msgspec.Struct, frozen=True, kw_only=True):
     subject_token: str
     target: Target
     requested: frozenset[str]
-    actor: Actor | None
+    actor: ActingParty | None
     awaited: Mapping[str, int]
 
 
@@ -199,7 +199,7 @@ class TokenExchangeGrant:
             target, requested=requested, granted=scopes, grant_type=self.grant_type, client_id=prepared.client.id
         )
         token = TokenToSign(
-            jti=new_jti(),
+            jti=_segments(record, prepared.actor).format(),
             client=prepared.client,
             target=target,
             scopes=scopes,
@@ -223,7 +223,7 @@ class TokenExchangeGrant:
             lifetime_s=target.lifetime_s,
             organization_id=target.organization_claim,
             grant_type=GRANT_TOKEN_EXCHANGE,
-            actor=prepared.actor,
+            actor=prepared.actor.claim if prepared.actor else None,
             tokens_valid_after=subject.person.user.tokens_valid_after,
             jti=token.jti,
             extra_claims=extra_claims,
@@ -232,7 +232,7 @@ class TokenExchangeGrant:
             "subject-token.exchanged",
             subject_token_id=record.id,
             user_id=record.user_id,
-            actor_id=prepared.actor.sub if prepared.actor else None,
+            actor_id=prepared.actor.claim.sub if prepared.actor else None,
             client_id=prepared.client.id,
         )
         return TokenResponse(
@@ -266,3 +266,9 @@ class TokenExchangeGrant:
         if organization_id is None:
             return LiveSubject(subject.person, subject.person.role_ids)
         return LiveSubject(subject.person, organization_roles(subject.membership, "user"), subject.membership)
+
+
+def _segments(record: SubjectTokenRecord, actor: ActingParty | None) -> ImpersonationSegments:
+    """Return what ``jti`` says of an impersonation: one within others began with the outermost of them."""
+    within = actor.within if actor and actor.within else ImpersonationSegments((), record.minted_at)
+    return ImpersonationSegments((*within.ids, record.id), min(within.begun_at, record.minted_at))
