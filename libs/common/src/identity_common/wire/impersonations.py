@@ -14,6 +14,9 @@ import msgspec
 from identity_common.actors import actors_of
 from stead.verification import AccessToken
 
+AGGREGATE: Final = "impersonation"
+"""Kind of the aggregate on the bus."""
+
 ALL: Final = "all"
 _TIME_DIGITS: Final = 12
 _ORGANIZATION: Final = ":organization:"
@@ -106,3 +109,33 @@ def _organization_of(token: AccessToken) -> str | None:
     if token.organization_id is None and _ORGANIZATION in token.audience:
         return token.audience.rpartition(_ORGANIZATION)[2]
     return token.organization_id
+
+
+class ImpersonationEnd(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The end of one impersonation, or of all of a party.
+
+    Attributes:
+        id: Of the revocation: the impersonation's id, or ``cutoff_id``.
+        expires_at: Milliseconds since the epoch, UTC; everything that it covers has expired by then.
+        begun_until: Of a cutoff, milliseconds: it covers impersonations that began until then.
+    """
+
+    id: str
+    expires_at: int
+    begun_until: int | None = None
+
+
+class ImpersonationEndsState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The unexpired ends of one slot.
+
+    The number of slots is fixed, and expired ends are left out of the next state: the bus keeps one message per slot,
+    where one per impersonation would stay for ever.
+
+    Attributes:
+        id: Of the slot.
+        ends: In the order of their ids.
+    """
+
+    id: str
+    deleted: bool = False
+    ends: tuple[ImpersonationEnd, ...] = ()

@@ -3,8 +3,10 @@
 A revocation names an access token, an authorization, an impersonation or a signing key, and covers every token of the
 latter three; those of an impersonation include the ones got within it.
 
-The truth is token-service's database. Redis holds a copy: one key for each unexpired revocation, and a *position* that
-says how far the copy has come and whether it is complete.
+A *cutoff* is a revocation of all impersonations of a party that began until a moment.
+
+The truth is token-service's database. Redis holds a copy: one key for each unexpired revocation, whose value is the
+moment of a cutoff, and a *position* that says how far the copy has come and whether it is complete.
 """
 
 from typing import Final
@@ -27,6 +29,11 @@ def position_key(tenant_id: str) -> str:
 def retired_key_id(kid: str) -> str:
     """Return the id whose revocation retires a signing key; no token and no authorization has such an id."""
     return f"key:{kid}"
+
+
+def cutoff_id(party: str) -> str:
+    """Return the id of the cutoff for a party of impersonations; no token has such an id."""
+    return f"impersonations:{party}"
 
 
 def revoking_ids(token_id: str, kid: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from identity_common.actors import actors_of
 from identity_common.oauth import (
     GRANT_TOKEN_EXCHANGE,
     TOKEN_TYPE_ACCESS_TOKEN,
@@ -20,7 +21,7 @@ from identity_common.oauth import (
 )
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
-from identity_common.wire.impersonations import ImpersonationSegments
+from identity_common.wire.impersonations import ImpersonationSegments, parties_of
 from identity_common.wire.subject_tokens import SubjectTokenRecord
 from token_service.claims_function import CustomClaims, Reservation
 from token_service.directory import Directory, Membership, Person, Snapshot
@@ -184,7 +185,12 @@ class TokenExchangeGrant:
 
     async def _issue(self, prepared: PreparedExchange, reserved: Reservation, key: AwaitedKey) -> TokenResponse:
         target, requested = prepared.target, prepared.requested
-        taken = await self._subject_tokens.take(prepared.subject_token, target.organization_id)  # spent from here on
+        taken = await self._subject_tokens.take(  # spent from here on
+            prepared.subject_token,
+            target.organization_id,
+            parties=_parties(prepared),
+            within=prepared.actor.within if prepared.actor else None,
+        )
         if taken is None:
             raise not_acceptable()
         record = taken.record
@@ -266,6 +272,18 @@ class TokenExchangeGrant:
         if organization_id is None:
             return LiveSubject(subject.person, subject.person.role_ids)
         return LiveSubject(subject.person, organization_roles(subject.membership, "user"), subject.membership)
+
+
+def _parties(prepared: PreparedExchange) -> tuple[str, ...]:
+    """Return whom the impersonation concerns besides its subject, who is not known before the take."""
+    actor = prepared.actor
+    return parties_of(
+        user_id=None,
+        actor_ids=actors_of(msgspec.to_builtins(actor.claim)) or () if actor else (),
+        ancestors=len(actor.within.ids) if actor and actor.within else 0,
+        client_id=prepared.client.id,
+        organization_id=prepared.target.organization_id,
+    )
 
 
 def _segments(record: SubjectTokenRecord, actor: ActingParty | None) -> ImpersonationSegments:

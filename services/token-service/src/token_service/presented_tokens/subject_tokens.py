@@ -1,10 +1,12 @@
 """Takes subject tokens: each at most once.
 
 Reading a token *is* taking it (``GETDEL``). The take is never retried: if the first answer was lost, a retry would look
-like a second use. The same script reads the directory's records of the subject, which saves a round trip to Redis.
+like a second use. The same script reads the directory's records of the subject, which saves a round trip to Redis, and
+the revocations of the impersonation: what was taken before an end carries ids that the end revokes.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -14,9 +16,12 @@ from redis.exceptions import RedisError
 from identity_common.clock import Clock, now_ms
 from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
+from identity_common.wire.impersonations import Impersonation, ImpersonationSegments, party
+from identity_common.wire.revocations import cutoff_id, position_key, revocation_key
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
 from token_service.directory import Snapshot
 from token_service.directory.keys import DirectoryKeys
+from token_service.presented_tokens.revocations import Readings, Revocations
 from token_service.store_errors import redis_unavailable
 
 _log = get_logger(__name__)
@@ -24,14 +29,17 @@ _log = get_logger(__name__)
 _REPLICATION_MS: Final = 500
 _decode = msgspec.json.Decoder(SubjectTokenRecord).decode
 
-# KEYS: the subject token, then the keys of RecordKeys. ARGV: its prefixes. Returns the record, the user id found in it,
-# and the snapshot. The first user_id in a record is its own (SubjectTokenRecord). EVAL, not EVALSHA: a missing script
-# would need a second attempt.
+# KEYS: the subject token, the prefix of a revocation, the keys of the copy of the revocations and those of RecordKeys.
+# ARGV: the prefixes of RecordKeys and that of a cutoff for the user. Returns the record, the user id found in it, and
+# the values of: the revocation of the record's id, the other keys, the prefixes with the user id. The first id and the
+# first user_id in a record are its own (SubjectTokenRecord). EVAL, not EVALSHA: a missing script would need a second
+# attempt.
 _TAKE: Final = """
 local record = redis.call('GETDEL', KEYS[1])
 if not record then return false end
 local user_id = string.match(record, '"user_id":"([^"]*)"') or ''
 local keys = {unpack(KEYS, 2)}
+keys[1] = keys[1] .. (string.match(record, '"id":"([^"]*)"') or '')
 for _, prefix in ipairs(ARGV) do keys[#keys + 1] = prefix .. user_id end
 return {record, user_id, redis.call('MGET', unpack(keys))}
 """
@@ -55,27 +63,45 @@ class SubjectTokens:
     Args:
         redis: For takes with ``WAIT``; its pool blocks, so that takes beyond its connections wait instead of failing.
         commands: For takes without it.
+        revocations: Know which impersonations were ended.
         tenant_id: The tenant.
         replicas: How many replicas must acknowledge a take. ``WAIT`` covers the writes of its own connection and blocks
             the commands behind it, so each such take uses a connection of its own.
     """
 
     def __init__(
-        self, redis: "Redis", commands: RedisCommands, *, tenant_id: str, replicas: int, clock: Clock = now_ms
+        self,
+        redis: "Redis",
+        commands: RedisCommands,
+        revocations: Revocations,
+        *,
+        tenant_id: str,
+        replicas: int,
+        clock: Clock = now_ms,
     ) -> None:
         self._redis = redis
+        self._revocations = revocations
         self._commands = commands
         self._tenant_id = tenant_id
         self._keys = DirectoryKeys(tenant_id)
         self._replicas = replicas
         self._clock = clock
 
-    async def take(self, subject_token: str, organization_id: str | None = None) -> TakenSubjectToken | None:
-        """Take a token, and read its subject; return none if it is unknown, expired or spent.
+    async def take(
+        self,
+        subject_token: str,
+        organization_id: str | None = None,
+        *,
+        parties: Sequence[str] = (),
+        within: ImpersonationSegments | None = None,
+    ) -> TakenSubjectToken | None:
+        """Take a token, and read its subject; return none if it is unknown, expired or spent, or was ended.
 
         Args:
             subject_token: As presented.
             organization_id: The organization whose member the subject must be, if any.
+            parties: Whom the impersonation concerns besides the subject.
+            within: The impersonations within which it is exchanged.
 
         Raises:
             OAuthError: ``temporarily_unavailable`` when Redis does not answer: the token may or may not be spent.
@@ -83,8 +109,11 @@ class SubjectTokens:
         if not subject_token.startswith(PREFIX):
             return None
         of_subject = self._keys.of_subject(organization_id)
-        keys = (subject_token_key(self._tenant_id, subject_token), *of_subject.keys)
-        take: list[Argument] = ["EVAL", _TAKE, len(keys), *keys, *of_subject.prefixes]
+        revocation = partial(revocation_key, self._tenant_id)
+        of_revocations = [position_key(self._tenant_id), *(revocation(cutoff_id(each)) for each in parties)]
+        keys = (subject_token_key(self._tenant_id, subject_token), revocation(""), *of_revocations, *of_subject.keys)
+        prefixes = (*of_subject.prefixes, revocation(cutoff_id(party("user", ""))))
+        take: list[Argument] = ["EVAL", _TAKE, len(keys), *keys, *prefixes]
         try:
             taken = await (self._take_and_wait(take) if self._replicas else self._commands.execute(*take))
         except StoreUnavailable as error:
@@ -96,7 +125,18 @@ class SubjectTokens:
         if record.expires_at <= self._clock():
             _log.info("subject-token.refused", reason="expired", subject_token_id=record.id)
             return None
-        return TakenSubjectToken(record, taken[2] if taken[1].decode() == record.user_id else ())
+        is_about_subject = taken[1].decode() == record.user_id
+        ended, position, *found = taken[2]
+        cutoffs, snapshot = [*found[: len(parties)], found[-1]], found[len(parties) : -1]
+        impersonation = Impersonation(
+            (*parties, party("user", record.user_id)),
+            min(within.begun_at, record.minted_at) if within else record.minted_at,
+        )
+        readings = Readings(position, (ended,), cutoffs) if is_about_subject else None
+        if await self._revocations.is_over(record.id, impersonation, readings):
+            _log.info("subject-token.refused", reason="ended", subject_token_id=record.id)
+            return None
+        return TakenSubjectToken(record, snapshot if is_about_subject else ())
 
     async def _take_and_wait(self, take: Sequence[Argument]) -> Sequence[Any] | None:
         try:
