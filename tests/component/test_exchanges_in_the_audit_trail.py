@@ -17,6 +17,7 @@ from identity_common.clock import now_ms
 from identity_common.identifiers import new_id, new_secret
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE
 from identity_common.outbox.audit_stream_relay import OUTCOME_AFTER_MS, Attempts, AuditStreamRelay
+from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.audit import STREAM_AUDIT, AuditEntry, audit_subject
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
@@ -25,6 +26,7 @@ from tests.support.patience import PATIENCE_S
 from tests.support.world import World
 from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.audit.token_requests import LOG, TAKEN, UNKNOWN
+from token_service.presented_tokens.revocations import Revocations
 from token_service.presented_tokens.subject_tokens import SubjectTokens
 
 pytestmark = pytest.mark.servers
@@ -52,6 +54,7 @@ class Trail:
         self.commands = RedisCommands(self.redis)
         self.audit = TokenAudit(self.commands, tenant_id=self.tenant_id, backlog=1000)
         self._minting: Redis = connect_redis(servers.management_redis_url)
+        self._engine = create_database_engine(servers.token_database_url, service="tests", pool_size=1)
         self._servers = servers
         self._jetstream = jetstream
         self._bus = Bus(servers.token_nats_url, service="token")
@@ -81,6 +84,7 @@ class Trail:
         await self.stop()
         await self.redis.aclose()
         await self._minting.aclose()
+        await self._engine.dispose()
 
     async def take(self, token_id: str) -> AuditedTokenRequest:
         """Spend a new subject token; ``token_id`` is the ``jti`` of the token to be issued."""
@@ -91,12 +95,15 @@ class Trail:
             issued_at=now_ms(),
             expires_at=now_ms() + 60_000,
             revision=0,
+            minted_at=now_ms(),
         )
         token = PREFIX + new_secret()
         await self._minting.set(subject_token_key(self.tenant_id, token), msgspec.json.encode(record), px=60_000)
-        request = AuditedTokenRequest(client_id="web", issued_token_id=token_id)
-        takes = SubjectTokens(self.redis, self.commands, self.audit, tenant_id=self.tenant_id, replicas=0)
+        request = AuditedTokenRequest(client_id="web")
+        revocations = Revocations(self._engine, self.redis, self.commands, tenant_id=self.tenant_id, replicas=0)
+        takes = SubjectTokens(self.redis, self.commands, revocations, self.audit, tenant_id=self.tenant_id, replicas=0)
         assert await takes.take(token, request=request) is not None
+        request.issued_token_id = token_id
         return request
 
     async def published(self, count: int) -> list[AuditEntry]:
@@ -149,7 +156,7 @@ async def test_an_attempt_and_its_outcome_are_published_and_then_removed(trail: 
         ("token.exchange.refused", "refused", "of-j2", 4),
     ]
     assert {(entry.epoch, entry.user_id, entry.application_id) for entry in found} == {(found[0].id, "ann", "web")}
-    assert [entry.issued_token_id for entry in found] == ["j1", "j1", "j2", "j2"]
+    assert [entry.issued_token_id for entry in found] == [None, "j1", None, "j2"]
 
 
 async def test_an_attempt_without_an_outcome_stays_in_redis_and_is_reported_as_unknown(trail: Trail) -> None:

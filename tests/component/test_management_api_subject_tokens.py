@@ -37,16 +37,18 @@ async def test_a_subject_token_is_random_and_only_its_hash_is_stored_with_a_ttl(
     assert minted == {"subjectToken": minted["subjectToken"], "expiresIn": 600}
     assert re.fullmatch(r"sub_[0-9A-Za-z]{43}", minted["subjectToken"])
 
+    assert re.fullmatch(r"[0-9a-z]{21}", answer.headers["Impersonation-Id"])
     key = subject_token_key(management.tenant_id, minted["subjectToken"])
     stored = await management.redis.get(key)
     record = msgspec.json.decode(stored, type=SubjectTokenRecord)
     assert record == SubjectTokenRecord(
-        id=record.id,
+        id=answer.headers["Impersonation-Id"],
         user_id=user["id"],
         issued_to=management.credentials.client_id,
         issued_at=record.issued_at,
         expires_at=record.issued_at + 600_000,
         revision=before,
+        minted_at=record.issued_at,
         context=record.context,
     )
     assert msgspec.json.decode(record.context) == context

@@ -94,6 +94,10 @@ def test_a_token_is_revoked_by_the_ids_of_itself_its_key_and_its_authorization()
     assert revoking_ids("family.abc", "kid") == ("family.abc", "key:kid", "family")
 
 
+def test_a_token_is_revoked_by_every_impersonation_that_it_was_got_in() -> None:
+    assert revoking_ids("outer.inner.own.abc", "kid") == ("outer.inner.own.abc", "key:kid", "outer", "inner", "own")
+
+
 async def test_a_revocation_at_one_replica_takes_effect_at_all_at_once(replicas: Replicas) -> None:
     """It is durable, and known everywhere, before the answer."""
     token, family = new_token_id(), new_id()

@@ -14,12 +14,16 @@ from identity_common.clock import now_ms
 from identity_common.identifiers import new_id, new_secret
 from identity_common.oauth import GRANT_TOKEN_EXCHANGE, OAuthError
 from identity_common.stores.audit_streams import AuditStreamKeys
+from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.audit import AuditEntry
+from identity_common.wire.impersonations import ImpersonationSegments
+from identity_common.wire.revocations import CopyPosition, cutoff_id, position_key, revocation_key
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
 from provision import ServerAddresses
 from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.directory.keys import state_key
+from token_service.presented_tokens.revocations import Revocations
 from token_service.presented_tokens.subject_tokens import SubjectTokens, TakenSubjectToken
 
 pytestmark = pytest.mark.servers
@@ -32,12 +36,14 @@ class Redises:
         self.tenant_id = f"t{new_id()}"
         self.redis: Redis = connect_redis(servers.token_redis_url)
         self.minting: Redis = connect_redis(servers.management_redis_url)
+        self.engine = create_database_engine(servers.token_database_url, service="tests", pool_size=1)
         self.tokens = self.taking(replicas=0)
 
     def taking(self, *, replicas: int, backlog: int = 1000) -> SubjectTokens:
         commands = RedisCommands(self.redis)
         audit = TokenAudit(commands, tenant_id=self.tenant_id, backlog=backlog)
-        return SubjectTokens(self.redis, commands, audit, tenant_id=self.tenant_id, replicas=replicas)
+        revocations = Revocations(self.engine, self.redis, commands, tenant_id=self.tenant_id, replicas=0)
+        return SubjectTokens(self.redis, commands, revocations, audit, tenant_id=self.tenant_id, replicas=replicas)
 
     async def recorded(self) -> list[dict[str, Any]]:
         """Return what waits for the bus."""
@@ -46,6 +52,7 @@ class Redises:
 
     async def fill(self) -> None:
         await self.redis.set(state_key(self.tenant_id), "s")
+        await self.redis.set(position_key(self.tenant_id), CopyPosition(is_whole=True).format())
         for key, value in (
             *(("user:ann", "a"), ("assignment:user:ann", "ar"), ("user:bob", "b")),
             *(("organization:org", "o"), ("member:org:ann", "am")),
@@ -66,6 +73,7 @@ async def redises(servers: ServerAddresses) -> AsyncIterator[Redises]:
     yield redises
     await redises.redis.aclose()
     await redises.minting.aclose()
+    await redises.engine.dispose()
 
 
 def members(**changed: Any) -> dict[str, Any]:
@@ -120,6 +128,38 @@ async def test_records_of_another_user_are_never_returned(redises: Redises) -> N
 
     found = await taken(redises, token)
     assert (found.record.user_id, found.snapshot) == ("ann", ())
+
+
+@pytest.mark.parametrize(
+    ("revocation", "value", "is_dead"),
+    [
+        ("t1", 1, True),
+        (cutoff_id("all"), 1000, True),
+        (cutoff_id("user:ann"), 1000, True),
+        (cutoff_id("client:c2"), 1000, True),
+        (cutoff_id("client:c2"), 999, False),  # it began after that
+        (cutoff_id("user:bob"), 1000, False),
+        ("t2", 1, False),
+    ],
+)
+@pytest.mark.parametrize("is_read_again", [False, True])
+async def test_the_take_refuses_an_impersonation_that_was_ended(
+    redises: Redises, revocation: str, value: int, is_dead: bool, is_read_again: bool
+) -> None:
+    """Also where the script finds no records: the copy is read again then."""
+    await redises.redis.set(revocation_key(redises.tenant_id, revocation), value)
+    record = members(minted_at=1000)
+    token = await redises.mint({"context": {"user_id": "bob"}, **record} if is_read_again else record)
+
+    found = await redises.tokens.take(token, parties=("all", "client:c2"))
+    assert (found is None) is is_dead
+
+
+async def test_an_impersonation_within_another_began_with_that(redises: Redises) -> None:
+    await redises.redis.set(revocation_key(redises.tenant_id, cutoff_id("all")), 999)
+    token = await redises.mint(members(minted_at=1000))
+
+    assert await redises.tokens.take(token, parties=("all",), within=ImpersonationSegments(("t0",), 999)) is None
 
 
 async def test_a_take_on_too_few_replicas_of_redis_is_refused_and_spends_the_token(redises: Redises) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -74,7 +75,7 @@ class TestResponse:
 
         issued_at = claims.pop("iat")
         assert before <= issued_at <= int(time.time())
-        assert len(claims.pop("jti")) == 32
+        assert re.fullmatch(r"[0-9a-z]{21}\.[0-9a-f]{32}", claims.pop("jti"))
         assert claims == {
             "iss": world.stack.issuer,
             "sub": world.customer,

@@ -18,7 +18,9 @@ from msgspec import json
 from all_in_one.embedded import EmbeddedServers
 from identity_common.clock import now_ms
 from identity_common.oauth import OAuthError
+from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
+from identity_common.wire.revocations import CopyPosition, position_key
 from identity_common.wire.subject_tokens import SubjectTokenRecord, subject_token_key
 from provision import ServerAddresses
 from stead import ManagementClient
@@ -29,6 +31,7 @@ from tests.support.patience import PATIENCE_S, eventually, eventually_here
 from tests.support.processes import Deployment
 from tests.support.tcp_proxy import TcpProxy
 from token_service.audit import AuditedTokenRequest, TokenAudit
+from token_service.presented_tokens.revocations import Revocations
 from token_service.presented_tokens.subject_tokens import SubjectTokens
 
 pytestmark = pytest.mark.slow
@@ -61,13 +64,17 @@ def store_subject_token(addresses: ServerAddresses, *tokens: str) -> None:
     with redis.Redis.from_url(addresses.management_redis_url) as client:
         for token in tokens or (SUBJECT_TOKEN,):
             client.set(subject_token_key("default", token), json.encode(record), px=60_000)
+    with redis.Redis.from_url(addresses.admin_redis_url) as administrator:
+        administrator.set(position_key("default"), CopyPosition(is_whole=True).format())
 
 
 def subject_tokens(addresses: ServerAddresses, *, replicas: int) -> tuple[SubjectTokens, "redis.asyncio.Redis"]:
     client = connect_redis(addresses.token_redis_url, blocking=True)
     commands = RedisCommands(client)
     audit = TokenAudit(commands, tenant_id="default", backlog=1000)
-    return SubjectTokens(client, commands, audit, tenant_id="default", replicas=replicas), client
+    engine = create_database_engine(addresses.token_database_url, service="tests", pool_size=1)
+    revocations = Revocations(engine, client, commands, tenant_id="default", replicas=replicas)
+    return SubjectTokens(client, commands, revocations, audit, tenant_id="default", replicas=replicas), client
 
 
 async def test_a_take_that_too_few_replicas_acknowledge_is_refused(own_addresses: ServerAddresses) -> None:

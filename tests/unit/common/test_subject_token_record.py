@@ -22,7 +22,7 @@ RECORD = SubjectTokenRecord(
 def test_the_members_are_encoded_in_this_order() -> None:
     assert msgspec.json.encode(RECORD) == (
         b'{"type":"subject-token.v1","id":"t1","user_id":"ann","issued_to":"c1","issued_at":1,"expires_at":2,'
-        b'"revision":3,"context":{"user_id":"bob"}}'
+        b'"revision":3,"minted_at":0,"context":{"user_id":"bob"}}'
     )
 
 

@@ -81,11 +81,11 @@ class Known:
             catch_up_wait_s=0.05,
         )
         engine = create_database_engine(f"postgresql+asyncpg://{UNREACHABLE}/x", service="token", pool_size=1)
-        revocations = Revocations(engine, self.redis, RedisCommands(self.redis), tenant_id="default", replicas=0)
+        self.revocations = Revocations(engine, self.redis, RedisCommands(self.redis), tenant_id="default", replicas=0)
         self.keys = SigningKeys(
             engine,
             SealingKeys([]),
-            revocations,
+            self.revocations,
             tenant_id="default",
             algorithm="ES256",
             refresh_s=30,
@@ -94,7 +94,7 @@ class Known:
         self.live_tokens = LiveTokens(
             self.directory,
             self.keys,
-            revocations,
+            self.revocations,
             issuer="https://id.example.com/oidc",
             urn_namespace="service",
         )
@@ -456,7 +456,14 @@ class Organizations:
             ClientCredentialsGrant(known.directory, targets, custom_claims, issuer),
             TokenExchangeGrant(
                 known.directory,
-                SubjectTokens(known.redis, RedisCommands(known.redis), known.audit, tenant_id="default", replicas=0),
+                SubjectTokens(
+                    known.redis,
+                    RedisCommands(known.redis),
+                    known.revocations,
+                    known.audit,
+                    tenant_id="default",
+                    replicas=0,
+                ),
                 ActorTokens(
                     known.directory, known.live_tokens, userinfo_audience=f"{self.ISSUER}/me", by_exchange=False
                 ),

@@ -573,13 +573,16 @@ class SubjectToken(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Attributes:
         token: Secret; hand it only to the application that exchanges it.
         expires_in: Lifetime in seconds.
+        impersonation_id: Names the impersonation that begins with this token; no secret. Empty if the service did not
+            send it.
     """
 
     token: str = msgspec.field(name="subjectToken")
     expires_in: int
+    impersonation_id: str = ""
 
     def __repr__(self) -> str:
-        return f"SubjectToken(token=…, expires_in={self.expires_in})"
+        return f"SubjectToken(token=…, expires_in={self.expires_in}, impersonation_id={self.impersonation_id!r})"
 
 
 class AuditContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

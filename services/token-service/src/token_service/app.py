@@ -37,6 +37,7 @@ from token_service.claims_function.on_demand import WorkersOnDemand
 from token_service.claims_function.recordings import Recordings
 from token_service.claims_function.sandbox import ClaimsWorkers, Limits
 from token_service.directory import Directory, InMemoryDirectory, InRedisDirectory
+from token_service.directory.freshness import Freshness
 from token_service.endpoints.consents import ConsentController
 from token_service.endpoints.cors import Cors
 from token_service.endpoints.introspection import Introspector, introspection_endpoint
@@ -60,6 +61,7 @@ from token_service.grants.token_exchange import TokenExchangeGrant
 from token_service.grants.user_tokens import UserTokens
 from token_service.metrics import TokenServiceMetrics
 from token_service.presented_tokens.actor_tokens import ActorTokens
+from token_service.presented_tokens.ended_impersonations import EndedImpersonations
 from token_service.presented_tokens.live_tokens import LiveTokens
 from token_service.presented_tokens.revocations import Revocations
 from token_service.presented_tokens.subject_tokens import SubjectTokens
@@ -142,7 +144,11 @@ def create_app(settings: Settings) -> Litestar:
                 )
             ),
         },
-        readiness=Readiness(lambda: parts.keys.is_loaded, lambda: parts.directory.is_loaded),
+        readiness=Readiness(
+            lambda: parts.keys.is_loaded,
+            lambda: parts.directory.is_loaded,
+            lambda: parts.ended_impersonations.is_loaded,
+        ),
         registry=parts.metrics.registry,
         samples=parts.metrics.samples,
         lifespan=parts.lifespan,
@@ -169,10 +175,12 @@ class _Parts:
         self.redis_for_takes = connect_redis(settings.redis_url, blocking=True)
         self.bus = Bus(settings.nats_url, service="token")
         self.eviction_watch = EvictionWatch(self.redis)
-        self.directory = _directory(settings, self.bus, self.commands)
+        ends_seen = Freshness()
+        self.directory = _directory(settings, self.bus, self.commands, ends_seen)
         self.revocations = Revocations(
             self.engine, self.redis, self.commands, tenant_id=tenant_id, replicas=settings.redis_replicas
         )
+        self.ended_impersonations = EndedImpersonations(self.bus, self.revocations, ends_seen, tenant_id=tenant_id)
         self.keys = _signing_keys(settings, self.engine, self.directory, self.revocations)
         self.startup = Startup(self.engine, versions=VERSIONS, then=self._start_keys)
         self.codes = Codes(self.commands, tenant_id=tenant_id)
@@ -214,6 +222,7 @@ class _Parts:
         self.startup.start()
         self.directory.start()
         self.revocations.start()
+        self.ended_impersonations.start()
         self.authorizations.start()
         self.third_parties.start()
         self.forgetting.start()
@@ -227,6 +236,7 @@ class _Parts:
             await self.forgetting.stop()
             await self.third_parties.stop()
             await self.authorizations.stop()
+            await self.ended_impersonations.stop()
             await self.revocations.stop()
             await self.directory.stop()
             await self.startup.stop()
@@ -281,7 +291,7 @@ class _ClaimsParts:
         await self._workers.stop()
 
 
-def _directory(settings: Settings, bus: Bus, commands: RedisCommands) -> Directory:
+def _directory(settings: Settings, bus: Bus, commands: RedisCommands, ends_seen: Freshness) -> Directory:
     return Directory(
         bus,
         InMemoryDirectory(bus, tenant_id=settings.tenant_id),
@@ -290,6 +300,7 @@ def _directory(settings: Settings, bus: Bus, commands: RedisCommands) -> Directo
         max_age_s=settings.directory_max_age_s,
         revision_wait_s=settings.revision_wait_s,
         catch_up_wait_s=settings.catch_up_wait_s,
+        further=(ends_seen,),
     )
 
 
@@ -327,7 +338,12 @@ def _grants(settings: Settings, parts: _Parts) -> Grants:
     )
     audit = TokenAudit(parts.commands, tenant_id=settings.tenant_id, backlog=settings.audit_backlog)
     subject_tokens = SubjectTokens(
-        parts.redis_for_takes, parts.commands, audit, tenant_id=settings.tenant_id, replicas=settings.redis_replicas
+        parts.redis_for_takes,
+        parts.commands,
+        parts.revocations,
+        audit,
+        tenant_id=settings.tenant_id,
+        replicas=settings.redis_replicas,
     )
     user_tokens = UserTokens(
         directory,

@@ -66,6 +66,7 @@ revocations = Table(
     Column("id", Key, primary_key=True),
     Column("number", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
+    Column("begun_until", BigInteger),
     Index("revocations_by_number", "tenant_id", "number"),
     Index("revocations_by_expiry", "tenant_id", "expires_at"),
 )

@@ -21,6 +21,7 @@ from identity_common.http.json_body import JsonRequest
 from identity_common.http.request_headers import header_values
 from identity_common.stores.redis import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
+from identity_common.wire.impersonations import Impersonation
 from stead import AccessToken, AsyncAccessTokenVerifier, TokenInvalid, Unavailable
 
 _log = get_logger(__name__)
@@ -134,7 +135,7 @@ class UnrevokedTokens:
         token = signed.claims
         checked = (token.id, token.key_id)
         try:
-            is_revoked = await self._revocations.is_revoked(*checked)
+            is_revoked = await self._revocations.is_revoked(*checked, Impersonation.of(token))
         except StoreUnavailable as error:
             if isinstance(error, CopyNotWhole) or not self._was_accepted(checked):
                 _log.warning("store.unavailable", store="redis", error=str(error))

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from identity_common.stores.redis import RedisCommands, StoreUnavailable
+from identity_common.wire.impersonations import Impersonation
 from identity_common.wire.revocations import (
     CopyPosition,
+    cutoff_id,
     position_key,
     retired_key_id,
     revocation_key,
@@ -30,20 +32,30 @@ class RevocationReader:
         self._tenant_id = tenant_id
         self._position_key = position_key(tenant_id)
 
-    async def is_revoked(self, token_id: str, kid: str) -> bool:
-        """Return whether a token, its authorization or its signing key was revoked.
+    async def is_revoked(self, token_id: str, kid: str, impersonation: Impersonation | None = None) -> bool:
+        """Return whether a token, its authorization, its signing key or an impersonation of it was revoked.
 
         One command, coalesced with others of the same tick of the event loop.
 
         Args:
             token_id: ``jti`` of a token whose signature is valid.
             kid: Of the key that signed it.
+            impersonation: Its impersonation, if it was got by exchange.
 
         Raises:
             CopyNotWhole: The copy is incomplete.
             StoreUnavailable: Redis does not answer.
         """
-        return await self._is_any_revoked(revoking_ids(token_id, kid))
+        return await self._is_any_revoked(revoking_ids(token_id, kid), impersonation)
+
+    async def is_over(self, impersonation_id: str, impersonation: Impersonation) -> bool:
+        """Return whether an impersonation was ended, by its id or by a party.
+
+        Raises:
+            CopyNotWhole: The copy is incomplete.
+            StoreUnavailable: Redis does not answer.
+        """
+        return await self._is_any_revoked((impersonation_id,), impersonation)
 
     async def is_key_retired(self, kid: str) -> bool:
         """Return whether a signing key was retired.
@@ -54,11 +66,35 @@ class RevocationReader:
         """
         return await self._is_any_revoked((retired_key_id(kid),))
 
-    async def _is_any_revoked(self, ids: Sequence[str]) -> bool:
-        keys = [revocation_key(self._tenant_id, revoked_id) for revoked_id in ids]
+    def says_over(
+        self,
+        position: bytes | None,
+        revocations: Sequence[bytes | None],
+        cutoffs: Sequence[bytes | None],
+        begun_at: int,
+    ) -> bool:
+        """Return whether what was read of the copy, in one command, revokes.
+
+        Args:
+            position: Of the copy.
+            revocations: Of ids.
+            cutoffs: Of parties.
+            begun_at: When the impersonation of these parties began.
+
+        Raises:
+            CopyNotWhole: The copy is incomplete.
+        """
+        self._require_whole(CopyPosition.parse(position))
+        return any(found is not None for found in revocations) or any(
+            until is not None and int(until) >= begun_at for until in cutoffs
+        )
+
+    async def _is_any_revoked(self, ids: Sequence[str], impersonation: Impersonation | None = None) -> bool:
+        parties, begun_at = (impersonation.parties, impersonation.begun_at) if impersonation else ((), 0)
+        names = (*ids, *(cutoff_id(each) for each in parties))
+        keys = [revocation_key(self._tenant_id, each) for each in names]
         answer: list[Any] = await self._commands.execute("MGET", self._position_key, *keys)
-        self._require_whole(CopyPosition.parse(answer[0]))
-        return any(found is not None for found in answer[1:])
+        return self.says_over(answer[0], answer[1 : len(ids) + 1], answer[len(ids) + 1 :], begun_at)
 
     def _require_whole(self, position: CopyPosition) -> None:
         if not position.is_whole or position.number < self.highest:

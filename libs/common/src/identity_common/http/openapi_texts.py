@@ -156,6 +156,11 @@ HEADERS: Final[Mapping[str, dict[str, Any]]] = {
         "schema": {"type": "string", "pattern": "^(management|template):[0-9]+$"},
         "example": "management:97",
     },
+    "Impersonation-Id": {
+        "description": "Public id of the impersonation. It is no secret and opens nothing.",
+        "schema": {"type": "string", "pattern": "^[0-9a-z]{21}$"},
+        "example": "8hq2vz0k4s7yb1n6cxw3e",
+    },
     "ETag": {
         "description": "Entity tag of the response, for If-None-Match.",
         "schema": {"type": "string", "pattern": '^(W/)?"[!#-~]*"$'},

@@ -38,9 +38,21 @@ class RawAnswer(NamedTuple):
 Handle = Callable[[Scope, Receive], Awaitable[RawAnswer]]
 
 
+class Posted(NamedTuple):
+    """What a ``POST`` answers.
+
+    Attributes:
+        content: The body before it is encoded as JSON.
+        headers: Besides those of every answer and those of every success of the route.
+    """
+
+    content: Any
+    headers: Mapping[str, str] = {}
+
+
 def posted(
     path: str,
-    answer: Callable[[Scope, Receive], Awaitable[Any]],
+    answer: Callable[[Scope, Receive], Awaitable[Posted]],
     *,
     headers: Mapping[str, str],
     operation: Operation,
@@ -49,14 +61,15 @@ def posted(
 
     Args:
         path: Its whole path; the route is found without the router.
-        answer: Returns what is to be encoded, or raises what the API refuses with.
+        answer: Returns the answer of a success, or raises what the API refuses with.
         headers: Of its success, besides those of every answer.
         operation: As the OpenAPI document describes it; its status is that of a success.
     """
     of_success = _raw(headers)
 
     async def handle(scope: Scope, receive: Receive) -> RawAnswer:
-        return RawAnswer(operation.status, of_success, await answer(scope, receive))
+        content, further = await answer(scope, receive)
+        return RawAnswer(operation.status, [*of_success, *_raw(further)], content)
 
     return _route(path, handle, methods=("POST",), operation=operation)
 

@@ -170,12 +170,12 @@ class AuditStreamRelay:
             return [place.at for place in places]
         finished = []
         for place in places:
-            token_id = place.entry.issued_token_id
-            if place.entry.key == self._attempts.key and token_id is not None:
-                self._open[token_id] = place
+            subject_token_id = place.entry.subject_token_id
+            if place.entry.key == self._attempts.key and subject_token_id is not None:
+                self._open[subject_token_id] = place
                 continue
             finished.append(place.at)
-            attempt = self._open.pop(token_id, None) if token_id is not None else None
+            attempt = self._open.pop(subject_token_id, None) if subject_token_id is not None else None
             if attempt is not None:
                 finished.append(attempt.at)
         return finished
@@ -189,11 +189,11 @@ class AuditStreamRelay:
             return False
         now = self._clock()
         overdue = {
-            token_id: place
-            for token_id, place in self._open.items()
+            subject_token_id: place
+            for subject_token_id, place in self._open.items()
             if now - int(place.at.partition(b"-")[0]) >= OUTCOME_AFTER_MS
         }
-        for token_id, place in overdue.items():
+        for subject_token_id, place in overdue.items():
             entry = msgspec.structs.replace(
                 place.entry,
                 id=new_id(),
@@ -204,7 +204,7 @@ class AuditStreamRelay:
                 sequence=0,
             )
             await self._commands.execute("EVAL", _REPLACE, 2, *self._keys, place.at, entry.id, encode_entry(entry))
-            del self._open[token_id]
+            del self._open[subject_token_id]
         return bool(overdue)
 
 

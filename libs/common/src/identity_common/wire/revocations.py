@@ -1,9 +1,12 @@
 """Revocations in Redis: written by token-service, read by every service that accepts our access tokens.
 
-A revocation names an access token, an authorization or a signing key, and covers every token of the latter two.
+A revocation names an access token, an authorization, an impersonation or a signing key, and covers every token of the
+latter three; those of an impersonation include the ones got within it.
 
-The truth is token-service's database. Redis holds a copy: one key for each unexpired revocation, and a *position* that
-says how far the copy has come and whether it is complete.
+A *cutoff* is a revocation of all impersonations of a party that began until a moment.
+
+The truth is token-service's database. Redis holds a copy: one key for each unexpired revocation, whose value is the
+moment of a cutoff, and a *position* that says how far the copy has come and whether it is complete.
 """
 
 from typing import Final
@@ -28,14 +31,18 @@ def retired_key_id(kid: str) -> str:
     return f"key:{kid}"
 
 
-def revoking_ids(token_id: str, kid: str) -> tuple[str, ...]:
-    """Return the ids whose revocation revokes a token: its own, its signing key's, its authorization's if it has one.
+def cutoff_id(party: str) -> str:
+    """Return the id of the cutoff for a party of impersonations; no token has such an id."""
+    return f"impersonations:{party}"
 
-    ``jti`` of a token that descends from an authorization is ``<authorization>.<random>``.
+
+def revoking_ids(token_id: str, kid: str) -> tuple[str, ...]:
+    """Return the ids whose revocation revokes a token: its own, its signing key's, and every segment before the last.
+
+    ``jti`` of a token that descends from an authorization is ``<authorization>.<random>``, that of one got by exchange
+    is that of ``identity_common.wire.impersonations``.
     """
-    authorization_id, dot, _ = token_id.partition(".")
-    ids = (token_id, retired_key_id(kid))
-    return (*ids, authorization_id) if dot else ids
+    return (token_id, retired_key_id(kid), *token_id.split(".")[:-1])
 
 
 class CopyPosition(msgspec.Struct, frozen=True):

@@ -20,12 +20,13 @@ class SubjectTokenRecord(msgspec.Struct, frozen=True, kw_only=True, tag="subject
     the integrator's, and no field before ``user_id`` may hold text of a caller.
 
     Attributes:
-        id: Public id; safe to log, unlike the token.
+        id: Public id of the impersonation; safe to log, unlike the token.
         user_id: The user that the issued token will stand for (``sub``).
         issued_to: ``client_id`` of the caller.
         issued_at: Milliseconds since the epoch, UTC; compared with the user's ``tokensValidAfter``, and never before
             the one at minting.
         expires_at: Milliseconds since the epoch, UTC; never later than the TTL of its key.
+        minted_at: Milliseconds since the epoch, UTC: when the impersonation began.
         revision: Management revision at minting; the exchange waits until the directory has seen it.
         context: An object of the caller's own, at most 16 KiB of JSON.
     """
@@ -36,6 +37,7 @@ class SubjectTokenRecord(msgspec.Struct, frozen=True, kw_only=True, tag="subject
     issued_at: int
     expires_at: int
     revision: int
+    minted_at: int = 0
     context: msgspec.Raw = msgspec.Raw(b"{}")
 
 

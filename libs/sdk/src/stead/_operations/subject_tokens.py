@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from stead._http import Operation, api_path, decode, json_request
 from stead._operations._bodies import FreeForm, create_body
 from stead.models import SubjectToken
@@ -28,4 +30,6 @@ def create_subject_token(user_id: str, context: FreeForm | None = None) -> Opera
         Conflict: ``user.suspended``.
     """
     body = create_body(userId=user_id, context=context)
-    return decode((yield json_request("POST", api_path("subject-tokens"), body)), SubjectToken)
+    answer = yield json_request("POST", api_path("subject-tokens"), body)
+    subject_token = decode(answer, SubjectToken)
+    return msgspec.structs.replace(subject_token, impersonation_id=answer.headers.get("Impersonation-Id", ""))

@@ -8,7 +8,7 @@ from litestar.types import Receive, Scope
 from identity_common.http.json_body import read_body
 from identity_common.http.openapi import Documented, Operation
 from identity_common.http.query_parameters import require_declared
-from identity_common.http.raw_routes import posted
+from identity_common.http.raw_routes import Posted, posted
 from management_service.subject_tokens.rules import SubjectTokenCreation
 from management_service.subject_tokens.service import MintedSubjectToken, SubjectTokens
 
@@ -23,19 +23,20 @@ _OPERATION: Final = Operation(
     status=201,
     body=SubjectTokenCreation,
     answer=MintedSubjectToken,
-    more=Documented(refuses=(404,), headers=("Cache-Control",)),
+    more=Documented(refuses=(404,), headers=("Cache-Control", "Impersonation-Id")),
 )
 
 
 def subject_token_route(subject_tokens: SubjectTokens) -> ASGIRouteHandler:
     """Return the route."""
 
-    async def mint(scope: Scope, receive: Receive) -> MintedSubjectToken:
+    async def mint(scope: Scope, receive: Receive) -> Posted:
         async def read_creation() -> SubjectTokenCreation:
             if scope["query_string"]:
                 require_declared(scope["query_string"], _OPERATION.more)
             return await read_body(scope, receive, SubjectTokenCreation)
 
-        return await subject_tokens.mint(scope, read_creation)
+        minted, impersonation_id = await subject_tokens.mint(scope, read_creation)
+        return Posted(minted, {"Impersonation-Id": impersonation_id})
 
     return posted(PATH, mint, headers={"Cache-Control": "no-store"}, operation=_OPERATION)

@@ -50,7 +50,7 @@ class SubjectTokens:
 
     async def mint(
         self, request: Scope, read_creation: Callable[[], Awaitable[SubjectTokenCreation]]
-    ) -> MintedSubjectToken:
+    ) -> tuple[MintedSubjectToken, str]:
         """Authenticate the caller and mint a token for a live user; only its hash is stored, with a TTL.
 
         The revocation of the caller's token is checked in the round trip that stores the new one. If the check fails,
@@ -59,6 +59,9 @@ class SubjectTokens:
         Args:
             request: The ASGI scope.
             read_creation: Reads the body; its refusal comes after every 401.
+
+        Returns:
+            The new token, and the public id of the impersonation that it begins.
 
         Raises:
             ApiError: 400, 401, 403, 404, 413, 422 ``user.suspended``; 503 when a store does not answer.
@@ -79,7 +82,7 @@ class SubjectTokens:
         storing = self._store.store(subject_token, record, token_id=check.token_id, user_agent=user_agent)
         caller = await check.finish()
         await self._store.require_stored(storing, record)
-        return self._issue(caller, subject_token, record)
+        return self._issue(caller, subject_token, record), record.id
 
     def _issue(self, caller: Caller, subject_token: str, record: SubjectTokenRecord) -> MintedSubjectToken:
         _log.info(
@@ -109,5 +112,6 @@ class SubjectTokens:
             issued_at=max(now, user.tokens_valid_after),  # may be ahead, after several changes within a second
             expires_at=now + self._ttl_s * 1000,
             revision=user.revision,
+            minted_at=now,
             context=msgspec.Raw(context),
         )

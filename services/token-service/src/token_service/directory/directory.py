@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from identity_common.bus.connection import Bus
@@ -24,6 +24,7 @@ class Directory:
     Attributes:
         in_memory: Clients, resources, roles: plain lookups.
         in_redis: Users and members: one command a request.
+        further: What else must have seen a revision that a request awaits.
     """
 
     def __init__(
@@ -36,8 +37,10 @@ class Directory:
         max_age_s: int,
         revision_wait_s: float,
         catch_up_wait_s: float,
+        further: Sequence[Freshness] = (),
     ) -> None:
         self.in_memory = in_memory
+        self.further = tuple(further)
         self.in_redis = in_redis
         self._max_age_s = max_age_s
         self._revision_wait_s = revision_wait_s
@@ -73,8 +76,12 @@ class Directory:
             raise temporarily_unavailable("the directory is out of date")
 
     def has_seen(self, awaited: Mapping[str, int]) -> bool:
-        """Return whether both parts have seen these revisions."""
-        return not awaited or (self.in_memory.freshness.has_seen(awaited) and self.in_redis.freshness.has_seen(awaited))
+        """Return whether both parts, and what else must, have seen these revisions."""
+        return not awaited or all(part.has_seen(_known_to(part, self.further, awaited)) for part in self._all_parts)
+
+    @property
+    def _all_parts(self) -> tuple[Freshness, ...]:
+        return (self.in_memory.freshness, self.in_redis.freshness, *self.further)
 
     def require_people(self) -> None:
         """Refuse a request before it spends anything while users are being loaded.
@@ -95,14 +102,14 @@ class Directory:
             raise temporarily_unavailable("organizations are being loaded")
 
     async def wait_for(self, awaited: Mapping[str, int], *parts: Freshness) -> None:
-        """Wait until these parts, or both, have seen the awaited revisions.
+        """Wait until these parts, or all that must, have seen the awaited revisions.
 
         Raises:
             OAuthError: ``temporarily_unavailable`` after the deadline.
         """
         deadline = time.monotonic() + self._revision_wait_s
-        for part in parts or (self.in_memory.freshness, self.in_redis.freshness):
-            if not await part.reach(awaited, deadline=deadline):
+        for part in parts or self._all_parts:
+            if not await part.reach(_known_to(part, self.further, awaited), deadline=deadline):
                 raise temporarily_unavailable("the awaited revision has not arrived yet")
 
     async def application(self, application_id: str) -> ApplicationState | None:
@@ -216,3 +223,10 @@ class Directory:
         sources = sources or ("management",)
         await asyncio.gather(*(self._catch_ups[source].catch_up() for source in sources))
         return {source: max(0, self.in_redis.freshness.seen(source)) for source in sources}
+
+
+def _known_to(part: Freshness, further: Sequence[Freshness], awaited: Mapping[str, int]) -> Mapping[str, int]:
+    """Return those of the awaited revisions that a part hears of: what is not the directory hears of management's."""
+    if part not in further:
+        return awaited
+    return {source: revision for source, revision in awaited.items() if source == "management"}

@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from identity_common.actors import actors_of
 from identity_common.oauth import (
     GRANT_TOKEN_EXCHANGE,
     TOKEN_TYPE_ACCESS_TOKEN,
@@ -20,6 +21,7 @@ from identity_common.oauth import (
 )
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
+from identity_common.wire.impersonations import ImpersonationSegments, parties_of
 from identity_common.wire.subject_tokens import SubjectTokenRecord
 from token_service.audit import AuditedTokenRequest
 from token_service.claims_function import CustomClaims, Reservation
@@ -34,11 +36,10 @@ from token_service.grants.form import (
 )
 from token_service.grants.table import TokenRequest, TokenResponse
 from token_service.grants.targets import Target, Targets, held_scopes, organization_roles
-from token_service.presented_tokens.actor_tokens import ActorTokens, not_acceptable
+from token_service.presented_tokens.actor_tokens import ActingParty, ActorTokens, not_acceptable
 from token_service.presented_tokens.liveness import why_dead
 from token_service.presented_tokens.subject_tokens import SubjectTokens
-from token_service.tokens.claims import Actor
-from token_service.tokens.issuer import Issuer, new_jti
+from token_service.tokens.issuer import Issuer
 from token_service.tokens.keys import AwaitedKey
 from token_service.tokens.scopes import format_scope, grantable_scopes, may_be_newly_held, parse_scope
 
@@ -78,7 +79,7 @@ class PreparedExchange(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         requested: The requested scope tokens.
-        actor: The ``act`` claim, if an actor token was presented.
+        actor: Who acts, if an actor token was presented.
         awaited: Revisions that the subject's record must include.
         audited: What the audit trail will say of the request.
     """
@@ -87,7 +88,7 @@ class PreparedExchange(msgspec.Struct, frozen=True, kw_only=True):
     subject_token: str
     target: Target
     requested: frozenset[str]
-    actor: Actor | None
+    actor: ActingParty | None
     awaited: Mapping[str, int]
     audited: AuditedTokenRequest
 
@@ -192,12 +193,17 @@ class TokenExchangeGrant:
     async def _issue(self, prepared: PreparedExchange, reserved: Reservation, key: AwaitedKey) -> TokenResponse:
         target, requested = prepared.target, prepared.requested
         audited = prepared.audited
-        audited.issued_token_id = jti = new_jti()
-        # Spent from here on.
-        taken = await self._subject_tokens.take(prepared.subject_token, target.organization_id, request=audited)
+        taken = await self._subject_tokens.take(  # spent from here on
+            prepared.subject_token,
+            target.organization_id,
+            parties=_parties(prepared),
+            within=prepared.actor.within if prepared.actor else None,
+            request=audited,
+        )
         if taken is None:
             raise not_acceptable()
         record = taken.record
+        audited.issued_token_id = jti = _segments(record, prepared.actor).format()
         subject = await self._live_subject(record, prepared, taken.snapshot)
         held = held_scopes(self._directory.in_memory, target, subject.role_ids, requested)
         if target.sources and may_be_newly_held(requested=requested, held=held):
@@ -233,7 +239,7 @@ class TokenExchangeGrant:
             lifetime_s=target.lifetime_s,
             organization_id=target.organization_claim,
             grant_type=GRANT_TOKEN_EXCHANGE,
-            actor=prepared.actor,
+            actor=prepared.actor.claim if prepared.actor else None,
             tokens_valid_after=subject.person.user.tokens_valid_after,
             jti=token.jti,
             extra_claims=extra_claims,
@@ -243,7 +249,7 @@ class TokenExchangeGrant:
             "subject-token.exchanged",
             subject_token_id=record.id,
             user_id=record.user_id,
-            actor_id=prepared.actor.sub if prepared.actor else None,
+            actor_id=prepared.actor.claim.sub if prepared.actor else None,
             client_id=prepared.client.id,
         )
         return TokenResponse(
@@ -285,3 +291,21 @@ def _code(person: Person | None) -> str:
     if person is None:
         return "user.deleted"
     return "user.suspended" if person.user.is_suspended else "subject_token.outdated"
+
+
+def _parties(prepared: PreparedExchange) -> tuple[str, ...]:
+    """Return whom the impersonation concerns besides its subject, who is not known before the take."""
+    actor = prepared.actor
+    return parties_of(
+        user_id=None,
+        actor_ids=actors_of(msgspec.to_builtins(actor.claim)) or () if actor else (),
+        ancestors=len(actor.within.ids) if actor and actor.within else 0,
+        client_id=prepared.client.id,
+        organization_id=prepared.target.organization_id,
+    )
+
+
+def _segments(record: SubjectTokenRecord, actor: ActingParty | None) -> ImpersonationSegments:
+    """Return what ``jti`` says of an impersonation: one within others began with the outermost of them."""
+    within = actor.within if actor and actor.within else ImpersonationSegments((), record.minted_at)
+    return ImpersonationSegments((*within.ids, record.id), min(within.begun_at, record.minted_at))

@@ -3,8 +3,11 @@
 from collections.abc import Mapping
 from typing import Final, NoReturn
 
+import msgspec
+
 from identity_common.oauth import OAuthError
 from identity_common.telemetry.logs import get_logger
+from identity_common.wire.impersonations import ImpersonationSegments
 from token_service.directory import Directory
 from token_service.presented_tokens.live_tokens import LiveTokens, TokenRefused
 from token_service.tokens.claims import Actor, actor_chain
@@ -18,6 +21,18 @@ NOT_ACCEPTABLE: Final = "the subject token or the actor token is not acceptable"
 def not_acceptable() -> OAuthError:
     """The refusal of a subject token or an actor token."""
     return OAuthError("invalid_request", NOT_ACCEPTABLE)
+
+
+class ActingParty(msgspec.Struct, frozen=True):
+    """Who acts in an exchange.
+
+    Attributes:
+        claim: The ``act`` claim.
+        within: The impersonations that the actor token was got in; none for one from a sign-in.
+    """
+
+    claim: Actor
+    within: ImpersonationSegments | None
 
 
 class ActorTokens:
@@ -39,8 +54,8 @@ class ActorTokens:
         self._userinfo_audience = userinfo_audience
         self._by_exchange = by_exchange
 
-    async def verify(self, actor_token: str, *, at_least: Mapping[str, int]) -> Actor:
-        """Return the ``act`` claim of an actor token.
+    async def verify(self, actor_token: str, *, at_least: Mapping[str, int]) -> ActingParty:
+        """Return who acts by an actor token.
 
         Args:
             actor_token: As presented.
@@ -66,7 +81,7 @@ class ActorTokens:
         actor = actor_chain(token.subject, token.actor)
         if actor is None:
             _refuse("actor token's chain is too deep")
-        return actor
+        return ActingParty(actor, ImpersonationSegments.parse(token.id) if token.grant_type is not None else None)
 
 
 def _refuse(reason: str) -> NoReturn:

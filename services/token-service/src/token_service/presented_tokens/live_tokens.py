@@ -13,6 +13,7 @@ import msgspec
 
 from identity_common.actors import actors_of
 from identity_common.wire.events import ApplicationState
+from identity_common.wire.impersonations import Impersonation
 from stead.errors import TokenInvalid
 from stead.verification import AccessToken, Expectations, TokenChecker, read_token
 from token_service.directory import Directory, Person, Subject
@@ -75,7 +76,7 @@ class LiveTokens:
         if actors is None:
             raise TokenRefused("the actor claim is malformed")
         is_revoked, subject, people = await asyncio.gather(
-            self._revocations.is_revoked(token.id, token.key_id),
+            self._revocations.is_revoked(token.id, token.key_id, Impersonation.of(token)),
             self._subject(token, at_least or {}),
             self._people(actors, at_least or {}),
         )

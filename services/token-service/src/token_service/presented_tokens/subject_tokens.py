@@ -1,10 +1,12 @@
 """Takes subject tokens: each at most once.
 
 Reading a token *is* taking it (``GETDEL``). The take is never retried: if the first answer was lost, a retry would look
-like a second use. The same script reads the directory's records of the subject, which saves a round trip to Redis.
+like a second use. The same script reads the directory's records of the subject, which saves a round trip to Redis, and
+the revocations of the impersonation: what was taken before an end carries ids that the end revokes.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -16,10 +18,13 @@ from identity_common.oauth import temporarily_unavailable
 from identity_common.stores.audit_streams import LUA_APPEND, encode_entry
 from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
+from identity_common.wire.impersonations import Impersonation, ImpersonationSegments, party
+from identity_common.wire.revocations import cutoff_id, position_key, revocation_key
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
 from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.directory import Snapshot
 from token_service.directory.keys import DirectoryKeys
+from token_service.presented_tokens.revocations import Readings, Revocations
 from token_service.store_errors import redis_unavailable
 
 _log = get_logger(__name__)
@@ -29,11 +34,12 @@ _decode = msgspec.json.Decoder(SubjectTokenRecord).decode
 
 _AUDIT_PAUSE_S: Final = 5
 
-# KEYS: the subject token, the stream and the numbering of the audit trail, then the keys of RecordKeys. ARGV: how many
-# entries may wait in the stream, id and JSON of the attempt's entry, then the prefixes of RecordKeys. Returns 0 if the
-# stream is full, which spends nothing; otherwise the record, the user id found in it, and the snapshot. The first id
-# and user_id in a record are its own (SubjectTokenRecord). EVAL, not EVALSHA: a missing script would need a second
-# attempt.
+# KEYS: the subject token, the stream and the numbering of the audit trail, the prefix of a revocation, the keys of the
+# copy of the revocations and those of RecordKeys. ARGV: how many entries may wait in the stream, id and JSON of the
+# attempt's entry, then the prefixes of RecordKeys and that of a cutoff for the user. Returns 0 if the stream is full,
+# which spends nothing; otherwise the record, the user id found in it, and the values of: the revocation of the record's
+# id, the other keys, the prefixes with the user id. The first id and the first user_id in a record are its own
+# (SubjectTokenRecord). EVAL, not EVALSHA: a missing script would need a second attempt.
 _TAKE: Final = (
     LUA_APPEND
     + """
@@ -44,6 +50,7 @@ local id = string.match(record, '"id":"([^"]*)"') or ''
 local user_id = string.match(record, '"user_id":"([^"]*)"') or ''
 append(KEYS[2], KEYS[3], ARGV[2], 'entry', ARGV[3], 'subject_token_id', id, 'user_id', user_id)
 local keys = {unpack(KEYS, 4)}
+keys[1] = keys[1] .. id
 for _, prefix in ipairs({unpack(ARGV, 4)}) do keys[#keys + 1] = prefix .. user_id end
 return {record, user_id, redis.call('MGET', unpack(keys))}
 """
@@ -68,6 +75,7 @@ class SubjectTokens:
     Args:
         redis: For takes with ``WAIT``; its pool blocks, so that takes beyond its connections wait instead of failing.
         commands: For takes without it.
+        revocations: Know which impersonations were ended.
         audit: The log that the take is recorded in.
         tenant_id: The tenant.
         replicas: How many replicas must acknowledge a take. ``WAIT`` covers the writes of its own connection and blocks
@@ -78,6 +86,7 @@ class SubjectTokens:
         self,
         redis: "Redis",
         commands: RedisCommands,
+        revocations: Revocations,
         audit: TokenAudit,
         *,
         tenant_id: str,
@@ -85,6 +94,7 @@ class SubjectTokens:
         clock: Clock = now_ms,
     ) -> None:
         self._redis = redis
+        self._revocations = revocations
         self._commands = commands
         self._audit = audit
         self._tenant_id = tenant_id
@@ -93,13 +103,21 @@ class SubjectTokens:
         self._clock = clock
 
     async def take(
-        self, subject_token: str, organization_id: str | None = None, *, request: AuditedTokenRequest
+        self,
+        subject_token: str,
+        organization_id: str | None = None,
+        *,
+        parties: Sequence[str] = (),
+        within: ImpersonationSegments | None = None,
+        request: AuditedTokenRequest,
     ) -> TakenSubjectToken | None:
-        """Take a token, and read its subject; return none if it is unknown, expired or spent.
+        """Take a token, and read its subject; return none if it is unknown, expired or spent, or was ended.
 
         Args:
             subject_token: As presented.
             organization_id: The organization whose member the subject must be, if any.
+            parties: Whom the impersonation concerns besides the subject.
+            within: The impersonations within which it is exchanged.
             request: Recorded as an attempt if the token is taken; gets what the token says, and why it was refused.
 
         Raises:
@@ -111,9 +129,18 @@ class SubjectTokens:
             return None
         attempt = self._audit.attempt(request)
         of_subject = self._keys.of_subject(organization_id)
-        keys = (subject_token_key(self._tenant_id, subject_token), *self._audit.keys, *of_subject.keys)
+        revocation = partial(revocation_key, self._tenant_id)
+        of_revocations = [position_key(self._tenant_id), *(revocation(cutoff_id(each)) for each in parties)]
+        keys = (
+            subject_token_key(self._tenant_id, subject_token),
+            *self._audit.keys,
+            revocation(""),
+            *of_revocations,
+            *of_subject.keys,
+        )
         recorded = (self._audit.backlog, attempt.id, encode_entry(attempt))
-        take: list[Argument] = ["EVAL", _TAKE, len(keys), *keys, *recorded, *of_subject.prefixes]
+        prefixes = (*of_subject.prefixes, revocation(cutoff_id(party("user", ""))))
+        take: list[Argument] = ["EVAL", _TAKE, len(keys), *keys, *recorded, *prefixes]
         try:
             taken = await (self._take_and_wait(take) if self._replicas else self._commands.execute(*take))
         except StoreUnavailable as error:
@@ -132,7 +159,19 @@ class SubjectTokens:
             request.reason = "subject_token.expired"
             _log.info("subject-token.refused", reason="expired", subject_token_id=record.id)
             return None
-        return TakenSubjectToken(record, taken[2] if taken[1].decode() == record.user_id else ())
+        is_about_subject = taken[1].decode() == record.user_id
+        ended, position, *found = taken[2]
+        cutoffs, snapshot = [*found[: len(parties)], found[-1]], found[len(parties) : -1]
+        impersonation = Impersonation(
+            (*parties, party("user", record.user_id)),
+            min(within.begun_at, record.minted_at) if within else record.minted_at,
+        )
+        readings = Readings(position, (ended,), cutoffs) if is_about_subject else None
+        if await self._revocations.is_over(record.id, impersonation, readings):
+            request.reason = "impersonation.ended"
+            _log.info("subject-token.refused", reason="ended", subject_token_id=record.id)
+            return None
+        return TakenSubjectToken(record, snapshot if is_about_subject else ())
 
     async def _take_and_wait(self, take: Sequence[Argument]) -> Sequence[Any] | int | None:
         try:

@@ -29,7 +29,9 @@ class AccessTokenClaims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     Attributes:
         iat: Seconds since the epoch.
         exp: Seconds since the epoch.
-        jti: ``<authorization id>.<random>`` in tokens that descend from an authorization.
+        jti: ``<authorization id>.<random>`` in tokens that descend from an authorization;
+            ``<impersonation ids>.<random>`` in those issued by exchange, at most ``MAX_ACTOR_DEPTH`` ancestors' ids
+            before the own one.
         scope: Space-separated scope tokens; may be empty.
         organization_id: The organization to which a token for a resource is restricted.
         gty: The grant type, in tokens issued by exchange.

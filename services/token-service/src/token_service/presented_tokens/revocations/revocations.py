@@ -5,9 +5,9 @@ replica, in case the one that revoked died in between.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
@@ -19,6 +19,7 @@ from identity_common.clock import Clock, now_ms
 from identity_common.oauth import OAuthError, temporarily_unavailable
 from identity_common.stores.redis import RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
+from identity_common.wire.impersonations import Impersonation
 from identity_common.wire.revocations import CopyPosition, position_key, retired_key_id, revocation_key
 from token_service.presented_tokens.revocations import store
 from token_service.presented_tokens.revocations.store import NumberedRevocation, Revocation
@@ -33,14 +34,28 @@ _REPLICATION_MS: Final = 500
 _RETIRED_MS: Final = 365 * 24 * 3_600_000
 
 # KEYS[1]: the position. KEYS[2…]: revocations. ARGV: the position that the batch continues, the new position, then the
-# TTL of each revocation in milliseconds. A no-op if the position is another one: the copy was emptied, replaced or
-# updated meanwhile, and the caller starts again from its position.
+# value and the TTL in milliseconds of each revocation. A no-op if the position is another one: the copy was emptied,
+# replaced or updated meanwhile, and the caller starts again from its position.
 _APPLY: Final = """
 if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
-for i = 2, #KEYS do redis.call('SET', KEYS[i], '1', 'PX', ARGV[i + 1]) end
+for i = 2, #KEYS do redis.call('SET', KEYS[i], ARGV[2 * i - 1], 'PX', ARGV[2 * i]) end
 redis.call('SET', KEYS[1], ARGV[2])
 return 1
 """
+
+
+class Readings(NamedTuple):
+    """What was read of the copy in one command, for an impersonation.
+
+    Attributes:
+        position: Of the copy.
+        revocations: Of its id.
+        cutoffs: Of its parties.
+    """
+
+    position: bytes | None
+    revocations: Sequence[bytes | None]
+    cutoffs: Sequence[bytes | None]
 
 
 class Revocations:
@@ -86,22 +101,42 @@ class Revocations:
         await self._loop.stop()
         await self._copies.stop()
 
-    async def is_revoked(self, token_id: str, kid: str) -> bool:
-        """Return whether a token, its authorization or its signing key was revoked.
+    async def is_revoked(self, token_id: str, kid: str, impersonation: Impersonation | None = None) -> bool:
+        """Return whether a token, its authorization, its signing key or an impersonation of it was revoked.
 
         Args:
             token_id: ``jti`` of a token whose signature is valid.
             kid: Of the key that signed it.
+            impersonation: Its impersonation, if it was got by exchange.
 
         Raises:
             OAuthError: ``temporarily_unavailable`` when the copy cannot be read or completed.
         """
+        return await self._read_whole(lambda: self._reader.is_revoked(token_id, kid, impersonation))
+
+    async def is_over(self, impersonation_id: str, impersonation: Impersonation, read: Readings | None) -> bool:
+        """Return whether an impersonation was ended, by its id or by a party.
+
+        Args:
+            impersonation_id: Its id.
+            impersonation: Its parties and its beginning.
+            read: What was read of the copy; it is read again if that was not complete, or if there is none.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable`` when the copy cannot be read or completed.
+        """
+        if read is not None:
+            with suppress(CopyNotWhole):
+                return self._reader.says_over(*read, impersonation.begun_at)
+        return await self._read_whole(lambda: self._reader.is_over(impersonation_id, impersonation))
+
+    async def _read_whole(self, read: Callable[[], Awaitable[bool]]) -> bool:
         try:
             try:
-                return await self._reader.is_revoked(token_id, kid)
+                return await read()
             except CopyNotWhole:
                 await self.copy()
-                return await self._reader.is_revoked(token_id, kid)
+                return await read()
         except StoreUnavailable as error:
             raise redis_unavailable(error, "revocations cannot be read right now") from None
 
@@ -128,6 +163,18 @@ class Revocations:
         with database_answers():
             async with self._engine.begin() as connection:
                 await self.record(connection, revoked)
+        await self.copy()
+
+    async def require(self, revoked: Sequence[Revocation]) -> None:
+        """Revoke what is not revoked yet; from the return on every request refuses what these cover.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``.
+        """
+        with database_answers():
+            async with self._engine.begin() as connection:
+                known = await store.find_known(connection, self._tenant_id, [each.id for each in revoked])
+                await self.record(connection, [each for each in revoked if each not in known])
         await self.copy()
 
     async def record(self, connection: AsyncConnection, revoked: Sequence[Revocation]) -> None:
@@ -182,7 +229,8 @@ class Revocations:
         """Apply a batch; return false if the copy has another position meanwhile."""
         now = self._clock()
         keys = [position_key(self._tenant_id), *(revocation_key(self._tenant_id, each.id) for each in batch)]
-        kept = [max(1, each.expires_at - now) for each in batch]
+        values = [(each.begun_until or 1, max(1, each.expires_at - now)) for each in batch]
+        kept = [argument for pair in values for argument in pair]
         async with self._redis.pipeline(transaction=False) as pipeline:
             pipeline.execute_command("EVAL", _APPLY, len(keys), *keys, stored, reached.format(), *kept)
             if self._replicas:

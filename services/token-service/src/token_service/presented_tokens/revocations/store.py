@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-from sqlalchemy import bindparam, delete, func, select
+from sqlalchemy import ARRAY, Text, any_, bindparam, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -15,15 +15,18 @@ from token_service.schema import revocation_counts, revocations
 
 
 class Revocation(msgspec.Struct, frozen=True):
-    """A revoked token or authorization, or a retired signing key.
+    """A revoked token or authorization, an ended impersonation, a cutoff, or a retired signing key.
 
     Attributes:
-        id: ``jti`` of an access token, the id of an authorization, or ``retired_key_id``.
+        id: ``jti`` of an access token, the id of an authorization or impersonation, ``cutoff_id`` or
+            ``retired_key_id``.
         expires_at: Milliseconds; every token that it covers has expired by then.
+        begun_until: Of a cutoff, milliseconds: it covers impersonations that began until then.
     """
 
     id: str
     expires_at: int
+    begun_until: int | None = None
 
 
 class NumberedRevocation(msgspec.Struct, frozen=True):
@@ -32,6 +35,7 @@ class NumberedRevocation(msgspec.Struct, frozen=True):
     id: str
     expires_at: int
     number: int
+    begun_until: int | None = None
 
 
 _added = insert(revocation_counts).values(tenant_id=bindparam("tenant"), number=bindparam("count"))
@@ -48,11 +52,12 @@ _INSERT: Final = _new.on_conflict_do_update(
     set_={
         "number": _new.excluded.number,
         "expires_at": func.greatest(revocations.c.expires_at, _new.excluded.expires_at),
+        "begun_until": func.greatest(revocations.c.begun_until, _new.excluded.begun_until),
     },
 )
 _HEAD: Final = select(revocation_counts.c.number).where(revocation_counts.c.tenant_id == bindparam("tenant"))
 _AFTER: Final = (
-    select(revocations.c.id, revocations.c.expires_at, revocations.c.number)
+    select(revocations.c.id, revocations.c.expires_at, revocations.c.number, revocations.c.begun_until)
     .where(
         revocations.c.tenant_id == bindparam("tenant"),
         revocations.c.number > bindparam("after"),
@@ -61,6 +66,9 @@ _AFTER: Final = (
     )
     .order_by(revocations.c.number)
     .limit(bindparam("count"))
+)
+_KNOWN: Final = select(revocations.c.id, revocations.c.expires_at, revocations.c.begun_until).where(
+    revocations.c.tenant_id == bindparam("tenant"), revocations.c.id == any_(bindparam("ids", type_=ARRAY(Text)))
 )
 _DELETE_EXPIRED: Final = delete(revocations).where(
     revocations.c.tenant_id == bindparam("tenant"), revocations.c.expires_at <= bindparam("now")
@@ -76,7 +84,13 @@ async def insert_revocations(connection: AsyncConnection, tenant_id: str, revoke
     last: int = await connection.scalar(_COUNT, {"tenant": tenant_id, "count": len(ordered)})
     first = last - len(ordered) + 1
     rows = [
-        {"tenant_id": tenant_id, "id": each.id, "number": first + place, "expires_at": each.expires_at}
+        {
+            "tenant_id": tenant_id,
+            "id": each.id,
+            "number": first + place,
+            "expires_at": each.expires_at,
+            "begun_until": each.begun_until,
+        }
         for place, each in enumerate(ordered)
     ]
     await connection.execute(_INSERT, rows)
@@ -99,7 +113,13 @@ async def list_revocations(
     """Return the first ``count`` live revocations with a number above ``after`` and up to ``head``."""
     values = {"tenant": tenant_id, "after": after, "head": head, "now": now, "count": count}
     rows = (await connection.execute(_AFTER, values)).all()
-    return [NumberedRevocation(row.id, row.expires_at, row.number) for row in rows]
+    return [NumberedRevocation(row.id, row.expires_at, row.number, row.begun_until) for row in rows]
+
+
+async def find_known(connection: AsyncConnection, tenant_id: str, ids: Sequence[str]) -> frozenset[Revocation]:
+    """Return the stored revocations with these ids."""
+    rows = (await connection.execute(_KNOWN, {"tenant": tenant_id, "ids": list(ids)})).all()
+    return frozenset(Revocation(row.id, row.expires_at, row.begun_until) for row in rows)
 
 
 async def delete_expired_revocations(connection: AsyncConnection, tenant_id: str, *, now: int) -> None:

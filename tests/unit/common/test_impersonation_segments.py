@@ -1,0 +1,68 @@
+"""What the ``jti`` of an exchanged token says, and whom its impersonation concerns."""
+
+from typing import Any
+
+import pytest
+
+from identity_common.wire.impersonations import Impersonation, ImpersonationSegments
+from stead.verification import AccessToken
+
+BEGUN = 1_795_000_000_123
+
+
+def token(**changes: Any) -> AccessToken:
+    members: dict[str, Any] = {
+        "id": ImpersonationSegments(("own",), BEGUN).format(),
+        "key_id": "kid",
+        "issuer": "https://identity.example.com/oidc",
+        "subject": "ann",
+        "audience": "https://shop.example.com/api",
+        "client_id": "shop",
+        "scopes": frozenset[str](),
+        "issued_at": 0,
+        "expires_at": 1,
+        "actor": None,
+        "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+        "organization_id": None,
+        "claims": {},
+    }
+    return AccessToken(**{**members, **changes})
+
+
+def test_segments_survive_formatting_and_parsing_and_no_two_ids_are_equal() -> None:
+    segments = ImpersonationSegments(("outer", "own"), BEGUN)
+    one, other = segments.format(), segments.format()
+    assert (ImpersonationSegments.parse(one), ImpersonationSegments.parse(other)) == (segments, segments)
+    assert one != other
+    assert len(one.rpartition(".")[2]) == 32
+
+
+@pytest.mark.parametrize("token_id", ["0" * 32, "", "own.", "own.not hexadecimal"])
+def test_without_a_time_an_impersonation_began_before_every_end(token_id: str) -> None:
+    assert ImpersonationSegments.parse(token_id).begun_at == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "parties"),
+    [
+        ({}, ("all", "user:ann", "client:shop")),
+        ({"organization_id": "org"}, ("all", "user:ann", "client:shop", "organization:org")),
+        ({"audience": "urn:service:organization:org"}, ("all", "user:ann", "client:shop", "organization:org")),
+        ({"actor": {"sub": "bob"}}, ("all", "user:ann", "actor:bob", "client:shop")),
+        (  # bob was impersonated by eve, and acts for ann
+            {
+                "id": ImpersonationSegments(("outer", "own"), BEGUN).format(),
+                "actor": {"sub": "bob", "act": {"sub": "eve"}},
+            },
+            ("all", "user:ann", "user:bob", "actor:bob", "actor:eve", "client:shop"),
+        ),
+    ],
+)
+def test_an_impersonation_concerns_its_subjects_actors_client_and_organization(
+    changes: dict[str, Any], parties: tuple[str, ...]
+) -> None:
+    assert Impersonation.of(token(**changes)) == Impersonation(parties, BEGUN)
+
+
+def test_a_token_that_was_not_got_by_exchange_is_no_impersonation() -> None:
+    assert Impersonation.of(token(grant_type=None)) is None
