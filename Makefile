@@ -18,7 +18,7 @@ PAGES := services/token-service/src/token_service/sign_in/pages
 FUZZING := tests/security/test_fuzzing.py
 WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 
-.PHONY: help run up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose test-k8s test-observed check lint types imports bench openapi messages lock mutants clean
+.PHONY: help run up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose test-k8s test-observed k8s-check check lint types imports bench openapi messages lock mutants clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -58,7 +58,7 @@ example: $(RUNNABLE) ## a support desk on http://127.0.0.1:3100 (DESK_PORT= chan
 	@exec $(BIN)/python examples/support-desk --port $(DESK_PORT)
 
 test: $(INSTALLED) ## the tests that are quick
-	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'not heavy and not slow and not clients and not deployed and not kubernetes and not observed'
+	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'not heavy and not slow and not clients and not deployed and not kubernetes and not manifests and not observed'
 
 test-heavy: $(INSTALLED) ## the tests that take more than a second or two
 	@$(PYTEST) $(WITHOUT_FUZZING) -n auto -m 'heavy and not slow and not clients and not observed'
@@ -83,6 +83,9 @@ test-compose: $(INSTALLED) ## the images and docker-compose.yml (needs Docker)
 
 test-k8s: $(INSTALLED) ## deploy/k8s on the cluster of kubectl, whose node has the images of `docker compose build`
 	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes
+
+k8s-check: $(INSTALLED) ## deploy/k8s by the schemas of Kubernetes and rules of our own, and by the API server of KUBECONFIG
+	@$(PYTEST) -m manifests tests/manifests
 
 test-observed: $(INSTALLED) ## traces, and deploy/observe with a real Prometheus (needs prometheus and promtool)
 	@command -v prometheus >/dev/null && command -v promtool >/dev/null || { \

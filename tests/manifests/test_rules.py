@@ -1,0 +1,236 @@
+"""Rules of deploy/k8s: restricted pods, secrets as files only, tags, and what keeps a service available."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+import management_service.settings
+import template_service.settings
+import token_service.settings
+from identity_common.settings import ServiceSettings
+from provision.passwords import Passwords
+from provision.render import Hosts, Keys, secret_manifests
+from tests.support.manifests import APP, ROOT, Manifest, Pod, kustomizations, of_kind, pods, rendered, selects
+
+pytestmark = pytest.mark.manifests
+
+OVERLAYS = kustomizations("overlays")
+every_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
+
+SETTINGS: dict[str, type[ServiceSettings]] = {
+    "management-service": management_service.settings.Settings,
+    "template-service": template_service.settings.Settings,
+    "token-service": token_service.settings.Settings,
+}
+OF_LIBRARIES = {"PGSSLMODE", "PGSSLROOTCERT", "SSL_CERT_FILE"}
+"""Variables that asyncpg and OpenSSL read."""
+
+SECRET_SETTINGS = {"DATABASE_URL", "REDIS_URL", "NATS_URL", "KEY_ENCRYPTION_KEYS", "ENVIRONMENT_VARIABLE_KEYS"}
+CREDENTIALS = re.compile(r"://[^\s/]*:[^\s/]*@|-----BEGIN [A-Z ]*PRIVATE KEY")
+KEY = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+SECRETS: dict[str, dict[str, str]] = {
+    each["metadata"]["name"]: each["stringData"]
+    for each in json.loads(secret_manifests(Passwords().completed(), Hosts(), Keys(KEY, KEY), namespace="stead"))[
+        "items"
+    ]
+}
+"""What `python -m provision secrets` prints."""
+
+
+def named(overlay: str, kind: str, name: str) -> Manifest:
+    (found,) = (each for each in of_kind(overlay, kind) if each["metadata"]["name"] == name)
+    return found
+
+
+def service_pod(overlay: str, service: str) -> Pod:
+    (found,) = (pod for pod in pods(overlay) if pod.owner == f"Deployment/{service}")
+    return found
+
+
+def environment(overlay: str, container: dict[str, Any]) -> dict[str, str]:
+    """Return the variables of a container, from its ConfigMaps and its own."""
+    found: dict[str, str] = {}
+    for source in container.get("envFrom", []):
+        found |= named(overlay, "ConfigMap", source["configMapRef"]["name"])["data"]
+    return found | {each["name"]: each["value"] for each in container.get("env", [])}
+
+
+def image(container: dict[str, Any]) -> re.Match[str]:
+    found = re.fullmatch(r"(?P<name>[^:@]+):(?P<tag>[^:@]+)(?:@(?P<digest>.+))?", container["image"])
+    assert found, container["image"]
+    return found
+
+
+@every_overlay
+def test_every_pod_is_restricted(overlay: str) -> None:
+    for pod in pods(overlay):
+        context = pod.spec["securityContext"]
+        assert context["runAsNonRoot"] is True, pod.owner
+        assert min(context["runAsUser"], context["runAsGroup"]) > 0, pod.owner
+        assert context["seccompProfile"] == {"type": "RuntimeDefault"}, pod.owner
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.spec.keys(), pod.owner
+        kinds = {kind for volume in pod.spec["volumes"] for kind in volume.keys() - {"name"}}
+        assert kinds <= {"secret", "configMap", "emptyDir"}, pod.owner
+        assert pod.spec["enableServiceLinks"] is False, pod.owner
+        for container in pod.containers:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }, pod.owner
+
+
+@every_overlay
+def test_the_namespace_refuses_pods_that_are_not_restricted(overlay: str) -> None:
+    (namespace,) = of_kind(overlay, "Namespace")
+    assert namespace["metadata"]["labels"] == {"pod-security.kubernetes.io/enforce": "restricted"}
+    inside = {each["metadata"].get("namespace") for each in yaml.safe_load_all(rendered(overlay)) if each != namespace}
+    assert inside == {namespace["metadata"]["name"]}
+
+
+@every_overlay
+def test_secrets_are_referred_to_as_files_and_appear_nowhere(overlay: str) -> None:
+    assert of_kind(overlay, "Secret") == []
+    assert CREDENTIALS.findall(rendered(overlay)) == []
+    for pod in pods(overlay):
+        for container in pod.containers:
+            assert {kind for source in container.get("envFrom", []) for kind in source} <= {"configMapRef"}, pod.owner
+            assert not SECRET_SETTINGS & environment(overlay, container).keys(), pod.owner
+        for secret in (volume["secret"] for volume in pod.spec["volumes"] if "secret" in volume):
+            assert secret == {"secretName": secret["secretName"], "defaultMode": 0o440}, pod.owner
+            assert secret["secretName"] in SECRETS, pod.owner
+
+
+@every_overlay
+@pytest.mark.parametrize("service", SETTINGS)
+def test_a_service_starts_with_these_settings_and_secrets(overlay: str, service: str, tmp_path: Path) -> None:
+    pod = service_pod(overlay, service)
+    (container,) = pod.containers
+    (mount,) = (each["mountPath"] for each in container["volumeMounts"] if each["name"] == "secrets")
+    for name, value in SECRETS[service].items():
+        (tmp_path / name).write_text(value)
+    given = environment(overlay, container)
+    known = {field.name.upper() for field in msgspec.structs.fields(SETTINGS[service])}
+    assert {name for name in given if name.removesuffix("_FILE") not in known} <= OF_LIBRARIES
+    settings = SETTINGS[service].from_environment(
+        {name: value.replace(mount, str(tmp_path)) for name, value in given.items()}
+    )
+    assert settings.environment == ("development" if overlay.endswith("local") else "production")
+    read = {Path(value).name for value in given.values() if value.startswith(f"{mount}/")}
+    assert read == SECRETS[service].keys()
+
+
+@every_overlay
+def test_only_the_bootstrap_has_a_token_of_the_api_server(overlay: str) -> None:
+    assert {each["automountServiceAccountToken"] for each in of_kind(overlay, "ServiceAccount")} == {False}
+    assert [pod.app for pod in pods(overlay) if pod.spec["automountServiceAccountToken"]] == ["bootstrap"]
+    (role,), (binding,) = of_kind(overlay, "Role"), of_kind(overlay, "RoleBinding")
+    assert role["rules"] == [
+        {
+            "apiGroups": [""],
+            "resources": ["secrets"],
+            "resourceNames": ["stead-first-client"],
+            "verbs": ["get", "patch", "create"],
+        }
+    ]
+    assert [(each["kind"], each["name"]) for each in binding["subjects"]] == [("ServiceAccount", "bootstrap")]
+    assert of_kind(overlay, "ClusterRole", "ClusterRoleBinding") == []
+
+
+@every_overlay
+def test_images_have_a_tag_and_jobs_carry_it(overlay: str) -> None:
+    for pod in pods(overlay):
+        (found,) = map(image, pod.containers)
+        assert found["tag"] != "latest", pod.owner
+        if pod.owner.startswith("Job/"):
+            assert pod.owner == f"Job/{pod.app}-{found['tag'].replace('.', '-')}"
+        if found["name"].endswith(("-service", "/provision")):
+            digest = r"sha256:[0-9a-f]{64}" if overlay.endswith("production") else ""
+            assert re.fullmatch(digest, found["digest"] or ""), pod.owner
+    ours = {image(pod.containers[0])["tag"] for pod in pods(overlay) if "/" in image(pod.containers[0])["name"]}
+    assert len(ours) == 1
+
+
+@every_overlay
+def test_jobs_retry_and_are_forgotten(overlay: str) -> None:
+    jobs = of_kind(overlay, "Job")
+    assert {each["spec"]["ttlSecondsAfterFinished"] for each in jobs} == {86400}
+    assert {each["spec"]["backoffLimit"] for each in jobs} == {10}
+    expected = {"bootstrap", *(f"migrate-{service}" for service in SETTINGS)}
+    assert expected <= {each["spec"]["template"]["metadata"]["labels"][APP] for each in jobs}
+
+
+@every_overlay
+def test_every_container_says_what_it_needs_and_may_use(overlay: str) -> None:
+    for pod in pods(overlay):
+        for container in pod.containers:
+            assert container["resources"]["requests"].keys() == {"cpu", "memory"}, pod.owner
+            assert container["resources"]["limits"].keys() == {"memory"}, pod.owner
+            assert ("readinessProbe" in container) is not pod.owner.startswith("Job/"), pod.owner
+
+
+@every_overlay
+@pytest.mark.parametrize("service", SETTINGS)
+def test_a_service_survives_the_loss_of_a_node_and_an_upgrade(overlay: str, service: str) -> None:
+    pod, deployment = service_pod(overlay, service), named(overlay, "Deployment", service)["spec"]
+    (container,) = pod.containers
+    assert (deployment["replicas"], deployment["strategy"]) == (
+        2,
+        {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+    )
+    assert {name: container[name]["httpGet"]["path"] for name in container if name.endswith("Probe")} == {
+        "startupProbe": "/health/ready",
+        "readinessProbe": "/health/ready",
+        "livenessProbe": "/health/live",
+    }
+    drained = container["lifecycle"]["preStop"]["sleep"]["seconds"] + 10  # requests in flight have 10 s
+    assert drained < pod.spec["terminationGracePeriodSeconds"]
+    budget = named(overlay, "PodDisruptionBudget", service)["spec"]
+    assert budget["minAvailable"] == 1
+    scaler = named(overlay, "HorizontalPodAutoscaler", service)["spec"]
+    assert scaler["scaleTargetRef"] == {"apiVersion": "apps/v1", "kind": "Deployment", "name": service}
+    assert scaler["minReplicas"] >= 2
+    (spread,) = pod.spec["topologySpreadConstraints"]
+    assert spread["topologyKey"] == "kubernetes.io/hostname"
+    for selector in (deployment["selector"], budget["selector"], spread["labelSelector"]):
+        assert [each.owner for each in pods(overlay) if selects(selector, each.labels)] == [pod.owner]
+
+
+@every_overlay
+def test_every_service_leads_to_a_port_of_one_kind_of_pod(overlay: str) -> None:
+    for service in of_kind(overlay, "Service"):
+        selected = [pod for pod in pods(overlay) if selects({"matchLabels": service["spec"]["selector"]}, pod.labels)]
+        assert [pod.app for pod in selected] == [service["metadata"]["name"]]
+        served = {port.get("name"): port["containerPort"] for port in selected[0].containers[0].get("ports", [])}
+        for port in service["spec"]["ports"]:
+            target = port.get("targetPort", port["port"])
+            assert served.get(target, target) == port["port"]
+
+
+def examples_in_the_documents() -> list[Manifest]:
+    text = (ROOT / "docs/operations/kubernetes.md").read_text()
+    blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [each for block in blocks for each in yaml.safe_load_all(block)]
+
+
+def test_the_example_of_external_secrets_makes_what_the_pods_mount() -> None:
+    (example,) = (each for each in examples_in_the_documents() if each["kind"] == "ExternalSecret")
+    template, reader = example["spec"]["target"]["template"]["data"], example["metadata"]["name"]
+    assert template.keys() == SECRETS[reader].keys()
+    used = set(re.findall(r"\{\{ \.(\w+) \}\}", "".join(template.values())))
+    assert used == {each["secretKey"] for each in example["spec"]["data"]}
+
+
+def test_the_example_of_cloudnativepg_has_a_database_and_a_role_for_each_service() -> None:
+    examples = examples_in_the_documents()
+    (cluster,) = (each for each in examples if each["kind"] == "Cluster")
+    databases = [each["spec"] for each in examples if each["kind"] == "Database"]
+    names = {service.removesuffix("-service") for service in SETTINGS}
+    assert {role["name"] for role in cluster["spec"]["managed"]["roles"]} == names
+    assert {(each["name"], each["owner"]) for each in databases} == {(name, name) for name in names}
+    assert {each["cluster"]["name"] for each in databases} == {cluster["metadata"]["name"]}
