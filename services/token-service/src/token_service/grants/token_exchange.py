@@ -147,7 +147,7 @@ class TokenExchangeGrant:
         self._directory.require_people()
         at_least = {} if request.is_waiting else request.awaited
         actor = await self._actor_tokens.verify(form.actor_token, at_least=at_least) if form.actor_token else None
-        audited.actor_id = None if actor is None else actor.sub
+        audited.actor_id = None if actor is None else actor.claim.sub
         return PreparedExchange(
             client=client,
             subject_token=form.subject_token,
