@@ -1,8 +1,9 @@
-"""Exchanges reach the audit trail: each as an attempt and an outcome, from Redis to the bus, once."""
+"""Exchanges and sign-ins reach the audit trail, from Redis to the bus; an exchange as an attempt and an outcome."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
+import jwt
 import msgspec
 import nats
 import pytest
@@ -22,6 +23,8 @@ from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.audit import STREAM_AUDIT, AuditEntry, audit_subject
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
 from provision import ServerAddresses
+from tests.pages.test_authorization import application
+from tests.support.at_a_browser import PASSWORD, Person
 from tests.support.patience import PATIENCE_S
 from tests.support.world import World
 from token_service.audit import AuditedTokenRequest, TokenAudit
@@ -238,3 +241,27 @@ async def test_every_end_of_a_token_request_is_recorded(world: World, jetstream:
     assert (succeeded.address, succeeded.user_agent) == ("127.0.0.1", "Till/1")
     text = msgspec.json.encode(found).decode()
     assert not [secret for secret in (*tokens, world.traditional.secret or "") if secret in text]
+
+
+async def test_signing_in_and_out_is_recorded_without_what_was_typed(world: World, jetstream: JetStreamContext) -> None:
+    person = Person(world)
+    client = application(world, "SPA")
+    person.sign_in(person.follow(person.authorize(client)), password="not-the-password-1")
+    tokens = person.redeem(client, *person.code(client))
+    person.browser.get("/oidc/session/end", params={"id_token_hint": tokens["id_token"]})
+
+    async with asyncio.timeout(PATIENCE_S):
+        found: list[AuditEntry] = []
+        while len(found) < 4:
+            await asyncio.sleep(0.05)
+            everything = await published(jetstream, world.stack.tenant_id)
+            found = [entry for entry in everything if entry.application_id == client.id]
+    assert [(entry.key, entry.user_id, entry.reason) for entry in found] == [
+        ("token.sign-in.refused", None, "wrong-password"),
+        ("token.sign-in.succeeded", person.user_id, None),
+        ("token.authorization-code.succeeded", person.user_id, None),
+        ("token.session.ended", person.user_id, None),
+    ]
+    assert found[2].issued_token_id == jwt.decode(tokens["access_token"], options={"verify_signature": False})["jti"]
+    text = msgspec.json.encode(found).decode()
+    assert not [typed for typed in (person.username, PASSWORD, "not-the-password-1") if typed in text]

@@ -197,6 +197,7 @@ class _Parts:
         self.user_claims = UserClaims(self.directory, urn_namespace=settings.urn_namespace)
         self.authenticator = ClientAuthenticator(self.directory)
         self.claims = _ClaimsParts(settings, self.bus, self.commands, self.directory.in_memory)
+        self.audit = TokenAudit(self.commands, tenant_id=tenant_id, backlog=settings.audit_backlog)
         self.audit_relay = AuditStreamRelay(
             self.bus,
             self.commands,
@@ -336,7 +337,7 @@ def _grants(settings: Settings, parts: _Parts) -> Grants:
         userinfo_audience=_userinfo_audience(settings),
         by_exchange=settings.actor_tokens_by_exchange,
     )
-    audit = TokenAudit(parts.commands, tenant_id=settings.tenant_id, backlog=settings.audit_backlog)
+    audit = parts.audit
     subject_tokens = SubjectTokens(
         parts.redis_for_takes,
         parts.commands,
@@ -437,6 +438,7 @@ def _pages(settings: Settings, parts: _Parts) -> list[HTTPRouteHandler]:
             PasswordCheck(parts.bus, tenant_id=tenant_id),
             throttle,
             devices,
+            parts.audit,
             outcomes=parts.metrics.sign_ins,
         ),
         base_url=settings.base_url,
@@ -444,7 +446,7 @@ def _pages(settings: Settings, parts: _Parts) -> list[HTTPRouteHandler]:
         trusted_proxies=settings.trusted_proxies,
     )
     end_session = EndSession(
-        flow, sessions, hints, base_url=settings.base_url, trusted_proxies=settings.trusted_proxies
+        flow, sessions, hints, parts.audit, base_url=settings.base_url, trusted_proxies=settings.trusted_proxies
     )
     return [*authorization.routes(), *end_session.routes()]
 

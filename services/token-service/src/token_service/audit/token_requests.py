@@ -1,4 +1,4 @@
-"""Token requests in the audit trail."""
+"""Token requests and sign-ins in the audit trail."""
 
 from typing import Final
 
@@ -104,6 +104,33 @@ class TokenAudit:
             key = f"token.{_OBJECTS.get(grant_type, 'other')}.refused"
             self._append(key, request, "refused", request.reason or error)
 
+    def signed_in(self, user_id: str, *, client_id: str, address: str) -> None:
+        """Record that a person signed in, to continue to an application."""
+        self._append("token.sign-in.succeeded", _at_a_browser(user_id, client_id, address))
+
+    def not_signed_in(self, user_id: str | None, *, client_id: str, address: str, reason: str) -> None:
+        """Record an attempt to sign in that was refused; what was typed is unknown here.
+
+        Args:
+            user_id: The user, if the password was right.
+            client_id: The application to continue to.
+            address: Of the browser.
+            reason: As the metric has it: ``wrong-password``, ``throttled-address``, ``throttled-account``,
+                ``not-allowed``.
+        """
+        verb = "throttled" if reason.startswith("throttled-") else "refused"
+        self._append(f"token.sign-in.{verb}", _at_a_browser(user_id, client_id, address), "refused", reason)
+
+    def signed_out(self, user_id: str, *, client_id: str | None, address: str) -> None:
+        """Record that a person ended a session.
+
+        Args:
+            user_id: The person.
+            client_id: The application that sent the browser here, if it is known.
+            address: Of the browser.
+        """
+        self._append("token.session.ended", _at_a_browser(user_id, client_id, address))
+
     def _append(
         self, key: str, request: AuditedTokenRequest, outcome: Outcome = "success", reason: str | None = None
     ) -> None:
@@ -132,3 +159,7 @@ class TokenAudit:
             address=request.address[:_MAX_ADDRESS],
             user_agent=request.user_agent,
         )
+
+
+def _at_a_browser(user_id: str | None, client_id: str | None, address: str) -> AuditedTokenRequest:
+    return AuditedTokenRequest(user_id=user_id, client_id=client_id, address=address)

@@ -6,6 +6,7 @@ import msgspec
 from prometheus_client import Counter
 
 from identity_common.telemetry.logs import get_logger
+from token_service.audit import TokenAudit
 from token_service.sign_in.devices import Devices
 from token_service.sign_in.flow import SignedIn, SignInFlow
 from token_service.sign_in.passwords import PasswordCheck, PasswordsUnavailable
@@ -58,9 +59,11 @@ class PasswordSignIn:
         passwords: PasswordCheck,
         throttle: AddressLimit,
         devices: Devices,
+        audit: TokenAudit,
         *,
         outcomes: Counter,
     ) -> None:
+        self._audit = audit
         self._flow = flow
         self._sessions = sessions
         self._passwords = passwords
@@ -130,13 +133,15 @@ class PasswordSignIn:
         if earlier is not None and earlier.id != session.id:  # another user was signed in at this browser
             await self._flow.sign_out(earlier)
         self._outcomes.labels("succeeded").inc()
+        self._audit.signed_in(known.user_id, client_id=client_id, address=address)
         _log.info("sign-in.succeeded", user_id=known.user_id, client_id=client_id)
         new_device_cookie = self._devices.write(devices, known.user_id, tokens_valid_after=known.tokens_valid_after)
         return Begun(new_cookie, new_device_cookie, who)
 
     def _refused(self, outcome: str, *, address: str, client_id: str, user_id: str | None = None) -> None:
-        """Count and log a refusal; management-service logs the account, which stays unknown here."""
+        """Count, log and record a refusal; management-service logs the account, which stays unknown here."""
         self._outcomes.labels(outcome).inc()
+        self._audit.not_signed_in(user_id, client_id=client_id, address=address, reason=outcome)
         _log.info("sign-in.refused", reason=outcome, address=address, client_id=client_id, user_id=user_id)
 
 

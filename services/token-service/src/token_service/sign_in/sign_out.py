@@ -8,6 +8,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from identity_common.identifiers import new_secret
 from identity_common.wire.events import ApplicationState
+from token_service.audit import TokenAudit
 from token_service.sign_in.flow import SignInFlow
 from token_service.sign_in.pages.browser import Browser, is_from_page, redirect
 from token_service.sign_in.pages.consent import name_of
@@ -39,6 +40,7 @@ class EndSession:
         flow: SignInFlow,
         sessions: Sessions,
         hints: IdTokenHints,
+        audit: TokenAudit,
         *,
         base_url: str,
         trusted_proxies: int,
@@ -46,6 +48,7 @@ class EndSession:
         self._flow = flow
         self._sessions = sessions
         self._hints = hints
+        self._audit = audit
         self._trusted_proxies = trusted_proxies
         self._cookies = Cookies(secure=base_url.startswith("https:"))
 
@@ -88,6 +91,8 @@ class EndSession:
             return await self._ask(browser, parameters, application, target)
         if session is not None:
             await self._flow.sign_out(session)
+            known = None if application is None else application.id
+            self._audit.signed_out(session.user_id, client_id=known, address=browser.address)
         return self._signed_out(browser, parameters, application, target)
 
     async def _target(self, parameters: Parameters, application: ApplicationState | None) -> str | None:

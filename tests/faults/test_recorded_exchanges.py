@@ -1,0 +1,124 @@
+"""Each exchange is recorded once, whatever happens to the process that served it."""
+
+import asyncio
+from collections import Counter
+
+import httpx2 as httpx
+import jwt
+import msgspec
+import nats
+import pytest
+import redis
+from nats.js import JetStreamContext
+from nats.js.errors import NotFoundError
+
+from identity_common.wire.audit import STREAM_AUDIT, AuditEntry, audit_subject
+from provision import ServerAddresses
+from stead import ManagementClient
+from tests.support.impersonation import Impersonation, cycle_works
+from tests.support.lengths import length
+from tests.support.patience import PATIENCE_S, eventually
+from tests.support.processes import Deployment, ServiceProcess
+
+pytestmark = pytest.mark.slow
+
+EXCHANGES = length(short=300, long=10_000)
+KILLED_AFTER = 0.4
+"""Seconds of exchanges before a replica is killed."""
+STREAM = "identity:default:audit:exchanges"
+
+
+async def entries(jetstream: JetStreamContext) -> list[AuditEntry]:
+    """Return what was published so far."""
+    found: list[AuditEntry] = []
+    position, subject = 0, audit_subject("exchanges", "default")
+    while True:
+        try:
+            message = await jetstream.get_msg(STREAM_AUDIT, position + 1, subject=subject, next=True, direct=True)
+        except NotFoundError:
+            return found
+        position = message.seq or 0
+        found.append(msgspec.json.decode(message.data or b"", type=AuditEntry))
+
+
+def waiting(store: "redis.Redis") -> set[str | None]:
+    """Return the ``jti`` of each entry in Redis."""
+    return {
+        msgspec.json.decode(fields[b"entry"], type=AuditEntry).issued_token_id for _, fields in store.xrange(STREAM)
+    }
+
+
+async def restart(process: ServiceProcess) -> None:
+    await asyncio.sleep(KILLED_AFTER)
+    process.kill()
+    process.start()
+    await asyncio.to_thread(process.wait_until_ready)
+
+
+async def exchanged(
+    deployment: Deployment, impersonation: Impersonation, subject_tokens: list[str]
+) -> tuple[list[str], int]:
+    """Exchange each token once while the replicas are killed in turn; return the ``jti``s, and how many failed."""
+    urls = [f"{process.url}/oidc/token" for process in deployment.tokens]
+    turns = asyncio.Semaphore(16)
+    issued, lost = [], 0
+    async with httpx.AsyncClient(auth=impersonation.auth, timeout=30) as client:
+
+        async def exchange(number: int, subject_token: str) -> None:
+            nonlocal lost
+            async with turns:
+                try:
+                    answer = await client.post(urls[number % len(urls)], data=impersonation.form(subject_token))
+                except httpx.TransportError:
+                    lost += 1
+                    await asyncio.sleep(0.05)  # a process that is down must not use up the tokens
+                    return
+            if answer.status_code == 200:
+                claims = jwt.decode(answer.json()["access_token"], options={"verify_signature": False})
+                issued.append(claims["jti"])
+            else:
+                assert answer.status_code == 503, answer.text
+
+        async def kill() -> None:
+            for process in deployment.tokens[:2]:
+                await restart(process)
+
+        await asyncio.gather(kill(), *(exchange(*each) for each in enumerate(subject_tokens)))
+    return issued, lost
+
+
+async def test_every_token_issued_while_processes_are_killed_has_one_story(
+    deployment: Deployment,
+    own_addresses: ServerAddresses,
+    management: ManagementClient,
+    impersonation: Impersonation,
+) -> None:
+    """One attempt and at most one outcome; an attempt without one stays in Redis until it is reported as unknown."""
+    eventually(lambda: cycle_works(deployment, management, impersonation))
+    tokens = [management.subject_tokens.create(impersonation.user_id).token for _ in range(EXCHANGES)]
+    client = await nats.connect(own_addresses.management_nats_url, inbox_prefix="_INBOX_management")
+    store = redis.Redis.from_url(own_addresses.admin_redis_url)
+    before = len(await entries(client.jetstream()))
+    issued, lost = await exchanged(deployment, impersonation, tokens)
+    assert issued
+    assert lost
+
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            found = (await entries(client.jetstream()))[before:]
+            taken = Counter(entry.issued_token_id for entry in found if entry.key == "token.exchange.taken")
+            ended = Counter(entry.issued_token_id for entry in found if entry.key != "token.exchange.taken")
+            if set(issued) <= taken.keys() and waiting(store) >= taken.keys() - ended.keys():
+                break
+            await asyncio.sleep(0.1)
+    await client.close()
+    store.close()
+
+    assert max(taken.values()) == max(ended.values()) == 1
+    assert {entry.key for entry in found if entry.issued_token_id in issued} <= {
+        "token.exchange.taken",
+        "token.exchange.succeeded",
+        "token.exchange.unknown",
+    }
+    sequences = [entry.sequence for entry in found]
+    assert sequences == [*range(sequences[0], sequences[0] + len(found))]
