@@ -76,6 +76,7 @@ from stead.models import (
     TestedClaims,
     User,
 )
+from stead.not_valid import NotValidFeed
 from stead.token_endpoint import (
     TokenResponse,
     async_client_credentials,
@@ -91,6 +92,7 @@ __all__ = [
     "AccessToken",
     "AccessTokenVerifier",
     "AsyncAccessTokenVerifier",
+    "NotValidFeed",
     "AccessTokenMiddleware",
     "Access",
     "OrganizationAware",

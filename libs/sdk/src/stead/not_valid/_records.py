@@ -6,15 +6,15 @@ are hashes, evenly spread, so a part of the index has few of them. A million rec
 
 from __future__ import annotations
 
+import heapq
 from array import array
-from itertools import islice
+from collections.abc import Iterable
 from typing import Final
 
 from stead.not_valid.entries import ENTRY_BYTES, RECORD, NotValid, unpack
 from stead.not_valid.messages import InvalidFeed
 
 _TAIL: Final = 20_000
-_AT_ONCE: Final = 4096
 _MIN_BITS: Final = 8
 _MAX_BITS: Final = 24
 
@@ -22,7 +22,7 @@ _MAX_BITS: Final = 24
 class Records:
     """Records by entry; the later of two records of an entry counts."""
 
-    def __init__(self, records: bytes = b"") -> None:
+    def __init__(self, records: bytes | bytearray = b"") -> None:
         """Index the packed records of a snapshot.
 
         Raises:
@@ -54,23 +54,29 @@ class Records:
         """Add packed records."""
         self._tail.update((record.entry, record) for record in unpack(records))
 
+    def has_later(self, entries: Iterable[bytes]) -> bool:
+        """Return whether a record of one of these entries arrived after the snapshot."""
+        return not self._tail.keys().isdisjoint(entries)
+
     @property
     def is_untidy(self) -> bool:
         """Whether ``tidied`` is worth its time."""
         return len(self._tail) > _TAIL
 
     def tidied(self, *, now: float) -> Records:
-        """Return the same records in the most compact form, without those that can be forgotten."""
-        tail = self._tail
-        parts = [record.pack() for record in tail.values() if record.forget_at > now]
-        kept = unpack(self._records)
-        while batch := list(islice(kept, _AT_ONCE)):
-            parts.append(b"".join(each.pack() for each in batch if each.entry not in tail and each.forget_at > now))
-        packed = b"".join(parts)
-        whole = sorted(packed[start : start + RECORD.size] for start in range(0, len(packed), RECORD.size))
-        return Records(b"".join(whole))
+        """Return the same records in the most compact form, without those that can be forgotten.
 
-    def _load(self, records: bytes) -> None:
+        Copies them one by one: a list of a million small objects would take more memory than the records.
+        """
+        tail = self._tail
+        kept = (each for each in unpack(self._records) if each.forget_at > now and each.entry not in tail)
+        later = sorted(each for each in tail.values() if each.forget_at > now)
+        packed = bytearray()
+        for record in heapq.merge(kept, later):
+            packed += record.pack()
+        return Records(packed)
+
+    def _load(self, records: bytes | bytearray) -> None:
         count = len(records) // RECORD.size
         bits = min(max(_MIN_BITS, count.bit_length()), _MAX_BITS)
         shift = 32 - bits

@@ -55,7 +55,7 @@ class NotValid(NamedTuple):
         return RECORD.pack(*self)
 
 
-def unpack(records: bytes) -> Iterator[NotValid]:
+def unpack(records: bytes | bytearray) -> Iterator[NotValid]:
     """Return the records in the order in which they were packed.
 
     Raises:
