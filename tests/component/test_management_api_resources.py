@@ -65,7 +65,8 @@ async def test_scopes_are_listed_by_name_and_deleted_with_their_resource(managem
     before = await management.revision()
     deleted = await management.client.delete(f"/api/resources/{resource['id']}")
     assert (deleted.status_code, revision_of(deleted)) == (204, before + 3)
-    assert await management.event_data("resource", resource["id"]) == {"id": resource["id"], "deleted": True}
+    deletion = {"id": resource["id"], "deleted": True, "indicator": resource["indicator"]}
+    assert await management.event_data("resource", resource["id"]) == deletion
     for scope in (read, write):
         assert await management.event_data("scope", resource["id"], scope["id"]) == {
             "id": scope["id"],

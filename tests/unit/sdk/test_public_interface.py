@@ -72,6 +72,7 @@ def test_the_public_names_are_these() -> None:
         "ManagementClient",
         "MemoryStorage",
         "NotFound",
+        "NotValidFeed",
         "OAuthError",
         "OidcClientMetadata",
         "Organization",

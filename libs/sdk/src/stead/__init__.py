@@ -77,6 +77,7 @@ from stead.models import (
     TestedClaims,
     User,
 )
+from stead.not_valid import NotValidFeed
 from stead.token_endpoint import (
     TokenResponse,
     async_client_credentials,
@@ -92,6 +93,7 @@ __all__ = [
     "AccessToken",
     "AccessTokenVerifier",
     "AsyncAccessTokenVerifier",
+    "NotValidFeed",
     "AccessTokenMiddleware",
     "Access",
     "OrganizationAware",

@@ -46,6 +46,14 @@ TokenInvalidReason = Literal[
     "expired",
     "not_yet_valid",
     "organization_only",
+    "ended_token",
+    "ended_key",
+    "ended_user",
+    "ended_client",
+    "ended_exchange",
+    "ended_resource",
+    "ended_organization",
+    "ended_member",
 ]
 
 

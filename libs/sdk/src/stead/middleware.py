@@ -145,7 +145,7 @@ class AccessTokenMiddleware:
             _log.debug("an access token was refused: %s", invalid.reason)
             return _INVALID_TOKEN
         except Unavailable as unavailable:
-            return _no_keys(unavailable.retry_after)
+            return _unavailable(unavailable.retry_after)
         if required is None:
             return _no_such_route(self._routes.methods(path) if method else [])
         if token.organization_id is not None and not required.organization_aware:
@@ -222,9 +222,9 @@ def _no_such_route(methods: list[str]) -> _Refusal:
     return _Refusal(405, "method_not_allowed", "No route is declared for this path and method.", headers=allowed)
 
 
-def _no_keys(retry_after: float | None) -> _Refusal:
+def _unavailable(retry_after: float | None) -> _Refusal:
     headers = [("Retry-After", str(max(1, math.ceil(retry_after or 1))))]
-    return _Refusal(503, "temporarily_unavailable", "The keys of the issuer are not available.", headers=headers)
+    return _Refusal(503, "temporarily_unavailable", "Access tokens cannot be verified right now.", headers=headers)
 
 
 def _path_below_root(scope: _Scope) -> str:

@@ -14,6 +14,7 @@ import httpx2 as httpx
 from stead import _http
 from stead._key_source import AsyncKeySource, KeyFreshness, KeySource
 from stead._keys import SUPPORTED_ALGORITHMS
+from stead.not_valid import NotValidFeed
 from stead.verification import AccessToken, Expectations, TokenChecker
 
 __all__ = ["AccessTokenVerifier", "AsyncAccessTokenVerifier"]
@@ -36,8 +37,8 @@ class AccessTokenVerifier:
     max-age``, 10 s to 24 h, 300 s by default). They are refreshed when a token names an unknown key. If the issuer does
     not answer, stale keys stay in use.
 
-    A verified token is accepted until it expires: revocation is not checked. Create one verifier per process, not one
-    per request, since it holds the caches.
+    A verified token is accepted until it expires, unless a ``feed`` says that it, its user or its client was ended
+    before. Create one verifier per process, not one per request, since it holds the caches.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class AccessTokenVerifier:
         refresh_floor_s: float = 5.0,
         cache_size: int = 1024,
         timeout_s: float = 5.0,
+        feed: NotValidFeed | None = None,
         clock: Callable[[], float] = time.time,
         http: httpx.Client | None = None,
     ) -> None:
@@ -67,6 +69,7 @@ class AccessTokenVerifier:
             refresh_floor_s: Minimum number of seconds between two requests for keys, whatever tokens arrive.
             cache_size: How many verified tokens to cache, as a hash with their claims; 0 disables the cache.
             timeout_s: Timeout of a request for keys in seconds; ignored with an ``http`` of your own.
+            feed: Of this issuer; tells what was ended before it expires.
             clock: Returns seconds since the epoch.
             http: Client for fetching keys, for a proxy or certificates of your own. You close it.
 
@@ -78,6 +81,7 @@ class AccessTokenVerifier:
         expected = Expectations(issuer=issuer, audience=audience, algorithms=tuple(algorithms), leeway_s=leeway_s)
         self._checker = TokenChecker(expected, cache_size=cache_size)
         self._clock = clock
+        self._feed = feed
         self._source = KeySource(
             jwks_url or f"{issuer}/jwks",
             freshness=KeyFreshness(floor_s=refresh_floor_s),
@@ -99,7 +103,7 @@ class AccessTokenVerifier:
             TokenInvalid: The token is rejected; ``reason`` names the rule. Answer 401, except for
                 ``organization_only``: that token is valid, but not here. Answer 403 ``insufficient_scope`` (RFC 6750
                 section 3.1).
-            Unavailable: There are no keys yet, and the issuer did not answer. Answer 503.
+            Unavailable: There are no keys yet, and the issuer did not answer; or the feed is stale. Answer 503.
             ValueError: The audience is empty.
         """
         recalled = self._checker.recall(
@@ -110,7 +114,7 @@ class AccessTokenVerifier:
             organization_aware=organization_aware,
         )
         if recalled is not None:
-            return recalled
+            return _checked(recalled, self._feed)
         steps = self._checker.verification(
             token, clock=self._clock, audience=audience, organization_aware=organization_aware
         )
@@ -119,8 +123,7 @@ class AccessTokenVerifier:
             while True:
                 stale = steps.send(self._source.keys(stale=stale))
         except StopIteration as done:
-            accepted: AccessToken = done.value
-            return accepted
+            return _checked(done.value, self._feed)
 
 
 class AsyncAccessTokenVerifier:
@@ -144,6 +147,7 @@ class AsyncAccessTokenVerifier:
         refresh_floor_s: float = 5.0,
         cache_size: int = 1024,
         timeout_s: float = 5.0,
+        feed: NotValidFeed | None = None,
         clock: Callable[[], float] = time.time,
         http: httpx.AsyncClient | None = None,
     ) -> None:
@@ -157,6 +161,7 @@ class AsyncAccessTokenVerifier:
         expected = Expectations(issuer=issuer, audience=audience, algorithms=tuple(algorithms), leeway_s=leeway_s)
         self._checker = TokenChecker(expected, cache_size=cache_size)
         self._clock = clock
+        self._feed = feed
         self._source = AsyncKeySource(
             jwks_url or f"{issuer}/jwks",
             freshness=KeyFreshness(floor_s=refresh_floor_s),
@@ -170,7 +175,7 @@ class AsyncAccessTokenVerifier:
 
         Raises:
             TokenInvalid: The token is rejected; ``reason`` names the rule.
-            Unavailable: There are no keys yet, and the issuer did not answer.
+            Unavailable: There are no keys yet, and the issuer did not answer; or the feed is stale.
             ValueError: The audience is empty.
         """
         recalled = self._checker.recall(
@@ -181,7 +186,7 @@ class AsyncAccessTokenVerifier:
             organization_aware=organization_aware,
         )
         if recalled is not None:
-            return recalled
+            return _checked(recalled, self._feed)
         steps = self._checker.verification(
             token, clock=self._clock, audience=audience, organization_aware=organization_aware
         )
@@ -190,8 +195,13 @@ class AsyncAccessTokenVerifier:
             while True:
                 stale = steps.send(await self._source.keys(stale=stale))
         except StopIteration as done:
-            accepted: AccessToken = done.value
-            return accepted
+            return _checked(done.value, self._feed)
+
+
+def _checked(token: AccessToken, feed: NotValidFeed | None) -> AccessToken:
+    if feed is not None:
+        feed.check(token)
+    return token
 
 
 def _issuer(base_url: str | None, issuer: str | None) -> str:

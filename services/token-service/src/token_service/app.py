@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, cast
@@ -45,6 +45,7 @@ from token_service.endpoints.keys import PrivateKeyController
 from token_service.endpoints.management_access import management_verify
 from token_service.endpoints.metadata import JWKS_PATH, metadata_endpoints
 from token_service.endpoints.metadata import PREFIXES as METADATA_PREFIXES
+from token_service.endpoints.not_valid import NotValidEndpoints, not_valid_endpoints
 from token_service.endpoints.revocation import PATH as REVOCATION_PATH
 from token_service.endpoints.revocation import Revoker, revocation_endpoint
 from token_service.endpoints.token import PATH as TOKEN_PATH
@@ -60,6 +61,7 @@ from token_service.grants.targets import ORGANIZATION_TOKEN_TTL_S, USERINFO_TOKE
 from token_service.grants.token_exchange import TokenExchangeGrant
 from token_service.grants.user_tokens import UserTokens
 from token_service.metrics import TokenServiceMetrics
+from token_service.not_valid import FeedKeys, Sequencer, Snapshots, Tail
 from token_service.presented_tokens.actor_tokens import ActorTokens
 from token_service.presented_tokens.ended_impersonations import EndedImpersonations
 from token_service.presented_tokens.live_tokens import LiveTokens
@@ -182,6 +184,7 @@ class _Parts:
         )
         self.ended_impersonations = EndedImpersonations(self.bus, self.revocations, ends_seen, tenant_id=tenant_id)
         self.keys = _signing_keys(settings, self.engine, self.directory, self.revocations)
+        self.feed = _FeedParts(settings, self.engine, self.bus, self.directory.in_memory)
         self.startup = Startup(self.engine, versions=VERSIONS, then=self._start_keys)
         self.codes = Codes(self.commands, tenant_id=tenant_id)
         self.consents = Consents(self.engine, tenant_id=tenant_id)
@@ -214,6 +217,7 @@ class _Parts:
 
     async def _start_keys(self) -> None:
         self.keys.start()
+        self.feed.start()
 
     @asynccontextmanager
     async def lifespan(self, _: Litestar) -> AsyncGenerator[None, None]:
@@ -241,12 +245,46 @@ class _Parts:
             await self.revocations.stop()
             await self.directory.stop()
             await self.startup.stop()
+            await self.feed.stop()
             await self.keys.stop()
             await self.eviction_watch.stop()
             await self.bus.stop()
             await self.redis_for_takes.aclose()
             await self.redis.aclose()
             await self.engine.dispose()
+
+
+class _FeedParts:
+    """The not-valid feed: its keys, the sequencer, and what readers get."""
+
+    def __init__(self, settings: Settings, engine: AsyncEngine, bus: Bus, in_memory: InMemoryDirectory) -> None:
+        tenant_id = settings.tenant_id
+        self.keys = FeedKeys(engine, SealingKeys(settings.key_encryption_keys), tenant_id=tenant_id)
+        self.snapshots = Snapshots(engine, self.keys, tenant_id=tenant_id, issuer=settings.issuer)
+        self.tail = Tail(settings.database_url, tenant_id=tenant_id)
+        self._sequencer = Sequencer(
+            bus,
+            self.keys,
+            settings.database_url,
+            tenant_id=tenant_id,
+            issuer=settings.issuer,
+            longest_lifetime_s=_longest_lifetime_s(in_memory),
+        )
+        self._has_started = False
+
+    def start(self) -> None:
+        """Start what runs in the background, once the database is migrated."""
+        self._has_started = True
+        self.keys.start()
+        self.tail.start()
+        self._sequencer.start()
+
+    async def stop(self) -> None:
+        """Stop it."""
+        if self._has_started:
+            await self._sequencer.stop()
+            await self.tail.stop()
+            await self.keys.stop()
 
 
 class _ClaimsParts:
@@ -316,8 +354,12 @@ def _signing_keys(
         tenant_id=settings.tenant_id,
         algorithm=cast("SigningAlgorithm", settings.signing_algorithm),
         refresh_s=settings.signing_keys_refresh_s,
-        longest_lifetime_s=lambda: max(USERINFO_TOKEN_TTL_S, ORGANIZATION_TOKEN_TTL_S, in_memory.longest_lifetime_s),
+        longest_lifetime_s=_longest_lifetime_s(in_memory),
     )
+
+
+def _longest_lifetime_s(in_memory: InMemoryDirectory) -> Callable[[], int]:
+    return lambda: max(USERINFO_TOKEN_TTL_S, ORGANIZATION_TOKEN_TTL_S, in_memory.longest_lifetime_s)
 
 
 def _grants(settings: Settings, parts: _Parts) -> Grants:
@@ -400,6 +442,16 @@ def _client_endpoints(settings: Settings, parts: _Parts, grants: Grants) -> list
         introspection_endpoint(introspector),
         revocation_endpoint(revoker),
         userinfo_endpoint(userinfo),
+        *not_valid_endpoints(
+            NotValidEndpoints(
+                parts.directory,
+                parts.authenticator,
+                parts.feed.keys,
+                parts.feed.snapshots,
+                parts.feed.tail,
+                is_public=settings.not_valid_feed_public,
+            )
+        ),
     ]
 
 

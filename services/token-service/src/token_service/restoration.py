@@ -10,6 +10,7 @@ from identity_common.clock import now_ms
 from token_service.tokens.keys import forget_keys
 
 _END: Final = text("UPDATE authorizations SET ended_at = :now WHERE tenant_id = :tenant AND ended_at IS NULL")
+_NEW_EPOCH: Final = text("UPDATE not_valid_feed SET epoch = GREATEST(epoch + 1, :now) WHERE tenant_id = :tenant")
 _BATCH: Final = 1000
 
 
@@ -18,7 +19,7 @@ async def restore(engine: AsyncEngine, redis: Redis, *, tenant_id: str) -> None:
 
     Deletes the signing keys, so that no access token verifies: a key that was retired must not return. Ends the
     authorizations, and with them the refresh tokens. Empties Redis of this tenant: sessions, codes, subject tokens, and
-    the projections, which are rebuilt.
+    the projections, which are rebuilt. Begins a new epoch of the not-valid feed, whose readers know more than it does.
 
     Raises:
         redis.RedisError: Redis does not answer.
@@ -34,4 +35,5 @@ async def restore(engine: AsyncEngine, redis: Redis, *, tenant_id: str) -> None:
         await redis.unlink(*keys)
     async with engine.begin() as connection:
         await forget_keys(connection, tenant_id)
+        await connection.execute(_NEW_EPOCH, {"tenant": tenant_id, "now": now_ms()})
         await connection.execute(_END, {"tenant": tenant_id, "now": now_ms()})

@@ -1,6 +1,17 @@
 """The tables of token-service; ``signing_key`` is known to ``token_service.tokens.keys`` only."""
 
-from sqlalchemy import BigInteger, Boolean, Column, ForeignKeyConstraint, Index, Integer, MetaData, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+)
 
 from identity_common.stores.tables import Key, tenant_id
 
@@ -76,4 +87,37 @@ revocation_counts = Table(
     metadata,
     tenant_id(),
     Column("number", BigInteger, nullable=False),
+)
+
+not_valid_feed = Table(
+    "not_valid_feed",
+    metadata,
+    tenant_id(),
+    Column("epoch", BigInteger, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("revocations_read", BigInteger, nullable=False),
+    Column("stream", Text, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("longest_lifetime_s", BigInteger, nullable=False),
+)
+
+not_valid_entries = Table(
+    "not_valid_entries",
+    metadata,
+    tenant_id(),
+    Column("entry", LargeBinary, primary_key=True),
+    Column("sequence", BigInteger, nullable=False),
+    Column("not_before", BigInteger, nullable=False),
+    Column("forget_at", BigInteger, nullable=False),
+    Index("not_valid_entries_by_sequence", "tenant_id", "sequence"),
+    Index("not_valid_entries_by_age", "tenant_id", "forget_at"),
+)
+
+not_valid_keys = Table(
+    "not_valid_keys",
+    metadata,
+    tenant_id(),
+    Column("kid", Key, primary_key=True),
+    Column("private_key", LargeBinary, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
 )

@@ -30,6 +30,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             that wait for a sign-in or a consent.
         trusted_proxies: How many proxies in front of this service append to ``X-Forwarded-For``; 0 ignores the header.
         audit_backlog: How many entries of the audit trail may wait in Redis for the bus; then exchanges get 503.
+        not_valid_feed_public: Whether the not-valid feed may be read without a client credential.
         claims_workers: Processes that run the custom-claims function for tokens; 0 for one per usable core.
         claims_test_workers: Processes that run it for the Management API: checks, tests and dry runs.
         claims_time_ms: How long one call may take.
@@ -56,6 +57,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     pending_requests_per_address: int = 1000
     trusted_proxies: int = 0
     audit_backlog: int = 100_000
+    not_valid_feed_public: bool = False
     claims_workers: int = 0
     claims_test_workers: int = 2
     claims_time_ms: int = 100

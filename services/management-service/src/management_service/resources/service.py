@@ -152,9 +152,11 @@ class Resources:
             ApiError: 400 for the Management API, 404.
         """
         async with self._changes.transaction() as transaction:
-            await self._lock_editable(transaction, resource_id, otherwise="entity.not_found")
+            resource = await self._lock_editable(transaction, resource_id, otherwise="entity.not_found")
             scope_ids = await store.delete_resource(transaction.connection, self._tenant_id, resource_id)
-            transaction.record("resource", (resource_id,), "deleted", ResourceState(id=resource_id, deleted=True))
+            # With the indicator: it is all that a verifier knows of the resource.
+            state = ResourceState(id=resource_id, deleted=True, indicator=resource.indicator)
+            transaction.record("resource", (resource_id,), "deleted", state)
             for scope_id in scope_ids:
                 self._record_scope_deletion(transaction, resource_id, scope_id)
         return transaction.revision_header

@@ -107,12 +107,20 @@ async def read_form(scope: Scope, receive: Receive) -> FormParameters:
 
 
 async def _refuse(error: OAuthError, send: Send) -> None:
-    headers = HEADERS
+    headers = [*HEADERS, *refusal_headers(error, allow=b"POST")]
+    await send_answer(send, error.status, headers, error_body(error))
+
+
+def refusal_headers(error: OAuthError, *, allow: bytes) -> Headers:
+    """Return the headers of a client's refusal that depend on the error.
+
+    Args:
+        error: The error.
+        allow: The method that the endpoint takes.
+    """
     if error.status == 401:
-        headers = [*headers, (b"www-authenticate", _CHALLENGE)]
-    elif error.status == 405:
-        headers = [*headers, (b"allow", b"POST")]
-    await send_answer(send, error.status, [*headers, *retry_after(error)], error_body(error))
+        return [(b"www-authenticate", _CHALLENGE), *retry_after(error)]
+    return [(b"allow", allow)] if error.status == 405 else retry_after(error)
 
 
 def retry_after(error: OAuthError) -> Headers:

@@ -13,6 +13,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from token_service.schema import revocation_counts, revocations
 
+NOTIFY_CHANNEL: Final = "revocations"
+"""Told of every revocation when its transaction commits; the not-valid feed listens."""
+
 
 class Revocation(msgspec.Struct, frozen=True):
     """A revoked token or authorization, an ended impersonation, a cutoff, or a retired signing key.
@@ -55,6 +58,7 @@ _INSERT: Final = _new.on_conflict_do_update(
         "begun_until": func.greatest(revocations.c.begun_until, _new.excluded.begun_until),
     },
 )
+_NOTIFY: Final = select(func.pg_notify(NOTIFY_CHANNEL, ""))
 _HEAD: Final = select(revocation_counts.c.number).where(revocation_counts.c.tenant_id == bindparam("tenant"))
 _AFTER: Final = (
     select(revocations.c.id, revocations.c.expires_at, revocations.c.number, revocations.c.begun_until)
@@ -94,6 +98,7 @@ async def insert_revocations(connection: AsyncConnection, tenant_id: str, revoke
         for place, each in enumerate(ordered)
     ]
     await connection.execute(_INSERT, rows)
+    await connection.execute(_NOTIFY)
 
 
 async def find_head(connection: AsyncConnection, tenant_id: str) -> int:

@@ -1,0 +1,126 @@
+"""What a reader knows of the feed, and whether that is fresh. No I/O; written by one thread, read by any."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from stead.not_valid._records import Records
+from stead.not_valid.entries import Kind, entries_of
+from stead.not_valid.messages import InvalidFeed, Message, Snapshot, records_of
+from stead.verification import AccessToken
+
+_CACHED: Final = 4096
+
+
+class Gap(Exception):  # noqa: N818 - the name reads as the answer
+    """The feed goes on from where this reader has not been: it needs a snapshot."""
+
+
+class _Judged(NamedTuple):
+    """A token that was looked up.
+
+    Attributes:
+        entries: See ``entries_of``.
+        records: Where it was looked up; the verdict stands until they are replaced or get a record of an entry.
+        verdict: What made it invalid.
+    """
+
+    entries: Mapping[bytes, Kind]
+    records: Records
+    verdict: Kind | None
+
+
+class FeedState:
+    """The records, the position, and when the last heartbeat came.
+
+    Args:
+        stale_after_s: Seconds after the last heartbeat from which the feed is not fresh.
+        clock_leeway_s: Tolerated difference between the clocks of issuer and reader, in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        stale_after_s: float,
+        clock_leeway_s: float,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stale_after_s = stale_after_s
+        self._clock_leeway_s = clock_leeway_s
+        self._clock = clock
+        self._monotonic = monotonic
+        self._records = Records()
+        self._epoch = self._sequence = -1
+        self._signed_at = 0
+        self._heard_at: float | None = None
+        self._judged: dict[tuple[str, str], _Judged] = {}
+
+    @property
+    def position(self) -> tuple[int, int] | None:
+        """Epoch and sequence; None before the first snapshot."""
+        return (self._epoch, self._sequence) if self._epoch >= 0 else None
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether a valid heartbeat came recently, and nothing before it is missing."""
+        return self._heard_at is not None and self._monotonic() - self._heard_at < self._stale_after_s
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def load(self, snapshot: Snapshot, records: bytes) -> None:
+        """Replace everything by a snapshot.
+
+        Raises:
+            InvalidFeed: It is older than what is known, or not sorted.
+        """
+        if (snapshot.epoch, snapshot.to) < (self._epoch, self._sequence):
+            raise InvalidFeed("an older snapshot than what is known")
+        loaded = Records(records)
+        if snapshot.epoch != self._epoch:
+            self._heard_at, self._signed_at = None, 0
+        self._records, self._epoch, self._sequence = loaded, snapshot.epoch, snapshot.to
+
+    def take(self, message: Message) -> None:
+        """Continue with a message; one that brings nothing new is ignored.
+
+        Raises:
+            Gap: It does not continue what is known.
+            InvalidFeed: It is of an older epoch.
+        """
+        if message.epoch < self._epoch:
+            raise InvalidFeed("an older epoch than what is known")
+        if message.epoch > self._epoch or message.from_ > self._sequence:
+            self._heard_at = None
+            raise Gap
+        if message.to < self._sequence:
+            return
+        if message.to > self._sequence:
+            self._records.add(records_of(message))
+            self._sequence = message.to
+            if self._records.is_untidy:
+                self._records = self._records.tidied(now=self._clock())
+        self._hear(message)
+
+    def _hear(self, message: Message) -> None:
+        difference_s = abs(self._clock() - message.time / 1000)
+        if message.time > self._signed_at and difference_s < self._stale_after_s + self._clock_leeway_s:
+            self._signed_at = message.time
+            self._heard_at = self._monotonic()
+
+    def why_not_valid(self, token: AccessToken) -> Kind | None:
+        """Return what the feed says against a verified access token; None if nothing."""
+        key, records = (token.id, token.audience), self._records
+        judged = self._judged.get(key)
+        if judged is not None and judged.records is records and not records.has_later(judged.entries):
+            return judged.verdict
+        entries = entries_of(token) if judged is None else judged.entries
+        issued_at = token.issued_at
+        verdict = next((kind for entry, kind in entries.items() if issued_at < records.not_before(entry)), None)
+        if len(self._judged) >= _CACHED:
+            self._judged.clear()
+        self._judged[key] = _Judged(entries, records, verdict)
+        return verdict

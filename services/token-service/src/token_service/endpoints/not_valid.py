@@ -1,0 +1,216 @@
+"""``GET /oidc/not-valid``, its ``/events`` and ``/jwks``: the not-valid feed as snapshot, tail and keys.
+
+The tail is a stream of server-sent events (WHATWG HTML section 9.2): the id of an event is the position after it, and
+``Last-Event-ID`` names the position to continue from.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, Final
+
+from litestar import asgi
+from litestar.handlers import ASGIRouteHandler
+from litestar.types import Receive, Scope, Send
+
+from identity_common.background import end
+from identity_common.http.request_headers import header_values
+from identity_common.oauth import OAuthError, invalid_client, invalid_request, temporarily_unavailable
+from token_service.directory import Directory
+from token_service.endpoints.raw_routes import (
+    HEADERS,
+    Headers,
+    error_body,
+    refusal_headers,
+    send_answer,
+    unexpected,
+)
+from token_service.grants.client_authentication import ClientAuthenticator, read_credentials
+from token_service.grants.form import FormParameters
+from token_service.not_valid import (
+    FeedKeys,
+    FeedUnavailable,
+    Snapshots,
+    Tail,
+    TooManyReadersError,
+    UnknownPositionError,
+)
+from token_service.not_valid.tail import LiveMessage
+from token_service.openapi.not_valid import EVENTS_OPERATION, KEYS_OPERATION, SNAPSHOT_OPERATION
+
+PATH: Final = "/oidc/not-valid"
+EVENTS_PATH: Final = f"{PATH}/events"
+KEYS_PATH: Final = f"{PATH}/jwks"
+
+_POSITION: Final = re.compile(r"(\d{1,15})\.(\d{1,15})")
+_EVENT_STREAM: Final[Headers] = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # nginx passes each event on at once
+]
+_UNKNOWN_POSITION: Final = "the feed cannot be continued from there: read the snapshot"
+_KEYS_MAX_AGE: Final = b"max-age=300"
+
+_Answer = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class NotValidEndpoints:
+    """Serves the feed to clients with a credential, or to everyone.
+
+    Args:
+        directory: For authentication.
+        authenticator: Of clients.
+        keys: Of the feed.
+        snapshots: Where readers start.
+        tail: How they go on.
+        is_public: Whether reading needs no credential.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        authenticator: ClientAuthenticator,
+        keys: FeedKeys,
+        snapshots: Snapshots,
+        tail: Tail,
+        *,
+        is_public: bool,
+    ) -> None:
+        self._directory = directory
+        self._authenticator = authenticator
+        self._keys = keys
+        self._snapshots = snapshots
+        self._tail = tail
+        self._is_public = is_public
+
+    async def snapshot(self, scope: Scope, _: Receive, send: Send) -> None:
+        """Send the snapshot, or 304 if the reader has it."""
+        await self._require_reader(scope)
+        snapshot = await self._snapshots.snapshot()
+        headers = [
+            (b"etag", snapshot.etag.encode()),
+            (b"cache-control", b"private, no-cache"),
+            (b"vary", b"accept-encoding"),
+        ]
+        if snapshot.etag in ",".join(header_values(scope, b"if-none-match")):
+            await send({"type": "http.response.start", "status": 304, "headers": headers})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
+        body = snapshot.body
+        headers.append((b"content-type", b"application/octet-stream"))
+        if "gzip" in ",".join(header_values(scope, b"accept-encoding")):
+            body = snapshot.compressed
+            headers.append((b"content-encoding", b"gzip"))
+        await send_answer(send, 200, headers, body)
+
+    async def events(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send what follows the reader's position, then each message as it comes, until the reader has gone."""
+        await self._require_reader(scope)
+        position = _position(scope)
+        with self._tail.reading() as live:  # from here on nothing is missed
+            earlier = [] if position is None else await self._snapshots.since(*position)
+            await send({"type": "http.response.start", "status": 200, "headers": _EVENT_STREAM})
+            for message in earlier:
+                await send(_event(message))
+            reached = (earlier[-1].epoch, earlier[-1].to) if earlier else position
+            await _until_gone(receive, _send_live(send, live, reached))
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def jwks(self, _: Scope, __: Receive, send: Send) -> None:
+        """Send the keys of the feed (RFC 7517 section 5)."""
+        if not self._keys.is_loaded:
+            raise temporarily_unavailable("the keys of the feed are being loaded")
+        headers = [(b"content-type", b"application/json"), (b"cache-control", _KEYS_MAX_AGE)]
+        await send_answer(send, 200, headers, self._keys.jwks)
+
+    async def _require_reader(self, scope: Scope) -> None:
+        if self._is_public:
+            return
+        self._directory.require_current()
+        credentials = read_credentials(header_values(scope, b"authorization"), FormParameters({}))
+        if credentials.method == "none":
+            raise invalid_client()
+        await self._authenticator.authenticate(credentials)
+
+
+def not_valid_endpoints(endpoints: NotValidEndpoints) -> list[ASGIRouteHandler]:
+    """Return the routes."""
+
+    @asgi(PATH, copy_scope=False, opt=SNAPSHOT_OPERATION)
+    async def not_valid(scope: Scope, receive: Receive, send: Send) -> None:
+        """Return the snapshot."""
+        await _answer(endpoints.snapshot, scope, receive, send)
+
+    @asgi(EVENTS_PATH, copy_scope=False, opt=EVENTS_OPERATION)
+    async def not_valid_events(scope: Scope, receive: Receive, send: Send) -> None:
+        """Return the tail."""
+        await _answer(endpoints.events, scope, receive, send)
+
+    @asgi(KEYS_PATH, copy_scope=False, opt=KEYS_OPERATION)
+    async def not_valid_keys(scope: Scope, receive: Receive, send: Send) -> None:
+        """Return the keys."""
+        await _answer(endpoints.jwks, scope, receive, send)
+
+    return [not_valid, not_valid_events, not_valid_keys]
+
+
+async def _answer(answer: _Answer, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer, and turn every failure into an OAuth error; a stream that has begun just ends."""
+    try:
+        _require_get(scope)
+        await answer(scope, receive, send)
+    except OAuthError as error:
+        await _refuse(error, send)
+    except UnknownPositionError:
+        await _refuse(OAuthError("invalid_request", _UNKNOWN_POSITION, status=410), send)
+    except (FeedUnavailable, TooManyReadersError):
+        await _refuse(temporarily_unavailable("the feed cannot be read right now"), send)
+    except Exception as error:  # noqa: BLE001 - the edge
+        await _refuse(unexpected(error, scope), send)
+
+
+async def _refuse(error: OAuthError, send: Send) -> None:
+    headers = [*HEADERS, *refusal_headers(error, allow=b"GET")]
+    await send_answer(send, error.status, headers, error_body(error))
+
+
+def _require_get(scope: Scope) -> None:
+    if scope["method"] != "GET":  # type: ignore[typeddict-item]
+        raise OAuthError("invalid_request", "this endpoint takes GET", status=405)
+
+
+def _position(scope: Scope) -> tuple[int, int] | None:
+    values = header_values(scope, b"last-event-id")
+    if not values:
+        return None
+    position = _POSITION.fullmatch(values[0]) if len(values) == 1 else None
+    if position is None:
+        raise invalid_request("Last-Event-ID is malformed; expected, for example, 1790000000000.97")
+    return int(position[1]), int(position[2])
+
+
+async def _send_live(send: Send, live: AsyncGenerator[LiveMessage, None], reached: tuple[int, int] | None) -> None:
+    async with aclosing(live):
+        async for message in live:
+            if reached is None or (message.epoch, message.to) >= reached:
+                await send(_event(message))
+
+
+async def _until_gone(receive: Receive, sending: Awaitable[None]) -> None:
+    """Return when everything was sent, or when the reader has gone."""
+    tasks = (asyncio.ensure_future(sending), asyncio.ensure_future(_gone(receive)))
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await end(*tasks)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _event(message: LiveMessage) -> Any:
+    text = f"id: {message.epoch}.{message.to}\ndata: {message.token}\n\n"
+    return {"type": "http.response.body", "body": text.encode(), "more_body": True}

@@ -1,0 +1,22 @@
+"""The not-valid feed: what no verifier should accept any more, in sequence, signed, with a heartbeat each second.
+
+Owns collecting it from the revocations and the bus, its keys, and what the endpoints serve. Does not own why something
+is not valid (``token_service.presented_tokens``, the other services), nor the entries and messages, which the SDK
+defines for both sides (``stead.not_valid``).
+"""
+
+from token_service.not_valid.keys import FeedKeys
+from token_service.not_valid.sequencer import Sequencer
+from token_service.not_valid.snapshots import FeedSnapshot, FeedUnavailable, Snapshots, UnknownPositionError
+from token_service.not_valid.tail import Tail, TooManyReadersError
+
+__all__ = [
+    "FeedKeys",
+    "FeedSnapshot",
+    "FeedUnavailable",
+    "Sequencer",
+    "Snapshots",
+    "Tail",
+    "TooManyReadersError",
+    "UnknownPositionError",
+]

@@ -1,0 +1,96 @@
+"""Which records of the feed follow from a revocation, and from the new state of an aggregate. Pure."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from identity_common.wire.events import ApplicationState, ResourceState, UserState
+from identity_common.wire.revocations import retired_key_id
+from stead.event_types import MemberState, OrganizationState
+from stead.not_valid.entries import ALWAYS, NotValid, entry_of
+
+LEEWAY_S: Final = 900
+"""The largest leeway of a verifier, and for how long a token may be issued from what was known before."""
+
+_KEY_PREFIX: Final = retired_key_id("")
+
+
+class Change(NamedTuple):
+    """What an event means for the feed.
+
+    Attributes:
+        entry: See ``stead.not_valid.entries``.
+        not_before: Seconds since the epoch, or ``ALWAYS``.
+        only_if_known: Whether this replaces an earlier record only: what is valid again needs none otherwise.
+    """
+
+    entry: bytes
+    not_before: int
+    only_if_known: bool = False
+
+    def until(self, forget_at: int) -> NotValid:
+        """Return the record."""
+        return NotValid(self.entry, self.not_before, forget_at)
+
+
+def of_revocation(revoked_id: str, expires_at_ms: int) -> NotValid:
+    """Return the record of a revoked token or authorization, or of a retired signing key."""
+    if revoked_id.startswith(_KEY_PREFIX):
+        entry = entry_of("key", revoked_id.removeprefix(_KEY_PREFIX))
+    else:
+        entry = entry_of("token", revoked_id)
+    return NotValid(entry, ALWAYS, -(-expires_at_ms // 1000) + LEEWAY_S)
+
+
+def of_event(kind: str, data: msgspec.Raw, *, changed_at_s: int) -> list[Change]:
+    """Return what the new state of an aggregate means.
+
+    Args:
+        kind: Of the aggregate: ``user``, ``application``, ``resource``, ``organization`` or ``member``.
+        data: Its state.
+        changed_at_s: When it changed, in whole seconds, rounded down as ``iat`` is: what is valid again is so for
+            tokens that were issued from this second on.
+    """
+    match kind:
+        case "user":
+            return _of_user(msgspec.json.decode(data, type=UserState))
+        case "application":
+            return _of_application(msgspec.json.decode(data, type=ApplicationState), changed_at_s)
+        case "resource":
+            resource = msgspec.json.decode(data, type=ResourceState)
+            entry = entry_of("resource", resource.indicator)
+            return [_gone(entry, resource.deleted, changed_at_s)] if resource.indicator else []
+        case "organization":
+            organization = msgspec.json.decode(data, type=OrganizationState)
+            return [_gone(entry_of("organization", organization.id), organization.deleted, changed_at_s)]
+        case "member":
+            member = msgspec.json.decode(data, type=MemberState)
+            entry = entry_of("member", member.organization_id, member.member_id)
+            return [_gone(entry, member.deleted, changed_at_s)]
+    return []
+
+
+def _of_user(user: UserState) -> list[Change]:
+    entry = entry_of("user", user.id)
+    if user.deleted or user.is_suspended:
+        return [Change(entry, ALWAYS)]
+    # ``iat`` has whole seconds and is rounded up to tokensValidAfter
+    return [Change(entry, -(-user.tokens_valid_after // 1000))] if user.tokens_valid_after else []
+
+
+def _of_application(application: ApplicationState, changed_at_s: int) -> list[Change]:
+    switched_off = application.deleted or not application.allow_token_exchange
+    return [
+        _gone(entry_of("client", application.id), application.deleted, changed_at_s),
+        _gone(entry_of("exchange", application.id), switched_off, changed_at_s),
+    ]
+
+
+def _gone(entry: bytes, is_gone: bool, changed_at_s: int) -> Change:
+    return Change(entry, ALWAYS) if is_gone else Change(entry, changed_at_s, only_if_known=True)
+
+
+def latest(records: Iterable[NotValid]) -> dict[bytes, NotValid]:
+    """Return the last record of each entry."""
+    return {record.entry: record for record in records}

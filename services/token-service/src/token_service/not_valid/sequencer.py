@@ -1,0 +1,305 @@
+"""Sequences and signs the feed, on one replica at a time.
+
+What was revoked comes from this service's database, everything else from the bus. A record, its place in the sequence
+and the position up to which both were read are one transaction; its commit sends the signed message to every replica
+(``tail``). Neither Redis nor a store on the bus is involved, so nothing can be lost that was acknowledged.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import asyncpg
+from nats.errors import Error as NatsError
+
+from identity_common.background import BackgroundLoop
+from identity_common.bus.connection import Bus
+from identity_common.bus.stream_reader import Batch, ReadingInterrupted, StreamReader
+from identity_common.clock import Clock, now_ms
+from identity_common.outbox.active_worker import ActiveWorker, LockHolder
+from identity_common.telemetry.logs import get_logger
+from identity_common.wire.events import STREAM_STATE, event_subject
+from stead.not_valid.entries import NotValid
+from stead.not_valid.messages import MAX_MESSAGE_RECORDS, MESSAGE_TYPE, Message, encoded_records
+from token_service.not_valid.keys import FeedKeys
+from token_service.not_valid.rules import LEEWAY_S, Change, latest, of_event, of_revocation
+from token_service.not_valid.tail import CHANNEL, LiveMessage
+from token_service.presented_tokens.revocations.store import NOTIFY_CHANNEL
+
+_log = get_logger(__name__)
+
+_RETRY_S: Final = 0.25
+_SILENCE_S: Final = 3.0
+_AT_ONCE: Final = 1000
+_BUFFERED: Final = 10_000
+_BUFFER_CHECK_S: Final = 0.02
+_FORGET_EVERY_S: Final = 600.0
+
+_CREATE: Final = "INSERT INTO not_valid_feed VALUES ($1, $2, 0, 0, '', 0, 0) ON CONFLICT DO NOTHING"
+_STATE: Final = "SELECT * FROM not_valid_feed WHERE tenant_id = $1 FOR UPDATE"
+_REVOKED: Final = """
+    SELECT id, expires_at, number FROM revocations WHERE tenant_id = $1 AND number > $2 ORDER BY number LIMIT $3
+"""
+_KNOWN: Final = "SELECT entry, not_before FROM not_valid_entries WHERE tenant_id = $1 AND entry = ANY($2)"
+_STORE: Final = """
+    INSERT INTO not_valid_entries (tenant_id, entry, sequence, not_before, forget_at)
+    SELECT $1, * FROM unnest($2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[])
+    ON CONFLICT (tenant_id, entry) DO UPDATE SET
+        sequence = EXCLUDED.sequence, not_before = EXCLUDED.not_before,
+        forget_at = GREATEST(not_valid_entries.forget_at, EXCLUDED.forget_at)
+"""
+_ADVANCE: Final = """
+    UPDATE not_valid_feed SET sequence = $2, revocations_read = $3, stream = $4, position = $5, longest_lifetime_s = $6
+    WHERE tenant_id = $1
+"""
+_FORGET: Final = "DELETE FROM not_valid_entries WHERE tenant_id = $1 AND forget_at <= $2"
+_NOTIFY: Final = "SELECT pg_notify($1, $2)"
+
+
+class _Arrived(NamedTuple):
+    """A change that the bus told of.
+
+    Attributes:
+        changed_at_s: Seconds since the epoch.
+        position: Of its event in the stream.
+    """
+
+    change: Change
+    changed_at_s: int
+    position: int
+
+
+class _Position(NamedTuple):
+    """How far the bus was read: the incarnation of the stream, and the place in it."""
+
+    stream: str
+    sequence: int
+
+
+class _Heard:
+    """What the bus told and the database does not know yet.
+
+    Attributes:
+        arrived: Changes, in the order of the stream.
+        position: Of the last event, whether it means anything or not.
+        is_caught_up: Whether the end of the stream was reached since reading began.
+    """
+
+    def __init__(self, position: _Position) -> None:
+        self.arrived: deque[_Arrived] = deque()
+        self.position = position
+        self.is_caught_up = False
+        self._heard_at = 0.0
+
+    def take(self, batch: Batch) -> None:
+        """Add a batch."""
+        for message in batch.messages:
+            event = message.event
+            changed_at_s = int(datetime.fromisoformat(event.time).timestamp())
+            kind = event.type.rpartition(".")[0]
+            changes = of_event(kind, event.data, changed_at_s=changed_at_s)
+            self.arrived.extend(_Arrived(change, changed_at_s, message.sequence) for change in changes)
+            self.position = _Position(self.position.stream, message.sequence)
+        self.is_caught_up |= batch.caught_up
+        self._heard_at = time.monotonic()
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether everything that was published until a moment ago is known."""
+        return self.is_caught_up and time.monotonic() - self._heard_at < _SILENCE_S
+
+
+class Sequencer:
+    """Collects, sequences, signs, and sends heartbeats.
+
+    Args:
+        bus: Tells of changes.
+        keys: Of the feed.
+        database_url: This service's database.
+        tenant_id: The tenant.
+        issuer: Whose tokens the feed is about.
+        longest_lifetime_s: Returns the longest lifetime that an access token can currently have, in seconds.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        keys: FeedKeys,
+        database_url: str,
+        *,
+        tenant_id: str,
+        issuer: str,
+        longest_lifetime_s: Callable[[], int],
+        clock: Clock = now_ms,
+    ) -> None:
+        self._bus = bus
+        self._keys = keys
+        self._tenant_id = tenant_id
+        self._issuer = issuer
+        self._longest_lifetime_s = longest_lifetime_s
+        self._clock = clock
+        self._heard = _Heard(_Position("", 0))
+        self._forgot_at = 0.0
+        self._reader = StreamReader(
+            bus,
+            STREAM_STATE,
+            [
+                *(event_subject("management", tenant_id, kind, "*") for kind in ("user", "application", "resource")),
+                event_subject("template", tenant_id, "organization", "*"),
+                event_subject("template", tenant_id, "member", "*", "*"),
+            ],
+            reader="not-valid-feed",
+        )
+        worker = ActiveWorker(
+            self._sequence, database_url, lock="not-valid-feed", channel=NOTIFY_CHANNEL, tenant_id=tenant_id
+        )
+        self._loop = BackgroundLoop(
+            worker.run,
+            name="not-valid-feed",
+            pause_s=_RETRY_S,
+            log=_log,
+            failed="not-valid-feed.failed",
+            interrupted="not-valid-feed.interrupted",
+            expected=(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError),
+        )
+
+    def start(self) -> None:
+        """Wait for the turn of this replica, in the background."""
+        self._loop.start()
+
+    async def stop(self) -> None:
+        """Stop; another replica goes on."""
+        await self._loop.stop()
+
+    async def _sequence(self, holder: LockHolder) -> None:
+        connection = holder.connection
+        await connection.execute(_CREATE, self._tenant_id, self._clock())
+        async with connection.transaction():
+            state = await connection.fetchrow(_STATE, self._tenant_id)
+        self._heard = _Heard(_Position(state["stream"], state["position"]))
+        reading = BackgroundLoop(
+            partial(self._read, holder),
+            name="not-valid-feed-reader",
+            pause_s=_RETRY_S,
+            log=_log,
+            failed="not-valid-feed.unread",
+            interrupted="not-valid-feed.unheard",
+            expected=(NatsError, OSError, TimeoutError),
+            resume_on=(ReadingInterrupted,),
+        )
+        reading.start()
+        try:
+            while True:
+                await holder.turn(partial(self._take_turn, connection))
+        finally:
+            await reading.stop()
+
+    async def _read(self, holder: LockHolder) -> None:
+        """Read on from the last position until the reading is interrupted."""
+        self._heard.is_caught_up = False
+        await self._bus.connected()
+        stream = await self._reader.identity()
+        if stream != self._heard.position.stream:  # the stream was recreated: its positions start again
+            self._heard.position = _Position(stream, 0)
+        async with contextlib.aclosing(self._reader.read_after(self._heard.position.sequence)) as batches:
+            async for batch in batches:
+                while len(self._heard.arrived) > _BUFFERED:  # noqa: ASYNC110 - the database is slower than the bus
+                    await asyncio.sleep(_BUFFER_CHECK_S)
+                had_caught_up = self._heard.is_caught_up
+                self._heard.take(batch)
+                if self._heard.arrived or not had_caught_up:
+                    holder.wake()
+
+    async def _take_turn(self, connection: asyncpg.Connection) -> bool:
+        """Store and announce what has arrived, or send a heartbeat; return whether anything had arrived."""
+        if not self._keys.is_loaded:
+            return False
+        position, arrived = self._next_arrived()
+        time_ms = self._clock() if self._bus.is_connected and self._heard.is_recent else 0
+        async with connection.transaction():
+            state = await connection.fetchrow(_STATE, self._tenant_id)
+            revoked = await connection.fetch(_REVOKED, self._tenant_id, state["revocations_read"], _AT_ONCE)
+            lifetime_s = max(state["longest_lifetime_s"], self._longest_lifetime_s())
+            records = [of_revocation(row["id"], row["expires_at"]) for row in revoked]
+            records += await self._relevant(connection, arrived, lifetime_s)
+            stored = [record for record in latest(records).values() if record.forget_at * 1000 > self._clock()]
+            sequence = state["sequence"]
+            for start in range(0, len(stored), MAX_MESSAGE_RECORDS):
+                part = stored[start : start + MAX_MESSAGE_RECORDS]
+                await self._store(connection, part, after=sequence)
+                await self._announce(connection, state["epoch"], sequence, part, time_ms=time_ms)
+                sequence += len(part)
+            if not stored:
+                await self._announce(connection, state["epoch"], sequence, (), time_ms=time_ms)
+            read = revoked[-1]["number"] if revoked else state["revocations_read"]
+            if (sequence, read, *position, lifetime_s) != tuple(state)[2:]:
+                await connection.execute(_ADVANCE, self._tenant_id, sequence, read, *position, lifetime_s)
+        for _ in arrived:
+            self._heard.arrived.popleft()
+        await self._forget(connection)
+        return bool(revoked or self._heard.arrived)
+
+    def _next_arrived(self) -> tuple[_Position, list[_Arrived]]:
+        """Return the next changes, those of an event together, and the position after them."""
+        heard = self._heard
+        arrived = [heard.arrived[place] for place in range(min(_AT_ONCE, len(heard.arrived)))]
+        if len(arrived) == len(heard.arrived):
+            return heard.position, arrived
+        following = heard.arrived[len(arrived)].position
+        while arrived[-1].position == following:
+            arrived.pop()
+        return _Position(heard.position.stream, arrived[-1].position), arrived
+
+    async def _relevant(
+        self, connection: asyncpg.Connection, arrived: Sequence[_Arrived], lifetime_s: int
+    ) -> list[NotValid]:
+        """Return the records of changes that concern tokens which have not expired."""
+        if not arrived:
+            return []
+        now_s = self._clock() // 1000
+        entries = {each.change.entry for each in arrived}
+        rows = await connection.fetch(_KNOWN, self._tenant_id, list(entries))
+        known: dict[bytes, int] = {row["entry"]: row["not_before"] for row in rows}
+        records = []
+        for change, changed_at_s, _ in arrived:
+            held = known.get(change.entry)
+            is_over = changed_at_s + lifetime_s + LEEWAY_S <= now_s
+            if held == change.not_before or (held is None and (is_over or change.only_if_known)):
+                continue
+            known[change.entry] = change.not_before
+            records.append(change.until(now_s + lifetime_s + LEEWAY_S))
+        return records
+
+    async def _store(self, connection: asyncpg.Connection, part: Sequence[NotValid], *, after: int) -> None:
+        columns: list[list[Any]] = [
+            [record.entry for record in part],
+            list(range(after + 1, after + 1 + len(part))),
+            [record.not_before for record in part],
+            [record.forget_at for record in part],
+        ]
+        await connection.execute(_STORE, self._tenant_id, *columns)
+
+    async def _announce(
+        self, connection: asyncpg.Connection, epoch: int, sequence: int, part: Sequence[NotValid], *, time_ms: int
+    ) -> None:
+        """Send a signed message to every replica when the transaction commits."""
+        message = Message(
+            iss=self._issuer,
+            epoch=epoch,
+            from_=sequence,
+            to=sequence + len(part),
+            time=time_ms,
+            records=encoded_records(b"".join(record.pack() for record in part)),
+        )
+        live = LiveMessage(epoch, message.to, self._keys.sign(message, typ=MESSAGE_TYPE))
+        await connection.execute(_NOTIFY, CHANNEL, live.notification(self._tenant_id))
+
+    async def _forget(self, connection: asyncpg.Connection) -> None:
+        if time.monotonic() - self._forgot_at > _FORGET_EVERY_S:
+            await connection.execute(_FORGET, self._tenant_id, self._clock() // 1000)
+            self._forgot_at = time.monotonic()

@@ -1,0 +1,146 @@
+"""The live messages of the feed, as every replica hears them from the one that sequences, for its readers."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Generator
+from typing import Final, NamedTuple, Self
+
+import asyncpg
+from sqlalchemy.engine import make_url
+
+from identity_common.background import BackgroundLoop
+from identity_common.http.stopping import call_when_stopping
+from identity_common.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+CHANNEL: Final = "not-valid-feed"
+
+_RETRY_S: Final = 0.5
+_QUEUED: Final = 1000
+_READERS: Final = 2000
+
+
+class TooManyReadersError(Exception):
+    """This replica has as many readers as it may have."""
+
+
+class LiveMessage(NamedTuple):
+    """A signed message.
+
+    Attributes:
+        epoch: Of the feed.
+        to: The sequence after it.
+        token: The JWS.
+    """
+
+    epoch: int
+    to: int
+    token: str
+
+    def notification(self, tenant_id: str) -> str:
+        """Return the payload of its notification."""
+        return f"{tenant_id} {self.epoch} {self.to} {self.token}"
+
+    @classmethod
+    def parse(cls, notification: str, *, tenant_id: str) -> Self | None:
+        """Return the message in a notification; none if it is another tenant's."""
+        tenant, epoch, to, token = notification.split(" ")
+        return cls(int(epoch), int(to), token) if tenant == tenant_id else None
+
+
+class _Reader:
+    """A reader with what it has not taken yet."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[LiveMessage | None] = asyncio.Queue()
+        self._has_ended = False
+
+    def put(self, message: LiveMessage) -> None:
+        """Queue a message; a reader that is too slow is ended, and comes back where it was."""
+        if self._queue.qsize() >= _QUEUED:
+            self.end()
+        elif not self._has_ended:
+            self._queue.put_nowait(message)
+
+    def end(self) -> None:
+        """End the reading after what is queued."""
+        if not self._has_ended:
+            self._has_ended = True
+            self._queue.put_nowait(None)
+
+    async def messages(self) -> AsyncGenerator[LiveMessage, None]:
+        """Yield messages until the reading is ended."""
+        while (message := await self._queue.get()) is not None:
+            yield message
+
+
+class Tail:
+    """Listens to the database and passes each message on.
+
+    Args:
+        database_url: This service's database.
+        tenant_id: The tenant.
+    """
+
+    def __init__(self, database_url: str, *, tenant_id: str) -> None:
+        self._database_url = make_url(database_url).set(drivername="postgresql").render_as_string(hide_password=False)
+        self._tenant_id = tenant_id
+        self._readers: set[_Reader] = set()
+        self._loop = BackgroundLoop(
+            self._listen,
+            name="not-valid-tail",
+            pause_s=_RETRY_S,
+            log=_log,
+            failed="not-valid-tail.failed",
+            interrupted="not-valid-tail.interrupted",
+            expected=(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError),
+        )
+
+    def start(self) -> None:
+        """Listen, in the background."""
+        self._loop.start()
+
+    async def stop(self) -> None:
+        """Stop listening, and end every reading."""
+        await self._loop.stop()
+        self._end_readings()
+
+    @contextlib.contextmanager
+    def reading(self) -> Generator[AsyncGenerator[LiveMessage, None], None, None]:
+        """Return the messages from now on; they end when one was missed, and when the server stops.
+
+        Raises:
+            TooManyReadersError: There are too many readers.
+        """
+        if len(self._readers) >= _READERS:
+            raise TooManyReadersError
+        reader = _Reader()
+        self._readers.add(reader)
+        forget = call_when_stopping(reader.end)
+        try:
+            yield reader.messages()
+        finally:
+            forget()
+            self._readers.discard(reader)
+
+    async def _listen(self) -> None:
+        connection = await asyncpg.connect(self._database_url, timeout=5, command_timeout=5)
+        try:
+            ended = asyncio.Event()
+            connection.add_termination_listener(lambda _: ended.set())
+            await connection.add_listener(CHANNEL, self._take)
+            await ended.wait()
+        finally:
+            connection.terminate()
+            self._end_readings()
+
+    def _take(self, _: object, __: int, ___: str, payload: object) -> None:
+        message = LiveMessage.parse(str(payload), tenant_id=self._tenant_id)
+        if message is not None:
+            for reader in tuple(self._readers):
+                reader.put(message)
+
+    def _end_readings(self) -> None:
+        for reader in tuple(self._readers):
+            reader.end()

@@ -1,0 +1,114 @@
+"""The OpenAPI operations of the not-valid feed, whose routes are raw ASGI."""
+
+from typing import Final
+
+from identity_common.http.openapi import Json, hand_written, header
+from token_service.openapi.responses import (
+    CLIENT_SCHEMES,
+    FAILED,
+    UNAUTHENTICATED,
+    OAuthErrorBody,
+    Refusals,
+    refusals,
+)
+
+_AWAY: Final = ("The feed cannot be read.", {"temporarily_unavailable": "the feed cannot be read right now"})
+_REFUSALS: Final[Refusals] = {401: UNAUTHENTICATED, 500: FAILED, 503: _AWAY}
+_SECURITY: Final[list[Json]] = [{"basic": []}]
+_TAGS: Final = ["Not-valid feed"]
+
+
+def _optional_header(name: str, description: str, example: str) -> Json:
+    return {
+        "name": name,
+        "in": "header",
+        "description": description,
+        "schema": {"type": "string", "examples": [example]},
+    }
+
+
+SNAPSHOT_OPERATION: Final = hand_written(
+    {
+        "GET": {
+            "operationId": "NotValid",
+            "summary": "Read the not-valid feed",
+            "description": (
+                "A signed snapshot of what no verifier should accept any more: a JWS, a newline, and records of 24"
+                " bytes, sorted. Needs the credential of any confidential client, unless the operator made it public."
+            ),
+            "tags": _TAGS,
+            "security": _SECURITY,
+            "parameters": [
+                _optional_header("If-None-Match", "The snapshot that the reader has.", '"1790000000000.7.x"')
+            ],
+            "responses": {
+                "200": {
+                    "description": "The snapshot.",
+                    "headers": header("X-Request-Id", "ETag", "Cache-Control"),
+                    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+                },
+                "304": {
+                    "description": "The reader has it.",
+                    "headers": header("X-Request-Id", "ETag", "Cache-Control"),
+                },
+                **refusals(_REFUSALS),
+            },
+        }
+    },
+    types=(OAuthErrorBody,),
+    security_schemes=CLIENT_SCHEMES,
+)
+EVENTS_OPERATION: Final = hand_written(
+    {
+        "GET": {
+            "operationId": "NotValidEvents",
+            "summary": "Follow the not-valid feed",
+            "description": (
+                "Server-sent events that never end: each `data` is a signed message, a heartbeat at least each second."
+                " `Last-Event-ID` continues from a position, `<epoch>.<sequence>`."
+            ),
+            "tags": _TAGS,
+            "security": _SECURITY,
+            "parameters": [_optional_header("Last-Event-ID", "The position to continue from.", "1790000000000.97")],
+            "responses": {
+                "200": {
+                    "description": "The events.",
+                    "headers": header("X-Request-Id"),
+                    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+                },
+                **refusals(
+                    {
+                        400: ("The position is malformed.", {"invalid_request": "Last-Event-ID is malformed"}),
+                        410: (
+                            "The feed cannot be continued from there.",
+                            {"invalid_request": "the feed cannot be continued from there: read the snapshot"},
+                        ),
+                        **_REFUSALS,
+                    }
+                ),
+            },
+        }
+    },
+    types=(OAuthErrorBody,),
+    security_schemes=CLIENT_SCHEMES,
+)
+KEYS_OPERATION: Final = hand_written(
+    {
+        "GET": {
+            "operationId": "NotValidKeys",
+            "summary": "Read the public keys of the not-valid feed",
+            "tags": _TAGS,
+            "security": [],
+            "responses": {
+                "200": {
+                    "description": "The JWK Set (RFC 7517 section 5).",
+                    "headers": header("X-Request-Id", "Cache-Control"),
+                    "content": {"application/json": {"schema": {"type": "object"}}},
+                },
+                **refusals({500: FAILED, 503: _AWAY}),
+            },
+        }
+    },
+    types=(OAuthErrorBody,),
+    security_schemes={},
+)

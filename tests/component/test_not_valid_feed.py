@@ -1,0 +1,347 @@
+"""The not-valid feed: every trigger is in it, signed, the same at every replica, and it goes on where a reader was."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+
+import httpx2 as httpx
+import jwt
+import pytest
+import pytest_asyncio
+from sqlalchemy import text
+
+from identity_common.bus.connection import Bus
+from identity_common.clock import now_ms
+from identity_common.identifiers import new_id, new_token_id
+from identity_common.sealing import SealingKeys
+from identity_common.stores.database import create_database_engine
+from provision import ServerAddresses
+from stead.not_valid.entries import ALWAYS, entry_of, unpack
+from stead.not_valid.messages import Message, Snapshot, read_message, read_snapshot, records_of
+from stead.verification import KeySet
+from tests.support.patience import eventually
+from tests.support.running_stack import RunningStack
+from tests.support.tcp_proxy import TcpProxy
+from tests.support.world import World
+from token_service.not_valid import FeedKeys, Sequencer, Snapshots, Tail, UnknownPositionError
+from token_service.presented_tokens.revocations import Revocation
+from token_service.presented_tokens.revocations.store import insert_revocations
+
+pytestmark = pytest.mark.servers
+
+PATH = "/oidc/not-valid"
+ISSUER = "https://id.example.com/oidc"
+SOON = 3_600_000
+
+
+class Feed:
+    """A reader of the running system's feed."""
+
+    def __init__(self, world: World) -> None:
+        self.http = world.stack.http
+        self.auth = world.machine.basic
+        self.keys = KeySet.parse(self.http.get(f"{PATH}/jwks").content)
+        self.issuer = world.stack.issuer
+
+    def snapshot(self) -> tuple[Snapshot, bytes]:
+        answer = self.http.get(PATH, auth=self.auth)
+        assert answer.status_code == 200, answer.text
+        return read_snapshot(answer.content, self.keys, issuer=self.issuer)
+
+    def not_before(self, entry: bytes) -> int | None:
+        found = {record.entry: record.not_before for record in unpack(self.snapshot()[1])}
+        return found.get(entry)
+
+    @contextmanager
+    def events(self, position: str | None = None) -> Iterator[Iterator[tuple[str, Message]]]:
+        headers = {} if position is None else {"Last-Event-ID": position}
+        with self.http.stream("GET", f"{PATH}/events", auth=self.auth, headers=headers, timeout=10) as answer:
+            assert answer.status_code == 200
+            assert answer.headers["Content-Type"] == "text/event-stream"
+            yield self._messages(answer)
+
+    def _messages(self, answer: httpx.Response) -> Iterator[tuple[str, Message]]:
+        position = ""
+        for line in answer.iter_lines():
+            name, _, value = line.partition(": ")
+            if name == "id":
+                position = value
+            elif name == "data":
+                yield position, read_message(value, self.keys, issuer=self.issuer)
+
+
+@pytest.fixture(scope="module")
+def feed(world: World) -> Feed:
+    world.caught_up()
+    return Feed(world)
+
+
+def exchanged(world: World, user: str) -> tuple[str, dict[str, str]]:
+    answer = world.exchange(world.subject_token(user))
+    assert answer.status_code == 200, answer.text
+    token = answer.json()["access_token"]
+    return token, jwt.decode(token, options={"verify_signature": False})
+
+
+def revoked_token(world: World) -> bytes:
+    token, claims = exchanged(world, world.customer)
+    form = {"token": token}
+    answer = world.stack.http.post("/oidc/token/revocation", data=form, auth=world.traditional.basic)
+    assert answer.status_code == 200
+    return entry_of("token", claims["jti"])
+
+
+def suspended_user(world: World) -> bytes:
+    user = world.user()
+    world.management.users.suspend(user)
+    return entry_of("user", user)
+
+
+def deleted_user(world: World) -> bytes:
+    user = world.user()
+    world.management.users.delete(user)
+    return entry_of("user", user)
+
+
+def deleted_client(world: World) -> bytes:
+    client = world.client("Traditional")
+    world.management.applications.delete(client.id)
+    return entry_of("client", client.id)
+
+
+def client_without_exchange(world: World) -> bytes:
+    client = world.client("Traditional")
+    world.management.applications.update(client.id, custom_client_metadata={"allowTokenExchange": False})
+    return entry_of("exchange", client.id)
+
+
+def deleted_resource(world: World) -> bytes:
+    resource = world.management.resources.create("Gone", f"https://{new_id()}.example.com/api")
+    world.management.resources.delete(resource.id)
+    return entry_of("resource", resource.indicator)
+
+
+def deleted_organization(world: World) -> bytes:
+    organization = world.template.organization()
+    world.management.organizations.delete(organization)
+    return entry_of("organization", organization)
+
+
+def removed_member(world: World) -> bytes:
+    user = world.user()
+    world.template.member(world.organization, user, world.clerk_roles["user"])
+    world.management.organizations.remove_user(world.organization, user)
+    return entry_of("member", world.organization, user)
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        revoked_token,
+        suspended_user,
+        deleted_user,
+        deleted_client,
+        client_without_exchange,
+        deleted_resource,
+        deleted_organization,
+        removed_member,
+    ],
+)
+def test_each_trigger_is_in_the_feed(world: World, feed: Feed, trigger: Callable[[World], bytes]) -> None:
+    entry = trigger(world)
+    eventually(lambda: feed.not_before(entry) == ALWAYS)
+
+
+def test_a_password_change_ends_what_was_issued_before_it(world: World, feed: Feed) -> None:
+    user = world.user()
+    world.management.users.set_password(user, "correct horse battery")
+    eventually(lambda: feed.not_before(entry_of("user", user)) is not None)
+    not_before = feed.not_before(entry_of("user", user))
+    assert not_before is not None and abs(not_before - now_ms() / 1000) < 60
+
+
+def test_what_is_valid_again_is_so_for_new_tokens_only(world: World, feed: Feed) -> None:
+    client = world.client("Traditional")
+    entry = entry_of("exchange", client.id)
+    world.management.applications.update(client.id, custom_client_metadata={"allowTokenExchange": False})
+    eventually(lambda: feed.not_before(entry) == ALWAYS)
+    world.management.applications.update(client.id, custom_client_metadata={"allowTokenExchange": True})
+    eventually(lambda: feed.not_before(entry) not in {ALWAYS, None})
+    _, claims = exchanged(world, world.customer)
+    assert int(claims["iat"]) >= (feed.not_before(entry) or 0)
+
+
+def test_a_reader_follows_from_its_snapshot_and_continues_where_it_was(world: World, feed: Feed) -> None:
+    snapshot, _ = feed.snapshot()
+    entry = revoked_token(world)
+    with feed.events(f"{snapshot.epoch}.{snapshot.to}") as messages:
+        reached, seen = snapshot.to, set()
+        for position, message in messages:
+            assert position == f"{message.epoch}.{message.to}"
+            assert message.from_ <= reached
+            reached = message.to
+            seen |= {record.entry for record in unpack(records_of(message))}
+            if entry in seen and message.time:
+                break
+    with feed.events(f"{snapshot.epoch}.{reached}") as messages:
+        _, message = next(messages)
+        assert message.from_ >= reached
+        assert entry not in {record.entry for record in unpack(records_of(message))}
+        times = [next(messages)[1].time for _ in range(2)]
+        assert times == sorted(set(times))
+
+
+@pytest.mark.parametrize(
+    ("position", "status"), [("1.1", 410), ("x", 400), ("1", 400), ("9" * 16 + ".1", 400), ("999999999999999.0", 410)]
+)
+def test_a_position_that_cannot_be_continued_is_refused(feed: Feed, position: str, status: int) -> None:
+    answer = feed.http.get(f"{PATH}/events", auth=feed.auth, headers={"Last-Event-ID": position})
+    assert (answer.status_code, answer.json()["error"]) == (status, "invalid_request")
+
+
+@pytest.mark.parametrize("path", [PATH, f"{PATH}/events"])
+def test_reading_needs_a_client_credential(world: World, feed: Feed, path: str) -> None:
+    answers = [feed.http.get(path), feed.http.get(path, auth=(world.machine.id, "wrong"))]
+    assert [(answer.status_code, answer.headers["WWW-Authenticate"]) for answer in answers] == [
+        (401, 'Basic realm="token endpoint", charset="UTF-8"')
+    ] * 2
+    answer = feed.http.post(path, auth=feed.auth)
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "GET")
+
+
+def test_the_snapshot_is_compressed_and_cached_by_its_entity_tag(world: World, feed: Feed) -> None:
+    plain = feed.http.get(PATH, auth=feed.auth, headers={"Accept-Encoding": "identity"})
+    assert "Content-Encoding" not in plain.headers
+    with feed.http.stream("GET", PATH, auth=feed.auth, headers={"Accept-Encoding": "gzip"}) as answer:
+        compressed = b"".join(answer.iter_raw())
+    read_snapshot(gzip.decompress(compressed), feed.keys, issuer=feed.issuer)
+    known = feed.http.get(PATH, auth=feed.auth, headers={"If-None-Match": answer.headers["ETag"]})
+    assert (known.status_code, known.content) == (304, b"")
+
+
+def test_the_keys_of_the_feed_are_not_those_of_tokens(world: World) -> None:
+    documents = [world.stack.http.get(path).json() for path in ("/oidc/jwks", f"{PATH}/jwks")]
+    tokens, feeds = ({key["kid"] for key in document["keys"]} for document in documents)
+    assert feeds and not tokens & feeds
+
+
+class Replica:
+    """The feed's parts of one replica, in a tenant of its own."""
+
+    def __init__(self, addresses: ServerAddresses, tenant_id: str, *, nats_url: str | None = None) -> None:
+        self.tenant_id = tenant_id
+        self.engine = create_database_engine(addresses.token_database_url, service="tests", pool_size=4)
+        self.bus = Bus(nats_url or addresses.token_nats_url, service="token")
+        sealing = SealingKeys(["A" * 43 + "="])
+        self.keys = FeedKeys(self.engine, sealing, tenant_id=tenant_id)
+        self.tail = Tail(addresses.token_database_url, tenant_id=tenant_id)
+        self.snapshots = Snapshots(self.engine, self.keys, tenant_id=tenant_id, issuer=ISSUER)
+        self.sequencer = Sequencer(
+            self.bus,
+            self.keys,
+            addresses.token_database_url,
+            tenant_id=tenant_id,
+            issuer=ISSUER,
+            longest_lifetime_s=lambda: 3600,
+        )
+
+    async def start(self) -> None:
+        await self.keys.load()
+        self.bus.start()
+        self.tail.start()
+        self.sequencer.start()
+
+    async def stop(self) -> None:
+        await self.sequencer.stop()
+        await self.tail.stop()
+        await self.bus.stop()
+        await self.engine.dispose()
+
+    async def revoke(self, *token_ids: str) -> None:
+        async with self.engine.begin() as connection:
+            revoked = [Revocation(token_id, now_ms() + SOON) for token_id in token_ids]
+            await insert_revocations(connection, self.tenant_id, revoked)
+
+    async def next_message(self, *, that: Callable[[Message], bool] = lambda _: True) -> Message:
+        keys = KeySet.parse(self.keys.jwks)
+        async with asyncio.timeout(30):
+            with self.tail.reading() as live:
+                async for each in live:
+                    message = read_message(each.token, keys, issuer=ISSUER)
+                    if that(message):
+                        return message
+        raise AssertionError("the tail ended")
+
+    async def state(self) -> Snapshot:
+        return read_snapshot((await self.snapshots.snapshot()).body, KeySet.parse(self.keys.jwks), issuer=ISSUER)[0]
+
+
+@pytest.fixture
+def tenant_id(stack: RunningStack) -> str:
+    return f"t{secrets.token_hex(6)}"
+
+
+@pytest_asyncio.fixture
+async def replicas(servers: ServerAddresses, tenant_id: str) -> AsyncIterator[list[Replica]]:
+    both = [Replica(servers, tenant_id) for _ in range(2)]
+    for each in both:
+        await each.start()
+    yield both
+    for each in both:
+        await each.stop()
+
+
+async def test_two_replicas_serve_the_same_bytes_and_another_takes_over(replicas: list[Replica]) -> None:
+    one, other = replicas
+    await one.next_message(that=lambda message: message.time > 0)
+    token_ids = [new_token_id() for _ in range(300)]
+    arrived = asyncio.gather(*(each.next_message(that=lambda message: message.to == 300) for each in replicas))
+    await one.revoke(*token_ids)
+    messages = await arrived
+
+    assert messages[0] == messages[1]
+    bodies = [(await each.snapshots.snapshot()).body for each in replicas]
+    assert bodies[0] == bodies[1]
+    _, records = read_snapshot(bodies[0], KeySet.parse(one.keys.jwks), issuer=ISSUER)
+    assert {record.entry for record in unpack(records)} == {entry_of("token", each) for each in token_ids}
+    epoch = messages[0].epoch
+    caught_up = [await each.snapshots.since(epoch, 0) for each in replicas]
+    assert caught_up[0] == caught_up[1]
+    assert [message.to for message in caught_up[0]] == [128, 256, 300]
+
+    await one.sequencer.stop()
+    await other.revoke(new_token_id())
+    message = await other.next_message(that=lambda message: message.to == 301)
+    assert message.epoch == epoch
+
+
+async def test_nothing_counts_as_fresh_while_the_bus_is_away(servers: ServerAddresses, tenant_id: str) -> None:
+    """Changes cannot arrive; revocations, which come from the database, still do."""
+    async with TcpProxy(servers.token_nats_url) as proxy:
+        replica = Replica(servers, tenant_id, nats_url=proxy.through(servers.token_nats_url))
+        await replica.start()
+        await replica.next_message(that=lambda message: message.time > 0)
+        await proxy.cut()
+        await replica.next_message(that=lambda message: message.time == 0)
+        await replica.revoke(new_token_id())
+        assert (await replica.next_message(that=lambda message: message.to == 1)).time == 0
+        await proxy.mend()
+        await replica.next_message(that=lambda message: message.time > 0)
+        await replica.stop()
+
+
+async def test_a_restored_database_begins_a_new_epoch(replicas: list[Replica]) -> None:
+    one, _ = replicas
+    await one.next_message(that=lambda message: message.time > 0)
+    earlier = await one.state()
+    async with one.engine.begin() as connection:
+        values = {"tenant": one.tenant_id}
+        await connection.execute(text("UPDATE not_valid_feed SET epoch = epoch + 1 WHERE tenant_id = :tenant"), values)
+    with pytest.raises(UnknownPositionError):
+        await one.snapshots.since(earlier.epoch, earlier.to)
+    message = await one.next_message(that=lambda message: message.epoch > earlier.epoch)
+    assert message.from_ == earlier.to

@@ -1,0 +1,286 @@
+"""What a verifier makes of the not-valid feed: entries; and only the genuine, current feed counts as fresh."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+
+from stead.errors import TokenInvalid, Unavailable
+from stead.not_valid import NotValidFeed
+from stead.not_valid._records import Records
+from stead.not_valid._state import FeedState, Gap
+from stead.not_valid.entries import ALWAYS, Kind, NotValid, entries_of, entry_of, unpack
+from stead.not_valid.messages import (
+    MESSAGE_TYPE,
+    SNAPSHOT_TYPE,
+    InvalidFeed,
+    digest_of,
+    encoded_records,
+    read_message,
+    read_snapshot,
+)
+from stead.verification import AccessToken, KeySet
+from tests.unit.sdk.issuer import ISSUER, NOW, SigningKey, compact, jwks
+
+KEY = SigningKey("feed", "EdDSA")
+KEYS = KeySet.parse(jwks(KEY))
+LATER = int(NOW) + 3600
+
+
+def access_token(**changes: Any) -> AccessToken:
+    values: dict[str, Any] = {
+        "id": "auth1.abc",
+        "key_id": "kid1",
+        "issuer": ISSUER,
+        "subject": "user1",
+        "audience": "https://api.example.com",
+        "client_id": "client1",
+        "scopes": frozenset(),
+        "issued_at": NOW,
+        "expires_at": NOW + 3600,
+        "actor": None,
+        "grant_type": None,
+        "organization_id": None,
+        "claims": {},
+    }
+    return AccessToken(**{**values, **changes})
+
+
+def signed(typ: str, key: SigningKey = KEY, **claims: Any) -> str:
+    return compact({"alg": key.alg, "typ": typ, "kid": key.kid}, {"iss": ISSUER, **claims}, key)
+
+
+def message(key: SigningKey = KEY, *, typ: str = MESSAGE_TYPE, records: bytes = b"", **changes: Any) -> str:
+    claims = {"epoch": 1, "from": 0, "to": 0, "time": int(NOW * 1000), "records": encoded_records(records), **changes}
+    return signed(typ, key, **claims)
+
+
+def snapshot(records: bytes = b"", *, sha256: str | None = None, **changes: Any) -> bytes:
+    claims = {"epoch": 1, "to": 0, "sha256": sha256 or digest_of(records), **changes}
+    return signed(SNAPSHOT_TYPE, **claims).encode() + b"\n" + records
+
+
+class Reader:
+    """A state whose time stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self.state = FeedState(stale_after_s=4, clock_leeway_s=5, clock=lambda: self.now, monotonic=lambda: self.now)
+
+    def load(self, body: bytes) -> None:
+        self.state.load(*read_snapshot(body, KEYS, issuer=ISSUER))
+
+    def take(self, jws: str) -> None:
+        self.state.take(read_message(jws, KEYS, issuer=ISSUER))
+
+    def heartbeat(self, sequence: int, **changes: Any) -> None:
+        self.take(message(**{"from": sequence, "to": sequence, "time": int(self.now * 1000), **changes}))
+
+
+@pytest.fixture
+def reader() -> Reader:
+    reader = Reader()
+    reader.load(snapshot(to=5))
+    return reader
+
+
+def ended(kind: Kind, *ids: str, not_before: int = ALWAYS) -> bytes:
+    return NotValid(entry_of(kind, *ids), not_before, LATER).pack()
+
+
+@pytest.mark.parametrize(
+    ("record", "changes", "verdict"),
+    [
+        (ended("token", "auth1.abc"), {}, "token"),
+        (ended("token", "auth1"), {}, "token"),
+        (ended("token", "imp2"), {"id": "imp1.imp2.own.abc"}, "token"),
+        (ended("token", "auth"), {}, None),
+        (ended("key", "kid1"), {}, "key"),
+        (ended("user", "user1"), {}, "user"),
+        (ended("user", "user1"), {"subject": "client1"}, None),
+        (ended("user", "agent2"), {"actor": {"sub": "agent1", "act": {"sub": "agent2"}}}, "user"),
+        (ended("user", "user1", not_before=int(NOW)), {}, None),
+        (ended("user", "user1", not_before=int(NOW) + 1), {}, "user"),
+        (ended("client", "client1"), {}, "client"),
+        (ended("exchange", "client1"), {}, None),
+        (ended("exchange", "client1"), {"grant_type": "urn:ietf:params:oauth:grant-type:token-exchange"}, "exchange"),
+        (ended("resource", "https://api.example.com"), {}, "resource"),
+        (ended("organization", "o1"), {"organization_id": "o1"}, "organization"),
+        (ended("organization", "o1"), {"audience": "urn:service:organization:o1"}, "organization"),
+        (ended("member", "o1", "user1"), {"organization_id": "o1"}, "member"),
+        (ended("member", "o1", "user2"), {"organization_id": "o1"}, None),
+    ],
+)
+def test_a_token_is_judged_by_everything_that_it_depends_on(
+    reader: Reader, record: bytes, changes: dict[str, Any], verdict: str | None
+) -> None:
+    presented = access_token(**changes)
+    assert reader.state.why_not_valid(presented) is None
+    reader.take(message(records=record, **{"from": 5, "to": 6}))
+    assert reader.state.why_not_valid(presented) == verdict
+
+
+def test_entries_of_different_kinds_and_ids_never_meet() -> None:
+    assert len({entry_of("member", "a", "bc"), entry_of("member", "ab", "c"), entry_of("token", "a", "bc")}) == 3
+    assert entry_of("user", "u1").hex() == "033f0f0eec4606a1b03c7610bb42ca53"
+    assert len(entries_of(access_token(organization_id="o1", actor={"sub": "a"}, grant_type="g"))) == 11
+
+
+OTHER = SigningKey("feed", "EdDSA")
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        message(OTHER),
+        message(SigningKey("unknown", "EdDSA")),
+        message(typ="at+jwt"),
+        message(typ=SNAPSHOT_TYPE),
+        message(iss="https://other.example.com/oidc"),
+        message(**{"from": 6, "to": 5}),
+        message(time="now"),
+        "x.y.z",
+        "",
+    ],
+)
+def test_a_forged_message_is_refused(forged: str) -> None:
+    with pytest.raises(InvalidFeed):
+        read_message(forged, KEYS, issuer=ISSUER)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        snapshot(ended("user", "u"), sha256=digest_of(b"")),
+        snapshot(iss="https://other.example.com/oidc"),
+        snapshot(b"short", sha256=digest_of(b"short")),
+        message().encode() + b"\n",
+        b"",
+    ],
+)
+def test_a_forged_snapshot_is_refused(forged: bytes) -> None:
+    with pytest.raises(InvalidFeed):
+        read_snapshot(forged, KEYS, issuer=ISSUER)
+
+
+def test_an_unsorted_snapshot_is_refused(reader: Reader) -> None:
+    records = b"".join(sorted((ended("user", "a"), ended("user", "b")), reverse=True))
+    with pytest.raises(InvalidFeed):
+        reader.load(snapshot(records, to=9))
+
+
+def test_the_feed_is_fresh_until_the_heartbeats_cease(reader: Reader) -> None:
+    assert not reader.state.is_fresh
+    reader.heartbeat(5)
+    assert reader.state.is_fresh
+    reader.now += 3.9
+    assert reader.state.is_fresh
+    reader.now += 0.2
+    assert not reader.state.is_fresh
+    reader.heartbeat(5)
+    assert reader.state.is_fresh
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"time": 0},  # the issuer does not hear all changes
+        {"time": int((NOW - 60) * 1000)},  # recorded earlier
+        {"time": int((NOW + 60) * 1000)},
+        {"from": 4, "to": 4},  # before what is known
+    ],
+)
+def test_a_heartbeat_of_another_time_does_not_count(reader: Reader, changes: dict[str, Any]) -> None:
+    reader.heartbeat(5, **changes)
+    assert not reader.state.is_fresh
+
+
+def test_a_heartbeat_counts_once(reader: Reader) -> None:
+    repeated = message(**{"from": 5, "to": 5})
+    reader.take(repeated)
+    reader.now += 4.5
+    reader.take(repeated)
+    assert not reader.state.is_fresh
+
+
+@pytest.mark.parametrize("changes", [{"from": 6, "to": 6}, {"from": 6, "to": 7}, {"epoch": 2}])
+def test_a_gap_needs_a_snapshot_and_ends_freshness(reader: Reader, changes: dict[str, Any]) -> None:
+    reader.heartbeat(5)
+    with pytest.raises(Gap):
+        reader.heartbeat(5, **changes)
+    assert not reader.state.is_fresh
+    reader.load(snapshot(to=9, epoch=2))
+    assert reader.state.position == (2, 9)
+
+
+@pytest.mark.parametrize("old", [{"to": 4}, {"epoch": 0, "to": 99}])
+def test_an_older_snapshot_is_refused(reader: Reader, old: dict[str, int]) -> None:
+    with pytest.raises(InvalidFeed):
+        reader.load(snapshot(**old))
+    with pytest.raises(InvalidFeed):
+        reader.heartbeat(5, epoch=0)
+
+
+def test_what_was_missed_may_overlap_with_what_is_known(reader: Reader) -> None:
+    reader.take(message(records=ended("user", "user1") + ended("user", "user2"), **{"from": 4, "to": 6}))
+    assert reader.state.position == (1, 6)
+    assert reader.state.why_not_valid(access_token()) == "user"
+
+
+def test_records_are_found_before_and_after_they_are_tidied() -> None:
+    def hashed(number: int) -> bytes:
+        return hashlib.sha256(str(number).encode()).digest()[:16]
+
+    whole = [NotValid(hashed(number), number + 1, 10 if number % 5 == 0 else LATER) for number in range(30_000)]
+    records = Records(b"".join(sorted(record.pack() for record in whole[:5_000])))
+    records.add(b"".join(record.pack() for record in whole[5_000:]))
+    records.add(whole[7]._replace(not_before=99).pack())
+    expected = {record.entry: record.not_before for record in whole} | {whole[7].entry: 99}
+    assert {entry: records.not_before(entry) for entry in expected} == expected
+    assert records.is_untidy and records.not_before(hashed(-1)) == 0
+
+    tidied = records.tidied(now=11)
+    kept = {record.entry: expected[record.entry] for record in whole if record.forget_at > 11}
+    assert (len(tidied), tidied.is_untidy) == (24_000, False)
+    assert {entry: tidied.not_before(entry) for entry in expected} == {entry: kept.get(entry, 0) for entry in expected}
+
+
+IMPERSONATED = [{"actor": {"sub": "a"}}, {"grant_type": "g"}]
+
+
+@pytest.mark.parametrize(
+    ("settings", "refused"),
+    [
+        ({}, [False, True, True]),
+        ({"when_stale": "closed"}, [True, True, True]),
+        ({"when_stale_impersonated": "open"}, [False, False, False]),
+    ],
+)
+def test_a_stale_feed_refuses_what_it_was_configured_to(settings: dict[str, Any], refused: list[bool]) -> None:
+    feed = NotValidFeed.over_http("http://127.0.0.1:1", **settings)
+    outcomes = []
+    for changes in ({}, *IMPERSONATED):
+        try:
+            feed.check(access_token(**changes))
+            outcomes.append(False)
+        except Unavailable:
+            outcomes.append(True)
+    assert outcomes == refused
+    assert feed.accepted_stale == refused.count(False)
+
+
+def test_what_a_stale_feed_names_is_refused_all_the_same(reader: Reader) -> None:
+    feed = NotValidFeed(reader.state, lambda *_: None)
+    reader.take(message(records=ended("user", "user1"), **{"from": 5, "to": 6}, time=0))
+    with pytest.raises(TokenInvalid) as refused:
+        feed.check(access_token())
+    assert (refused.value.reason, feed.is_fresh) == ("ended_user", False)
+
+
+def test_records_survive_packing() -> None:
+    record = NotValid(entry_of("user", "u"), 7, LATER)
+    assert list(unpack(record.pack() * 2)) == [record, record]
+    with pytest.raises(ValueError, match="incomplete"):
+        list(unpack(record.pack()[1:]))
