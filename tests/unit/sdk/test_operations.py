@@ -1063,6 +1063,16 @@ OPERATIONS: list[tuple[Call, str, str, Any, Any, Any]] = [
         {"subjectToken": SUBJECT_TOKEN, "expiresIn": 600},
         SubjectToken(token=SUBJECT_TOKEN, expires_in=600),
     ),
+    (lambda c: c.impersonations.end("i1"), "POST", "/api/impersonations/i1/end", None, None, None),
+    (
+        lambda c: c.impersonations.end_all(actor_id="u1"),
+        "POST",
+        "/api/impersonations/end",
+        {"actorId": "u1"},
+        None,
+        None,
+    ),
+    (lambda c: c.impersonations.end_all(all=True), "POST", "/api/impersonations/end", {"all": True}, None, None),
 ]
 
 

@@ -57,6 +57,7 @@ class _Client(Generic[R]):
         self.organizations: groups.Organizations[R] = groups.Organizations(run, is_async=is_async)
         self.custom_claims: groups.CustomClaims[R] = groups.CustomClaims(run, is_async=is_async)
         self.subject_tokens: groups.SubjectTokens[R] = groups.SubjectTokens(run, is_async=is_async)
+        self.impersonations: groups.Impersonations[R] = groups.Impersonations(run, is_async=is_async)
 
     @property
     def last_revision(self) -> str | None:
@@ -115,6 +116,7 @@ class ManagementClient(_Client[Run]):
         organization_template: The organization template as one document.
         organizations: Organizations, their members and the members' roles.
         subject_tokens: One-time tokens that represent a user.
+        impersonations: What began with a subject token.
     """
 
     def __init__(
@@ -232,6 +234,7 @@ class AsyncManagementClient(_Client[AsyncRun]):
         organization_template: The organization template as one document.
         organizations: Organizations, their members and the members' roles.
         subject_tokens: One-time tokens that represent a user.
+        impersonations: What began with a subject token.
     """
 
     def __init__(

@@ -27,6 +27,10 @@ _REVOCATIONS = ("%R~identity:*:revocations", "%R~identity:*:revocation:*")
 """token-service's copy of the revocations, for the services that check access tokens."""
 
 
+_IMPERSONATIONS = "~identity:*:impersonation:*"
+"""Who asked for which impersonation."""
+
+
 def _commands(*commands: str) -> tuple[str, ...]:
     return tuple(f"+{command}" for command in (*commands, *_CONNECTING))
 
@@ -36,8 +40,14 @@ _SIGN_IN_ATTEMPTS = "(~identity:*:sign-in-attempts:* +eval +hget +hincrby +hdel 
 
 
 REDIS_RULES: Mapping[str, tuple[str, ...]] = {
-    # Minting is one SET; management-service can neither read a subject token nor spend one.
-    "management": ("%W~identity:*:subject-token:*", *_REVOCATIONS, *_commands("set", "mget"), _SIGN_IN_ATTEMPTS),
+    # Minting is two SETs; management-service can neither read a subject token nor spend one.
+    "management": (
+        "%W~identity:*:subject-token:*",
+        _IMPERSONATIONS,
+        *_REVOCATIONS,
+        *_commands("set", "mget"),
+        _SIGN_IN_ATTEMPTS,
+    ),
     "template": (*_REVOCATIONS, *_commands("mget")),
     "token": ("~identity:*", *_commands(*_TOKEN_COMMANDS)),
 }

@@ -12,7 +12,13 @@ from identity_common.http.api_errors import ApiError, body_too_large, store_unav
 from identity_common.identifiers import new_id
 from identity_common.stores.redis import RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.subject_tokens import KEPT_AFTER_EXPIRY_MS, SubjectTokenRecord, subject_token_key
+from identity_common.wire.subject_tokens import (
+    ENDABLE_MS,
+    KEPT_AFTER_EXPIRY_MS,
+    SubjectTokenRecord,
+    impersonation_key,
+    subject_token_key,
+)
 from management_service.authentication import Authentication
 from management_service.subject_tokens.caller import Caller, CallerCheck
 from management_service.subject_tokens.rules import SubjectTokenCreation, context_is_too_large, new_subject_token
@@ -81,9 +87,10 @@ class SubjectTokens:
             await check.require_unrevoked()  # 401 goes first
             raise
         subject_token = new_subject_token()
+        remembering = self._remember(record)
         storing = self._store(subject_token, record)
         caller = await check.finish()
-        await self._require_stored(storing, record)
+        await self._require_stored(remembering, storing, record)
         return self._issue(caller, subject_token, record), record.id
 
     def _issue(self, caller: Caller, subject_token: str, record: SubjectTokenRecord) -> MintedSubjectToken:
@@ -118,13 +125,21 @@ class SubjectTokens:
             context=msgspec.Raw(context),
         )
 
+    def _remember(self, record: SubjectTokenRecord) -> "asyncio.Future[Any]":
+        """Remember who asked, for as long as that caller may end the impersonation; before its token can be used."""
+        key = impersonation_key(self._tenant_id, record.id)
+        return self._redis.execute("SET", key, record.issued_to, "PX", ENDABLE_MS)
+
     def _store(self, subject_token: str, record: SubjectTokenRecord) -> "asyncio.Future[Any]":
         key = subject_token_key(self._tenant_id, subject_token)
         kept_ms = self._ttl_s * 1000 + KEPT_AFTER_EXPIRY_MS
         return self._redis.execute("SET", key, _encode(record), "NX", "PX", kept_ms)
 
-    async def _require_stored(self, storing: "asyncio.Future[Any]", record: SubjectTokenRecord) -> None:
+    async def _require_stored(
+        self, remembering: "asyncio.Future[Any]", storing: "asyncio.Future[Any]", record: SubjectTokenRecord
+    ) -> None:
         try:
+            await remembering
             stored = await storing
         except StoreUnavailable as error:
             _log.warning("store.unavailable", store="redis", error=str(error))
