@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx2 as httpx
 import pytest
@@ -13,7 +13,15 @@ from identity_common.clock import now_ms
 from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
 from identity_common.wire.impersonations import ImpersonationSegments
 from stead.models import SubjectToken
-from tests.support.world import World
+from tests.support.world import Client, World
+
+
+class Parties(NamedTuple):
+    """Whom one impersonation concerns."""
+
+    subject: str
+    actor: str
+    client: Client
 
 
 def begin(world: World, user_id: str | None = None) -> SubjectToken:
@@ -149,3 +157,39 @@ def test_an_emptied_copy_of_the_revocations_forgets_no_end(world: World) -> None
     world.redis.delete(*copied)
     assert world.exchange(unspent.token).status_code == 400
     assert not is_active(world, access_token, revision)
+
+
+TRIGGERS: dict[str, Callable[[World, Parties], object]] = {
+    "the subject is suspended": lambda world, of: world.management.users.suspend(of.subject),
+    "the subject is deleted": lambda world, of: world.management.users.delete(of.subject),
+    "the actor is suspended": lambda world, of: world.management.users.suspend(of.actor),
+    "the actor is deleted": lambda world, of: world.management.users.delete(of.actor),
+    "the actor's password changes": lambda world, of: world.management.users.set_password(of.actor, "another password"),
+    "the application is deleted": lambda world, of: world.management.applications.delete(of.client.id),
+    "token exchange is switched off": lambda world, of: world.management.applications.update(
+        of.client.id, custom_client_metadata={"allowTokenExchange": False}
+    ),
+}
+
+
+@pytest.mark.parametrize("trigger", TRIGGERS)
+def test_an_impersonation_ends_by_itself(world: World, trigger: str) -> None:
+    """At introspection, for an API's token and a userinfo token, and at userinfo."""
+    of = Parties(world.user(), world.user(), world.client("Traditional"))
+    acting = {"actor_token": world.userinfo_token(of.actor), "actor_token_type": TOKEN_TYPE_ACCESS_TOKEN}
+    targets: tuple[dict[str, str | None], ...] = ({}, {"resource": None, "scope": "openid"})
+    tokens = [
+        world.exchange(begin(world, of.subject).token, client=of.client, **acting, **target).json()["access_token"]
+        for target in targets
+    ]
+
+    def outcomes(revision: str) -> tuple[bool, bool, int]:
+        userinfo = world.stack.http.get("/oidc/me", headers={"Authorization": f"Bearer {tokens[1]}"})
+        first, second = (is_active(world, token, revision) for token in tokens)
+        return first, second, userinfo.status_code
+
+    assert outcomes("management:0") == (True, True, 200)
+    TRIGGERS[trigger](world, of)
+    revision = world.management.last_revision or ""
+    is_active(world, tokens[0], revision)  # userinfo awaits no revision
+    assert outcomes(revision) == (False, False, 401)
