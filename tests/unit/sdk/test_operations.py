@@ -1103,6 +1103,16 @@ OPERATIONS: list[tuple[Call, str, str, Any, Any, Any]] = [
         {"id": "l1", "occurredAt": 5, "key": "k", "context": {"reason": "r", "ticketId": "t"}, "addedLater": 1},
         AuditEntry(id="l1", occurred_at=5, key="k", context=AuditContext(reason="r", ticket_id="t")),
     ),
+    (lambda c: c.impersonations.end("i1"), "POST", "/api/impersonations/i1/end", None, None, None),
+    (
+        lambda c: c.impersonations.end_all(actor_id="u1"),
+        "POST",
+        "/api/impersonations/end",
+        {"actorId": "u1"},
+        None,
+        None,
+    ),
+    (lambda c: c.impersonations.end_all(all=True), "POST", "/api/impersonations/end", {"all": True}, None, None),
 ]
 IDS = [f"{row[1]} {row[2]}" for row in OPERATIONS]
 

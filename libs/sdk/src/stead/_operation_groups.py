@@ -15,6 +15,7 @@ from stead._lists import AsyncListing, Listing, ListRequest
 from stead._operations import (
     applications,
     custom_claims,
+    impersonations,
     logs,
     organization_permissions,
     organization_roles,
@@ -264,3 +265,10 @@ class SubjectTokens(Group[R]):
     """``client.subject_tokens``: one-time tokens, the first step of impersonation."""
 
     create = _Method(subject_tokens.create_subject_token)
+
+
+class Impersonations(Group[R]):
+    """``client.impersonations``: what began with a subject token, to be ended before its tokens expire."""
+
+    end = _Method(impersonations.end_impersonation)
+    end_all = _Method(impersonations.end_impersonations)

@@ -58,6 +58,7 @@ class _Client(Generic[R]):
         self.custom_claims: groups.CustomClaims[R] = groups.CustomClaims(run, is_async=is_async)
         self.logs: groups.Logs[R] = groups.Logs(run, is_async=is_async)
         self.subject_tokens: groups.SubjectTokens[R] = groups.SubjectTokens(run, is_async=is_async)
+        self.impersonations: groups.Impersonations[R] = groups.Impersonations(run, is_async=is_async)
 
     @property
     def last_revision(self) -> str | None:
@@ -117,6 +118,7 @@ class ManagementClient(_Client[Run]):
         organizations: Organizations, their members and the members' roles.
         logs: Entries of the audit trail.
         subject_tokens: One-time tokens that represent a user.
+        impersonations: What began with a subject token.
     """
 
     def __init__(
@@ -235,6 +237,7 @@ class AsyncManagementClient(_Client[AsyncRun]):
         organizations: Organizations, their members and the members' roles.
         logs: Entries of the audit trail.
         subject_tokens: One-time tokens that represent a user.
+        impersonations: What began with a subject token.
     """
 
     def __init__(

@@ -40,6 +40,7 @@ from identity_common.stores.parents import Parents
 from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.telemetry.metrics import Samples
 from identity_common.wire.claims_function import SealedRequests, SealedVariables
+from identity_common.wire.impersonations import AGGREGATE as IMPERSONATION
 from management_service.api_reference.routes import reference_router
 from management_service.applications.routes import ApplicationController, SecretController
 from management_service.applications.service import Applications
@@ -52,6 +53,8 @@ from management_service.claims_function.routes import ClaimsFunctionController, 
 from management_service.claims_function.scripts import Scripts
 from management_service.claims_function.service import AGGREGATE as CLAIMS_FUNCTION
 from management_service.claims_function.service import ClaimsFunctions
+from management_service.impersonations.routes import ImpersonationController, ImpersonationsController
+from management_service.impersonations.service import Impersonations
 from management_service.kubernetes_secret import KubernetesSecret
 from management_service.memberships import Memberships
 from management_service.passwords.attempts import SignInAttempts
@@ -102,6 +105,7 @@ _CONTROLLERS: Final = (
     RoleScopeController,
     RoleUserController,
     RoleApplicationController,
+    ImpersonationsController,
     ClaimsFunctionTestController,
     ClaimsFunctionController,
     LogController,
@@ -245,6 +249,7 @@ def create_app(settings: Settings) -> Litestar:
             "roles": Roles(reader, changes, tenant_id=tenant_id),
             "assignments": assignments,
             "claims_functions": claims_functions,
+            "impersonations": Impersonations(changes, commands, tenant_id=tenant_id),
             "memberships": Memberships(bus, tenant_id=tenant_id),
             "audit_trail": AuditTrail(reader, tenant_id=tenant_id),
         },
@@ -369,7 +374,11 @@ def _resources(settings: Settings, reader: AsyncEngine, changes: Changes) -> Res
 
 def _changes(settings: Settings, engine: AsyncEngine, published: Progress) -> Changes:
     return Changes(
-        engine, source="management", tenant_id=settings.tenant_id, published=published, may_return=(CLAIMS_FUNCTION,)
+        engine,
+        source="management",
+        tenant_id=settings.tenant_id,
+        published=published,
+        may_return=(CLAIMS_FUNCTION, IMPERSONATION),
     )
 
 
@@ -389,5 +398,6 @@ def _unrevoked_tokens(settings: Settings, commands: RedisCommands) -> UnrevokedT
 
 def _api(settings: Settings) -> Router:
     guarded = Router("/", guards=[require_management], opt=CHANGES_DIRECTORY, route_handlers=_CONTROLLERS)
+    by_minters = Router("/", opt=CHANGES_DIRECTORY, route_handlers=[ImpersonationController])
     reference = reference_router(settings.base_url, management_api=settings.management_api_resource)
-    return Router("/api", route_handlers=[status, swagger_route(settings.base_url), reference, guarded])
+    return Router("/api", route_handlers=[status, swagger_route(settings.base_url), reference, guarded, by_minters])

@@ -19,6 +19,7 @@ from management_service.applications.service import application_state
 from management_service.claims_function import store as claims_function_store
 from management_service.claims_function.service import AGGREGATE as CLAIMS_FUNCTION
 from management_service.claims_function.service import function_state
+from management_service.impersonations.service import record_slots
 from management_service.resources import store as resource_store
 from management_service.resources.service import resource_state, scope_state
 from management_service.roles import holders
@@ -37,7 +38,7 @@ def republication_steps(tenant_id: str) -> tuple[Step, ...]:
     """Return one step for each table of aggregates of a tenant."""
     steps = (
         *(_record_resources, _record_scopes, _record_roles, _record_applications, _record_users),
-        _record_claims_functions,
+        *(_record_claims_functions, record_slots),
     )
     return tuple(partial(step, tenant_id) for step in steps)
 

@@ -163,6 +163,17 @@ application_roles = Table(
     Index("application_roles_by_role", "tenant_id", "role_id", "application_id"),
 )
 
+impersonation_ends = Table(
+    "impersonation_ends",
+    metadata,
+    tenant_id(),
+    Column("id", Key, primary_key=True),
+    Column("slot", Integer, nullable=False),
+    Column("begun_until", BigInteger),
+    Column("expires_at", BigInteger, nullable=False),
+    Index("impersonation_ends_by_slot", "tenant_id", "slot"),
+)
+
 claims_functions = Table(
     "claims_functions",
     metadata,

@@ -28,6 +28,10 @@ _REVOCATIONS = ("%R~identity:*:revocations", "%R~identity:*:revocation:*")
 """token-service's copy of the revocations, for the services that check access tokens."""
 
 
+_IMPERSONATIONS = "~identity:*:impersonation:*"
+"""Who asked for which impersonation."""
+
+
 def _commands(*commands: str) -> tuple[str, ...]:
     return tuple(f"+{command}" for command in (*commands, *_CONNECTING))
 
@@ -36,15 +40,15 @@ _SIGN_IN_ATTEMPTS = "(~identity:*:sign-in-attempts:* +eval +hget +hincrby +hdel 
 """management-service's counts of wrong passwords: a selector, so that its commands apply to these keys alone."""
 
 _MINTING_LOG_KEYS = "~identity:*:audit:subject-tokens ~identity:*:audit:subject-tokens:numbering"
-_MINTING_SCRIPT = f"(~identity:*:subject-token:* {_MINTING_LOG_KEYS} +eval)"
+_MINTING_SCRIPT = f"(~identity:*:subject-token:* {_IMPERSONATIONS} {_MINTING_LOG_KEYS} +eval)"
 """A script may be given the key of a subject token; each of its commands needs a permission of its own."""
 _SUBJECT_TOKEN_LOG = f"({_MINTING_LOG_KEYS} +eval +xadd +xlen +xrange +xdel +hget +hset +hincrby +del)"
 """What waits for the audit trail, and its numbering."""
 
 REDIS_RULES: Mapping[str, tuple[str, ...]] = {
-    # Minting is one SET, in a script that records it; management-service can neither read nor spend a subject token.
+    # Minting is a script that stores and records; management-service can neither read nor spend a subject token.
     "management": (
-        *("%W~identity:*:subject-token:*", *_REVOCATIONS, *_commands("set", "mget", "info")),
+        *("%W~identity:*:subject-token:*", _IMPERSONATIONS, *_REVOCATIONS, *_commands("set", "mget", "info")),
         *(_SIGN_IN_ATTEMPTS, _MINTING_SCRIPT, _SUBJECT_TOKEN_LOG),
     ),
     "template": (*_REVOCATIONS, *_commands("mget")),

@@ -29,6 +29,7 @@ _log = get_logger(__name__)
 SCOPE_ALL: Final = "all"
 SCOPE_SUBJECT_TOKENS: Final = "subject-tokens"
 _ALL: Final = frozenset({SCOPE_ALL})
+_MINTING: Final = frozenset({SCOPE_ALL, SCOPE_SUBJECT_TOKENS})
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 T = TypeVar("T")
@@ -63,11 +64,13 @@ class Caller(msgspec.Struct, frozen=True):
         application_id: The application.
         user_id: The user that it acts for; None if it acts for itself.
         token_id: ``jti`` of the access token; empty for the author of something stored.
+        scopes: Of the access token; empty for the author of something stored.
     """
 
     application_id: str
     user_id: str | None = None
     token_id: str = ""
+    scopes: frozenset[str] = frozenset()
 
 
 class SignedToken(msgspec.Struct, frozen=True):
@@ -235,7 +238,7 @@ class ManagementAccess:
         if self._is_live is not None and not await self._is_live(token):
             raise unauthorized()
         user_id = None if token.subject == token.client_id else token.subject
-        return Caller(token.client_id, user_id, token.id)
+        return Caller(token.client_id, user_id, token.id, token.scopes)
 
 
 async def require_management(connection: Connection, handler: BaseRouteHandler) -> None:
@@ -243,8 +246,17 @@ async def require_management(connection: Connection, handler: BaseRouteHandler) 
 
     From then on a write is recorded in the audit trail as this request's.
     """
+    await _admit(connection, handler, one_of=_ALL)
+
+
+async def require_subject_tokens(connection: Connection, handler: BaseRouteHandler) -> None:
+    """Guard like ``require_management``, for the scope ``subject-tokens`` too."""
+    await _admit(connection, handler, one_of=_MINTING)
+
+
+async def _admit(connection: Connection, handler: BaseRouteHandler, *, one_of: frozenset[str]) -> None:
     access: ManagementAccess = connection.app.state.management_access
-    caller: Caller = await access.require(connection.scope, one_of=_ALL)
+    caller: Caller = await access.require(connection.scope, one_of=one_of)
     connection.state.caller = caller
     audit_request(
         connection.scope,

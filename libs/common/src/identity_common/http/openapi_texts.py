@@ -16,6 +16,9 @@ EXAMPLES: Final[dict[str, Any]] = {
     "organizationRoleId": "v0m8b4n7c1z5l9rj3xkq2",
     "organizationScopeId": "q8m4b7n1c5z9l3jrx2kv0",
     "resourceScopeId": "n1c5z9l3jrx2kq0v8m4b7",
+    "impersonationId": "8hq2vz0k4s7yb1n6cxw3e",
+    "actorId": "5z9l3jrx2kq0",
+    "clientId": "m4b7n1c5z9l3jrx2kq0v8",
     "kind": "access-token",
     "versionNumber": "3",
     "script": "const getCustomJwtClaims = async ({ context }) => ({ locale: context.user.profile.locale });",
@@ -104,7 +107,7 @@ EXAMPLES_IN: Final[Mapping[str, Mapping[str, Any]]] = {
 
 MANAGEMENT_SCOPES: Final[Mapping[str, str]] = {
     "all": "Everything under /api.",
-    "subject-tokens": "POST /api/subject-tokens, and nothing else.",
+    "subject-tokens": "POST /api/subject-tokens, and ending these impersonations.",
 }
 """Scopes of the Management API → what each opens."""
 

@@ -12,6 +12,10 @@ KEPT_AFTER_EXPIRY_MS: Final = 60_000
 """How long a record outlives its token, so that the log can tell expired tokens from unknown ones."""
 
 
+ENDABLE_MS: Final = 86_400_000
+"""How long the application that asked for an impersonation may end it without the scope ``all``."""
+
+
 class SubjectTokenRecord(msgspec.Struct, frozen=True, kw_only=True, tag="subject-token.v1"):
     """What a subject token stands for until it is exchanged.
 
@@ -44,3 +48,8 @@ class SubjectTokenRecord(msgspec.Struct, frozen=True, kw_only=True, tag="subject
 def subject_token_key(tenant_id: str, subject_token: str) -> str:
     """Return the Redis key of a token: only its SHA-256, so that reading Redis reveals no token."""
     return f"identity:{tenant_id}:subject-token:{hashlib.sha256(subject_token.encode()).hexdigest()}"
+
+
+def impersonation_key(tenant_id: str, impersonation_id: str) -> str:
+    """Return the Redis key of the application that asked for an impersonation; management-service's alone."""
+    return f"identity:{tenant_id}:impersonation:{impersonation_id}"

@@ -11,7 +11,13 @@ from identity_common.stores.audit_streams import LUA_APPEND, AuditStreamKeys, en
 from identity_common.stores.redis import RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import REQUEST_ID, get_logger
 from identity_common.wire.audit import AuditContext, AuditEntry, AuditLog
-from identity_common.wire.subject_tokens import KEPT_AFTER_EXPIRY_MS, SubjectTokenRecord, subject_token_key
+from identity_common.wire.subject_tokens import (
+    ENDABLE_MS,
+    KEPT_AFTER_EXPIRY_MS,
+    SubjectTokenRecord,
+    impersonation_key,
+    subject_token_key,
+)
 
 _log = get_logger(__name__)
 _encode = msgspec.json.Encoder().encode
@@ -20,14 +26,15 @@ LOG: Final[AuditLog] = "subject-tokens"
 _MAX_TEXT: Final = 256
 _FULL: Final = 0
 
-# KEYS: the subject token, the stream and the numbering of the audit trail. ARGV: how many entries may wait in the
-# stream, id and JSON of the entry, the record, its TTL in milliseconds. Returns 0 if the stream is full, which stores
-# nothing; none if the token exists.
+# KEYS: the subject token, the stream and the numbering of the audit trail, the impersonation. ARGV: how many entries may
+# wait in the stream, id and JSON of the entry, the record, its TTL in milliseconds, who asked, and how long that
+# application may end the impersonation. Returns 0 if the stream is full, which stores nothing; none if the token exists.
 _STORE: Final = (
     LUA_APPEND
     + """
 if redis.call('XLEN', KEYS[2]) >= tonumber(ARGV[1]) then return 0 end
 if not redis.call('SET', KEYS[1], ARGV[4], 'NX', 'PX', ARGV[5]) then return false end
+redis.call('SET', KEYS[4], ARGV[6], 'PX', ARGV[7])
 append(KEYS[2], KEYS[3], ARGV[2], 'entry', ARGV[3])
 return 1
 """
@@ -78,10 +85,14 @@ class SubjectTokenStore:
             request_id=REQUEST_ID.get() or "",
             user_agent=user_agent,
         )
-        key = subject_token_key(self._tenant_id, subject_token)
-        kept_ms = self._ttl_ms + KEPT_AFTER_EXPIRY_MS
+        keys = (
+            subject_token_key(self._tenant_id, subject_token),
+            *self._audit,
+            impersonation_key(self._tenant_id, record.id),
+        )
         recorded = (self._backlog, entry.id, encode_entry(entry))
-        return self._redis.execute("EVAL", _STORE, 3, key, *self._audit, *recorded, _encode(record), kept_ms)
+        stored = (_encode(record), self._ttl_ms + KEPT_AFTER_EXPIRY_MS)
+        return self._redis.execute("EVAL", _STORE, 4, *keys, *recorded, *stored, record.issued_to, ENDABLE_MS)
 
     async def require_stored(self, storing: "asyncio.Future[Any]", record: SubjectTokenRecord) -> None:
         """Refuse if the token was not stored.

@@ -72,6 +72,8 @@ def why_token_dead(token: AccessToken, known: KnownOfToken) -> str | None:
         return "revoked"
     if known.client is None:
         return "the client was deleted"
+    if token.grant_type is not None and not known.client.allow_token_exchange:
+        return "the client may no longer exchange tokens"
     if not known.resource_exists:
         return "the resource was deleted"
     if known.organization_id is not None:

@@ -1,0 +1,4 @@
+"""Ends of impersonations: recorded here, published on the bus, and made revocations by token-service.
+
+Owns who may end which. Does not own when they begin (``management_service.subject_tokens``), nor what an end revokes.
+"""

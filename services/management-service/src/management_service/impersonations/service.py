@@ -1,0 +1,97 @@
+"""Ending impersonations."""
+
+from typing import Final
+
+from identity_common.access.management_api import SCOPE_ALL, Caller
+from identity_common.clock import Clock, now_ms
+from identity_common.http.api_errors import missing_by_id, store_unavailable
+from identity_common.outbox.changes import Changes, Transaction
+from identity_common.stores.database import retry_on_conflict
+from identity_common.stores.redis import RedisCommands, StoreUnavailable
+from identity_common.telemetry.logs import get_logger
+from identity_common.wire.impersonations import AGGREGATE, ImpersonationEnd, ImpersonationEndsState
+from identity_common.wire.subject_tokens import impersonation_key
+from management_service.impersonations import store
+from management_service.impersonations.rules import (
+    MOST_IN_A_SLOT,
+    end_of_all,
+    end_of_one,
+    is_well_formed,
+    slot_of,
+    too_many_ends,
+)
+
+_log = get_logger(__name__)
+
+_SLOTS_AT_ONCE: Final = 32
+
+
+class Impersonations:
+    """Ends impersonations: what is recorded here, token-service refuses as soon as it has the event."""
+
+    def __init__(self, changes: Changes, redis: RedisCommands, *, tenant_id: str, clock: Clock = now_ms) -> None:
+        self._changes = changes
+        self._redis = redis
+        self._tenant_id = tenant_id
+        self._clock = clock
+
+    async def end(self, caller: Caller, impersonation_id: str) -> dict[str, str]:
+        """End one impersonation and those within it; return the headers of the answer.
+
+        A caller with the scope ``all`` may end any: this service does not know which began, so that an id is only
+        required to be well-formed. Others may end what they asked for, for a day.
+
+        Raises:
+            ApiError: 404 for an id that no impersonation has, or that the caller did not ask for; 422 when the register
+                of ends is full; 503 when a store does not answer.
+        """
+        if not is_well_formed(impersonation_id):
+            raise missing_by_id("entity.not_found")
+        if SCOPE_ALL not in caller.scopes and await self._asked_for_by(impersonation_id) != caller.application_id:
+            raise missing_by_id("entity.not_found")
+        return await self._record(end_of_one(impersonation_id, now=self._clock()))
+
+    async def end_all(self, ended: str) -> dict[str, str]:
+        """End all impersonations of a party that have begun by now; return the headers of the answer.
+
+        Raises:
+            ApiError: 422 when the register of ends is full; 503 when the database does not answer.
+        """
+        return await self._record(end_of_all(ended, now=self._clock()))
+
+    async def _asked_for_by(self, impersonation_id: str) -> str | None:
+        try:
+            (client_id,) = await self._redis.execute("MGET", impersonation_key(self._tenant_id, impersonation_id))
+        except StoreUnavailable as error:
+            _log.warning("store.unavailable", store="redis", error=str(error))
+            raise store_unavailable() from None
+        return None if client_id is None else str(client_id.decode())
+
+    @retry_on_conflict
+    async def _record(self, end: ImpersonationEnd) -> dict[str, str]:
+        slot, now = slot_of(end.id), self._clock()
+        async with self._changes.transaction() as transaction:
+            await store.lock_slot(transaction.connection, self._tenant_id, slot)
+            ends = await store.list_ends(transaction.connection, self._tenant_id, slot, now=now)
+            if end.begun_until is not None or end.id not in {each.id for each in ends}:
+                if len(ends) >= MOST_IN_A_SLOT:
+                    raise too_many_ends()
+                await store.put_end(transaction.connection, self._tenant_id, slot, end, now=now)
+                await record_slot(transaction, self._tenant_id, slot, now=now)
+        return transaction.revision_header
+
+
+async def record_slot(transaction: Transaction, tenant_id: str, slot: int, *, now: int) -> None:
+    """Record the state of a slot that is locked."""
+    ends = await store.list_ends(transaction.connection, tenant_id, slot, now=now)
+    transaction.record(AGGREGATE, (str(slot),), "updated", ImpersonationEndsState(str(slot), ends=tuple(ends)))
+
+
+async def record_slots(tenant_id: str, transaction: Transaction, after: str) -> str | None:
+    """Record some slots again, for a republication; return the last of them, or None after the last of all."""
+    slots = await store.list_slots(transaction.connection, tenant_id, after=int(after or -1), count=_SLOTS_AT_ONCE)
+    now = now_ms()
+    for slot in slots:
+        await store.lock_slot(transaction.connection, tenant_id, slot)
+        await record_slot(transaction, tenant_id, slot, now=now)
+    return str(slots[-1]) if slots else None

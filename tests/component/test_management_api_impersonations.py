@@ -1,0 +1,146 @@
+"""``/api/impersonations``: who may end which, bad input, and the events."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from identity_common.identifiers import new_id
+from identity_common.wire.impersonations import ImpersonationEnd, ImpersonationEndsState
+from identity_common.wire.revocations import cutoff_id
+from management_service.impersonations.rules import LONGEST_LIFE_MS, slot_of
+from tests.support.management_api import Management, refusal
+
+END = "/api/impersonations/end"
+
+
+def end_of(impersonation_id: str) -> str:
+    return f"/api/impersonations/{impersonation_id}/end"
+
+
+async def published(management: Management, end_id: str) -> ImpersonationEnd | None:
+    """Return an end as the bus has it."""
+    event = await management.event("impersonation", str(slot_of(end_id)))
+    ends = () if event is None else msgspec.json.decode(event.data, type=ImpersonationEndsState).ends
+    return next((end for end in ends if end.id == end_id), None)
+
+
+async def begun(management: Management, token: str | None = None) -> str:
+    """Return the id of a new impersonation, asked for with this token."""
+    user = await management.created("users")
+    async with management.client_with(token or management.token()) as client:
+        answer = await client.post("/api/subject-tokens", json={"userId": user["id"]})
+    return str(answer.headers["Impersonation-Id"])
+
+
+async def test_an_end_is_published_once_with_its_expiry(management: Management) -> None:
+    impersonation_id = await begun(management)
+    before = await management.revision()
+
+    first = await management.client.post(end_of(impersonation_id))
+    again = await management.client.post(end_of(impersonation_id))
+    assert [(each.status_code, each.headers["Identity-Revision"]) for each in (first, again)] == [
+        (204, f"management:{before + 1}")
+    ] * 2
+    end = await published(management, impersonation_id)
+    assert end == ImpersonationEnd(impersonation_id, end.expires_at if end else 0)
+    assert end.expires_at > LONGEST_LIFE_MS
+
+
+@pytest.mark.parametrize(
+    ("body", "party"),
+    [
+        ({"userId": "u"}, "user:u"),
+        ({"actorId": "u"}, "actor:u"),
+        ({"clientId": "c"}, "client:c"),
+        ({"organizationId": "o"}, "organization:o"),
+        ({"all": True}, "all"),
+    ],
+)
+async def test_the_impersonations_of_a_party_end_up_to_this_moment(
+    management: Management, body: dict[str, Any], party: str
+) -> None:
+    assert (await management.client.post(END, json=body)).status_code == 204
+    first = await published(management, cutoff_id(party))
+    assert (await management.client.post(END, json=body)).status_code == 204
+    second = await published(management, cutoff_id(party))
+
+    assert first is not None
+    assert second is not None
+    assert first.begun_until is not None
+    assert second.begun_until is not None
+    assert second.begun_until >= first.begun_until
+    assert second.expires_at - second.begun_until == LONGEST_LIFE_MS
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({}, ""),
+        ({"userId": "u", "all": True}, ""),
+        ({"all": False}, "all"),
+        ({"all": 1}, "all"),
+        ({"userId": ""}, "userId"),
+        ({"userId": "u" * 65}, "userId"),
+        ({"userId": None}, "userId"),
+        ({"nobody": "u"}, "nobody"),
+    ],
+)
+async def test_a_body_names_exactly_one_party(management: Management, body: dict[str, Any], path: str) -> None:
+    before = await management.revision()
+    answer = await management.client.post(END, json=body)
+
+    assert refusal(answer) == (400, "guard.invalid_input")
+    assert [issue["path"] for issue in answer.json()["data"]["issues"]] == [path]
+    assert await management.revision() == before
+
+
+@pytest.mark.parametrize("impersonation_id", ["short", "x" * 22, "X" * 21, "key:" + "x" * 17, "x.y" + "x" * 18])
+async def test_an_id_that_no_impersonation_can_have_is_a_miss(management: Management, impersonation_id: str) -> None:
+    assert refusal(await management.client.post(end_of(impersonation_id))) == (404, "entity.not_found")
+
+
+async def test_the_scope_for_minting_ends_what_its_application_asked_for(management: Management) -> None:
+    machines = [await management.machine() for _ in range(2)]
+    tokens = [management.token(client_id=each, scope="subject-tokens") for each in machines]
+    its_own, of_another = [await begun(management, token) for token in tokens]
+
+    async with management.client_with(tokens[0]) as client:
+        assert (await client.post(end_of(its_own))).status_code == 204
+        assert refusal(await client.post(end_of(of_another))) == (404, "entity.not_found")
+        assert refusal(await client.post(end_of(new_id()))) == (404, "entity.not_found")
+        assert refusal(await client.post(END, json={"all": True})) == (403, "auth.forbidden")
+    assert await published(management, of_another) is None
+    assert (await management.client.post(end_of(of_another))).status_code == 204
+    assert (await management.client.post(end_of(new_id()))).status_code == 204
+
+
+@pytest.mark.parametrize("scope", ["", "read:things"])
+async def test_other_scopes_end_nothing(management: Management, scope: str) -> None:
+    async with management.client_with(management.token(scope=scope)) as client:
+        assert [refusal(await client.post(path, json={"all": True})) for path in (END, end_of(new_id()))] == [
+            (403, "auth.forbidden")
+        ] * 2
+
+
+async def test_concurrent_ends_in_one_slot_are_all_in_its_state(management: Management) -> None:
+    first = new_id()
+    ids = [first, *(each for each in (new_id() for _ in range(3000)) if slot_of(each) == slot_of(first))][:4]
+    answers = await asyncio.gather(*(management.client.post(end_of(each)) for each in ids))
+
+    assert {answer.status_code for answer in answers} == {204}
+    assert [end.id if (end := await published(management, each)) else None for each in ids] == ids
+
+
+async def test_expired_ends_leave_the_state_of_their_slot_with_the_next_end(management: Management) -> None:
+    first = new_id()
+    other = next(each for each in iter(new_id, "") if slot_of(each) == slot_of(first))
+    await management.client.post(end_of(first))
+    await management.database.execute("UPDATE impersonation_ends SET expires_at = 1 WHERE id = $1", first)
+    await management.client.post(end_of(other))
+
+    assert await published(management, first) is None
+    assert await published(management, other) is not None
+    rows = await management.database.fetch("SELECT id FROM impersonation_ends WHERE id = ANY($1)", [first, other])
+    assert [row["id"] for row in rows] == [other]
