@@ -219,7 +219,9 @@ def create_app(settings: Settings) -> Litestar:
         route_handlers=[subject_token_route(subject_tokens), _api(settings)],
         provide={
             "base_url": settings.base_url,
-            "management_access": ManagementAccess(tokens.verify, authentication.is_live),
+            "management_access": ManagementAccess(
+                tokens.verify, authentication.is_live, trusted_proxies=settings.trusted_proxies
+            ),
             "parents": Parents(lookups, _PARENTS, tenant_id=tenant_id),
             "users": Users(
                 reader,

@@ -28,7 +28,6 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         password_attempts_per_address: Limit per window from one IPv4 address or IPv6 /64, which many people may share.
         pending_requests_per_address: Limit per 15 minutes of authorization requests from one address (counted likewise)
             that wait for a sign-in or a consent.
-        trusted_proxies: How many proxies in front of this service append to ``X-Forwarded-For``; 0 ignores the header.
         claims_workers: Processes that run the custom-claims function for tokens; 0 for one per usable core.
         claims_test_workers: Processes that run it for the Management API: checks, tests and dry runs.
         claims_time_ms: How long one call may take.
@@ -53,7 +52,6 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     password_window_s: int = 900
     password_attempts_per_address: int = 100
     pending_requests_per_address: int = 1000
-    trusted_proxies: int = 0
     claims_workers: int = 0
     claims_test_workers: int = 2
     claims_time_ms: int = 100
@@ -81,7 +79,6 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             password_window_s=1,
             password_attempts_per_address=1,
             pending_requests_per_address=1,
-            trusted_proxies=0,
             claims_workers=0,
             claims_test_workers=1,
             claims_time_ms=1,

@@ -6,8 +6,8 @@ from typing import Final
 
 from litestar import MediaType, Request, Response
 from litestar.datastructures import Cookie
-from litestar.types import Scope
 
+from identity_common.http.client_address import client_address
 from identity_common.http.request_body import read_whole
 from token_service.sign_in.pages.cookies import BROWSER, DEVICE, SESSION, Cookies
 from token_service.sign_in.pages.languages import choose
@@ -34,7 +34,7 @@ class Browser:
         self.secret = cookies.read(headers, BROWSER)
         self.device_cookie = cookies.read(headers, DEVICE)
         self.is_forwarded = any(name == b"x-forwarded-for" for name, _ in headers)
-        self.address = _address(request.scope, trusted_proxies)
+        self.address = client_address(request.scope, trusted_proxies=trusted_proxies)
 
     def query(self) -> Parameters:
         """Return the parameters of the address.
@@ -81,19 +81,3 @@ def redirect(location: str, *, cookies: Sequence[Cookie] = ()) -> Response[str]:
     """Redirect the browser with 303 (RFC 9700 section 4.12), so that it does not repeat a form."""
     headers = {"Location": location, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
     return Response("", status_code=SEE_OTHER, media_type=MediaType.TEXT, headers=headers, cookies=list(cookies))
-
-
-def _address(scope: Scope, trusted_proxies: int) -> str:
-    """Return the client's address; earlier entries of ``X-Forwarded-For`` are the client's own claims."""
-    client = scope.get("client")
-    address = client[0] if client else ""
-    if trusted_proxies:
-        forwarded = [
-            part.strip()
-            for name, value in scope["headers"]
-            if name == b"x-forwarded-for"
-            for part in value.decode("latin-1").split(",")
-        ]
-        if len(forwarded) >= trusted_proxies:
-            address = forwarded[-trusted_proxies]
-    return address
