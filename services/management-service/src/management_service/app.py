@@ -175,7 +175,13 @@ def create_app(settings: Settings) -> Litestar:
     password_checks = PasswordChecks(bus, reader, passwords, attempts, tenant_id=tenant_id)
     tokens = _unrevoked_tokens(settings, commands)
     authentication = Authentication(tokens, lookups, tenant_id=tenant_id)
-    subject_tokens = SubjectTokens(authentication, commands, tenant_id=tenant_id, ttl_s=settings.subject_token_ttl_s)
+    subject_tokens = SubjectTokens(
+        authentication,
+        commands,
+        tenant_id=tenant_id,
+        ttl_s=settings.subject_token_ttl_s,
+        required_context=settings.require_context,
+    )
     assignments = Assignments(reader, changes, tenant_id=tenant_id)
 
     claims_functions = _claims_functions(settings, reader, changes, bus)

@@ -1,21 +1,26 @@
 """Minting."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
 from litestar.types import Scope
 
 from identity_common.clock import Clock, now_ms
-from identity_common.http.api_errors import ApiError, body_too_large, store_unavailable, unknown_relation
+from identity_common.http.api_errors import ApiError, ErrorData, body_too_large, store_unavailable, unknown_relation
 from identity_common.identifiers import new_id
 from identity_common.stores.redis import RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.subject_tokens import KEPT_AFTER_EXPIRY_MS, SubjectTokenRecord, subject_token_key
 from management_service.authentication import Authentication
 from management_service.subject_tokens.caller import Caller, CallerCheck
-from management_service.subject_tokens.rules import SubjectTokenCreation, context_is_too_large, new_subject_token
+from management_service.subject_tokens.rules import (
+    SubjectTokenCreation,
+    context_is_too_large,
+    missing_context,
+    new_subject_token,
+)
 
 _log = get_logger(__name__)
 _encode = msgspec.json.Encoder().encode
@@ -43,12 +48,14 @@ class SubjectTokens:
         *,
         tenant_id: str,
         ttl_s: int,
+        required_context: Sequence[str] = (),
         clock: Clock = now_ms,
     ) -> None:
         self._authentication = authentication
         self._redis = redis
         self._tenant_id = tenant_id
         self._ttl_s = ttl_s
+        self._required_context = required_context
         self._clock = clock
 
     async def mint(
@@ -64,7 +71,8 @@ class SubjectTokens:
             read_creation: Reads the body; its refusal comes after every 401.
 
         Raises:
-            ApiError: 400, 401, 403, 404, 413, 422 ``user.suspended``; 503 when a store does not answer.
+            ApiError: 400, 401, 403, 404, 413; 422 ``user.suspended``, ``subject_token.context_required``; 503 when a
+                store does not answer.
         """
         check = await CallerCheck.begin(self._authentication, request)
         try:
@@ -100,6 +108,9 @@ class SubjectTokens:
         context = _encode(creation.context)
         if context_is_too_large(context):
             raise body_too_large("The context is too large.")
+        missing = missing_context(creation.context, self._required_context)
+        if missing:
+            raise _context_required(missing)
         if user.is_suspended is None:
             raise unknown_relation(404)
         if user.is_suspended:
@@ -128,3 +139,8 @@ class SubjectTokens:
         if stored is None:  # 256 random bits came up twice: the source of randomness is broken
             _log.error("subject-token.collided", subject_token_id=record.id)
             raise store_unavailable()
+
+
+def _context_required(missing: list[str]) -> ApiError:
+    message = "The context must say, as text, what is named in data.missing."
+    return ApiError(422, "subject_token.context_required", message, data=ErrorData(missing=missing))
