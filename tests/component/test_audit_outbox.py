@@ -244,6 +244,23 @@ async def test_every_write_of_template_service_leaves_one_entry(
     assert new[-2].aggregates == (f"organization/{organization}",)
 
 
+@pytest.mark.parametrize(
+    ("trusted_proxies", "address"), [(0, "127.0.0.1"), (1, "192.0.2.7"), (2, "203.0.113.5"), (4, "127.0.0.1")]
+)
+async def test_an_entry_has_the_address_that_the_trusted_proxies_vouch_for(
+    management: Management, jetstream: JetStreamContext, trusted_proxies: int, address: str
+) -> None:
+    access = management.app.state.management_access
+    access.trusted_proxies, before = trusted_proxies, access.trusted_proxies
+    try:
+        headers = {"X-Forwarded-For": "198.51.100.1, 203.0.113.5,192.0.2.7", "User-Agent": "demo/1"}
+        assert (await management.client.post("/api/users", json={}, headers=headers)).is_success
+    finally:
+        access.trusted_proxies = before
+    last = (await entries(jetstream, "management", management))[-1]
+    assert (last.address, last.user_agent) == (address, "demo/1")
+
+
 async def test_a_relay_that_was_killed_before_it_deleted_a_published_entry_does_not_repeat_it(
     management: Management, jetstream: JetStreamContext
 ) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from identity_common.clock import now_ms
 from identity_common.wire.audit import AuditEntry, audit_subject
-from tests.support.management_api import Management, issues, refusal
+from management_service.app import create_app, restored
+from tests.support.management_api import Management, client_of, issues, refusal, running
 from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.servers
@@ -44,9 +45,7 @@ async def own(management: Management) -> AsyncIterator[Management]:
         for each in entries_of(own):
             await client.jetstream().publish(audit_subject("management", own.tenant_id), msgspec.json.encode(each))
         await client.close()
-        async with asyncio.timeout(PATIENCE_S):
-            while len((await own.client.get("/api/logs")).json()) < len(ENTRIES):  # noqa: ASYNC110 - seen from outside only
-                await asyncio.sleep(0.05)
+        await read(own.client, len(ENTRIES))
         yield own
 
 
@@ -123,6 +122,28 @@ async def test_the_export_has_one_entry_a_line_oldest_first(own: Management) -> 
     assert [msgspec.json.decode(line, type=AuditEntry) for line in answer.content.splitlines()] == entries_of(own)
     part = await own.client.get("/api/logs/export", params={"start_time": NOON + 3, "end_time": NOON + 3})
     assert [msgspec.json.decode(line)["id"] for line in part.content.splitlines()] == ["entry-6", "entry-7"]
+
+
+async def test_a_restored_source_repeats_no_number_and_leaves_a_gap(management: Management) -> None:
+    async with Management(management.addresses, management.issuer) as own:
+        await own.created("users")
+        (before,) = await read(own.client, 1, logKey="management.user.create")
+    await asyncio.to_thread(restored, own.settings)
+    app = create_app(own.settings)
+    async with running(app), client_of(app, own.token()) as client:
+        assert (await client.post("/api/users", json={})).is_success
+        after, same = await read(client, 2, logKey="management.user.create")
+        (gap,) = await read(client, 1, logKey="audit.gap")
+    assert same == before
+    assert gap["gap"] == {"from": before["sequence"] + 1, "to": after["sequence"] - 1}
+
+
+async def read(client: httpx.AsyncClient, count: int, **params: str) -> list[dict[str, Any]]:
+    """Return the entries once there are so many."""
+    async with asyncio.timeout(PATIENCE_S):
+        while len(found := (await client.get("/api/logs", params=params)).json()) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    return list(found)
 
 
 async def test_wrong_parameters_are_named_and_the_scope_all_is_required(own: Management) -> None:

@@ -33,6 +33,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         database_url: ``postgresql+asyncpg://user:password@host:port/database``.
         nats_url: ``nats://user:password@host:port``.
         jwks_url: Address of the token service's keys, if other than ``{base_url}/oidc/jwks``.
+        trusted_proxies: How many proxies in front of this service append to ``X-Forwarded-For``; 0 ignores the header.
     """
 
     base_url: str
@@ -43,6 +44,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     database_url: str
     nats_url: str
     jwks_url: str | None = None
+    trusted_proxies: int = 0
 
     def __repr__(self) -> str:
         """Hide the values: they include passwords."""
@@ -73,7 +75,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
                 found.append("BASE_URL: must be https in production")
         found += cls.wrong_scheme(values, "database_url", "postgresql+asyncpg://")
         found += cls.wrong_scheme(values, "nats_url", "nats://", "tls://")
-        return found
+        return found + cls.too_small(values, trusted_proxies=0)
 
     @staticmethod
     def wrong_scheme(values: Mapping[str, Any], field: str, *allowed: str) -> list[str]:

@@ -184,7 +184,13 @@ def create_app(settings: Settings) -> Litestar:
     authentication = Authentication(tokens, lookups, tenant_id=tenant_id)
     ttl_s = settings.subject_token_ttl_s
     store = SubjectTokenStore(commands, tenant_id=tenant_id, ttl_s=ttl_s, backlog=settings.audit_backlog)
-    subject_tokens = SubjectTokens(authentication, store, ttl_s=ttl_s)
+    subject_tokens = SubjectTokens(
+        authentication,
+        store,
+        ttl_s=ttl_s,
+        required_context=settings.require_context,
+        trusted_proxies=settings.trusted_proxies,
+    )
     subject_token_relay = AuditStreamRelay(
         bus, commands, settings.database_url, log=SUBJECT_TOKEN_LOG, tenant_id=tenant_id
     )
@@ -233,7 +239,9 @@ def create_app(settings: Settings) -> Litestar:
         route_handlers=[subject_token_route(subject_tokens), _api(settings)],
         provide={
             "base_url": settings.base_url,
-            "management_access": ManagementAccess(tokens.verify, authentication.is_live),
+            "management_access": ManagementAccess(
+                tokens.verify, authentication.is_live, trusted_proxies=settings.trusted_proxies
+            ),
             "parents": Parents(lookups, _PARENTS, tenant_id=tenant_id),
             "users": Users(
                 reader,

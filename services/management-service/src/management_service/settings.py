@@ -18,6 +18,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         environment_variable_keys: Base64 of 32 bytes each, newest first: the first encrypts the environment variables
             of the custom-claims function, all decrypt them. token-service has the same.
         subject_token_ttl_s: Lifetime of subject tokens; 1 to 3600.
+        require_context: Names of members that the context of every subject token must have as text that is not blank:
+            ``reason,ticketId``; empty to require none.
         database_connections: Size of the PostgreSQL pool; look-ups, searches and background work use a few more.
         bootstrap_secret_name: The Secret of Kubernetes, in the namespace of the pod, that ``bootstrap`` writes the
             credentials to; empty to print them.
@@ -32,6 +34,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     redis_url: str
     environment_variable_keys: tuple[str, ...]
     subject_token_ttl_s: int = 600
+    require_context: tuple[str, ...] = ()
     database_connections: int = 10
     bootstrap_secret_name: str = ""
     password_hashing_threads: int = 2
@@ -46,6 +49,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         found = super().problems(values) + cls.wrong_scheme(values, "redis_url", "redis://", "rediss://")
         if not 1 <= values.get("subject_token_ttl_s", 1) <= 3600:
             found.append("SUBJECT_TOKEN_TTL_S: must be between 1 and 3600")
+        if not all(values.get("require_context", ())):
+            found.append("REQUIRE_CONTEXT: must be names with commas between them")
         if values.get("bootstrap_secret_name") and not _is_name(values["bootstrap_secret_name"]):
             found.append("BOOTSTRAP_SECRET_NAME: must be the name of a Secret: a-z, 0-9, '-' and '.', 253 at most")
         found += cls.wrong_keys(values, "environment_variable_keys")

@@ -229,7 +229,9 @@ def _provided(
         "base_url": settings.base_url,
         "tenant_id": tenant_id,
         "management_access": ManagementAccess(
-            tokens.verify, LiveCallers(lookups, directory, tenant_id=tenant_id).is_live
+            tokens.verify,
+            LiveCallers(lookups, directory, tenant_id=tenant_id).is_live,
+            trusted_proxies=settings.trusted_proxies,
         ),
         "directory": directory,
         "parents": Parents(lookups, _PARENTS, tenant_id=tenant_id),

@@ -143,7 +143,8 @@ def create_app(settings: Settings) -> Litestar:
             "management_access": ManagementAccess(
                 management_verify(
                     parts.directory, parts.live_tokens, management_api_resource=settings.management_api_resource
-                )
+                ),
+                trusted_proxies=settings.trusted_proxies,
             ),
         },
         readiness=Readiness(

@@ -28,7 +28,6 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         password_attempts_per_address: Limit per window from one IPv4 address or IPv6 /64, which many people may share.
         pending_requests_per_address: Limit per 15 minutes of authorization requests from one address (counted likewise)
             that wait for a sign-in or a consent.
-        trusted_proxies: How many proxies in front of this service append to ``X-Forwarded-For``; 0 ignores the header.
         audit_backlog: How many entries of the audit trail may wait in Redis for the bus; then exchanges get 503.
         not_valid_feed_public: Whether the not-valid feed may be read without a client credential.
         claims_workers: Processes that run the custom-claims function for tokens; 0 for one per usable core.
@@ -55,7 +54,6 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     password_window_s: int = 900
     password_attempts_per_address: int = 100
     pending_requests_per_address: int = 1000
-    trusted_proxies: int = 0
     audit_backlog: int = 100_000
     not_valid_feed_public: bool = False
     claims_workers: int = 0
@@ -85,7 +83,6 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             password_window_s=1,
             password_attempts_per_address=1,
             pending_requests_per_address=1,
-            trusted_proxies=0,
             audit_backlog=2,
             claims_workers=0,
             claims_test_workers=1,

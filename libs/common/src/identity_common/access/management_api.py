@@ -17,6 +17,7 @@ from litestar.types import Scope
 from identity_common.access.revocations import CopyNotWhole, RevocationReader
 from identity_common.http.api_errors import RETRY_AFTER_S, ApiError, Issue, invalid_input, store_unavailable
 from identity_common.http.audited_request import audit_request
+from identity_common.http.client_address import client_address
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.request_headers import header_values
 from identity_common.stores.redis import StoreUnavailable
@@ -220,9 +221,17 @@ class ManagementAccess:
     Args:
         verify: Verifies a token for the Management API and that it is not revoked.
         is_live: Returns whether the token's client and user are live; None if ``verify`` has refused it otherwise.
+        trusted_proxies: How many proxies in front of the service append to ``X-Forwarded-For``.
     """
 
-    def __init__(self, verify: Verify, is_live: Callable[[AccessToken], Awaitable[bool]] | None = None) -> None:
+    def __init__(
+        self,
+        verify: Verify,
+        is_live: Callable[[AccessToken], Awaitable[bool]] | None = None,
+        *,
+        trusted_proxies: int,
+    ) -> None:
+        self.trusted_proxies = trusted_proxies
         self._verify = verify
         self._is_live = is_live
 
@@ -264,6 +273,7 @@ async def _admit(connection: Connection, handler: BaseRouteHandler, *, one_of: f
         application_id=caller.application_id,
         user_id=caller.user_id,
         token_id=caller.token_id,
+        address=client_address(connection.scope, trusted_proxies=access.trusted_proxies),
     )
 
 

@@ -41,12 +41,14 @@ class ErrorData(msgspec.Struct, frozen=True, omit_defaults=True):
         reason: Why a script failed, for programs.
         line: Where in the script, from 1.
         column: Where in the line, from 1.
+        missing: Names of what the request lacks.
     """
 
     issues: list[Issue] = []
     reason: str | None = None
     line: int | None = None
     column: int | None = None
+    missing: list[str] = []
 
 
 class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):

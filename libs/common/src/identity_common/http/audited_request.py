@@ -32,6 +32,7 @@ class AuditedRequest(msgspec.Struct, kw_only=True):
         application_id: The application that sent it.
         user_id: The user that it acts for, if any.
         token_id: ``jti`` of its access token.
+        address: Address of the client.
         user_agent: Its ``User-Agent``, shortened.
         ids: Recorded path parameters.
         members: Names of the members of its body, once it was decoded.
@@ -41,6 +42,7 @@ class AuditedRequest(msgspec.Struct, kw_only=True):
     application_id: str
     user_id: str | None
     token_id: str
+    address: str
     user_agent: str
     ids: dict[str, str]
     members: tuple[str, ...] = ()
@@ -50,7 +52,7 @@ _CURRENT: Final[ContextVar[AuditedRequest | None]] = ContextVar("audited_request
 
 
 def audit_request(
-    scope: Scope, handler: BaseRouteHandler, *, application_id: str, user_id: str | None, token_id: str
+    scope: Scope, handler: BaseRouteHandler, *, application_id: str, user_id: str | None, token_id: str, address: str
 ) -> None:
     """Note the request that is being handled."""
     parameters: Mapping[str, object] = scope.get("path_params", {})
@@ -59,6 +61,7 @@ def audit_request(
         application_id=application_id,
         user_id=user_id,
         token_id=token_id,
+        address=_printable(address)[:_MAX_ID],
         user_agent=recorded_user_agent(scope),
         ids={name: str(value)[:_MAX_ID] for name, value in parameters.items() if name in RECORDED_PARAMETERS},
     )
@@ -67,10 +70,11 @@ def audit_request(
 
 def recorded_user_agent(scope: Scope) -> str:
     """Return the ``User-Agent`` of a request as entries have it: printable, 256 characters at most."""
-    user_agent = " ".join(header_values(scope, b"user-agent"))
-    if not user_agent.isprintable():
-        user_agent = "".join(filter(str.isprintable, user_agent))
-    return user_agent[:_MAX_USER_AGENT]
+    return _printable(" ".join(header_values(scope, b"user-agent")))[:_MAX_USER_AGENT]
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else "".join(filter(str.isprintable, text))
 
 
 def audit_body(value: object, kind: object) -> None:

@@ -1,15 +1,14 @@
-"""The address of the client of a request."""
+"""The address of a request's client, behind a known number of proxies."""
 
 from litestar.types import Scope
 
 
 def client_address(scope: Scope, *, trusted_proxies: int) -> str:
-    """Return the client's address.
+    """Return the client's address; earlier entries of ``X-Forwarded-For`` are the client's own claims.
 
     Args:
-        scope: The request.
-        trusted_proxies: How many proxies in front append to ``X-Forwarded-For``; earlier entries are the client's own
-            claims. 0 ignores the header.
+        scope: The ASGI scope.
+        trusted_proxies: How many proxies in front append to ``X-Forwarded-For``; 0 to ignore the header.
     """
     client = scope.get("client")
     address = client[0] if client else ""

@@ -63,7 +63,6 @@ EXAMPLES: Final[dict[str, Any]] = {
     "value": "7jZb4mPa9hEf3iRo6xKc1vSVd0rC5YqX1nT8sLk2uWg",
     "logId": "k2v0m8b4n7c1z5l9rj3xq",
     "logKey": "management.user.update",
-    "actorId": "c5z9l3jrx2kq",
     "subjectTokenId": "v0m8b4n7c1z5l9rj3xkq2",
     "operation": "UpdateUser",
     "start_time": 1764547200000,

@@ -37,6 +37,7 @@ def audit_entry(
         user_id=request.user_id,
         token_id=request.token_id,
         request_id=REQUEST_ID.get() or "",
+        address=request.address,
         user_agent=request.user_agent,
         ids=request.ids,
         members=request.members,

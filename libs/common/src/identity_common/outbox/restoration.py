@@ -32,7 +32,13 @@ until 2286, the most that Redis' scripts write without loss."""
 _IDENTITY: Final = frozenset({"id", "kind", "holder_kind", "resource_id", "organizationId", "memberId", "memberType"})
 _IDLE: Final = text("SELECT pg_try_advisory_xact_lock(hashtext(:lock), hashtext(:tenant))")
 _CURRENT: Final = text("SELECT revision FROM source_revision WHERE tenant_id = :tenant FOR UPDATE")
-_RAISE: Final = text("UPDATE source_revision SET revision = :revision WHERE tenant_id = :tenant")
+# The entries that this source has published since are in the trail: a repeated number would be dropped there.
+_RAISE: Final = text(
+    """
+    UPDATE source_revision SET revision = :revision, audit_sequence = GREATEST(:least, audit_sequence + 1)
+    WHERE tenant_id = :tenant
+    """
+)
 _FORGET: Final = text("DELETE FROM outbox WHERE tenant_id = :tenant")
 
 
@@ -70,6 +76,9 @@ class Published(NamedTuple):
 async def raise_revision(transaction: Transaction, bus: Bus, *, source: Source, tenant_id: str) -> int:
     """Raise the source's revision above all that it has ever had, and empty the outbox; return it.
 
+    The number of the last entry of the audit trail is raised as well. The audit outbox stays: what was published
+    before is dropped as a repeat.
+
     Raises:
         StillRunningError: The service is running.
         nats.errors.Error: NATS does not answer.
@@ -79,8 +88,9 @@ async def raise_revision(transaction: Transaction, bus: Bus, *, source: Source, 
         raise StillRunningError
     watermark = await last_watermark(bus.jetstream(), source, tenant_id)
     current = (await connection.execute(_CURRENT, values)).scalar_one()
-    revision = max(REVISIONS_PER_MS * now_ms(), watermark.revision + 1, current + 1)
-    await connection.execute(_RAISE, {**values, "revision": revision})
+    least = REVISIONS_PER_MS * now_ms()
+    revision = max(least, watermark.revision + 1, current + 1)
+    await connection.execute(_RAISE, {**values, "revision": revision, "least": least})
     await connection.execute(_FORGET, values)  # the republication sends the states that these events had
     return int(revision)
 

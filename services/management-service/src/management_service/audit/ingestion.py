@@ -134,7 +134,7 @@ class AuditIngestion:
         await create_partitions(connection, months_ahead(now))
         dropped = await drop_partitions(connection, before_ms=now - self._retention_ms)
         if dropped:
-            _log.info("audit.partitions-dropped", partitions=dropped)
+            _log.info("audit.partitions-dropped", count=len(dropped))
         self._kept_at = now
 
     async def _store(
@@ -154,7 +154,7 @@ class AuditIngestion:
             if gap is not None:
                 entries.append(recorded := gap_entry(gap, entry))
                 rows.append(_row(recorded, msgspec.json.encode(recorded).decode()))
-                _log.warning("audit.gap", log=entry.log, epoch=entry.epoch, first=gap.first, last=gap.last)
+                _log.warning("audit.gap", source=entry.log, sequence=entry.sequence)
             entries.append(entry)
             rows.append(_row(entry, message.data.decode()))
         await create_partitions(connection, {Month.of(entry.occurred_at) for entry in entries})

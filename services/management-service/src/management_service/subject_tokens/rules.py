@@ -1,5 +1,6 @@
 """The request, and the format of subject tokens."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +26,11 @@ class SubjectTokenCreation(msgspec.Struct, frozen=True, kw_only=True, rename="ca
 def new_subject_token() -> str:
     """Return a new token: ``sub_`` and 43 characters of ``[0-9A-Za-z]``, 256 random bits."""
     return PREFIX + new_secret()
+
+
+def missing_context(context: Mapping[str, Any], required: Iterable[str]) -> list[str]:
+    """Return the required members that a context lacks: missing, not a string, or blank."""
+    return [name for name in required if not (isinstance(value := context.get(name), str) and value.strip())]
 
 
 def context_is_too_large(context: bytes) -> bool:

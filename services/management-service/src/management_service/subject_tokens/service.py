@@ -1,19 +1,25 @@
 """Minting."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 from litestar.types import Scope
 
 from identity_common.clock import Clock, now_ms
-from identity_common.http.api_errors import ApiError, body_too_large, unknown_relation
+from identity_common.http.api_errors import ApiError, ErrorData, body_too_large, unknown_relation
 from identity_common.http.audited_request import recorded_user_agent
+from identity_common.http.client_address import client_address
 from identity_common.identifiers import new_id
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.subject_tokens import SubjectTokenRecord
 from management_service.authentication import Authentication
 from management_service.subject_tokens.caller import Caller, CallerCheck
-from management_service.subject_tokens.rules import SubjectTokenCreation, context_is_too_large, new_subject_token
+from management_service.subject_tokens.rules import (
+    SubjectTokenCreation,
+    context_is_too_large,
+    missing_context,
+    new_subject_token,
+)
 from management_service.subject_tokens.storing import SubjectTokenStore
 
 _log = get_logger(__name__)
@@ -41,11 +47,15 @@ class SubjectTokens:
         store: SubjectTokenStore,
         *,
         ttl_s: int,
+        required_context: Sequence[str] = (),
+        trusted_proxies: int = 0,
         clock: Clock = now_ms,
     ) -> None:
         self._authentication = authentication
         self._store = store
         self._ttl_s = ttl_s
+        self._required_context = required_context
+        self._trusted_proxies = trusted_proxies
         self._clock = clock
 
     async def mint(
@@ -64,7 +74,8 @@ class SubjectTokens:
             The new token, and the public id of the impersonation that it begins.
 
         Raises:
-            ApiError: 400, 401, 403, 404, 413, 422 ``user.suspended``; 503 when a store does not answer.
+            ApiError: 400, 401, 403, 404, 413; 422 ``user.suspended``, ``subject_token.context_required``; 503 when a
+                store does not answer.
         """
         check = await CallerCheck.begin(self._authentication, request)
         try:
@@ -78,8 +89,13 @@ class SubjectTokens:
             await check.require_unrevoked()  # 401 goes first
             raise
         subject_token = new_subject_token()
-        user_agent = recorded_user_agent(request)
-        storing = self._store.store(subject_token, record, token_id=check.token_id, user_agent=user_agent)
+        storing = self._store.store(
+            subject_token,
+            record,
+            token_id=check.token_id,
+            address=client_address(request, trusted_proxies=self._trusted_proxies),
+            user_agent=recorded_user_agent(request),
+        )
         caller = await check.finish()
         await self._store.require_stored(storing, record)
         return self._issue(caller, subject_token, record), record.id
@@ -101,6 +117,9 @@ class SubjectTokens:
         context = _encode(creation.context)
         if context_is_too_large(context):
             raise body_too_large("The context is too large.")
+        missing = missing_context(creation.context, self._required_context)
+        if missing:
+            raise _context_required(missing)
         if user.is_suspended is None:
             raise unknown_relation(404)
         if user.is_suspended:
@@ -115,3 +134,8 @@ class SubjectTokens:
             minted_at=now,
             context=msgspec.Raw(context),
         )
+
+
+def _context_required(missing: list[str]) -> ApiError:
+    message = "The context must say, as text, what is named in data.missing."
+    return ApiError(422, "subject_token.context_required", message, data=ErrorData(missing=missing))

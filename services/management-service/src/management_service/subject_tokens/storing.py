@@ -26,9 +26,10 @@ LOG: Final[AuditLog] = "subject-tokens"
 _MAX_TEXT: Final = 256
 _FULL: Final = 0
 
-# KEYS: the subject token, the stream and the numbering of the audit trail, the impersonation. ARGV: how many entries may
-# wait in the stream, id and JSON of the entry, the record, its TTL in milliseconds, who asked, and how long that
-# application may end the impersonation. Returns 0 if the stream is full, which stores nothing; none if the token exists.
+# KEYS: the subject token, the stream and the numbering of the audit trail, the impersonation. ARGV: how many entries
+# may wait in the stream, id and JSON of the entry, the record, its TTL in milliseconds, who asked, and how long that
+# application may end the impersonation. Returns 0 if the stream is full, which stores nothing; none if the token
+# exists.
 _STORE: Final = (
     LUA_APPEND
     + """
@@ -59,7 +60,7 @@ class SubjectTokenStore:
         self._backlog = backlog
 
     def store(
-        self, subject_token: str, record: SubjectTokenRecord, *, token_id: str, user_agent: str
+        self, subject_token: str, record: SubjectTokenRecord, *, token_id: str, address: str, user_agent: str
     ) -> "asyncio.Future[Any]":
         """Send the token to Redis and return the future answer, for ``require_stored``.
 
@@ -67,6 +68,7 @@ class SubjectTokenStore:
             subject_token: Only its hash is stored.
             record: What it stands for.
             token_id: ``jti`` of the caller's access token.
+            address: Of the client.
             user_agent: Of the request.
         """
         entry = AuditEntry(
@@ -83,6 +85,7 @@ class SubjectTokenStore:
             context=_audited(record.context),
             expires_at=record.expires_at,
             request_id=REQUEST_ID.get() or "",
+            address=address,
             user_agent=user_agent,
         )
         keys = (
