@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from identity_common.settings import ServiceSettings
+from identity_common.settings import Secret, ServiceSettings
 
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")  # RFC 1123 section 2.1
@@ -27,8 +27,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         password_attempts_per_account: Limit per window for one account, and for each browser that has signed in to it.
     """
 
-    redis_url: str
-    environment_variable_keys: tuple[str, ...]
+    redis_url: Secret
+    environment_variable_keys: tuple[Secret, ...]
     subject_token_ttl_s: int = 600
     database_connections: int = 10
     bootstrap_secret_name: str = ""
