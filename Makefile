@@ -18,7 +18,7 @@ PAGES := services/token-service/src/token_service/sign_in/pages
 FUZZING := tests/security/test_fuzzing.py
 WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 
-.PHONY: help run up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose test-k8s test-observed k8s-check check lint types imports bench openapi messages lock mutants clean
+.PHONY: help run up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose test-k8s test-observed k8s-check check lint types imports bench openapi settings messages lock mutants clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -112,6 +112,9 @@ bench: $(INSTALLED) ## throughput and latency beside a floor, in one run
 
 openapi: $(INSTALLED) ## write the OpenAPI document of the three services together
 	@$(BIN)/python -m all_in_one.openapi
+
+settings: $(INSTALLED) ## write docs/operations/settings.md from the settings of the services
+	@$(BIN)/python -m all_in_one.settings_page
 
 messages: $(INSTALLED) ## bring the catalogues of the pages up to date; `make messages NEW=fr` begins one
 	@cd $(PAGES) && $(CURDIR)/$(BIN)/pybabel -q extract -F catalogues/babel.cfg --add-location=file --project=Stead \

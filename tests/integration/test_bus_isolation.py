@@ -559,7 +559,9 @@ class TestTeamsWithAnAccountOfTheirOwn:
             servers.delete()
         assert not (tmp_path / "subscribers").exists()
 
-    @pytest.mark.parametrize("name", ["subscriber", "management", "Billing", "billing.eu", "-billing", "b" * 33, ""])
+    @pytest.mark.parametrize(
+        "name", ["subscriber", "management-next", "Billing", "billing.eu", "-billing", "b" * 33, ""]
+    )
     def test_a_name_that_cannot_be_one_is_refused(self, tmp_path: Path, name: str) -> None:
         refused = provision("subscriber", "--directory", tmp_path, "--", name)
         assert (refused.returncode, refused.stdout) == (1, "")

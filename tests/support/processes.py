@@ -67,6 +67,10 @@ class ServiceProcess:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    def configure(self, **environment: str) -> None:
+        """Change these variables, from the next start on."""
+        self._environment = {**self._environment, **environment}
+
     def start(self) -> None:
         """Start the process; do not wait."""
         with self.log.open("ab") as log:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from provision.__main__ import main
@@ -57,6 +58,21 @@ def test_nothing_shows_a_password_to_redis_and_all_users_are_in_nats(secrets: Pa
     assert not [password for password in known.redis.values() if password in rendered["redis"]["users.acl"]]
     assert {password in rendered["nats"]["nats-server.conf"] for password in known.nats.values()} == {True}
     assert json.loads(rendered["nats"]["nats-server.conf"])["jetstream"]["sync_interval"] == "always"
+
+
+def test_a_user_whose_name_ends_with_next_has_the_same_permissions(secrets: Path, tmp_path: Path) -> None:
+    """So that a service can change users instead of its password: docs/operations/rotation.md."""
+    known = msgspec.structs.asdict(stored_passwords(secrets))
+    known["nats"] |= {"token-next": "next", "subscriber-next": "next", "else-next": "a team"}
+    (secrets / "secrets.json").write_bytes(msgspec.json.encode(known))
+    accounts = json.loads(render(secrets, tmp_path / "rendered")["nats"]["nats-server.conf"])["accounts"]
+    permissions = {
+        (name, user["user"]): user["permissions"] for name, account in accounts.items() for user in account["users"]
+    }
+    for account, user in (("SERVICES", "token"), ("SUBSCRIBERS", "subscriber")):
+        assert permissions[account, f"{user}-next"] == permissions[account, user]
+    assert ("SUBSCRIBER-else-next", "else-next") in permissions
+    assert len(permissions) == len(stored_passwords(secrets).nats)
 
 
 def test_rendering_again_gives_the_same(secrets: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ without a default are required; secrets never have one.
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Self, get_args, get_origin
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -15,6 +15,10 @@ import msgspec
 from identity_common.sealing import is_sealing_key
 
 Environment = Literal["development", "production"]
+
+_SECRET: Final = msgspec.Meta(extra={"secret": True})
+Secret = Annotated[str, _SECRET]
+"""A setting that is a password or a key, or contains one: give it as a file."""
 
 
 class InvalidSettingsError(Exception):
@@ -26,12 +30,13 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         base_url: The public address of the tenant, without a trailing slash; the base of every absolute URL.
-        tenant_id: The tenant.
-        environment: ``production`` refuses ``http`` addresses, except loopback.
-        urn_namespace: Second part of our URNs: ``urn:service:…``.
+        tenant_id: The only tenant; part of every row, key and subject, so it cannot change later.
+        environment: ``production`` or ``development``. In production ``base_url`` must be ``https``, unless its host is
+            loopback.
+        urn_namespace: Second part of the URNs that tokens name organizations by: ``urn:service:organization:<id>``.
         management_api_resource: Resource indicator of the Management API; an identifier, not an address.
-        database_url: ``postgresql+asyncpg://user:password@host:port/database``.
-        nats_url: ``nats://user:password@host:port``.
+        database_url: The service's own database: ``postgresql+asyncpg://user:password@host:port/database``.
+        nats_url: ``nats://user:password@host:port``, or ``tls://``.
         jwks_url: Address of the token service's keys, if other than ``{base_url}/oidc/jwks``.
         trusted_proxies: How many proxies in front of this service append to ``X-Forwarded-For``; 0 ignores the header.
     """
@@ -41,8 +46,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     environment: Environment = "production"
     urn_namespace: str = "service"
     management_api_resource: str = "https://default.service.internal/api"
-    database_url: str
-    nats_url: str
+    database_url: Secret
+    nats_url: Secret
     jwks_url: str | None = None
     trusted_proxies: int = 0
 
@@ -135,6 +140,11 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         if problems:
             raise InvalidSettingsError("\n".join(problems))
         return cls(**values)
+
+
+def is_secret(kind: object) -> bool:
+    """Whether a setting of this type is a ``Secret``, or a tuple of them."""
+    return any(_SECRET in getattr(each, "__metadata__", ()) for each in (kind, *get_args(kind)))
 
 
 def _text(environment: Mapping[str, str], variable: str, problems: list[str]) -> str | None:

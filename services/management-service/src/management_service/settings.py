@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from identity_common.settings import ServiceSettings
+from identity_common.settings import Secret, ServiceSettings
 
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")  # RFC 1123 section 2.1
@@ -31,8 +31,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         audit_backlog: How many entries about subject tokens may wait in Redis for the bus; then minting gets 503.
     """
 
-    redis_url: str
-    environment_variable_keys: tuple[str, ...]
+    redis_url: Secret
+    environment_variable_keys: tuple[Secret, ...]
     subject_token_ttl_s: int = 600
     require_context: tuple[str, ...] = ()
     database_connections: int = 10

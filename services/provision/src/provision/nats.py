@@ -109,9 +109,18 @@ _SHARED_CONSUMERS = 1000
 _TEAM_CONSUMERS = 100
 
 
+_NEXT = "-next"
+"""Ends the name of a second user with the same permissions: a password is rotated by changing users."""
+
+
 def teams(passwords: Mapping[str, str]) -> list[str]:
-    """Return the teams with an account of their own: the users that are not in ``NATS_PERMISSIONS``."""
-    return [user for user in passwords if user not in NATS_PERMISSIONS]
+    """Return the teams with an account of their own: the users that have none of ``NATS_PERMISSIONS``."""
+    return [user for user in passwords if permissions_of(user) is None]
+
+
+def permissions_of(user: str) -> NatsPermissions | None:
+    """Return what a user of ours may do, ``token`` or ``token-next`` for example; None for a team."""
+    return NATS_PERMISSIONS.get(user.removesuffix(_NEXT))
 
 
 def _account_of(team: str) -> str:
@@ -177,7 +186,7 @@ def nats_server_config(
     """Render the configuration of a NATS server; it contains the passwords.
 
     Args:
-        passwords: The password of each user; a user beyond those of ``NATS_PERMISSIONS`` is a team.
+        passwords: The password of each user: those of ``NATS_PERMISSIONS``, their successors, and teams.
         port: The client port; there is no other listener.
         store_dir: Where JetStream keeps its streams.
         host: The address to listen on.
@@ -186,7 +195,7 @@ def nats_server_config(
     accounts = _accounts(teams(passwords))
     users: dict[str, list[dict[str, object]]] = {account: [] for account in accounts}
     for user, password in passwords.items():
-        permissions = NATS_PERMISSIONS.get(user)
+        permissions = permissions_of(user)
         account = permissions.account if permissions else _account_of(user)
         users[account].append(_nats_user(user, password, permissions or NATS_PERMISSIONS["subscriber"]))
     configuration = {

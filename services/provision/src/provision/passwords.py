@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from provision.errors import ProvisionError
-from provision.nats import NATS_PERMISSIONS, teams
+from provision.nats import NATS_PERMISSIONS
 from provision.postgres import DATABASES, POSTGRES_ADMIN
 from provision.private_files import exclusive, write_private
 from provision.redis import REDIS_ADMIN, REDIS_RULES
@@ -22,7 +22,7 @@ class Passwords(msgspec.Struct, frozen=True, kw_only=True):
 
     def completed(self, added: Sequence[str] = ()) -> "Passwords":
         """Return these passwords, plus a random one for each user without, and for each of these teams."""
-        nats_users = dict.fromkeys((*NATS_PERMISSIONS, *teams(self.nats), *added))
+        nats_users = dict.fromkeys((*NATS_PERMISSIONS, *self.nats, *added))
         return Passwords(
             postgres={user: self.postgres.get(user) or _random() for user in (POSTGRES_ADMIN, *DATABASES)},
             redis={user: self.redis.get(user) or _random() for user in (REDIS_ADMIN, *REDIS_RULES)},

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from provision.errors import ProvisionError
-from provision.nats import NATS_PERMISSIONS, teams
+from provision.nats import NATS_PERMISSIONS, permissions_of, teams
 from provision.passwords import stored_passwords
 from provision.private_files import write_private
 
@@ -48,7 +48,7 @@ def add_subscriber(directory: Path, team: str) -> Path:
         raise ProvisionError(
             f"{team!r} cannot be the name of a team: a lower-case letter, then up to 31 of a-z, 0-9 and -"
         ) from None
-    if team in NATS_PERMISSIONS:
+    if permissions_of(team):
         raise ProvisionError(f"{team!r} cannot be the name of a team: it is a user of the services")
     passwords = stored_passwords(directory, added=[team])
     try:

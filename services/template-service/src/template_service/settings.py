@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from identity_common.settings import ServiceSettings
+from identity_common.settings import Secret, ServiceSettings
 
 
 class Settings(ServiceSettings, frozen=True, kw_only=True):
@@ -16,7 +16,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         catch_up_wait_s: How long a request that names an unknown id waits for the end of the stream.
     """
 
-    redis_url: str
+    redis_url: Secret
     database_connections: int = 10
     revision_wait_s: float = 2.0
     catch_up_wait_s: float = 0.5

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from identity_common.settings import ServiceSettings
+from identity_common.settings import Secret, ServiceSettings
 
 
 class Settings(ServiceSettings, frozen=True, kw_only=True):
@@ -13,9 +13,9 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         redis_url: ``redis://user:password@host:port/0``; for subject tokens, the directory and sessions.
         key_encryption_keys: Base64 of 32 bytes each, newest first: the first encrypts, all decrypt. The keys of device
             cookies are derived from them.
-        environment_variable_keys: Likewise, for the environment variables of the custom-claims function and what
-            management-service asks about it; the same as those of management-service.
-        signing_algorithm: Of new keys: ``ES256``, ``EdDSA`` or ``RS256``.
+        environment_variable_keys: Likewise: encrypts the environment variables of the custom-claims function and the
+            requests about it over NATS. The same as those of management-service.
+        signing_algorithm: Algorithm of new signing keys: ``ES256``, ``EdDSA`` or ``RS256``.
         directory_max_age_s: How long the bus may be silent before requests get 503.
         revision_wait_s: How long a request waits for the revision that it names.
         catch_up_wait_s: How long a request waits for the bus before it refuses an unknown id.
@@ -35,13 +35,13 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         claims_time_ms: How long one call may take.
         claims_memory_mib: How much memory one call may use.
         claims_result_bytes: How large its result may be, as JSON.
-        claims_microtasks: How many jobs its promises may queue.
+        claims_microtasks: How many jobs its promises may queue in one call.
         claims_nesting: How deep its result may be nested.
     """
 
-    redis_url: str
-    key_encryption_keys: tuple[str, ...]
-    environment_variable_keys: tuple[str, ...]
+    redis_url: Secret
+    key_encryption_keys: tuple[Secret, ...]
+    environment_variable_keys: tuple[Secret, ...]
     signing_algorithm: str = "ES256"
     directory_max_age_s: int = 900
     revision_wait_s: float = 2.0

@@ -27,12 +27,22 @@ def describe_schemas(schemas: Mapping[str, dict[str, Any]], types: Sequence[Any]
         schema = schemas[struct.cls.__name__]
         if "description" in schema:
             schema["description"] = _one_line(schema["description"].partition("\n\n")[0])
-        texts = _attributes(struct.cls)
+        texts = attribute_descriptions(struct.cls)
         named = {field.encode_name: field.name for field in struct.fields}
         for name, member in schema.get("properties", {}).items():
             text = texts.get(named.get(name, name))
             if text is not None:
                 member["description"] = text
+
+
+def attribute_descriptions(struct: type) -> dict[str, str]:
+    """Return the description of each attribute of a struct, by its name in Python."""
+    found: dict[str, str] = {}
+    for kind in reversed(struct.__mro__):
+        if issubclass(kind, msgspec.Struct) and "__doc__" in vars(kind):
+            docstring = parse(kind.__doc__ or "", style=DocstringStyle.GOOGLE)
+            found |= {each.arg_name: _one_line(each.description or "") for each in docstring.params}
+    return found
 
 
 def _structs(kind: Type, seen: Mapping[type, StructType]) -> Iterator[StructType]:
@@ -48,16 +58,6 @@ def _structs(kind: Type, seen: Mapping[type, StructType]) -> Iterator[StructType
         for each in part if isinstance(part, tuple) else (part,):
             if isinstance(each, Type):
                 yield from _structs(each, seen)
-
-
-def _attributes(struct: type) -> dict[str, str]:
-    """Return the description of each attribute of a struct, by its name in Python."""
-    found: dict[str, str] = {}
-    for kind in reversed(struct.__mro__):
-        if issubclass(kind, msgspec.Struct) and "__doc__" in vars(kind):
-            docstring = parse(kind.__doc__ or "", style=DocstringStyle.GOOGLE)
-            found |= {each.arg_name: _one_line(each.description or "") for each in docstring.params}
-    return found
 
 
 def _one_line(text: str) -> str:
