@@ -26,6 +26,7 @@ from provision import ServerAddresses
 from tests.pages.test_authorization import application
 from tests.support.at_a_browser import PASSWORD, Person
 from tests.support.patience import PATIENCE_S
+from tests.support.running_stack import RunningStack
 from tests.support.world import World
 from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.audit.token_requests import LOG, TAKEN, UNKNOWN
@@ -139,7 +140,7 @@ async def jetstream(servers: ServerAddresses) -> AsyncIterator[JetStreamContext]
 
 
 @pytest_asyncio.fixture
-async def trail(servers: ServerAddresses, jetstream: JetStreamContext) -> AsyncIterator[Trail]:
+async def trail(stack: RunningStack, servers: ServerAddresses, jetstream: JetStreamContext) -> AsyncIterator[Trail]:
     trail = Trail(servers, jetstream)
     yield trail
     await trail.close()

@@ -151,7 +151,7 @@ async def test_the_take_refuses_an_impersonation_that_was_ended(
     record = members(minted_at=1000)
     token = await redises.mint({"context": {"user_id": "bob"}, **record} if is_read_again else record)
 
-    found = await redises.tokens.take(token, parties=("all", "client:c2"))
+    found = await redises.tokens.take(token, parties=("all", "client:c2"), request=AuditedTokenRequest())
     assert (found is None) is is_dead
 
 
@@ -159,7 +159,8 @@ async def test_an_impersonation_within_another_began_with_that(redises: Redises)
     await redises.redis.set(revocation_key(redises.tenant_id, cutoff_id("all")), 999)
     token = await redises.mint(members(minted_at=1000))
 
-    assert await redises.tokens.take(token, parties=("all",), within=ImpersonationSegments(("t0",), 999)) is None
+    within = ImpersonationSegments(("t0",), 999)
+    assert await redises.tokens.take(token, parties=("all",), within=within, request=AuditedTokenRequest()) is None
 
 
 async def test_a_take_on_too_few_replicas_of_redis_is_refused_and_spends_the_token(redises: Redises) -> None:
