@@ -81,8 +81,8 @@ test-containers: $(INSTALLED) ## what depends on the servers, against PostgreSQL
 test-compose: $(INSTALLED) ## the images and docker-compose.yml (needs Docker)
 	@$(PYTEST) $(WITHOUT_FUZZING) -m deployed
 
-test-k8s: $(INSTALLED) ## deploy/k8s on the cluster of kubectl, whose node has the images of `docker compose build`
-	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes
+test-k8s: $(INSTALLED) ## deploy/k8s on the cluster of kubectl, whose node has the images (.ci/cluster up)
+	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes --ignore=tests/deployed/kubernetes/long
 
 test-observed: $(INSTALLED) ## traces, and deploy/observe with a real Prometheus (needs prometheus and promtool)
 	@command -v prometheus >/dev/null && command -v promtool >/dev/null || { \
