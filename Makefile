@@ -18,7 +18,7 @@ PAGES := services/token-service/src/token_service/sign_in/pages
 FUZZING := tests/security/test_fuzzing.py
 WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 
-.PHONY: help run up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose test-k8s test-observed check lint types imports bench openapi messages lock mutants clean
+.PHONY: help run up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose test-k8s test-k8s-long test-observed check lint types imports bench openapi messages lock mutants clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -83,6 +83,9 @@ test-compose: $(INSTALLED) ## the images and docker-compose.yml (needs Docker)
 
 test-k8s: $(INSTALLED) ## deploy/k8s on the cluster of kubectl, whose node has the images (.ci/cluster up)
 	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes --ignore=tests/deployed/kubernetes/long
+
+test-k8s-long: $(INSTALLED) ## upgrades, faults and network policies on it, under load (also .ci/cluster previous COMMIT)
+	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes -s tests/deployed/kubernetes/long
 
 test-observed: $(INSTALLED) ## traces, and deploy/observe with a real Prometheus (needs prometheus and promtool)
 	@command -v prometheus >/dev/null && command -v promtool >/dev/null || { \
