@@ -18,7 +18,7 @@ PAGES := services/token-service/src/token_service/sign_in/pages
 FUZZING := tests/security/test_fuzzing.py
 WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 
-.PHONY: help run up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose test-k8s test-observed k8s-check check lint types imports bench openapi settings messages lock mutants clean
+.PHONY: help run up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose test-k8s test-k8s-long test-observed k8s-check check lint types imports bench openapi settings messages lock mutants clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -81,8 +81,11 @@ test-containers: $(INSTALLED) ## what depends on the servers, against PostgreSQL
 test-compose: $(INSTALLED) ## the images and docker-compose.yml (needs Docker)
 	@$(PYTEST) $(WITHOUT_FUZZING) -m deployed
 
-test-k8s: $(INSTALLED) ## deploy/k8s on the cluster of kubectl, whose node has the images of `docker compose build`
-	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes
+test-k8s: $(INSTALLED) ## deploy/k8s on the cluster of kubectl, whose node has the images (.ci/cluster up)
+	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes --ignore=tests/deployed/kubernetes/long
+
+test-k8s-long: $(INSTALLED) ## upgrades, faults and network policies on it, under load (also .ci/cluster previous COMMIT)
+	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes -s tests/deployed/kubernetes/long
 
 k8s-check: $(INSTALLED) ## deploy/k8s by the schemas of Kubernetes and rules of our own, and by the API server of KUBECONFIG
 	@$(PYTEST) -m manifests tests/manifests

@@ -14,11 +14,16 @@ GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 _FILE = re.compile(r"^```\w+\n(?:#|//) ([\w-]+\.(?:py|mjs|sh))\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-def write_code(guide: str, directory: Path) -> None:
-    """Write the code of a guide into a directory: every block whose first line is a comment with a file name."""
-    files = _FILE.findall((GUIDES / guide).read_text())
+def code_of(guide: str) -> dict[str, str]:
+    """Return the code of a guide by file name: every block whose first line is a comment with one."""
+    files = dict(_FILE.findall((GUIDES / guide).read_text()))
     assert files, guide
-    for name, code in files:
+    return files
+
+
+def write_code(guide: str, directory: Path) -> None:
+    """Write the code of a guide into a directory."""
+    for name, code in code_of(guide).items():
         (directory / name).write_text(code)
 
 

@@ -1,0 +1,130 @@
+"""deploy/k8s: the overlay ``local`` on a real cluster, its edge, the first client, a subscriber, a restart under load.
+
+The cluster is the one of kubectl's current context; its node has the images.
+"""
+
+import base64
+import json
+import threading
+import time
+
+import httpx2 as httpx
+import jwt
+import pytest
+
+from all_in_one.credentials import DemoUser
+from all_in_one.demo.browser import sign_in_as
+from stead import IdentityClient, IdentityError, ManagementClient
+from tests.support.cluster import (
+    SERVICES,
+    kubectl,
+    printed_by,
+    secret,
+    start_program,
+    temporary_namespace,
+)
+from tests.support.guides import code_of
+from tests.support.impersonation import Impersonation, client_token, exchange, make_machine
+from tests.support.organization_template import OrganizationTemplate
+from tests.support.patience import eventually
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(900)]
+
+REDIRECT_URI = "https://app.example.com/callback"
+PASSWORD = "unlike any documented example"
+
+
+def test_an_impersonation_through_the_edge(
+    system: str, management: ManagementClient, impersonation: Impersonation
+) -> None:
+    subject_token = management.subject_tokens.create(impersonation.user_id).token
+    first, second = (exchange(system, impersonation, subject_token) for _ in range(2))
+    assert (first.status_code, first.json()["scope"]) == (200, "read:orders write:orders")
+    assert (second.status_code, second.json()["error"]) == (400, "invalid_request")
+
+
+def test_a_sign_in_through_the_edge(system: str, management: ManagementClient) -> None:
+    application = management.applications.create(
+        name="Site", type="SPA", oidc_client_metadata={"redirectUris": [REDIRECT_URI]}
+    )
+    user = management.users.create(username="ada", password=PASSWORD, name="Ada Lovelace")
+    person = DemoUser(id=user.id, username="ada", password=PASSWORD, scopes=[])
+    with IdentityClient(system, application.id) as client:
+        claims = client.handle_callback(sign_in_as(person, client.sign_in_url(REDIRECT_URI), REDIRECT_URI))
+        assert (claims["sub"], claims["iss"]) == (user.id, f"{system}/oidc")
+        assert client.fetch_user_info()["name"] == "Ada Lovelace"
+
+
+def test_a_subscriber_in_another_namespace_hears_what_an_organization_token_then_carries(
+    system: str, management: ManagementClient, impersonation: Impersonation
+) -> None:
+    template = OrganizationTemplate(management)
+    organization = template.organization()
+    role = template.role(permission_ids=[template.permission("pay:invoices")])
+    with temporary_namespace("stead-subscriber", subscriber="true") as namespace:
+        user, _, password = secret("subscriber")["nats-url"].removeprefix("nats://").partition("@")[0].partition(":")
+        settings = {"NATS_URL": "nats://nats.stead:4222", "NATS_USER": user, "NATS_PASSWORD": password}
+        start_program("watch", code_of("events.md")["watch.py"], namespace=namespace, settings=settings)
+        template.member(organization, impersonation.user_id, role)
+        heard = {"member": [organization, impersonation.user_id], "holds": ["pay:invoices"]}
+        kubectl("wait", "--for=condition=Ready", "pod/watch", "--timeout=120s", namespace=namespace)
+        eventually(lambda: heard in map(json.loads, printed_by("watch", namespace)))
+    form = {
+        **impersonation.form(management.subject_tokens.create(impersonation.user_id).token),
+        "organization_id": organization,
+        "scope": "pay:invoices",
+    }
+    del form["resource"]
+    answer = httpx.post(f"{system}/oidc/token", data=form, auth=impersonation.auth)
+    assert answer.status_code == 200, answer.text
+    claims = jwt.decode(answer.json()["access_token"], options={"verify_signature": False})
+    assert (claims["scope"], claims["aud"]) == ("pay:invoices", f"urn:service:organization:{organization}")
+
+
+def test_the_edge_hides_what_is_not_public(system: str) -> None:
+    paths = ("/health/ready", "/metrics", "/schema", "/oidc/jwks", "/.well-known/openid-configuration")
+    assert [httpx.get(f"{system}{path}").status_code for path in paths] == [404, 404, 404, 200, 200]
+
+
+def test_the_bootstrap_prints_the_name_of_its_secret_only(management: ManagementClient) -> None:
+    printed = kubectl("logs", "--selector", "app.kubernetes.io/name=bootstrap", "--tail", "-1")
+    assert "stead-first-client" in printed
+    assert secret("stead-first-client")["client_secret"] not in printed
+
+
+def test_no_secret_is_in_what_describe_shows() -> None:
+    shown = kubectl("get", "pods,jobs,deployments,statefulsets,configmaps", "--output", "yaml")
+    secrets = json.loads(kubectl("get", "secrets", "--output", "json"))["items"]
+    values = {base64.b64decode(value).decode() for secret in secrets for value in secret["data"].values()}
+    assert len(values) > 10
+    assert [value for value in values if len(value) >= 16 and value in shown] == []
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_no_request_fails_during_a_rolling_restart(
+    system: str, management: ManagementClient, impersonation: Impersonation, service: str
+) -> None:
+    machine = make_machine(management, impersonation)
+    eventually(lambda: client_token(system, machine).status_code == 200)
+    outcomes: list[int | str] = []
+    stop = threading.Event()
+
+    def ask() -> None:
+        while not stop.is_set():
+            try:
+                outcomes.append(client_token(system, machine).status_code)
+                management.users.get(impersonation.user_id)
+            except (httpx.TransportError, IdentityError) as error:
+                outcomes.append(repr(error))
+            time.sleep(0.02)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        kubectl("rollout", "restart", f"deployment/{service}")
+        kubectl("rollout", "status", f"deployment/{service}", "--timeout=300s")
+    finally:
+        stop.set()
+        asking.join()
+    assert len(outcomes) > 50
+    assert set(outcomes) == {200}

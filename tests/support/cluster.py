@@ -1,0 +1,173 @@
+"""The overlay ``local`` on the cluster of kubectl's current context: installed, reached, and watched from pods."""
+
+import base64
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+
+from stead import ManagementClient
+from tests.support.patience import eventually
+from tests.support.processes import free_port
+
+ROOT = Path(__file__).parents[2]
+OVERLAY = "deploy/k8s/overlays/local"
+NAMESPACE = "stead"
+SERVICES = ("token-service", "management-service", "template-service")
+_TIMEOUT_S = 600
+
+
+def kubectl(*words: str, given: str | None = None, namespace: str = NAMESPACE) -> str:
+    """Run kubectl in the namespace; return what it prints."""
+    finished = subprocess.run(
+        ["kubectl", "--namespace", namespace, *words],
+        cwd=ROOT,
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stdout[-2000:] + finished.stderr[-4000:]
+    return finished.stdout
+
+
+def secret(name: str) -> dict[str, str]:
+    """Return the values of a Secret."""
+    stored = json.loads(kubectl("get", "secret", name, "--output", "json"))["data"]
+    return {key: base64.b64decode(value).decode() for key, value in stored.items()}
+
+
+def apply_overlay(tag: str, *, base_url: str) -> None:
+    """Apply the overlay with images of this tag and this address; return when its Jobs are done and its pods ready."""
+    manifests = kubectl("kustomize", OVERLAY).replace("http://localhost:3000", base_url)
+    manifests = re.sub(r"(image: stead/[a-z-]+:)dev", rf"\g<1>{tag}", manifests)
+    manifests = re.sub(r"(name: (?:migrate-[a-z-]+|bootstrap|provision)-)dev\b", rf"\g<1>{tag}", manifests)
+    kubectl("apply", "--filename", "-", given=manifests)
+    kubectl("wait", "--for=condition=complete", "job", "--all", "--timeout=300s")
+    for service in SERVICES:
+        kubectl("rollout", "status", f"deployment/{service}", "--timeout=300s")
+
+
+@contextmanager
+def installed(secrets: Path, *, tag: str = "dev") -> Iterator[str]:
+    """Install the overlay in a namespace of its own; yield the address of its edge, which is its issuer's as well.
+
+    Args:
+        secrets: The directory for passwords and keys.
+        tag: Of our images.
+    """
+    port = free_port()
+    base_url = f"http://localhost:{port}"
+    provision = [sys.executable, "-m", "provision", "secrets", "--secrets", str(secrets), "--namespace", NAMESPACE]
+    manifests = subprocess.run(provision, capture_output=True, text=True, check=True).stdout
+    with temporary_namespace(NAMESPACE):
+        kubectl("apply", "--server-side", "--filename", "-", given=manifests)
+        apply_overlay(tag, base_url=base_url)
+        kubectl("wait", "--for=condition=available", "deployment", "--all", "--timeout=300s")
+        with _forwarded("service/edge", port):
+            eventually(lambda: _answers(base_url))
+            yield base_url
+
+
+def first_client(base_url: str) -> ManagementClient:
+    """Return a client with the credentials that the Job ``bootstrap`` left in its Secret."""
+    first = secret("stead-first-client")
+    return ManagementClient(
+        base_url, client_id=first["client_id"], client_secret=first["client_secret"], resource=first["resource"]
+    )
+
+
+@contextmanager
+def temporary_namespace(name: str, **labels: str) -> Iterator[str]:
+    """Create a namespace with labels ``stead/<name>``, and delete it at the end; fail if it exists."""
+    metadata = {"name": name, "labels": {f"stead/{label}": value for label, value in labels.items()}}
+    kubectl(
+        "create", "--filename", "-", given=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    )
+    try:
+        yield name
+    finally:
+        kubectl("delete", "namespace", name, "--timeout=120s")
+
+
+def start_program(
+    name: str,
+    program: str,
+    *,
+    namespace: str,
+    settings: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    serves: bool = True,
+) -> None:
+    """Start a pod that runs a Python program with our packages.
+
+    Args:
+        name: Of the pod, and of the Secret with its settings.
+        program: Its source.
+        namespace: Where it runs.
+        settings: Variables of its environment.
+        labels: Of the pod, in addition.
+        serves: False keeps it out of the Services that its labels select.
+    """
+    metadata = {"name": name, "namespace": namespace, "labels": {"program": name, **(labels or {})}}
+    container: dict[str, Any] = {
+        "name": "program",
+        "image": "stead/token-service:dev",
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python", "-c", program],
+        "envFrom": [{"secretRef": {"name": name}}],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    spec: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 5,
+        "readinessGates": [] if serves else [{"conditionType": "stead/never"}],
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "runAsGroup": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+    }
+    items = [
+        {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": dict(settings or {})},
+        {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec},
+    ]
+    manifests = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    kubectl("apply", "--server-side", "--filename", "-", given=manifests, namespace=namespace)
+
+
+def printed_by(name: str, namespace: str) -> list[str]:
+    """Return the lines that a program has printed so far."""
+    return kubectl("logs", name, namespace=namespace).splitlines()
+
+
+@contextmanager
+def _forwarded(target: str, port: int) -> Iterator[None]:
+    process = subprocess.Popen(
+        ["kubectl", "--namespace", NAMESPACE, "port-forward", target, f"{port}:3000"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/oidc/jwks").status_code == 200
+    except httpx.TransportError:
+        return False
