@@ -96,6 +96,7 @@ async def test_a_minted_token_is_recorded_for_the_audit_trail(management: Manage
         context=AuditContext(reason="r" * 256),
         expires_at=record.expires_at,
         request_id=answer.headers["X-Request-Id"],
+        address="127.0.0.1",
         user_agent=entry.user_agent,
     )
     assert entry.token_id
@@ -111,9 +112,9 @@ async def test_a_full_audit_trail_refuses_to_mint(management: Management) -> Non
     record = SubjectTokenRecord(
         id="t1", user_id="ann", issued_to="c1", issued_at=now, expires_at=now + 600_000, revision=0
     )
-    await store.require_stored(store.store("sub_1", record, token_id="j1", user_agent=""), record)
+    await store.require_stored(store.store("sub_1", record, token_id="j1", address="", user_agent=""), record)
     with pytest.raises(ApiError) as refused:
-        await store.require_stored(store.store("sub_2", record, token_id="j1", user_agent=""), record)
+        await store.require_stored(store.store("sub_2", record, token_id="j1", address="", user_agent=""), record)
     await redis.aclose()
 
     assert refused.value.status == 503

@@ -37,13 +37,16 @@ def caching(answer: httpx.Response) -> tuple[int, str | None]:
 @pytest.mark.parametrize("path", READ)
 def test_every_read_is_private_and_revalidated_and_a_refusal_is_not_stored(system: FuzzedSystem, path: str) -> None:
     existing = path.format(**system.existing(path, set(re.findall(r"{(\w+)}", path))))
+    if path == "/api/logs":
+        existing += "?end_time=1"  # entries of earlier requests are still arriving
     bearer, _ = system.authorization(path, None, 0)
     context = default_ssl_context()
     with httpx.Client(base_url=system.base_url, headers=bearer, timeout=20, verify=context) as client:
         answer = client.get(existing)
         etag = answer.headers.get("ETag")
         if etag is None:
-            assert (path, *caching(answer)) == ("/api/status", 204, UNTAGGED)
+            status = {"/api/status": 204, "/api/logs/export": 200}
+            assert caching(answer) == (status[path], UNTAGGED)
             return
         assert caching(answer) == (200, TAGGED)
         assert caching(client.head(existing)) == (200, TAGGED)

@@ -130,7 +130,7 @@ def test_the_backend_issues_a_subject_token_for_one_use(
 ) -> None:
     customer = stack.credentials.demo.users[1]
     answer = request_impersonation(desk, agents_token, userId=customer.id, **WHY)
-    assert (answer.status_code, answer.json().keys()) == (200, {"subjectToken", "expiresIn"})
+    assert (answer.status_code, answer.json().keys()) == (200, {"subjectToken", "expiresIn", "impersonationId"})
     assert answer.headers["Cache-Control"] == "no-store"
     subject_token = answer.json()["subjectToken"]
     stack.recorder.keep(subject_token, "subject token")

@@ -7,9 +7,11 @@ from typing import Any
 
 import httpx2 as httpx
 
+from identity_common.identifiers import new_id
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
 from provision import ServerAddresses
 from stead import client_credentials
+from tests.support.patience import eventually
 from tests.support.running_stack import RunningStack
 
 _names = (f"fuzz-{number}" for number in itertools.count())
@@ -118,8 +120,17 @@ class FuzzedSystem:
                 found[name] = self._existing(name, at.format(**found), body)
         if "key_id" in names:
             found["key_id"] = self._http.get("/api/configs/oidc/private-keys").json()[0]["id"]
+        if "log_id" in names:
+            found["log_id"] = self._log_id()
+        if "impersonation_id" in names:
+            found["impersonation_id"] = new_id()  # any well-formed id is accepted
         self._relate(found)
         return found
+
+    def _log_id(self) -> str:
+        """Return the id of an entry of the audit trail, once there is one."""
+        eventually(lambda: bool(self._http.get("/api/logs").json()))
+        return str(self._http.get("/api/logs").json()[0]["id"])
 
     def _ensure_claims_function(self) -> None:
         """Save a function, unless one is active."""

@@ -101,7 +101,8 @@ class Management(ServiceInATenant):
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(migrate, self.settings)
-        self.credentials = await asyncio.to_thread(bootstrap, self.settings)
+        # Not to_thread, which would copy the context: an earlier request of this test would be recorded as its author.
+        self.credentials = await asyncio.get_running_loop().run_in_executor(None, bootstrap, self.settings)
         self.app = create_app(self.settings)
         await self._started.enter_async_context(running(self.app))
         self.client = await self._started.enter_async_context(client_of(self.app, self.token()))

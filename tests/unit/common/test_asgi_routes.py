@@ -11,7 +11,7 @@ from litestar.types import Message, Receive, Scope, Send
 from identity_common.http.api_errors import ApiError, store_unavailable
 from identity_common.http.json_body import MAX_BODY_BYTES, read_body
 from identity_common.http.openapi import Operation
-from identity_common.http.raw_routes import posted
+from identity_common.http.raw_routes import Posted, posted
 from tests.support.captured_logs import captured_logs
 
 OPERATION = Operation(method="POST", operation_id="Post", summary="s", description="d", tags=(), status=201)
@@ -46,8 +46,8 @@ def body(*parts: bytes) -> Receive:
     return receiving(*more, {"type": "http.request", "body": parts[-1], "more_body": False})
 
 
-async def make(scope: Scope, receive: Receive) -> Made:
-    return Made((await read_body(scope, receive, Wish)).size)
+async def make(scope: Scope, receive: Receive) -> Posted:
+    return Posted(Made((await read_body(scope, receive, Wish)).size))
 
 
 async def ask(

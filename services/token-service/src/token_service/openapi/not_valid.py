@@ -45,7 +45,12 @@ SNAPSHOT_OPERATION: Final = hand_written(
                 "200": {
                     "description": "The snapshot.",
                     "headers": header("X-Request-Id", "ETag", "Cache-Control"),
-                    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+                    "content": {
+                        "application/octet-stream": {
+                            "schema": {"type": "string", "format": "binary"},
+                            "example": "eyJhbGciOiJFZERTQSJ9.eyJlcG9jaCI6MX0.MEUCIQ\n",
+                        }
+                    },
                 },
                 "304": {
                     "description": "The reader has it.",
@@ -74,7 +79,12 @@ EVENTS_OPERATION: Final = hand_written(
                 "200": {
                     "description": "The events.",
                     "headers": header("X-Request-Id"),
-                    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+                    "content": {
+                        "text/event-stream": {
+                            "schema": {"type": "string"},
+                            "example": "id: 1790000000000.97\ndata: eyJhbGciOiJFZERTQSJ9.eyJlcG9jaCI6MX0.MEUCIQ\n\n",
+                        }
+                    },
                 },
                 **refusals(
                     {
@@ -97,13 +107,21 @@ KEYS_OPERATION: Final = hand_written(
         "GET": {
             "operationId": "NotValidKeys",
             "summary": "Read the public keys of the not-valid feed",
+            "description": "They verify the feed and nothing else; those of access tokens are at `/oidc/jwks`.",
             "tags": _TAGS,
             "security": [],
             "responses": {
                 "200": {
                     "description": "The JWK Set (RFC 7517 section 5).",
                     "headers": header("X-Request-Id", "Cache-Control"),
-                    "content": {"application/json": {"schema": {"type": "object"}}},
+                    "content": {
+                        "application/json": {
+                            "schema": {"type": "object"},
+                            "example": {
+                                "keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "f1", "alg": "EdDSA", "x": "11qYAY"}]
+                            },
+                        }
+                    },
                 },
                 **refusals({500: FAILED, 503: _AWAY}),
             },
