@@ -133,13 +133,14 @@ async def test_a_malformed_message_is_skipped_with_a_line_in_the_log(trail: Trai
         msgspec.json.encode(trail.entry(2, user_id="u" * 100_000)),
         msgspec.json.encode(msgspec.structs.replace(trail.entry(2), tenant_id="another")),
     ]
+    several = [trail.entry(2, user_id="\0"), trail.entry(2, log="template"), good]
     with captured_logs("management") as log:
-        for text in wrong:
+        for text in (*wrong, b"[", b"[7]"):
             await trail.publish_raw("management", text)
-        await trail.publish(good)
+        await trail.publish_raw("management", msgspec.json.encode(several))
         assert await trail.stored(1) == [good]
     await ingestion.stop()
-    assert log.getvalue().count("audit.entry-malformed") == len(wrong)
+    assert log.getvalue().count("audit.entry-malformed") == len(wrong) + 4
 
 
 async def test_only_one_of_two_replicas_ingests_and_the_other_takes_over(trail: Trail) -> None:

@@ -1,10 +1,10 @@
-"""Publishes a log of the audit trail that is a stream in Redis: one active replica, in order, pipelined.
+"""Publishes a log of the audit trail that is a stream in Redis: one active replica, in order, many entries a message.
 
-An entry is removed after the stream of the bus has acknowledged it. A crash at any point repeats entries with the same
-message ids.
+An entry is removed after the stream of the bus has acknowledged it. A crash at any point repeats entries, perhaps in
+other messages; a reader drops the repeats by their numbers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import asyncpg
@@ -26,8 +26,10 @@ _log = get_logger(__name__)
 OUTCOME_AFTER_MS: Final = 60_000
 """How long the outcome of an attempt may take; then it is reported as unknown."""
 
-_BATCH: Final = 50
-"""Entries are under 16 KiB: a batch stays below the megabyte of a publisher."""
+_READ: Final = 500
+_MESSAGE: Final = 100
+_MESSAGE_BYTES: Final = 256 << 10
+"""An entry is under 16 KiB: a message stays far below the limit of NATS, a megabyte."""
 _ACKNOWLEDGEMENT_S: Final = 5.0
 _NOTHING: Final = b"0-0"
 _decode: Final = msgspec.json.Decoder(AuditEntry).decode
@@ -135,18 +137,19 @@ class AuditStreamRelay:
     async def _publish_batch(self, _: asyncpg.Connection, publisher: Publisher) -> bool:
         run = self._commands.execute("INFO", "server")
         after = b"(" + self._position
-        found = self._commands.execute("XRANGE", self._keys.stream, after, "+", "COUNT", _BATCH)
+        found = self._commands.execute("XRANGE", self._keys.stream, after, "+", "COUNT", _READ)
         if await self._begins_epoch(_text(await run)):
             return True
         places = [_Place(at, _entry(fields)) for at, fields in await found]
         if not places:
             return await self._report_unknown()
-        await publisher.publish([self._outgoing(place) for place in places], timeout_s=_ACKNOWLEDGEMENT_S)
+        for message in self._messages(places):
+            await publisher.publish([message], timeout_s=_ACKNOWLEDGEMENT_S)
         finished = self._finished(places)
         if finished:
             await self._commands.execute("XDEL", self._keys.stream, *finished)
         self._position = places[-1].at
-        return True
+        return len(places) == _READ  # else more gather until the next turn: an entry in a message of many costs less
 
     async def _begins_epoch(self, information: str) -> bool:
         """Begin another epoch if Redis was restarted; then everything is read again, because it may be there again."""
@@ -160,9 +163,17 @@ class AuditStreamRelay:
         _log.warning("audit.epoch-begun", source=self._audit_log, store="redis", reason="Redis was restarted")
         return True
 
-    def _outgoing(self, place: _Place) -> Outgoing:
-        message_id = f"{self._tenant_id}:audit:{self._audit_log}:{place.entry.epoch}:{place.at.decode()}"
-        return Outgoing(self._subject, message_id, encode_entry(place.entry))
+    def _messages(self, places: Sequence[_Place]) -> Iterator[Outgoing]:
+        entries: list[bytes] = []
+        for number, place in enumerate(places, 1):
+            entries.append(encode_entry(place.entry))
+            full = len(entries) == _MESSAGE or sum(map(len, entries)) >= _MESSAGE_BYTES
+            if full or number == len(places):
+                first, last = places[number - len(entries)], place
+                span = f"{first.entry.epoch}:{first.at.decode()}:{last.at.decode()}"
+                message_id = f"{self._tenant_id}:audit:{self._audit_log}:{span}"
+                yield Outgoing(self._subject, message_id, b"[" + b",".join(entries) + b"]")
+                entries = []
 
     def _finished(self, places: Sequence[_Place]) -> list[bytes]:
         """Return the places of published entries that may go: all but attempts without an outcome."""

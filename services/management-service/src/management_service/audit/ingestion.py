@@ -4,8 +4,9 @@ The position in the stream is stored in the transaction of the entries. A crash,
 repeats or loses nothing that the stream still has.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
+from itertools import chain
 from typing import Final
 
 import asyncpg
@@ -63,6 +64,7 @@ _MOVE: Final = """
 """
 
 _decode = msgspec.json.Decoder(AuditEntry).decode
+_decode_several = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class AuditIngestion:
@@ -144,10 +146,7 @@ class AuditIngestion:
         oldest = self._clock() - self._retention_ms
         entries: list[AuditEntry] = []
         rows: list[tuple[object, ...]] = []
-        for message in messages:
-            entry = self._entry(message)
-            if entry is None:
-                continue
+        for entry, text in chain.from_iterable(map(self._entries, messages)):
             gap = numberings.advance(entry)
             if entry.occurred_at < oldest:
                 continue
@@ -156,7 +155,7 @@ class AuditIngestion:
                 rows.append(_row(recorded, msgspec.json.encode(recorded).decode()))
                 _log.warning("audit.gap", source=entry.log, sequence=entry.sequence)
             entries.append(entry)
-            rows.append(_row(entry, message.data.decode()))
+            rows.append(_row(entry, text))
         await create_partitions(connection, {Month.of(entry.occurred_at) for entry in entries})
         position = messages[-1].metadata.sequence.stream
         advanced, numberings.advanced = numberings.advanced, {}
@@ -168,22 +167,33 @@ class AuditIngestion:
                 await connection.execute(_ADVANCE, self._tenant_id, logs, epochs, [*advanced.values()])
             await connection.execute(_MOVE, self._tenant_id, created, position)
 
-    def _entry(self, message: Msg) -> AuditEntry | None:
-        """Return the entry of a message; None, with a line in the log, if it is not one of this tenant and log."""
+    def _entries(self, message: Msg) -> Iterator[tuple[AuditEntry, str]]:
+        """Yield the entry or entries of a message, each with its text; log what is none of this tenant and log."""
         try:
-            entry = _decode(message.data)
-            if (
-                message.subject == audit_subject(entry.log, self._tenant_id)
-                and entry.tenant_id == self._tenant_id
-                and is_storable(entry)
-                and 0 <= entry.occurred_at < self._clock() + _MAX_AHEAD_MS
-                and b"\\u0000" not in message.data
-            ):
-                return entry
+            texts = _decode_several(message.data) if message.data.startswith(b"[") else [message.data]
+        except (msgspec.DecodeError, RecursionError):
+            texts = [b""]
+        for text in map(bytes, texts):
+            entry = self._entry(message.subject, text)
+            if entry is None:
+                _log.error("audit.entry-malformed", subject=message.subject, sequence=message.metadata.sequence.stream)
+            else:
+                yield entry, text.decode()
+
+    def _entry(self, subject: str, text: bytes) -> AuditEntry | None:
+        try:
+            text.decode()
+            entry = _decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            pass
-        _log.error("audit.entry-malformed", subject=message.subject, sequence=message.metadata.sequence.stream)
-        return None
+            return None
+        is_valid = (
+            subject == audit_subject(entry.log, self._tenant_id)
+            and entry.tenant_id == self._tenant_id
+            and is_storable(entry)
+            and 0 <= entry.occurred_at < self._clock() + _MAX_AHEAD_MS
+            and b"\\u0000" not in text
+        )
+        return entry if is_valid else None
 
 
 def _row(entry: AuditEntry, text: str) -> tuple[object, ...]:
