@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from identity_common.stores.redis import RedisCommands, StoreUnavailable
+from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.audit import AuditEntry, AuditLog
 
@@ -29,13 +29,20 @@ end
 """A function for scripts: ``append(stream, numbering, id of the entry, 'entry', its JSON, …)``; further pairs replace
 members of the entry, by the names of ``AuditEntry``."""
 
-# KEYS: the stream, its numbering. ARGV: at how many entries to drop this one, its id, its JSON.
+# KEYS: the stream, its numbering. ARGV, for each entry: at how many entries to drop this one, its id, its JSON. Returns
+# how many were dropped.
 _APPEND_BELOW: Final = (
     LUA_APPEND
     + """
-if redis.call('XLEN', KEYS[1]) >= tonumber(ARGV[1]) then return 0 end
-append(KEYS[1], KEYS[2], ARGV[2], 'entry', ARGV[3])
-return 1
+local dropped = 0
+for first = 1, #ARGV, 3 do
+    if redis.call('XLEN', KEYS[1]) < tonumber(ARGV[first]) then
+        append(KEYS[1], KEYS[2], ARGV[first + 1], 'entry', ARGV[first + 2])
+    else
+        dropped = dropped + 1
+    end
+end
+return dropped
 """
 )
 _NO_LIMIT: Final = 2**53
@@ -61,7 +68,7 @@ class AuditStreamKeys(NamedTuple):
 
 
 class AuditStream:
-    """Appends entries without waiting for Redis.
+    """Appends entries without waiting for Redis; those of one tick of the event loop in one command.
 
     Args:
         commands: To Redis.
@@ -74,6 +81,7 @@ class AuditStream:
         self._commands = commands
         self._keys = keys
         self._half = backlog // 2
+        self._waiting: list[Argument] = []
 
     def append(self, entry: AuditEntry, *, must_fit: bool = False) -> None:
         """Append an entry; if Redis does not answer, it is lost, which is logged.
@@ -82,16 +90,21 @@ class AuditStream:
             entry: Without its number.
             must_fit: Whether it is appended to a full log too.
         """
-        limit = _NO_LIMIT if must_fit else self._half
-        appended = self._commands.execute("EVAL", _APPEND_BELOW, 2, *self._keys, limit, entry.id, encode_entry(entry))
-        appended.add_done_callback(_log_a_loss)
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._waiting += (_NO_LIMIT if must_fit else self._half, entry.id, encode_entry(entry))
+
+    def _send(self) -> None:
+        entries, self._waiting = self._waiting, []
+        appended = self._commands.execute("EVAL", _APPEND_BELOW, 2, *self._keys, *entries)
+        appended.add_done_callback(_log_losses)
 
 
-def _log_a_loss(appended: "asyncio.Future[Any]") -> None:
+def _log_losses(appended: "asyncio.Future[Any]") -> None:
     if appended.cancelled():
         return
     error = appended.exception()
     if isinstance(error, StoreUnavailable):
         _log.warning("audit.entry-lost", store="redis", error=str(error))
-    elif error is None and not appended.result():
-        _log.warning("audit.entry-lost", store="redis", reason="the backlog is half full")
+    elif error is None and appended.result():
+        _log.warning("audit.entry-lost", store="redis", reason="the backlog is half full", count=appended.result())
