@@ -206,7 +206,7 @@ async def test_a_full_audit_trail_refuses_before_the_take(redises: Redises) -> N
     audit = TokenAudit(RedisCommands(redises.redis), tenant_id=redises.tenant_id, backlog=2)
     for _ in range(2):
         audit.refused(GRANT_TOKEN_EXCHANGE, AuditedTokenRequest(client_id="web"), "invalid_target")
-    while not await redises.recorded():  # sent without waiting
+    while not await redises.recorded():  # noqa: ASYNC110 - sent without waiting
         await asyncio.sleep(0.01)
     await taking.take(tokens[0], request=AuditedTokenRequest())
     with pytest.raises(OAuthError) as refused:
