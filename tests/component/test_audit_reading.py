@@ -34,6 +34,7 @@ ENTRIES = (
     entry(5, user_id=OTHER, operation="UpdateOrganization", ids={"organization_id": "org"}),
     entry(6, user_id=OTHER, key="token.exchange.taken", subject_token_id="two", actor_id=USER),
     entry(7, application_id="console", operation="CreateUser", key="management.user.create"),
+    entry(8, application_id="desk", operation="EndImpersonation", ids={"impersonation_id": "one"}),
 )
 
 
@@ -80,15 +81,15 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
         }.items()
     }
     assert found == {
-        "none": ["7", "6", "5", "4", "3", "2", "1"],
+        "none": ["8", "7", "6", "5", "4", "3", "2", "1"],
         "user": ["4", "3", "2", "1"],
         "actor": ["4"],
         "application": ["7", "1"],
         "organization": ["5", "4"],
-        "subject token": ["4", "3"],
+        "subject token": ["8", "4", "3"],
         "operation": ["1"],
         "key": ["6", "4"],
-        "from": ["7", "6"],
+        "from": ["8", "7", "6"],
         "until": ["3", "2", "1"],
         "both": ["4"],
         "nothing": [],
@@ -96,7 +97,7 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
 
 
 async def test_pages_follow_each_other_without_repeating_or_leaving_out_an_entry(own: Management) -> None:
-    for params, expected in (({}, "7654321"), ({"userId": USER}, "4321")):
+    for params, expected in (({}, "87654321"), ({"userId": USER}, "4321")):
         found, address = [], httpx.URL("/api/logs", params={**params, "page_size": "2"})
         while True:
             answer = await own.client.get(address)

@@ -15,8 +15,10 @@ from litestar.types import Scope
 from identity_common.http.request_headers import header_values
 
 RECORDED_PARAMETERS: Final = frozenset(
-    f"{kind}_id"
-    for kind in ("user", "application", "resource", "scope", "role", "organization", "organization_role", "permission")
+    {
+        *("user_id", "application_id", "resource_id", "scope_id", "role_id"),
+        *("organization_id", "organization_role_id", "permission_id", "impersonation_id"),
+    }
 )
 """Path parameters that hold ids. Others hold names, which may be personal: they are not recorded."""
 

@@ -211,6 +211,6 @@ def _row(entry: AuditEntry, text: str) -> tuple[object, ...]:
         entry.ids.get("user_id"),
         entry.actor_id,
         entry.organization_id or entry.ids.get("organization_id"),
-        entry.subject_token_id,
+        entry.subject_token_id or entry.ids.get("impersonation_id"),
         text,
     )
