@@ -569,6 +569,7 @@ PUBLISHED = (
         for request in ("STREAM.INFO", "STREAM.CREATE", "STREAM.DELETE", "CONSUMER.CREATE", "CONSUMER.MSG.NEXT")
     ),
     *("identity-mirror.a", "identity-audit.default.management", "identity-audit.default.template"),
+    *("identity-audit.default.subject-tokens", "identity-audit.default.exchanges", "identity-audit.default.token"),
 )
 SUBSCRIBED = (
     *("identity.>", "identity-internal.>", "identity-rpc.>", "identity-rpc.default.password-check", "identity-relay.>"),
@@ -625,7 +626,8 @@ class TestNats:
             {
                 *("identity-internal.default.user.1", "identity-relay.default.management"),
                 *("identity-rpc.default.claims-function", "identity-rpc.default.members", *STREAMS_OF_ALL),
-                *("identity-audit.default.management", CREATING_AUDIT, *READING_AUDIT),
+                *("identity-audit.default.management", "identity-audit.default.subject-tokens"),
+                *(CREATING_AUDIT, *READING_AUDIT),
             },
             {"_INBOX_management.>", "identity-relay.default.management", "identity-rpc.default.password-check"},
         )
@@ -640,7 +642,10 @@ class TestNats:
             },
         )
         assert await self.allowed(addresses.token_nats_url) == (
-            {"identity-rpc.default.password-check", *STREAMS_OF_ALL, *CONSUMING_STATE},
+            {
+                *("identity-rpc.default.password-check", *STREAMS_OF_ALL, *CONSUMING_STATE),
+                *("identity-audit.default.exchanges", CREATING_AUDIT),
+            },
             {
                 *("_INBOX_token.>", "identity-relay.>", "identity-rpc.default.claims-function"),
                 *("identity-relay.default.management", "identity-relay.default.template"),
