@@ -66,8 +66,8 @@ def dump(addresses: ServerAddresses, directory: Path) -> None:
 def restore(addresses: ServerAddresses, directory: Path, deployment: Deployment) -> None:
     """Restore while everything is stopped, then tell each service."""
     for service in SERVICES:
-        command = [PROGRAMS / "pg_restore", "--clean", "--if-exists", "--single-transaction"]
-        subprocess.run([*command, f"--dbname={database(addresses, service)}", directory / service], check=True)
+        command = [PROGRAMS / "pg_restore", "--clean", "--if-exists", "--create", "--exit-on-error"]
+        subprocess.run([*command, f"--dbname={addresses.admin_postgres_url}", directory / service], check=True)
     for process in (deployment.management, deployment.template, deployment.tokens[0]):
         process.command("restored")
 
