@@ -56,12 +56,13 @@ def test_a_change_is_one_trace_from_its_request_to_what_the_other_services_know(
 ) -> None:
     caller.trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
     management.users.create(name="Ada")
-    eventually(lambda: len(traces.of_trace(caller.trace_id)) >= 4)
+    eventually(lambda: len(traces.of_trace(caller.trace_id)) >= 5)
     spans = traces.of_trace(caller.trace_id)
     assert described(spans) == {
         ("management-service", "SERVER", "POST /api/users", "the caller"),
         ("management-service", "PRODUCER", "user.created", "POST /api/users"),
         ("token-service", "CONSUMER", "directory-in-redis", "user.created"),
+        ("token-service", "CONSUMER", "not-valid-feed", "user.created"),
         ("template-service", "CONSUMER", "directory-projection", "user.created"),
     }
     request = next(span for span in spans if span.kind == "SERVER")
