@@ -77,7 +77,7 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
             "from": {"start_time": NOON + 3},
             "until": {"end_time": NOON + 1},
             "both": {"userId": USER, "logKey": "token.exchange.taken", "start_time": NOON, "end_time": NOON + 2},
-            "nothing": {"userId": "nobody"},
+            "nothing": {"userId": "unknown"},
         }.items()
     }
     assert found == {
