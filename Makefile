@@ -14,11 +14,11 @@ PYTEST := $(BIN)/python -m pytest
 # Cached bytecode: without it every worker rewrites every assertion, and every process that a test starts compiles all.
 unexport PYTHONDONTWRITEBYTECODE
 CLIENTS := tests/clients/python
-PAGES := services/token-service/src/token_service/sign_in/pages
+PAGES := services/token-service/src/token_service/sign_in/pages services/management-service/src/management_service/console
 FUZZING := tests/security/test_fuzzing.py
 WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 
-.PHONY: help run up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose test-k8s test-k8s-long test-observed k8s-check check lint types imports bench openapi settings messages lock mutants clean
+.PHONY: help run up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose test-k8s test-k8s-long test-observed k8s-check check lint types imports bench screenshots openapi settings messages lock mutants clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -73,16 +73,16 @@ test-long: $(INSTALLED) ## the same in full, and every client written elsewhere:
 	@TEST_LENGTH=long $(PYTEST) -m 'slow or clients'
 
 test-clients: $(INSTALLED) ## a browser, and clients written elsewhere (needs node, npm and chromium)
-	@$(PYTEST) $(WITHOUT_FUZZING) -m 'clients and not slow'
+	@$(PYTEST) $(WITHOUT_FUZZING) -m 'clients and not slow' tests/clients
 
 test-containers: $(INSTALLED) ## what depends on the servers, against PostgreSQL, Redis and NATS in containers
-	@TESTCONTAINERS_RYUK_DISABLED=true $(PYTEST) $(WITHOUT_FUZZING) -m 'servers and not slow' --containers
+	@TESTCONTAINERS_RYUK_DISABLED=true $(PYTEST) $(WITHOUT_FUZZING) -m 'servers and not slow' --containers tests/component tests/integration tests/protocol
 
 test-compose: $(INSTALLED) ## the images and docker-compose.yml (needs Docker)
-	@$(PYTEST) $(WITHOUT_FUZZING) -m deployed
+	@$(PYTEST) $(WITHOUT_FUZZING) -m deployed tests/deployed
 
 test-k8s: $(INSTALLED) ## deploy/k8s on the cluster of kubectl, whose node has the images (.ci/cluster up)
-	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes --ignore=tests/deployed/kubernetes/long
+	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes --ignore=tests/deployed/kubernetes/long tests/manifests tests/deployed/kubernetes
 
 test-k8s-long: $(INSTALLED) ## upgrades, faults and network policies on it, under load (also .ci/cluster previous COMMIT)
 	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes -s tests/deployed/kubernetes/long
@@ -93,7 +93,7 @@ k8s-check: $(INSTALLED) ## deploy/k8s by the schemas of Kubernetes and rules of 
 test-observed: $(INSTALLED) ## traces, and deploy/observe with a real Prometheus (needs prometheus and promtool)
 	@command -v prometheus >/dev/null && command -v promtool >/dev/null || { \
 		echo 'prometheus and promtool are needed: apt-get install prometheus' >&2; exit 1; }
-	@$(PYTEST) $(WITHOUT_FUZZING) -m observed
+	@$(PYTEST) $(WITHOUT_FUZZING) -m observed tests/observed
 
 check: lint types imports test ## lint, types, import contracts, quick tests
 
@@ -113,19 +113,23 @@ bench: $(INSTALLED) ## throughput and latency beside a floor, in one run
 	@$(BIN)/python -m benchmarks.claims_workers
 	@$(BIN)/python -m benchmarks.starting
 
+screenshots: $(INSTALLED) ## pictures of every page of the console into build/screenshots (needs Debian's chromium)
+	@$(BIN)/python -m tests.screenshots build/screenshots
+
 openapi: $(INSTALLED) ## write the OpenAPI document of the three services together
 	@$(BIN)/python -m all_in_one.openapi
 
 settings: $(INSTALLED) ## write docs/operations/settings.md from the settings of the services
 	@$(BIN)/python -m all_in_one.settings_page
 
-messages: $(INSTALLED) ## bring the catalogues of the pages up to date; `make messages NEW=fr` begins one
-	@cd $(PAGES) && $(CURDIR)/$(BIN)/pybabel -q extract -F catalogues/babel.cfg --add-location=file --project=Stead \
-		-o $(CURDIR)/$(VENV)/pages.pot templates
-	@$(if $(NEW),$(BIN)/pybabel -q init -i $(VENV)/pages.pot -l $(subst -,_,$(NEW)) -o $(PAGES)/catalogues/$(NEW).po)
-	@for file in $(PAGES)/catalogues/*.po; do \
-		$(BIN)/pybabel -q update --no-fuzzy-matching --ignore-obsolete --ignore-pot-creation-date -w 120 \
-			-i $(VENV)/pages.pot -l $$(basename $$file .po | tr - _) -o $$file; done
+messages: $(INSTALLED) ## bring the catalogues of the pages up to date; `make messages NEW=fr` begins new ones
+	@for pages in $(PAGES); do (cd $$pages && \
+		$(CURDIR)/$(BIN)/pybabel -q extract -F catalogues/babel.cfg --add-location=file --project=Stead \
+			-o $(CURDIR)/$(VENV)/pages.pot templates); \
+		$(if $(NEW),$(BIN)/pybabel -q init -i $(VENV)/pages.pot -l $(subst -,_,$(NEW)) -o $$pages/catalogues/$(NEW).po;) \
+		for file in $$pages/catalogues/*.po; do \
+			$(BIN)/pybabel -q update --no-fuzzy-matching --ignore-obsolete --ignore-pot-creation-date -w 120 \
+				-i $(VENV)/pages.pot -l $$(basename $$file .po | tr - _) -o $$file; done; done
 
 EXPORT := uv export --quiet --no-header --no-annotate --no-emit-workspace --no-emit-project --format requirements.txt
 IMAGES := token-service management-service template-service provision

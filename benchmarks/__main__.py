@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from all_in_one.embedded import EmbeddedServers
-from benchmarks import claims_function, endless_scripts, fan_out, middleware, replica
+from benchmarks import claims_function, endless_scripts, fan_out, middleware, not_valid, replica
 from benchmarks.load import Plan
 from benchmarks.many_users import ManyUsers
 from benchmarks.measure import LoadFailed, Measurement, measure, under_load
@@ -197,6 +197,11 @@ def overhead_of_middleware(bench: Bench, _: Effort) -> Iterator[str]:
     )
 
 
+def look_up_of_what_is_not_valid(_: Bench, __: Effort) -> Iterator[str]:
+    """Measure the not-valid feed in a verifier."""
+    return not_valid.lines()
+
+
 def cost_of_the_claims_function(bench: Bench, effort: Effort) -> Iterator[str]:
     """Measure an exchange with a custom-claims function, beside one without."""
     function = claims_function.Function(
@@ -253,12 +258,21 @@ _PARTS: Final[Mapping[str, Callable[[Bench, Effort], Iterator[str]]]] = {
     "requests": requests,
     "fan-out": fan_out_of_permissions,
     "middleware": overhead_of_middleware,
+    "not-valid": look_up_of_what_is_not_valid,
     "claims-function": cost_of_the_claims_function,
     "endless-scripts": tokens_beside_endless_scripts,
     "long-list": long_list,
     "replica": start_of_replica,
 }
-_USUAL_PARTS: Final = ("requests", "fan-out", "middleware", "claims-function", "endless-scripts", "replica")
+_USUAL_PARTS: Final = (
+    "requests",
+    "fan-out",
+    "middleware",
+    "not-valid",
+    "claims-function",
+    "endless-scripts",
+    "replica",
+)
 
 
 def main() -> int:

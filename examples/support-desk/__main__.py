@@ -13,12 +13,13 @@ import httpx2 as httpx
 import msgspec
 import uvicorn
 
-from stead import AsyncManagementClient, IdentityError, ManagementClient
+from stead import AsyncManagementClient, IdentityError, ManagementClient, NotValidFeed
 from support_desk import app, backend, orders_api
 from support_desk.desk import Application, Desk
 from support_desk.setup import Registration, register
 
 _GRACEFUL_SHUTDOWN_S: Final = 3
+_FEED_WAIT_S: Final = 10
 
 
 class ManagementApi(msgspec.Struct, frozen=True):
@@ -108,7 +109,12 @@ def run(port: int, file: Path) -> int:
             f"Sign in as {agent.username}, who may act as customers, or as {customer.username}, who may not.\n"
             f"Their passwords are in {file}. Ctrl-C stops the desk.\n"
         )
-        asyncio.run(serve(listener, credentials, registration, desk_url, welcome))
+        feed = NotValidFeed.over_http(
+            credentials.base_url, client_id=registration.client_id, client_secret=registration.client_secret
+        )
+        with feed:
+            feed.wait_until_fresh(_FEED_WAIT_S)  # until then the Orders API answers 503
+            asyncio.run(serve(listener, credentials, registration, feed, desk_url, welcome))
     return 0
 
 
@@ -126,7 +132,12 @@ class WelcomingServer(uvicorn.Server):
 
 
 async def serve(
-    listener: socket.socket, credentials: Credentials, registration: Registration, desk_url: str, welcome: str
+    listener: socket.socket,
+    credentials: Credentials,
+    registration: Registration,
+    feed: NotValidFeed,
+    desk_url: str,
+    welcome: str,
 ) -> None:
     """Serve the three programs at one address: the backend below ``/api``, the Orders API below ``/orders``."""
     issuer = f"{credentials.base_url}/oidc"
@@ -144,7 +155,7 @@ async def serve(
         )
         programs = {
             "api": backend.create_app(management, issuer=issuer, customer_role=registration.customer_role),
-            "orders": orders_api.create_app(issuer=issuer, audience=credentials.demo.resource),
+            "orders": orders_api.create_app(issuer=issuer, audience=credentials.demo.resource, feed=feed),
         }
         web = app.create_app(Desk(application, http), desk_url=desk_url, identity_url=credentials.base_url)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -76,6 +77,7 @@ async def test_an_agent_acts_as_a_customer_and_stops(
     await expect(screen.get_by_role("heading", level=1)).to_have_text("Orders of Customer")
     banner = screen.get_by_role("region", name="Acting as a customer")
     await expect(banner).to_contain_text("T-1042: Cannot see an order since the move")
+    await expect(banner.locator("#countdown")).to_have_text(re.compile(r"^\d+:\d\d$"))
     assert await claim(screen, "sub") == customer.id
     assert json.loads(await claim(screen, "act")) == {"sub": agent.id}
     await inspector.inspect(screen, "desk-customer")

@@ -9,11 +9,15 @@ import msgspec
 import nats
 import pytest
 from nats.js import JetStreamContext
+from prometheus_client import CollectorRegistry
 
 from identity_common.bus.connection import Bus
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
+from identity_common.sealing import SealingKeys
+from identity_common.telemetry.metrics import counter
 from identity_common.wire.audit import AuditEntry, AuditLog, audit_subject
+from management_service.audit.heads import Heads
 from management_service.audit.ingestion import AuditIngestion
 from management_service.audit.partitions import Month, create_partitions
 from tests.support.captured_logs import captured_logs
@@ -43,6 +47,13 @@ class Trail:
         # as an administrator of the bus could: management-service may publish only its own log
         await self._jetstream.publish(audit_subject(log, self.tenant_id), text)
 
+    async def figure(self, hour: int, key: str, entries: int) -> None:
+        query = "INSERT INTO audit_figures (tenant_id, hour, key, entries) VALUES ($1, $2, $3, $4)"
+        await self._management.database.execute(query, self.tenant_id, hour, key, entries)
+
+    async def fetch(self, query: str) -> list[Any]:
+        return await self._management.database.fetch(query, self.tenant_id)
+
     async def stored(self, count: int) -> list[AuditEntry]:
         """Return the entries once there are so many, in the order of their numbers."""
         query = "SELECT entry FROM audit_entries WHERE tenant_id = $1 ORDER BY number"
@@ -53,10 +64,15 @@ class Trail:
                     return [msgspec.json.decode(row["entry"], type=AuditEntry) for row in rows]
                 await asyncio.sleep(0.05)
 
+    def heads(self) -> Heads:
+        sealing = SealingKeys(self._management.settings.environment_variable_keys)
+        refused = counter(CollectorRegistry(), "audit_heads_refused", "Refused.")
+        return Heads(self.bus, sealing, issuer="https://id.test", tenant_id=self.tenant_id, refused=refused)
+
     async def ingest(self, **changed: Any) -> AuditIngestion:
         values = {"retention_days": 400, **changed}
         settings = self._management.settings
-        ingestion = AuditIngestion(self.bus, settings.database_url, tenant_id=self.tenant_id, **values)
+        ingestion = AuditIngestion(self.bus, settings.database_url, self.heads(), tenant_id=self.tenant_id, **values)
         ingestion.start()
         return ingestion
 
@@ -103,6 +119,29 @@ async def test_repeats_are_dropped_and_a_gap_is_recorded_once_and_may_be_filled_
     await ingestion.stop()
     assert [each for each in found if each.gap is None] == [first, second, fifth, late]
     assert gaps(found) == [("", {"from": 3, "to": 4})]
+
+
+async def test_each_stored_entry_is_counted_once_in_its_hour_and_old_figures_are_dropped(trail: Trail) -> None:
+    hour = now_ms() // 3_600_000 * 3_600_000
+    query = "SELECT hour, key, entries FROM audit_figures WHERE tenant_id = $1 ORDER BY hour, key"
+    await trail.figure(hour - 500 * 86_400_000, "long.ago", 1)
+    first, second, earlier = (
+        trail.entry(1, occurred_at=hour),
+        trail.entry(2, occurred_at=hour + 3_599_999),
+        trail.entry(3, occurred_at=hour - 1),
+    )
+    ingestion = await trail.ingest()
+    await trail.publish(first, first, second)
+    await trail.stored(2)
+    await trail.publish(second, earlier, trail.entry(5, occurred_at=hour, key="token.sign-in.refused"))
+    await trail.stored(5)
+    await ingestion.stop()
+    assert [tuple(row) for row in await trail.fetch(query)] == [
+        (hour - 3_600_000, "management.user.update", 1),
+        (hour, "audit.gap", 1),
+        (hour, "management.user.update", 2),
+        (hour, "token.sign-in.refused", 1),
+    ]
 
 
 async def test_a_new_epoch_is_recorded_as_a_gap_of_its_own(trail: Trail) -> None:

@@ -13,10 +13,14 @@ import pytest
 from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
+from identity_common.http.openapi import document
 from identity_common.revisions import Source
 from identity_common.wire.audit import STREAM_AUDIT, AuditEntry, audit_subject
+from identity_common.wire.claims_function import RecordingState
+from tests.support.audit_entries import entries_in
 from tests.support.management_api import Management, revision_of, unique
 from tests.support.patience import PATIENCE_S
+from tests.support.script_answers import ScriptAnswers
 from tests.support.service_in_a_tenant import ServiceInATenant
 from tests.support.template_api import Template
 
@@ -28,6 +32,11 @@ _END_ACTIVE_RELAY = """
         AND classid::bigint = hashtext('identity-audit-relay')::bigint & 4294967295
         AND objid::bigint = hashtext($1)::bigint & 4294967295
 """
+
+RECORDED_ELSEWHERE = frozenset({"CreateSubjectToken", "TestClaimsFunction", "DryRunClaimsFunction"})
+"""The first has a log of its own; the others change nothing."""
+
+_COUNT_ON = "UPDATE source_revision SET audit_sequence = audit_sequence + $2 WHERE tenant_id = $1"
 
 
 @pytest.fixture
@@ -46,15 +55,17 @@ async def relayed(service: ServiceInATenant) -> None:
 
 
 async def entries(jetstream: JetStreamContext, source: Source, service: ServiceInATenant) -> list[AuditEntry]:
-    """Return the published entries of a service."""
+    """Return the published entries of a service, each once: a relay may repeat them, as a reader knows."""
     await relayed(service)
-    found, position, subject = [], 0, audit_subject(source, service.tenant_id)
+    found: dict[int, AuditEntry] = {}
+    position, subject = 0, audit_subject(source, service.tenant_id)
     with contextlib.suppress(NotFoundError):
         while True:
             message = await jetstream.get_msg(STREAM_AUDIT, position + 1, subject=subject, next=True, direct=True)
             position = message.seq or 0
-            found.append(msgspec.json.decode(message.data or b"", type=AuditEntry, strict=True))
-    return found
+            for entry in entries_in(message.data):
+                assert found.setdefault(entry.sequence, entry) == entry
+    return [*found.values()]
 
 
 class History:
@@ -64,18 +75,32 @@ class History:
         self.expected: dict[str, tuple[str, str, int]] = {}
         self._service = service
         self._source: Source = source
+        self._revision = 0
 
     async def write(self, operation: str, key: str, method: str, path: str, body: Any = None) -> Any:
         """Send a write that changes something."""
         answer = await self.send(method, path, body)
         assert answer.is_success, f"{operation}: {answer.text}"
-        revision = revision_of(answer, self._source)
-        self.expected[answer.headers["X-Request-Id"]] = (operation, f"{self._source}.{key}", revision)
+        if "Identity-Revision" in answer.headers:
+            self._revision = revision_of(answer, self._source)
+        self.expected[answer.headers["X-Request-Id"]] = (operation, f"{self._source}.{key}", self._revision)
         return answer.json() if answer.content else None
 
     async def send(self, method: str, path: str, body: Any = None) -> httpx.Response:
         """Send a request that leaves no entry."""
         return await self._service.client.request(method, f"/api/{path}", **({} if body is None else {"json": body}))
+
+    def check_completeness(self, elsewhere: frozenset[str]) -> None:
+        """Assert that every operation of the service's Management API that writes was called, but for some."""
+        paths = document(self._service.app, title="API", base_url="http://localhost")["paths"]
+        writing = {
+            operation["operationId"]
+            for path, methods in paths.items()
+            if path.startswith("/api/")
+            for method, operation in methods.items()
+            if method in {"post", "put", "patch", "delete"}
+        }
+        assert {operation for operation, _, _ in self.expected.values()} == writing - elsewhere
 
     async def check(self, before: int, jetstream: JetStreamContext) -> list[AuditEntry]:
         """Assert that exactly the expected entries were added; return them."""
@@ -101,11 +126,30 @@ async def test_every_write_of_management_service_leaves_one_entry(
         "UpdateUser", "user.update", "PATCH", of_user, {"name": "Ada Lovelace", "profile": {"nick": "Countess"}}
     )
     await write(
-        "UpdateUserCustomData", "user.update", "PATCH", f"{of_user}/custom-data", {"customData": {"Byron": "1815"}}
+        "UpdateUserCustomData",
+        "user.update",
+        "PATCH",
+        f"{of_user}/custom-data",
+        {"customData": {"Byron": "her father"}},
     )
+    ended = "impersonation.update"
+    await write("EndImpersonations", ended, "POST", "impersonations/end", {"userId": user})
+    answer = await history.send("POST", "subject-tokens", {"userId": user})
+    impersonation = answer.headers["Impersonation-Id"]
+    await write("EndImpersonation", ended, "POST", f"impersonations/{impersonation}/end")
+    path, accept = f"{of_user}/invitation", "invitations/accept"
+    await write("CreateUserInvitation", "invitation.create", "POST", path, {})
+    await write("DeleteUserInvitation", "invitation.delete", "DELETE", path)
+    invitation = (await write("CreateUserInvitation", "invitation.create", "POST", path, {"minutes": 5}))["invitation"]
+    body = {"invitation": invitation, "password": "Countess-of-1815"}
+    await write("AcceptInvitation", "user.update", "POST", accept, body)
+    assert (await history.send("POST", accept, body)).status_code == 422
     await write("UpdateUserPassword", "user.update", "PATCH", f"{of_user}/password", {"password": "Countess-of-1815"})
     await write("UpdateUserIsSuspended", "user.update", "PATCH", f"{of_user}/is-suspended", {"isSuspended": True})
     await history.send("PATCH", f"{of_user}/is-suspended", {"isSuspended": True})
+    path = f"{of_user}/sign-in-attempts/clear"
+    await write("ClearUserSignInAttempts", "sign-in-attempts.clear", "POST", path)
+    assert (await history.send("POST", "users/nobody/sign-in-attempts/clear")).status_code == 404
 
     machine = {"name": unique("m"), "type": "MachineToMachine"}
     application = (await write("CreateApplication", "application.create", "POST", "applications", machine))["id"]
@@ -151,6 +195,19 @@ async def test_every_write_of_management_service_leaves_one_entry(
         await write(f"Replace{singular}Roles", "assignment.update", "PUT", path, {"roleIds": []})
         await write("DeleteRole", "role.delete", "DELETE", f"roles/{role}")
 
+    async with ScriptAnswers(management) as answers:
+        function, key = "configs/jwt-customizer/access-token", "claims-function"
+        script = {"script": "const getCustomJwtClaims = async () => ({});"}
+        await write("ReplaceClaimsFunction", f"{key}.create", "PUT", function, script)
+        body = {"blockIssuanceOnError": True}
+        await write("UpdateClaimsFunction", f"{key}.update", "PATCH", function, body)
+        path = f"{function}/versions/1/activate"
+        await write("ActivateClaimsFunctionVersion", f"{key}.update", "POST", path)
+        answers.answer = RecordingState(until=1764547200000)
+        path, of_recording = f"{function}/recording", "claims-function-recording"
+        await write("RecordClaimsFunctionInputs", f"{of_recording}.update", "POST", path, {"minutes": 1})
+        await write("DeleteClaimsFunction", f"{key}.delete", "DELETE", function)
+
     refused = await history.send("PATCH", of_user, {"name": 1})
     assert refused.status_code == 400
     missing = await history.send("DELETE", "users/nobody")
@@ -163,11 +220,16 @@ async def test_every_write_of_management_service_leaves_one_entry(
     await write("DeleteApplication", "application.delete", "DELETE", of_application)
     await write("DeleteUser", "user.delete", "DELETE", of_user)
 
+    history.check_completeness(RECORDED_ELSEWHERE)
     new = await history.check(before, jetstream)
-    assert {(entry.application_id, entry.user_id, entry.tenant_id, entry.log, entry.outcome) for entry in new} == {
+    (accepted,) = (entry for entry in new if entry.operation == "AcceptInvitation")
+    assert (accepted.application_id, accepted.user_id, accepted.token_id) == (None, user, "")
+    assert accepted.address
+    others = [entry for entry in new if entry is not accepted]
+    assert {(entry.application_id, entry.user_id, entry.tenant_id, entry.log, entry.outcome) for entry in others} == {
         (management.credentials.client_id, None, management.tenant_id, "management", "success")
     }
-    assert all(entry.token_id for entry in new)
+    assert all(entry.token_id for entry in others)
     assert [(entry.ids, entry.members, entry.aggregates, entry.aggregate_count) for entry in new[:3]] == [
         ({}, ("username",), (f"user/{user}",), 1),
         ({"user_id": user}, ("name", "profile"), (f"user/{user}",), 1),
@@ -175,7 +237,7 @@ async def test_every_write_of_management_service_leaves_one_entry(
     ]
     written = msgspec.json.encode(new).decode()
     assert [
-        text for text in ("Lovelace", "Countess", "Byron", "1815", "Engine", secret["value"]) if text in written
+        text for text in ("Lovelace", "Countess", "Byron", "father", "Engine", secret["value"]) if text in written
     ] == []
 
 
@@ -238,6 +300,7 @@ async def test_every_write_of_template_service_leaves_one_entry(
     await write("DeleteOrganization", "organization.delete", "DELETE", of_organization)
     await write("DeleteOrganizationScope", "permission.delete", "DELETE", f"organization-scopes/{permission}")
 
+    history.check_completeness(frozenset())
     new = await history.check(before, jetstream)
     assert new[1].ids == {"permission_id": permission}
     assert new[1].members == ("description",)
@@ -261,7 +324,7 @@ async def test_an_entry_has_the_address_that_the_trusted_proxies_vouch_for(
     assert (last.address, last.user_agent) == (address, "demo/1")
 
 
-async def test_a_relay_that_was_killed_before_it_deleted_a_published_entry_does_not_repeat_it(
+async def test_a_relay_that_was_killed_before_it_deleted_a_published_entry_repeats_it_with_its_number(
     management: Management, jetstream: JetStreamContext
 ) -> None:
     await management.created("users")
@@ -274,4 +337,20 @@ async def test_a_relay_that_was_killed_before_it_deleted_a_published_entry_does_
     await management.created("users")
     again = await entries(jetstream, "management", management)
     assert again[:-1] == found
-    assert again[-1].sequence == last.sequence + 1
+    assert [entry.sequence for entry in again] == [*range(1, last.sequence + 2)]
+
+
+async def test_entries_that_wait_together_are_published_in_one_message(
+    management: Management, jetstream: JetStreamContext
+) -> None:
+    await management.created("users")
+    last = (await entries(jetstream, "management", management))[-1]
+    text = msgspec.json.encode(msgspec.structs.replace(last, sequence=0, revision=0)).decode()
+    await management.database.executemany(
+        "INSERT INTO audit_outbox VALUES ($1, $2, 1, $3)",
+        [(management.tenant_id, last.sequence + number, text) for number in (1, 2, 3)],
+    )
+    await management.database.execute(_COUNT_ON, management.tenant_id, 3)
+    await relayed(management)
+    message = await jetstream.get_last_msg(STREAM_AUDIT, audit_subject("management", management.tenant_id))
+    assert [(each.id, each.revision) for each in entries_in(message.data)] == [(last.id, 1)] * 3

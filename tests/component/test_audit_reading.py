@@ -1,6 +1,7 @@
 """The audit trail is read with filters, in cursor pages and as lines of JSON."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.support.patience import PATIENCE_S
 pytestmark = pytest.mark.servers
 
 NOON = now_ms() - 10 * 86_400_000
+HOUR = 3_600_000
 USER, ACTOR, OTHER = "user", "actor", "other"
 
 
@@ -33,7 +35,7 @@ ENTRIES = (
     entry(4, user_id=USER, key="token.exchange.taken", subject_token_id="one", actor_id=ACTOR, organization_id="org"),
     entry(5, user_id=OTHER, operation="UpdateOrganization", ids={"organization_id": "org"}),
     entry(6, user_id=OTHER, key="token.exchange.taken", subject_token_id="two", actor_id=USER),
-    entry(7, application_id="console", operation="CreateUser", key="management.user.create"),
+    entry(7, application_id="console", operation="CreateUser", aggregates=("user/created", "role/one")),
     entry(8, application_id="desk", operation="EndImpersonation", ids={"impersonation_id": "one"}),
 )
 
@@ -68,6 +70,7 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
         for name, params in {
             "none": {},
             "user": {"userId": USER},
+            "created user": {"userId": "created"},
             "actor": {"actorId": ACTOR},
             "application": {"applicationId": "console"},
             "organization": {"organizationId": "org"},
@@ -83,6 +86,7 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
     assert found == {
         "none": ["8", "7", "6", "5", "4", "3", "2", "1"],
         "user": ["4", "3", "2", "1"],
+        "created user": ["7"],
         "actor": ["4"],
         "application": ["7", "1"],
         "organization": ["5", "4"],
@@ -123,6 +127,29 @@ async def test_the_export_has_one_entry_a_line_oldest_first(own: Management) -> 
     assert [msgspec.json.decode(line, type=AuditEntry) for line in answer.content.splitlines()] == entries_of(own)
     part = await own.client.get("/api/logs/export", params={"start_time": NOON + 3, "end_time": NOON + 3})
     assert [msgspec.json.decode(line)["id"] for line in part.content.splitlines()] == ["entry-6", "entry-7"]
+
+
+async def figures(client: httpx.AsyncClient, **params: Any) -> list[tuple[int, str, int]]:
+    answer = await client.get("/api/logs/figures", params=params)
+    assert answer.status_code == 200, answer.text
+    return [(each["hour"], each["key"], each["entries"]) for each in answer.json()]
+
+
+async def test_figures_count_the_entries_of_each_key_by_hour(own: Management) -> None:
+    counted = Counter((each.occurred_at // HOUR * HOUR, each.key) for each in ENTRIES)
+    expected = sorted((hour, key, count) for (hour, key), count in counted.items())
+    assert await figures(own.client, start_time=NOON, end_time=NOON + 4) == expected
+    assert await figures(own.client, end_time=NOON + 4) == expected
+    assert await figures(own.client, start_time=NOON, end_time=NOON) == [each for each in expected if each[0] <= NOON]
+    assert await figures(own.client, end_time=NOON - HOUR) == await figures(own.client, end_time=0) == []
+    assert await figures(own.client) == []  # of the last day
+
+
+async def test_figures_of_a_malformed_or_too_long_time_are_refused(own: Management) -> None:
+    for query in ("start_time=5&end_time=4", f"end_time={NOON}&start_time={NOON - 31 * 24 * HOUR - 1}"):
+        assert issues(await own.client.get(f"/api/logs/figures?{query}")) == {"start_time"}
+    for query in ("start_time=x", "start_time=-1", "end_time=1&end_time=2", "page_size=3", "end_time=" + "9" * 30):
+        assert (await own.client.get(f"/api/logs/figures?{query}")).status_code == 400
 
 
 async def test_a_restored_source_repeats_no_number_and_leaves_a_gap(management: Management) -> None:

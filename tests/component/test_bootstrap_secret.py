@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import json
 from collections.abc import AsyncIterator, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -30,20 +32,26 @@ from tests.support.management_api import settings_for
 pytestmark = pytest.mark.servers
 
 PATH = "/api/v1/namespaces/stead/secrets/first-client"
+CONSOLE = "/api/v1/namespaces/stead/secrets/console"
+ADMINISTRATOR = "/api/v1/namespaces/stead/secrets/administrator"
 
 
 class ApiServer(BaseHTTPRequestHandler):
-    """Answers for one Secret as the API server of Kubernetes does."""
+    """Answers for Secrets as the API server of Kubernetes does."""
 
     server: Recorded
 
+    @property
+    def secret_path(self) -> str:
+        return self.path.partition("?")[0]
+
     def do_GET(self) -> None:
-        self._answer(404 if self.server.secret is None else 200)
+        self._answer(404 if self.server.secrets.get(self.secret_path) is None else 200)
 
     def do_PATCH(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if not self.server.refuses:
-            self.server.secret = json.loads(body)
+            self.server.secrets[self.secret_path] = json.loads(body)
         self._answer(200)
 
     def _answer(self, status: int) -> None:
@@ -51,21 +59,36 @@ class ApiServer(BaseHTTPRequestHandler):
         self.send_response(403 if self.server.refuses == self.command else status)
         self.end_headers()
         refusal = {"kind": "Status", "reason": "Forbidden", "message": "secret text"}
-        self.wfile.write(json.dumps(refusal if self.server.refuses else self.server.secret).encode())
+        self.wfile.write(
+            json.dumps(refusal if self.server.refuses else self.server.secrets.get(self.secret_path)).encode()
+        )
 
     def log_message(self, *_: object) -> None:
         pass
 
 
 class Recorded(ThreadingHTTPServer):
-    """A server with the Secret that it has, the requests so far, and the method that it refuses."""
+    """A server with the Secrets that it has, the requests so far, and the method that it refuses."""
 
-    secret: dict[str, Any] | None = None
     refuses = ""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), ApiServer)
         self.requests: list[tuple[str, str, str | None]] = []
+        self.secrets: dict[str, dict[str, Any] | None] = {}
+
+    @property
+    def secret(self) -> dict[str, Any] | None:
+        return self.secrets.get(PATH)
+
+    @secret.setter
+    def secret(self, value: dict[str, Any] | None) -> None:
+        self.secrets[PATH] = value
+
+    def values(self, path: str) -> dict[str, str]:
+        secret = self.secrets[path]
+        assert secret is not None
+        return {name: base64.b64decode(value).decode() for name, value in secret["data"].items()}
 
 
 @pytest.fixture
@@ -89,6 +112,24 @@ async def bootstrapped(settings: Settings, server: Recorded) -> Credentials:
     """Run the command as in a pod."""
     http = httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.server_port}")
     return await _bootstrap(settings, KubernetesSecret(http, namespace="stead", name="first-client"))
+
+
+async def with_console(settings: Settings, server: Recorded) -> None:
+    """Run the command as in a pod whose settings name all three Secrets."""
+    url = f"http://127.0.0.1:{server.server_port}"
+    first, console, administrator = [
+        KubernetesSecret(httpx.AsyncClient(base_url=url), namespace="stead", name=name)
+        for name in ("first-client", "console", "administrator")
+    ]
+    await _bootstrap(settings, first, console=console, administrator=administrator)
+
+
+async def rows(settings: Settings, query: str) -> list[Any]:
+    connection = await asyncpg.connect(settings.database_url.replace("+asyncpg", ""))
+    try:
+        return [tuple(row) for row in await connection.fetch(query)]
+    finally:
+        await connection.close()
 
 
 async def secrets_of(settings: Settings) -> int:
@@ -122,6 +163,20 @@ async def test_it_is_written_once_and_kept_by_runs_at_once_and_later(settings: S
         "metadata": {"name": "first-client"},
         "type": "Opaque",
     }
+
+
+async def test_a_scope_that_a_later_version_has_is_added_to_an_existing_system(
+    settings: Settings, server: Recorded
+) -> None:
+    await bootstrapped(settings, server)
+    connection = await asyncpg.connect(settings.database_url.replace("+asyncpg", ""))
+    try:
+        await connection.execute("DELETE FROM scopes WHERE name = 'read'")
+        await bootstrapped(settings, server)
+        names = [row["name"] for row in await connection.fetch("SELECT name FROM scopes ORDER BY name")]
+    finally:
+        await connection.close()
+    assert names == ["all", "read", "subject-tokens"]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +229,85 @@ def test_outside_of_a_pod_nothing_is_done(tmp_path: Path) -> None:
         KubernetesSecret.in_this_pod("first-client", address, tmp_path)
 
 
+ADMINISTRATORS = """SELECT username, scopes.name, applications.name, redirect_uris[1] FROM users
+    JOIN user_roles ON user_roles.user_id = users.id JOIN role_scopes USING (role_id)
+    JOIN scopes ON scopes.id = scope_id, applications WHERE type = 'Traditional'"""
+
+
+async def test_the_console_gets_a_client_and_an_administrator_once(settings: Settings, server: Recorded) -> None:
+    await with_console(settings, server)
+    before = {path: server.values(path) for path in (PATH, CONSOLE, ADMINISTRATOR)}
+    callback = f"{settings.base_url}/console/callback"
+    assert await rows(settings, ADMINISTRATORS) == [("administrator", "all", "Console", callback)]
+    assert before[ADMINISTRATOR].keys() == {"username", "invitation"}
+    assert before[CONSOLE].keys() == {"console_client_id", "console_client_secret"}
+    await asyncio.gather(with_console(settings, server), with_console(settings, server))
+    assert {path: server.values(path) for path in before} == before
+    moved = msgspec.structs.replace(settings, base_url="https://id.example.com")
+    await with_console(moved, server)
+    assert {path: server.values(path) for path in before} == before
+    ((_, _, _, callback),) = await rows(settings, ADMINISTRATORS)
+    assert callback == "https://id.example.com/console/callback"
+
+
+async def test_an_administrator_who_was_renamed_stays_the_only_one(settings: Settings, server: Recorded) -> None:
+    await with_console(settings, server)
+    await rows(settings, "UPDATE users SET username = 'ada', username_key = 'ada'")
+    server.secrets.pop(ADMINISTRATOR)
+    await with_console(settings, server)
+    assert server.values(ADMINISTRATOR)["username"] == "ada"
+    assert await rows(settings, "SELECT username FROM users") == [("ada",)]
+
+
+async def test_another_user_of_that_name_is_left_alone(settings: Settings, server: Recorded) -> None:
+    await with_console(settings, server)
+    await rows(settings, "DELETE FROM user_roles")
+    await with_console(settings, server)
+    users = [username for (username,) in await rows(settings, "SELECT username FROM users ORDER BY created_at")]
+    assert users == ["administrator", server.values(ADMINISTRATOR)["username"]]
+    assert users[1].startswith("administrator_")
+
+
+async def test_a_lost_secret_of_the_console_is_replaced_by_one_of_the_same_client(
+    settings: Settings, server: Recorded
+) -> None:
+    await with_console(settings, server)
+    first = server.values(CONSOLE)
+    server.secrets.pop(CONSOLE)
+    await with_console(settings, server)
+    second = server.values(CONSOLE)
+    assert second["console_client_id"] == first["console_client_id"]
+    assert second["console_client_secret"] != first["console_client_secret"]
+
+
+@pytest.mark.parametrize("lost", ["DELETE FROM invitations", "UPDATE invitations SET expires_at = 0", ""])
+async def test_an_administrator_without_a_password_is_invited_again(
+    settings: Settings, server: Recorded, lost: str
+) -> None:
+    await with_console(settings, server)
+    before = server.values(ADMINISTRATOR)
+    if lost:
+        await rows(settings, lost)
+    else:
+        server.secrets.pop(ADMINISTRATOR)
+    await with_console(settings, server)
+    after = server.values(ADMINISTRATOR)
+    assert after["username"] == before["username"] == "administrator"
+    assert after["invitation"] != before["invitation"]
+    stored = hashlib.sha256(after["invitation"].encode()).hexdigest()
+    assert await rows(settings, "SELECT sha256 FROM invitations") == [(stored,)]
+
+
+async def test_an_administrator_with_a_password_is_left_alone(settings: Settings, server: Recorded) -> None:
+    await with_console(settings, server)
+    await rows(settings, "UPDATE users SET password_hash = 'one'")
+    server.secrets.pop(ADMINISTRATOR)
+    await with_console(settings, server)
+    assert ADMINISTRATOR not in server.secrets
+
+
 @pytest.mark.parametrize("name", ["../x", "A", "a_b", "a/", "-a", "a" * 254])
 def test_a_name_that_no_secret_can_have_is_refused(servers: ServerAddresses, issuer: Issuer, name: str) -> None:
-    with pytest.raises(InvalidSettingsError, match="BOOTSTRAP_SECRET_NAME"):
-        settings_for(servers, issuer, bootstrap_secret_name=name)
+    for setting in ("bootstrap_secret_name", "bootstrap_console_secret_name", "bootstrap_administrator_secret_name"):
+        with pytest.raises(InvalidSettingsError, match=setting.upper()):
+            settings_for(servers, issuer, **{setting: name})

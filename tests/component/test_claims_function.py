@@ -22,7 +22,8 @@ from identity_common.wire.claims_function import (
     Failures,
     Function,
     ReadFailures,
-    RecordingStarted,
+    ReadRecording,
+    RecordingState,
     ScriptChecked,
     ScriptProblem,
     ScriptTested,
@@ -177,6 +178,20 @@ async def test_the_life_of_a_function(own: Management, answers: ScriptAnswers) -
     assert (await own.client.put(MACHINES, json={"script": SCRIPT})).status_code == 201
     assert await counter(own, "client-credentials") == (3, 3, [1, 2, 3])
     assert {type(question) for question in answers.asked} == {CheckScript}
+
+
+async def test_a_function_is_replaced_only_as_it_was_read(own: Management, answers: ScriptAnswers) -> None:
+    """``If-Match``: no function is no version either."""
+    await own.client.delete(USERS)
+    mismatch = (412, "entity.version_mismatch")
+    assert refusal(await own.client.put(USERS, json={"script": SCRIPT}, headers={"If-Match": "*"})) == mismatch
+    assert (await own.client.get(USERS)).status_code == 404
+    await saved(own)
+    before = {"If-Match": (await own.client.get(USERS)).headers["ETag"]}
+    changed = {"script": f"{SCRIPT}\n"}
+    assert (await own.client.put(USERS, json=changed, headers=before)).is_success
+    assert refusal(await own.client.put(USERS, json=changed, headers=before)) == mismatch
+    assert refusal(await own.client.delete(USERS, headers=before)) == mismatch
 
 
 async def test_a_version_says_which_user_saved_it(own: Management, answers: ScriptAnswers) -> None:
@@ -364,6 +379,7 @@ async def test_unknown_kinds_and_versions_are_not_found(own: Management, answers
             ("GET", "/versions"),
             ("POST", "/dry-run"),
             ("GET", "/failures"),
+            ("GET", "/recording"),
         ):
             answer = await own.client.request(method, f"/api/configs/jwt-customizer/{kind}{rest}", json={"bad": 1})
             assert refusal(answer) == (404, "entity.not_found")
@@ -473,13 +489,84 @@ async def test_a_dry_run_compares_a_candidate_with_the_active_version(own: Manag
     assert {each.kind for each in asked} == {"access-token"}
 
 
+async def test_of_many_who_save_the_first_version_one_succeeds(own: Management, answers: ScriptAnswers) -> None:
+    """``If-None-Match: *`` (RFC 9110 section 13.1.2): an active version is not replaced; a deleted function is none."""
+    await saved(own)
+    new = {"If-None-Match": "*"}
+    last, active, _ = await counter(own, "access-token")
+    assert refusal(await own.client.put(USERS, json={"script": SCRIPT}, headers=new)) == (
+        412,
+        "entity.version_mismatch",
+    )
+    assert (await counter(own, "access-token"))[:2] == (last, active)
+    await own.client.delete(USERS)
+    bodies = [{"script": f"{SCRIPT} // {writer}"} for writer in range(8)]
+    saves = await at_once(*(own.client.put(USERS, json=body, headers=new) for body in bodies))
+    assert sorted(answer.status_code for answer in saves) == [201] + [412] * 7
+    written = next(body for body, answer in zip(bodies, saves, strict=True) if answer.status_code == 201)
+    assert (await own.client.get(USERS)).json()["script"] == written["script"]
+    assert (await counter(own, "access-token"))[:2] == (last + 1, last + 1)
+
+
+async def test_a_saved_version_is_run_with_its_own_variables(own: Management, answers: ScriptAnswers) -> None:
+    first = await saved(own, environmentVariables=VARIABLES)
+    second = await saved(own, script=f"{SCRIPT} // two", environmentVariables={"REGION": "us"})
+    answers.forget()
+    arguments = {"tokenType": "access-token", "token": {}, "context": {}}
+    answers.answer = ScriptTested(claims={"a": 1})
+    tested = await own.client.post(TEST, json={**arguments, "version": first["version"]})
+    assert (tested.status_code, tested.json()) == (200, {"a": 1})
+    other = {"version": first["version"], "environmentVariables": {"REGION": "ap"}}
+    await own.client.post(TEST, json={**arguments, **other})
+    answers.answer = DryRunAnswer()
+    assert (await own.client.post(f"{USERS}/dry-run", json={"version": first["version"]})).status_code == 200
+    await own.client.post(f"{USERS}/dry-run", json=other)
+    old = Function(version=first["version"], script=SCRIPT, environment_variables=VARIABLES)
+    changed = Function(version=first["version"], script=SCRIPT, environment_variables={"REGION": "ap"})
+    active = Function(version=second["version"], script=f"{SCRIPT} // two", environment_variables={"REGION": "us"})
+    assert answers.asked == [
+        *(TestScript(kind="access-token", function=each, token={}, context={}) for each in (old, changed)),
+        *(DryRun(kind="access-token", candidate=each, active=active) for each in (old, changed)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ({}, (400, "guard.invalid_input")),
+        ({"script": SCRIPT, "version": 1}, (400, "guard.invalid_input")),
+        ({"version": None}, (400, "guard.invalid_input")),
+        ({"version": 0}, (400, "guard.invalid_input")),
+        ({"version": "1"}, (400, "guard.invalid_input")),
+        ({"version": 999_999_999}, (422, "entity.relation_foreign_key_not_found")),
+        ({"version": 1, "environmentVariables": {"A": "x" * 17_000}}, GENERAL),
+    ],
+    ids=["neither", "both", "null", "zero", "text", "unknown", "large-variables"],
+)
+async def test_a_script_or_a_saved_version_is_run(
+    own: Management, answers: ScriptAnswers, chosen: dict[str, Any], expected: tuple[int, str]
+) -> None:
+    await saved(own)
+    answers.forget()
+    tested = await own.client.post(TEST, json={"tokenType": "access-token", "token": {}, "context": {}, **chosen})
+    assert refusal(tested) == expected
+    assert refusal(await own.client.post(f"{USERS}/dry-run", json=chosen)) == expected
+    assert answers.asked == []
+
+
 async def test_recording_and_failures(own: Management, answers: ScriptAnswers) -> None:
     revision = await own.revision()
-    answers.answer = RecordingStarted(until=1764547200000)
+    answers.answer = RecordingState(until=1764547200000, inputs=4)
     started = await own.client.post(f"{USERS}/recording", json={"minutes": 1440})
-    assert (started.status_code, started.json()) == (200, {"expiresAt": 1764547200000})
-    answers.answer = RecordingStarted(until=0)
-    assert (await own.client.post(f"{USERS}/recording", json={"minutes": 0})).json() == {"expiresAt": None}
+    assert (started.status_code, started.json()) == (200, {"expiresAt": 1764547200000, "inputCount": 4})
+    async with own.client_with(own.token(scope="read")) as reader:
+        assert (await reader.get(f"{USERS}/recording")).json() == started.json()
+        assert (await reader.post(f"{USERS}/recording", json={"minutes": 0})).status_code == 403
+    answers.answer = RecordingState(until=0)
+    assert (await own.client.post(f"{USERS}/recording", json={"minutes": 0})).json() == {
+        "expiresAt": None,
+        "inputCount": 0,
+    }
     answers.answer = Failures(
         failures=[
             Failure(at=1764547200000, version=3, reason="exception", line=2, column=5),
@@ -496,6 +583,7 @@ async def test_recording_and_failures(own: Management, answers: ScriptAnswers) -
     )
     assert answers.asked == [
         StartRecording(kind="access-token", minutes=1440),
+        ReadRecording(kind="access-token"),
         StartRecording(kind="access-token", minutes=0),
         ReadFailures(kind="client-credentials"),
     ]
@@ -510,6 +598,7 @@ def every_question(client: httpx.AsyncClient) -> list[Any]:
         client.post(TEST, json={"tokenType": "access-token", "script": SCRIPT, "token": {}, "context": {}}),
         client.post(f"{USERS}/dry-run", json={"script": SCRIPT}),
         client.post(f"{USERS}/recording", json={"minutes": 1}),
+        client.get(f"{USERS}/recording"),
         client.get(f"{USERS}/failures"),
     ]
 
@@ -532,9 +621,10 @@ async def test_an_answer_of_the_wrong_kind_or_to_another_request_is_a_503(
     own: Management, answers: ScriptAnswers
 ) -> None:
     await saved(own)
-    answers.answer = answers.check = RecordingStarted(until=1)
+    answers.answer = answers.check = RecordingState(until=1)
     requests = every_question(own.client)
-    requests.pop(4).close()  # for which it is the right kind
+    for _ in range(2):
+        requests.pop(4).close()  # for which it is the right kind
     await require_503(own, requests)
 
 

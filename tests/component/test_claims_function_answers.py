@@ -17,7 +17,8 @@ from identity_common.wire.claims_function import (
     Failures,
     Function,
     ReadFailures,
-    RecordingStarted,
+    ReadRecording,
+    RecordingState,
     ScriptChecked,
     ScriptTested,
     StartRecording,
@@ -109,7 +110,7 @@ def test_a_dry_run_shows_what_a_candidate_would_change_for_recorded_inputs(
     """Without a function, too: the first version can be judged before it is saved."""
     before = now_ms()
     started = function.asked(StartRecording(kind="access-token", minutes=5))
-    assert isinstance(started, RecordingStarted)
+    assert isinstance(started, RecordingState)
     assert before + 300_000 <= started.until <= now_ms() + 300_000
     exchanged_at = now_ms()
     for _ in range(2):
@@ -148,11 +149,15 @@ def test_recorded_inputs_are_sealed_limited_and_forgotten(world: World, function
     keys = [
         key for key in world.redis.scan_iter("identity:default:claims-function:access-token:*") if b"fail" not in key
     ]
+    state = function.asked(ReadRecording(kind="access-token"))
+    assert isinstance(state, RecordingState)
+    assert (state.until > now_ms(), state.inputs) == (True, 3)
     assert len(keys) == 5  # until when, how many, three inputs
     assert all(0 < world.redis.pttl(key) <= DAY_MS for key in keys)
     assert not [key for key in keys if world.customer.encode() in (world.redis.get(key) or b"")]
 
-    assert function.asked(StartRecording(kind="access-token", minutes=0)) == RecordingStarted(until=0)
+    assert function.asked(StartRecording(kind="access-token", minutes=0)) == RecordingState(until=0)
+    assert function.asked(ReadRecording(kind="access-token")) == RecordingState(until=0)
     assert not [key for key in world.redis.scan_iter("identity:default:claims-function:access-token:*") if key in keys]
     assert world.exchange(world.subject_token()).status_code == 200
     assert dry_run(function, body("{}")) == DryRunAnswer()

@@ -26,6 +26,7 @@ from provision import ServerAddresses
 from tests.pages.test_authorization import application
 from tests.support.at_a_browser import PASSWORD, Person
 from tests.support.audit_entries import entries_in
+from tests.support.captured_logs import captured_logs
 from tests.support.patience import PATIENCE_S
 from tests.support.running_stack import RunningStack
 from tests.support.world import World
@@ -149,6 +150,7 @@ async def trail(stack: RunningStack, servers: ServerAddresses, jetstream: JetStr
 
 async def test_an_attempt_and_its_outcome_are_published_and_then_removed(trail: Trail) -> None:
     trail.audit.issued(GRANT_TOKEN_EXCHANGE, await trail.take("j1"))
+    await trail.audit.flush()
     trail.audit.refused(GRANT_TOKEN_EXCHANGE, await trail.take("j2"), "access_denied")
     await trail.start()
     found = await trail.published(4)
@@ -162,6 +164,50 @@ async def test_an_attempt_and_its_outcome_are_published_and_then_removed(trail: 
     ]
     assert {(entry.epoch, entry.user_id, entry.application_id) for entry in found} == {(found[0].id, "ann", "web")}
     assert [entry.issued_token_id for entry in found] == [None, "j1", None, "j2"]
+
+
+async def test_an_outcome_follows_at_the_end_of_the_process_or_with_the_next_other_entry(trail: Trail) -> None:
+    trail.audit.issued(GRANT_TOKEN_EXCHANGE, await trail.take("j1"))
+    await trail.audit.flush()
+    assert await trail.waiting() == 2
+
+    trail.audit.issued(GRANT_TOKEN_EXCHANGE, await trail.take("j2"))
+    trail.audit.refused(GRANT_TOKEN_EXCHANGE, AuditedTokenRequest(client_id="web"), "invalid_target")
+    trail.audit.refused(GRANT_TOKEN_EXCHANGE, await trail.take("j3"), "access_denied")
+    await trail.audit.flush()
+    await trail.start()
+    assert told(await trail.published(7)) == [
+        ("token.exchange.taken", "success", "of-j1", 1),
+        ("token.exchange.succeeded", "success", "of-j1", 2),
+        ("token.exchange.taken", "success", "of-j2", 3),
+        ("token.exchange.succeeded", "success", "of-j2", 4),
+        ("token.exchange.refused", "refused", None, 5),
+        ("token.exchange.taken", "success", "of-j3", 6),
+        ("token.exchange.refused", "refused", "of-j3", 7),
+    ]
+    await trail.emptied()
+
+
+async def test_outcomes_are_gathered_and_what_need_not_be_recorded_is_dropped_from_a_half_full_log(
+    trail: Trail,
+) -> None:
+    audit = TokenAudit(trail.commands, tenant_id=trail.tenant_id, backlog=6)
+    requests = [await trail.take(f"j{number}") for number in (1, 2)]
+    for request in requests:
+        audit.issued(GRANT_TOKEN_EXCHANGE, request)
+    with captured_logs("token") as log:
+        for _ in range(2):
+            audit.refused(GRANT_TOKEN_EXCHANGE, AuditedTokenRequest(client_id="web"), "invalid_target")
+        await audit.flush()
+    await trail.start()
+    found = await trail.published(4)
+    assert [(entry.key, entry.sequence) for entry in found] == [
+        ("token.exchange.taken", 1),
+        ("token.exchange.taken", 2),
+        ("token.exchange.succeeded", 3),
+        ("token.exchange.succeeded", 4),
+    ]
+    assert '"count":2' in log.getvalue()
 
 
 async def test_an_attempt_without_an_outcome_stays_in_redis_and_is_reported_as_unknown(trail: Trail) -> None:
@@ -182,6 +228,18 @@ async def test_an_attempt_without_an_outcome_stays_in_redis_and_is_reported_as_u
     ]
 
 
+async def test_what_is_no_entry_is_removed_with_a_line_in_the_log(trail: Trail) -> None:
+    for fields in ({"entry": "{"}, {"entry": "{}"}, {"epoch": "e", "sequence": "1", "entry": "{}"}):
+        await trail.redis.xadd(trail.audit.keys.stream, fields)
+    trail.audit.issued(GRANT_TOKEN_EXCHANGE, await trail.take("j1"))
+    with captured_logs("token") as log:
+        await trail.start()
+        found = await trail.published(2)
+        await trail.emptied()
+    assert [entry.sequence for entry in found] == [1, 2]
+    assert '"audit.entry-malformed"' in log.getvalue()
+
+
 async def test_a_redis_that_lost_its_data_begins_another_epoch(trail: Trail) -> None:
     await trail.start()
     trail.audit.issued(GRANT_TOKEN_EXCHANGE, await trail.take("j1"))
@@ -198,6 +256,7 @@ async def test_a_redis_that_was_restarted_begins_another_epoch(trail: Trail) -> 
     """It may have lost its last numbers, and would give them again."""
     await trail.redis.hset(trail.audit.keys.numbering, "run", "an earlier process")
     trail.audit.issued(GRANT_TOKEN_EXCHANGE, await trail.take("j1"))
+    await trail.audit.flush()
     await trail.start()
     before = await trail.published(2)
     trail.audit.issued(GRANT_TOKEN_EXCHANGE, await trail.take("j2"))

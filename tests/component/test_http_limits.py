@@ -18,8 +18,9 @@ import pytest
 import uvicorn
 import uvloop
 
-from identity_common.http.connection import ConnectionLimits, HttpConnection
+from identity_common.http.connection import HttpConnection
 from identity_common.http.server import SERVER_OPTIONS
+from stead._connection import ConnectionLimits
 from tests.support.captured_logs import captured_logs
 from tests.support.patience import PATIENCE_S
 

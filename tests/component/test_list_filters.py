@@ -165,6 +165,18 @@ async def test_applications_are_found_by_type_party_and_the_role_that_they_lack(
         assert issues(answer) == {query.partition("=")[0]}
 
 
+async def test_users_are_found_by_the_role_that_they_lack(management: Management) -> None:
+    marker = unique("holder")
+    first, second = [(await management.created("users", name=f"{marker} {number}"))["id"] for number in range(2)]
+    role = (await management.created("roles", name=marker, description="", type="User"))["id"]
+    await management.client.post(f"/api/users/{first}/roles", json={"roleIds": [role]})
+    assert await found(management, "users", q=marker, excludeRoleId=role) == [second]
+    assert await found(management, "users", q=marker, excludeRoleId="none") == [first, second]
+    joined = {"q": marker, "search.name": f"{marker} 0", "joint": "or", "excludeRoleId": role}
+    assert await found(management, "users", **joined) == [second]
+    assert issues(await management.client.get("/api/users?excludeRoleId=")) == {"excludeRoleId"}
+
+
 async def test_roles_are_found_by_type_and_by_who_lacks_them(management: Management) -> None:
     marker = unique("role")
     of_users = [

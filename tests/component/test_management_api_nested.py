@@ -13,6 +13,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("PATCH", "/users/{user_id}/custom-data"): {"customData": {"a": 1}},
     ("POST", "/users/{user_id}/sign-in-attempts/clear"): {},
     ("PATCH", "/users/{user_id}/is-suspended"): {"isSuspended": True},
+    ("POST", "/users/{user_id}/invitation"): {"minutes": 1},
     ("PATCH", "/users/{user_id}/password"): {"password": "a good password"},
     ("POST", "/users/{user_id}/roles"): {"roleIds": ["x"]},
     ("PUT", "/users/{user_id}/roles"): {"roleIds": []},
@@ -83,12 +84,13 @@ async def routes(management: Management) -> list[tuple[str, str]]:
 
     The custom-claims function has none; impersonations and entries of the audit trail are tested apart.
     """
+    apart = ("/api/configs/", "/api/impersonations/", "/api/logs/", "/oidc/")
     document = (await management.client.get("/schema")).json()
     return [
         (method.upper(), path.removeprefix("/api"))
         for path, operations in document["paths"].items()
         for method in operations
-        if "{" in path and not path.startswith(("/api/configs/", "/api/impersonations/", "/api/logs/"))
+        if "{" in path and not path.startswith(apart)
     ]
 
 

@@ -53,6 +53,9 @@ def test_the_state_of_every_service_can_be_read(world: World) -> None:
     for source in ("management", "template"):
         for store in ("memory", "redis"):
             assert of(series, "directory_lag_revisions", service="token", store=store, source=source) >= 0
+    assert of(series, "not_valid_feed_sequence", service="token") >= 0
+    assert 0 <= of(series, "not_valid_feed_silence_seconds", service="token") < 60
+    assert of(series, "not_valid_feed_readers", service="token") >= 0
     for status in ("Next", "Current"):
         assert 0 < of(series, "signing_key_age_seconds", service="token", status=status) < 3600
     assert [name for name, _ in series if name.endswith("_created")] == []

@@ -1,25 +1,41 @@
-"""Verifiers with the not-valid feed over HTTP: what is ended is refused, and a cut connection is noticed."""
+"""Verifiers with the not-valid feed, over HTTP and NATS: what is ended is refused, and a cut connection is noticed."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any, Literal
 
+import nats
 import pytest
 
 from stead import AccessTokenVerifier, NotValidFeed, TokenInvalid, Unavailable
-from tests.support.patience import PATIENCE_S, eventually
+from stead.not_valid.messages import subject_of
+from tests.support.patience import PATIENCE_S, eventually, round_trip
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.world import World
 
 pytestmark = pytest.mark.servers
 
 
-@pytest.fixture(scope="module")
-def feed(world: World) -> Iterator[NotValidFeed]:
-    world.caught_up()
+Path = Literal["http", "nats"]
+
+
+def feed_over(path: Path, world: World, **changes: Any) -> NotValidFeed:
     client_id, secret = world.machine.basic
-    with NotValidFeed.over_http(world.stack.base_url, client_id=client_id, client_secret=secret) as feed:
+    settings = {"client_id": client_id, "client_secret": secret, "base_url": world.stack.base_url, **changes}
+    if path == "http":
+        return NotValidFeed.over_http(**settings)
+    addresses, tenant_id = world.stack.addresses, world.stack.tenant_id
+    return NotValidFeed.over_nats(**{"nats_url": addresses.subscriber_nats_url, "tenant_id": tenant_id, **settings})
+
+
+@pytest.fixture(scope="module", params=["http", "nats"])
+def feed(world: World, request: pytest.FixtureRequest) -> Iterator[NotValidFeed]:
+    world.caught_up()
+    with feed_over(request.param, world) as feed:
         assert feed.wait_until_fresh(PATIENCE_S)
         yield feed
 
@@ -59,14 +75,14 @@ def test_a_revoked_token_and_a_suspended_user_are_refused_offline(world: World, 
     assert [refusal(plain, each) for each in (one, other)] == [None, None]
 
 
-async def test_a_cut_connection_is_noticed_and_caught_up_after(world: World) -> None:
+@pytest.mark.parametrize("path", ["http", "nats"])
+async def test_a_cut_connection_is_noticed_and_caught_up_after(world: World, path: Path) -> None:
     token = await asyncio.to_thread(exchanged, world, world.customer)
     ended = await asyncio.to_thread(exchanged, world, world.customer)
-    client_id, secret = world.machine.basic
-    async with TcpProxy(world.stack.base_url) as proxy:
-        with NotValidFeed.over_http(
-            proxy.url, client_id=client_id, client_secret=secret, issuer=world.stack.issuer, stale_after_s=1.5
-        ) as feed:
+    there = world.stack.base_url if path == "http" else world.stack.addresses.subscriber_nats_url
+    async with TcpProxy(there) as proxy:
+        through = {"base_url" if path == "http" else "nats_url": proxy.url}
+        with feed_over(path, world, **through, issuer=world.stack.issuer, stale_after_s=1.5) as feed:
             assert await asyncio.to_thread(feed.wait_until_fresh, PATIENCE_S)
             verifier = verifier_of(world, feed)
             assert await asyncio.to_thread(refusal, verifier, token) is None
@@ -89,3 +105,72 @@ def test_a_feed_that_may_not_be_read_never_becomes_fresh(world: World) -> None:
     with NotValidFeed.over_http(world.stack.base_url, client_id=world.machine.id, client_secret="wrong") as feed:
         assert not feed.wait_until_fresh(1)
         assert refusal(verifier_of(world, feed), exchanged(world, world.customer)) == "unavailable"
+
+
+@asynccontextmanager
+async def fed_by_hand(world: World) -> AsyncIterator[tuple[NotValidFeed, Any, Any]]:
+    """Yield a feed, how to publish on its subject, and how to get the next genuine message of the world's feed."""
+    tenant_id, addresses = f"hand-{secrets.token_hex(4)}", world.stack.addresses
+    publisher = await nats.connect(addresses.token_nats_url, inbox_prefix="_INBOX_token")
+    reader = await nats.connect(addresses.subscriber_nats_url)
+    genuine = await reader.subscribe(subject_of(world.stack.tenant_id))
+    await round_trip(reader)
+
+    async def publish(message: bytes) -> None:
+        await publisher.publish(subject_of(tenant_id), message)
+
+    async def following() -> bytes:
+        return bytes((await genuine.next_msg(timeout=PATIENCE_S)).data)
+
+    with feed_over("nats", world, tenant_id=tenant_id, stale_after_s=1.5) as feed:
+        await asyncio.to_thread(eventually, lambda: feed.position is not None)
+        yield feed, publish, following
+    await publisher.close()
+    await reader.close()
+
+
+async def test_neither_a_forged_nor_a_replayed_message_on_nats_is_fresh(world: World) -> None:
+    async with fed_by_hand(world) as (feed, publish, following):
+        heartbeat = await following()
+        head, claims, signature = heartbeat.split(b".")
+        for forged in (b"", b"x" * 100_000, b".".join((head, claims, signature[::-1])), head + b"." + claims + b"."):
+            await publish(forged)
+        token = (await asyncio.to_thread(exchanged, world, world.customer)).encode()
+        await publish(token)
+        assert not await asyncio.to_thread(feed.wait_until_fresh, 0.5)
+        await publish(await following())
+        assert await asyncio.to_thread(feed.wait_until_fresh, PATIENCE_S)
+
+        async with asyncio.timeout(PATIENCE_S):
+            while feed.is_fresh:
+                await publish(heartbeat)
+                await asyncio.sleep(0.05)
+
+
+async def test_a_lost_message_on_nats_is_made_up_for_by_a_snapshot(world: World) -> None:
+    token = await asyncio.to_thread(exchanged, world, world.customer)
+    async with fed_by_hand(world) as (feed, publish, following):
+        before = feed.position
+        assert before is not None
+        form = {"token": token}
+        await asyncio.to_thread(
+            world.stack.http.post, "/oidc/token/revocation", data=form, auth=world.traditional.basic
+        )
+        verifier = verifier_of(world, feed)
+        position = before
+        while position == before:  # the message with the revocation is not passed on
+            with feed_over("http", world) as other:
+                await asyncio.to_thread(other.wait_until_fresh, PATIENCE_S)
+                position = other.position or before
+        async with asyncio.timeout(PATIENCE_S):
+            while feed.position != position:
+                message = await following()
+                if len(message) < 400:  # a heartbeat
+                    await publish(message)
+        assert await asyncio.to_thread(refusal, verifier, token) == "ended_token"
+
+
+def test_a_wrong_number_is_refused_for_each_path(world: World) -> None:
+    for path in ("http", "nats"):
+        with pytest.raises(ValueError, match="stale_after_s"):
+            feed_over(path, world, stale_after_s=0)

@@ -107,22 +107,33 @@ async def test_a_valid_token_of_another_class_is_forbidden(member: ReadingMember
     assert answer.headers["WWW-Authenticate"] == 'Bearer error="insufficient_scope"'
 
 
-def token_of_actors(member: ReadingMember, *actors: str) -> str:
+@pytest_asyncio.fixture
+async def exchanging(template: Template) -> str:
+    """The id of an application that may exchange tokens."""
+    settings = {"allowTokenExchange": True}
+    created = await template.management.created(
+        "applications", name=unique("desk"), type="Traditional", customClientMetadata=settings
+    )
+    await template.caught_up()
+    return str(created["id"])
+
+
+def token_of_actors(member: ReadingMember, client_id: str, *actors: str) -> str:
     """Return an organization token from an exchange with these actors, the current one first."""
     act: dict[str, Any] = {}
     for actor in reversed(actors):
         act = {"sub": actor, "act": act} if act else {"sub": actor}
-    return member.token(act=act, gty=GRANT_TOKEN_EXCHANGE)
+    return member.token(act=act, gty=GRANT_TOKEN_EXCHANGE, client_id=client_id)
 
 
 async def test_an_actor_reads_the_permissions_of_the_member(
-    member: ReadingMember, monkeypatch: pytest.MonkeyPatch
+    member: ReadingMember, exchanging: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An organization token from an exchange already carries these permissions, so reading them discloses no more."""
     actors = [(await member.template.management.created("users"))["id"] for _ in range(2)]
-    answer = await member.read(token_of_actors(member, *actors))
+    answer = await member.read(token_of_actors(member, exchanging, *actors))
     assert (answer.status_code, answer.json()) == (200, (await member.read()).json())
-    token = token_of_actors(member, *actors)
+    token = token_of_actors(member, exchanging, *actors)
     await at_rest(member.template)
     for _ in range(2):
         with fetches(monkeypatch) as sent:
@@ -142,11 +153,14 @@ async def test_an_actor_reads_the_permissions_of_the_member(
     ids=["suspended", "password changed", "deleted"],
 )
 async def test_a_suspended_or_deleted_actor_is_refused(
-    member: ReadingMember, end: Callable[[httpx.AsyncClient, str], Awaitable[httpx.Response]], position: int
+    member: ReadingMember,
+    exchanging: str,
+    end: Callable[[httpx.AsyncClient, str], Awaitable[httpx.Response]],
+    position: int,
 ) -> None:
     """Every actor in the chain is checked, on every path to an answer."""
     actors = [(await member.template.management.created("users"))["id"] for _ in range(2)]
-    token = token_of_actors(member, *actors)
+    token = token_of_actors(member, exchanging, *actors)
     first = await member.read(token)
     assert first.status_code == 200
     assert (await end(member.template.management.client, actors[position])).is_success
@@ -160,8 +174,22 @@ async def test_a_suspended_or_deleted_actor_is_refused(
 @pytest.mark.parametrize(
     "act", [{"sub": "unknown"}, {"sub": 1}, {}, {"sub": "unknown", "act": "unknown"}, {"client_id": "other"}]
 )
-async def test_an_unknown_actor_is_refused(member: ReadingMember, act: dict[str, Any]) -> None:
-    assert refusal(await member.read(member.token(act=act, gty=GRANT_TOKEN_EXCHANGE))) == UNAUTHORIZED
+async def test_an_unknown_actor_is_refused(member: ReadingMember, exchanging: str, act: dict[str, Any]) -> None:
+    token = member.token(act=act, gty=GRANT_TOKEN_EXCHANGE, client_id=exchanging)
+    assert refusal(await member.read(token)) == UNAUTHORIZED
+
+
+async def test_a_token_from_an_exchange_ends_when_exchange_is_switched_off(
+    member: ReadingMember, exchanging: str
+) -> None:
+    actor = (await member.template.management.created("users"))["id"]
+    token = token_of_actors(member, exchanging, actor)
+    assert (await member.read(token)).status_code == 200
+    settings = {"customClientMetadata": {"allowTokenExchange": False}}
+    answer = await member.template.management.client.patch(f"/api/applications/{exchanging}", json=settings)
+    assert answer.is_success
+    await member.template.caught_up()
+    assert refusal(await member.read(token)) == UNAUTHORIZED
 
 
 async def test_an_invalid_token_is_refused(member: ReadingMember) -> None:
@@ -437,7 +465,7 @@ async def test_pages_of_any_origin_may_read_the_permissions_of_a_user(
         preflight = await browser.options(member.path, headers=asked)
         assert (preflight.status_code, preflight.content) == (204, b"")
         assert preflight.headers["Access-Control-Allow-Methods"] == "GET"
-        allowed = "Authorization, Content-Type, If-None-Match, Prefer, Identity-Revision"
+        allowed = "Authorization, Content-Type, If-Match, If-None-Match, Prefer, Identity-Revision"
         assert preflight.headers["Access-Control-Allow-Headers"] == allowed
         answers = [preflight, await browser.get(member.path, headers=page)]
         twin = await browser.get(f"/api/organizations/x/applications/{member.id}/scopes", headers=page)

@@ -18,7 +18,7 @@ from token_service.schema import metadata
 
 pytestmark = pytest.mark.servers
 
-NOT_OURS = {"alembic_version", "signing_key"}
+NOT_OURS = {"alembic_version", "audit_count", "audit_outbox", "signing_key"}
 
 
 @pytest_asyncio.fixture

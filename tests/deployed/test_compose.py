@@ -13,6 +13,7 @@ import pytest
 
 from all_in_one.credentials import Credentials, read_credentials
 from stead import ManagementClient
+from tests.support.administrator import CONSOLE, AtTheConsole, notices
 from tests.support.processes import free_port
 
 pytestmark = [pytest.mark.deployed, pytest.mark.timeout(900)]
@@ -70,6 +71,16 @@ def test_the_walk_through_works_with_three_replicas_of_token_service(composed: C
     composed.run("docker", "compose", "up", "--detach", "--wait", "--scale", "token-service=3")
     answers = [composed.walk_through() for _ in range(4)]
     assert [answer.count('"access_token"') for answer in answers] == [1] * 4
+
+
+def test_the_administrator_signs_in_to_the_console(composed: Composed) -> None:
+    person = composed.credentials.administrator
+    administrator = AtTheConsole(composed.base_url, person.username, person.password)
+    page = administrator.opens(f"{CONSOLE}/organizations/new")
+    page = administrator.follows(administrator.sends(page, name="By the console"))
+    assert notices(page) == ["Created By the console."]  # and every service has taken note
+    shown = composed.run("docker", "inspect", *composed.run("docker", "compose", "ps", "--all", "--quiet").split())
+    assert composed.credentials.console.client_secret not in shown
 
 
 def test_the_edge_hides_what_is_not_public_and_logs_no_query(composed: Composed) -> None:

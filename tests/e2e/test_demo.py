@@ -1,6 +1,7 @@
 """``make demo`` against the running stack: its own process, with output for people."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +32,7 @@ def shown(output: str, name: str) -> list[str]:
     return [value.partition("   <- ")[0] for found, _, value in lines if found == name]
 
 
-def test_the_demo_shows_both_acts_and_can_be_run_again(stack: RunningStack, run_directory: Path) -> None:
+def test_the_demo_shows_its_acts_and_can_be_run_again(stack: RunningStack, run_directory: Path) -> None:
     agent, customer = stack.credentials.demo.users
     for _ in range(2):
         finished = demo(run_directory)
@@ -42,9 +43,12 @@ def test_the_demo_shows_both_acts_and_can_be_run_again(stack: RunningStack, run_
         assert shown(output, "sub") == [customer.id] * 3
         assert [json.loads(act) for act in shown(output, "act")] == [{"sub": agent.id}]
         assert shown(output, "ticket_id") == ["TCK-1042"]
-        assert shown(output, "refused") == [
-            "400 invalid_request: the subject token or the actor token is not acceptable"
-        ]
+        spent, ended = shown(output, "refused")
+        assert spent == "400 invalid_request: the subject token or the actor token is not acceptable"
+        assert re.fullmatch(r"ended_\w+, \d+ ms after the end was acknowledged", ended)
+        assert shown(output, "accepted") == [f"sub {customer.id}, no request to anybody"]
+        assert shown(output, "issued") == ["subject-token.issued"]
+        assert re.fullmatch(r"entry \d+ of \d+ in a tree whose head is signed", shown(output, "verified")[-1])
         assert shown(output, "scope") == ["read:orders write:orders", "approve:refunds", "(nothing)"]
         heard = [line.split()[2:] for line in output.splitlines() if line.strip().startswith("version ")]
         assert [change for change, _ in heard] == ["+approve:refunds", "-approve:refunds"]

@@ -43,10 +43,10 @@ class Running:
             text=True,
         )
         assert self.process.stdout is not None
-        self.printed = [self.process.stdout.readline() for _ in range(5)]
+        self.printed = [self.process.stdout.readline() for _ in range(6)]
 
     def stop(self) -> str:
-        """Stop it; return what it printed after the five lines."""
+        """Stop it; return what it printed after these lines."""
         self.process.send_signal(signal.SIGINT)
         return self.process.communicate(timeout=TIMEOUT_S)[0]
 
@@ -61,10 +61,11 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     assert running.process.returncode == 0
 
 
-def test_it_prints_five_lines(running: Running) -> None:
+def test_it_prints_where_everything_is(running: Running) -> None:
     assert "".join(running.printed) == (
         f"Stead is ready: {running.base_url}\n"
         "  credentials   .local/credentials.json, .local/credentials.env (readable by you alone)\n"
+        f"  console       {running.base_url}/console (as administrator; the password is in these files)\n"
         "  try it        make walkthrough (curl), make demo (the SDK), make example (a support desk)\n"
         "  log           .local/log/services.log\n"
         "  stop          Ctrl-C; the data stays in .local\n"
@@ -110,13 +111,15 @@ def test_the_page_says_where_everything_is(running: Running) -> None:
         page = Page(answer.text)
         assert not page.tags & {"script", "iframe", "form", "img", "link"}
         assert page.links == [
+            "/console",
             "/api/reference",
             "/api/swagger.json",
             "/oidc/.well-known/openid-configuration",
             "/health/ready",
             "/metrics",
         ]
-        assert {link: http.get(link).status_code for link in page.links} == dict.fromkeys(page.links, 200)
+        statuses = {link: http.get(link).status_code for link in page.links}
+        assert statuses == {**dict.fromkeys(page.links, 200), "/console": 303}  # to the sign-in
         head = http.head("/")
         assert (head.status_code, head.content) == (200, b"")
         assert head.headers["Content-Length"] == str(len(answer.content))
@@ -156,7 +159,11 @@ def test_the_log_says_version_address_and_changed_settings_but_no_secret(running
     assert start["address"] == running.base_url
     assert re.fullmatch(r"\d+\.\d+\.\d+\S*", start["version"])
     settings = {line["variable"]: line["message"] for line in lines if line["event"] == "stack.setting"}
-    assert settings == {"ENVIRONMENT": "development", **SETTINGS}
+    assert settings == {
+        "ENVIRONMENT": "development",
+        "CONSOLE_CREDENTIALS": str(running.directory / "console"),
+        **SETTINGS,
+    }
     secrets = json.loads((running.directory / "secrets.json").read_bytes())
     assert [secret for server in secrets.values() for secret in server.values() if secret in log] == []
 

@@ -43,7 +43,8 @@ async def entries(jetstream: JetStreamContext) -> list[AuditEntry]:
 
 def waiting(store: "redis.Redis") -> set[str | None]:
     """Return the subject token of each attempt in Redis."""
-    return {fields[b"subject_token_id"].decode() for _, fields in store.xrange(STREAM) if b"subject_token_id" in fields}
+    found = (entry for _, fields in store.xrange(STREAM) for entry in entries_in(fields[b"entry"]))
+    return {entry.subject_token_id for entry in found if entry.key == "token.exchange.taken"}
 
 
 async def restart(process: ServiceProcess) -> None:

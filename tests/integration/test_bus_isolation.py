@@ -29,6 +29,7 @@ from identity_common.bus.streams import ensure_streams
 from identity_common.wire.events import STREAM_EVENTS, STREAM_INTERNAL, STREAM_STATE
 from provision import ServerAddresses
 from provision.__main__ import main
+from stead.not_valid.messages import subject_of
 from tests.support.own_servers import OwnServers
 from tests.support.patience import PATIENCE_S, round_trip
 
@@ -603,3 +604,23 @@ class TestTeamsWithAnAccountOfTheirOwn:
         refused = provision("nats", NATS_PASSWORDS=passwords)
         assert (refused.returncode, refused.stdout) == (1, "")
         assert refused.stderr.startswith("error: NATS_PASSWORDS must be a JSON object with a password for each of ")
+
+
+async def test_only_token_service_publishes_the_not_valid_feed(addresses: ServerAddresses) -> None:
+    heard: list[bytes] = []
+
+    async def hear(message: nats.aio.msg.Msg) -> None:
+        heard.append(message.data)
+
+    subject = subject_of("isolation")
+    async with connected(addresses, "subscriber") as reader:
+        await reader.subscribe(subject, cb=hear)
+        await round_trip(reader)
+        for user in ("subscriber", "management", "template", "token"):
+            async with connected(addresses, user) as publisher:
+                await publisher.publish(subject, user.encode())
+                await round_trip(publisher)
+        async with asyncio.timeout(EVENTUALLY_S):
+            while b"token" not in heard:  # noqa: ASYNC110 - seen from outside only
+                await asyncio.sleep(0.01)
+    assert heard == [b"token"]

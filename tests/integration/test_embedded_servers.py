@@ -595,6 +595,8 @@ READING_AUDIT = {
 }
 CONSUMING_STATE = {f"$JS.API.CONSUMER.{action}.IDENTITY_STATE.a" for action in ("CREATE", "INFO", "MSG.NEXT", "DELETE")}
 
+CONSUMING_EVENTS = {each.replace("STATE", "EVENTS") for each in CONSUMING_STATE}
+
 
 class TestNats:
     @staticmethod
@@ -643,8 +645,8 @@ class TestNats:
         )
         assert await self.allowed(addresses.token_nats_url) == (
             {
-                *("identity-rpc.default.password-check", *STREAMS_OF_ALL, *CONSUMING_STATE),
-                *("identity-audit.default.exchanges", CREATING_AUDIT),
+                *("identity-rpc.default.password-check", *STREAMS_OF_ALL, *CONSUMING_STATE, *CONSUMING_EVENTS),
+                *("identity-audit.default.exchanges", "identity-audit.default.token", CREATING_AUDIT),
             },
             {
                 *("_INBOX_token.>", "identity-relay.>", "identity-rpc.default.claims-function"),

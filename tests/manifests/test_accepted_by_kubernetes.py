@@ -1,6 +1,7 @@
 """deploy/k8s is valid: by the schemas of the oldest and newest Kubernetes, and by an API server if there is one.
 
 ``make k8s-check``. The API server is that of ``KUBECONFIG``; nothing is changed there.
+``make test-k8s`` asks it, too.
 """
 
 import json
@@ -51,6 +52,7 @@ def elsewhere(manifest: Manifest) -> Manifest:
     return {**manifest, "metadata": {**manifest["metadata"], "namespace": "default"}}
 
 
+@pytest.mark.kubernetes
 @pytest.mark.skipif("KUBECONFIG" not in os.environ, reason="KUBECONFIG does not name a cluster")
 @pytest.mark.parametrize("directory", KUSTOMIZATIONS)
 def test_the_api_server_accepts_every_manifest(directory: str) -> None:

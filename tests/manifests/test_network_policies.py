@@ -18,8 +18,8 @@ def test_the_connections_of_the_overlay_local() -> None:
     assert connections("deploy/k8s/overlays/local") == {
         "edge:3000": {"anywhere"},
         "token-service:8000": {GATEWAYS, "edge", *SERVICES},
-        "management-service:8000": {GATEWAYS, "edge"},
-        "template-service:8000": {GATEWAYS, "edge"},
+        "management-service:8000": {GATEWAYS, "edge", "management-service"},
+        "template-service:8000": {GATEWAYS, "edge", "management-service"},
         "postgres:5432": on_postgres,
         "redis:6379": SERVICES,
         "nats:4222": {*SERVICES, "stead/subscriber=true"},
@@ -31,8 +31,8 @@ def test_the_connections_of_the_overlay_local() -> None:
 def test_the_connections_of_the_overlay_production() -> None:
     assert connections("deploy/k8s/overlays/production") == {
         "token-service:8000": {GATEWAYS, *SERVICES},
-        "management-service:8000": {GATEWAYS},
-        "template-service:8000": {GATEWAYS},
+        "management-service:8000": {GATEWAYS, "management-service"},
+        "template-service:8000": {GATEWAYS, "management-service"},
         "192.0.2.10/32:5432": ON_DATABASES,
         "192.0.2.20/32:6379": SERVICES,
         "192.0.2.30/32:4222": SERVICES,

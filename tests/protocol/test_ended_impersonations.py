@@ -11,7 +11,7 @@ import pytest
 
 from identity_common.clock import now_ms
 from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
-from identity_common.wire.impersonations import ImpersonationSegments
+from stead.impersonations import ImpersonationSegments
 from stead.models import SubjectToken
 from tests.support.world import Client, World
 

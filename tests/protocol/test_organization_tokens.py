@@ -95,6 +95,7 @@ class TestAnswer:
         issued_at = claims.pop("iat")
         assert before <= issued_at <= int(time.time())
         assert len(claims.pop("jti")) == 32
+        assert claims.pop("pv").keys() == {"template"}
         assert claims == {
             "iss": world.stack.issuer,
             "sub": world.machine.id,
@@ -117,6 +118,7 @@ class TestAnswer:
         assert body == {"token_type": "Bearer", "expires_in": world.resource_ttl_s, "scope": "write:things"}
         issued_at = claims.pop("iat")
         claims.pop("jti")
+        assert claims.pop("pv").keys() == {"management", "template"}
         assert claims == {
             "iss": world.stack.issuer,
             "sub": world.machine.id,
@@ -148,6 +150,7 @@ class TestAnswer:
         }
         issued_at = claims.pop("iat")
         claims.pop("jti")
+        assert claims.pop("pv").keys() == {"template"}
         assert claims == {
             "iss": world.stack.issuer,
             "sub": world.customer,

@@ -76,6 +76,7 @@ class TestResponse:
         issued_at = claims.pop("iat")
         assert before <= issued_at <= int(time.time())
         assert re.fullmatch(r"[0-9a-z]{21}\.[0-9a-f]{32}", claims.pop("jti"))
+        assert claims.pop("pv").keys() == {"management"}
         assert claims == {
             "iss": world.stack.issuer,
             "sub": world.customer,

@@ -86,7 +86,7 @@ def test_every_required_claim_is_there_and_no_unknown_one(world: World, issue: I
     claims = world.claims(token, audience)
 
     assert claims.keys() >= REQUIRED | {"scope"}
-    assert claims.keys() - REQUIRED <= {"scope", "gty", "act", "organization_id"}
+    assert claims.keys() - REQUIRED <= {"scope", "gty", "act", "organization_id", "pv"}
     assert claims["iss"] == world.stack.issuer
     assert claims["aud"] == audience
     assert [type(claims[name]) for name in ("iat", "exp", "aud", "sub", "jti")] == [int, int, str, str, str]
@@ -115,7 +115,7 @@ def test_a_client_that_speaks_for_itself_is_its_own_subject(world: World) -> Non
     claims = world.claims(*by_client_credentials(world))
 
     assert (claims["sub"], claims["client_id"], claims["scope"]) == (world.machine.id, world.machine.id, "read:things")
-    assert claims.keys() == REQUIRED | {"scope"}
+    assert claims.keys() == REQUIRED | {"scope", "pv"}
 
 
 def test_the_subject_of_an_exchange_is_the_user_and_client_id_names_the_caller(world: World) -> None:
@@ -124,7 +124,7 @@ def test_the_subject_of_an_exchange_is_the_user_and_client_id_names_the_caller(w
 
     assert (claims["sub"], claims["client_id"]) == (world.customer, world.traditional.id)
     assert claims["gty"] == GRANT_TOKEN_EXCHANGE
-    assert claims.keys() == REQUIRED | {"scope", "gty"}
+    assert claims.keys() == REQUIRED | {"scope", "gty", "pv"}
 
 
 def test_an_actor_is_named_beside_the_subject(world: World) -> None:
@@ -132,7 +132,7 @@ def test_an_actor_is_named_beside_the_subject(world: World) -> None:
     claims = world.claims(*by_exchange_with_actor(world))
 
     assert claims["act"] == {"sub": world.agent}
-    assert claims.keys() == REQUIRED | {"scope", "gty", "act"}
+    assert claims.keys() == REQUIRED | {"scope", "gty", "act", "pv"}
 
 
 def test_an_empty_scope_is_an_empty_string(world: World) -> None:

@@ -18,13 +18,14 @@ import httpx2 as httpx
 import pytest
 
 from identity_common.oauth import TOKEN_TYPE_ACCESS_TOKEN
+from identity_common.pages.cookies import Cookies
 from stead import IdentityClient, OAuthError, SignInRequired
 from tests.pages.test_authorization import application
 from tests.support.at_a_browser import PASSWORD, Form, Person, callback, heading
 from tests.support.authorizing import REDIRECT_URI, Verifier
 from tests.support.world import Client, World, outcome
 from token_service.sign_in.pages.assets import SCRIPT
-from token_service.sign_in.pages.cookies import SESSION, Cookies
+from token_service.sign_in.pages.cookies import SESSION
 
 ORGANIZATIONS = "urn:service:scope:organizations"
 MARKUP = "\"'></title><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}"

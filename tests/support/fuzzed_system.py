@@ -7,7 +7,6 @@ from typing import Any
 
 import httpx2 as httpx
 
-from identity_common.identifiers import new_id
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS, GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN
 from provision import ServerAddresses
 from stead import client_credentials
@@ -123,7 +122,7 @@ class FuzzedSystem:
         if "log_id" in names:
             found["log_id"] = self._log_id()
         if "impersonation_id" in names:
-            found["impersonation_id"] = new_id()  # any well-formed id is accepted
+            found["impersonation_id"] = self._impersonation_id()
         self._relate(found)
         return found
 
@@ -131,6 +130,14 @@ class FuzzedSystem:
         """Return the id of an entry of the audit trail, once there is one."""
         eventually(lambda: bool(self._http.get("/api/logs").json()))
         return str(self._http.get("/api/logs").json()[0]["id"])
+
+    def _impersonation_id(self) -> str:
+        """Return the id of an impersonation that the audit trail has."""
+        user_id = self._existing("user_id", "users", {})
+        begun = self._http.post("/api/subject-tokens", json={"userId": user_id}).raise_for_status()
+        found = begun.headers["Impersonation-Id"]
+        eventually(lambda: self._http.get(f"/api/impersonations/{found}").status_code == 200)
+        return str(found)
 
     def _ensure_claims_function(self) -> None:
         """Save a function, unless one is active."""

@@ -9,9 +9,9 @@ from nats.aio.client import Client
 PATIENCE_S = 60
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    """Return when the condition holds; fail after ``PATIENCE_S``."""
-    deadline = time.monotonic() + PATIENCE_S
+def eventually(condition: Callable[[], bool], *, within_s: float = PATIENCE_S) -> None:
+    """Return when the condition holds; fail after ``within_s``."""
+    deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true"
         time.sleep(0.02)

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import functools
 import itertools
 import os
 import random
@@ -12,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
@@ -30,6 +30,7 @@ from management_service.bootstrap import Credentials
 from provision import ServerAddresses
 from stead import ManagementClient
 from stead._tls import default_ssl_context
+from tests.support.patience import eventually
 
 _READY_TIMEOUT_S = 120
 _ANSWER_TIMEOUT_S = 30
@@ -225,11 +226,18 @@ class Deployment:
             http=httpx.Client(transport=edge, timeout=_ANSWER_TIMEOUT_S),
         )
 
-    @cached_property
+    @functools.cached_property
     def _bootstrapped(self) -> Credentials:
-        """Id and secret of the first client; cached, because a few more bootstraps invalidate the secret."""
+        """Id and secret of the first client, known to every replica that runs.
+
+        Cached, because a few more bootstraps invalidate the secret.
+        """
         settings = management_service.settings.Settings.from_environment(self._management_environment)
-        return _in_a_thread(lambda: management_service.app.bootstrap(settings))
+        credentials = _in_a_thread(lambda: management_service.app.bootstrap(settings))
+        for process in self.tokens:
+            if process.is_running:
+                eventually(functools.partial(_knows_client, process, credentials))
+        return credentials
 
     def stop(self) -> None:
         """Stop every process."""
@@ -245,6 +253,18 @@ class Deployment:
         }
         for url, directory in versions.items():
             _in_a_thread(lambda url=url, directory=directory: migrate(url, directory))  # type: ignore[misc]
+
+
+def _knows_client(token_service: ServiceProcess, credentials: Credentials) -> bool:
+    """Tell whether the client authenticates: the replica hears of it over the bus, a moment after the bootstrap."""
+    answer = httpx.post(
+        f"{token_service.url}/oidc/token",
+        data={"grant_type": "client_credentials", "resource": "https://unknown.example.com"},
+        auth=(credentials.client_id, credentials.client_secret),
+        timeout=_ANSWER_TIMEOUT_S,
+        verify=default_ssl_context(),
+    )
+    return answer.status_code not in {httpx.codes.UNAUTHORIZED, httpx.codes.SERVICE_UNAVAILABLE}
 
 
 def _in_a_thread(blocking: Callable[[], T]) -> T:

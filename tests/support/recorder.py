@@ -25,7 +25,12 @@ _MINTED: Final = {
     "id_token": "ID token",
     "subjectToken": "subject token",
     "value": "client secret",
+    "invitation": "invitation",
 }
+_SHOWN_ONCE: Final = re.compile(rb'<code id="secret">([^<]+)</code>')
+"""A new secret in a page of the console."""
+_TYPED: Final = re.compile(rb'<input id="invitation"[^>]*>')
+"""The field for the code of an invitation, which a refusal shows again with what was typed."""
 _SHORTEST: Final = 12
 _MOST_OF_A_BODY: Final = 256 * 1024
 _WORD: Final = re.compile(r"[0-9A-Za-z_-]{12,}")
@@ -116,11 +121,13 @@ class Recorder:
             password = _members(request).get("password")
             if isinstance(password, str):
                 self.keep(password, "password")
-        minted = {name: value for name, value in _members(answer).items() if name in _MINTED and isinstance(value, str)}
-        for name, value in minted.items():
-            self.keep(value, _MINTED[name])
+        minted = [(value, _MINTED[name]) for name, value in _members(answer).items() if name in _MINTED]
+        minted += [(value.decode(), "client secret") for value in _SHOWN_ONCE.findall(answer)]
+        minted = [(value, kind) for value, kind in minted if isinstance(value, str)]
+        for value, kind in minted:
+            self.keep(value, kind)
         if not minted:
-            self._said.append(answer.decode("utf-8", "replace"))
+            self._said.append(_TYPED.sub(b"", answer).decode("utf-8", "replace"))
 
     def _keep_credentials(self, header: str) -> None:
         scheme, _, credentials = header.partition(" ")

@@ -88,11 +88,15 @@ class RunningStack:
             self._thread.join(0.01)
             assert self._thread.is_alive(), "the stack did not start"
         self._stack.wait_until_ready()
-        self.credentials = self._stack.seed()
+        self.seed()
         access = self.credentials.management_api
         self.management = ManagementClient(
             self.base_url, client_id=access.client_id, client_secret=access.client_secret, resource=access.resource
         )
+
+    def seed(self) -> None:
+        """Create what is missing of the demo data, as each start does."""
+        self.credentials = self._stack.seed()
 
     def stop(self) -> None:
         self.management.close()

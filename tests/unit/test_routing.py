@@ -10,6 +10,10 @@ from identity_common.http.routing import service_for
     [
         ("/oidc/token", "token"),
         ("/oidc", "token"),
+        ("/oidc/me", "token"),
+        ("/oidc/me/impersonations", "management"),
+        ("/oidc/me/impersonations/i1/end", "management"),
+        ("/oidc/me/impersonationsx", "token"),
         ("/.well-known/oauth-authorization-server/oidc", "token"),
         ("/.well-known/openid-configuration", "token"),
         ("/.well-known", "token"),

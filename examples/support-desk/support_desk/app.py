@@ -1,9 +1,10 @@
 """The web application: pages and forms. Their actions are in ``desk``."""
 
+import contextlib
 import hmac
-import time
 from typing import Any
 
+import httpx2 as httpx
 import msgspec
 from litestar import Litestar, MediaType, Request, get, post
 from litestar.di import NamedDependency, Provide
@@ -11,11 +12,11 @@ from litestar.exceptions import NotFoundException, PermissionDeniedException
 from litestar.params import FromPath, URLEncodedBody
 from litestar.response import Redirect, Template
 
-from stead import SignInRequired
+from stead import IdentityError, SignInRequired
 from support_desk.backend import Customer
 from support_desk.desk import Desk, Refused
 from support_desk.sessions import Session, Sessions
-from support_desk.views import STYLE, TEMPLATES, Problems, page, protection, see_other
+from support_desk.views import COUNTDOWN, STYLE, TEMPLATES, Problems, page, protection, see_other
 
 _Request = Request[Any, Any, Any]
 
@@ -71,7 +72,8 @@ async def sign_out(
     desk_url: NamedDependency[str],
 ) -> Redirect:
     """End the session, here and at Stead."""
-    await desk.stop(session)
+    with contextlib.suppress(httpx.HTTPError, IdentityError, Refused):  # then the impersonation expires soon
+        await desk.stop(session)
     return see_other(session.client.sign_out_url(f"{desk_url}/"), cookies=[sessions.end(request)])
 
 
@@ -107,8 +109,7 @@ async def show_orders(session: NamedDependency[Session], desk: NamedDependency[D
     if impersonation is None:
         return see_other("/")
     answer = await desk.orders(session, impersonation)
-    minutes = max(0, round((impersonation.token.expires_at - time.time()) / 60))
-    return page("customer.html", session, answer=answer, token=impersonation.token, minutes=minutes)
+    return page("customer.html", session, answer=answer, token=impersonation.token)
 
 
 @post("/customer/orders/{number:str}/cancellation")
@@ -132,6 +133,12 @@ async def stop(session: NamedDependency[Session], desk: NamedDependency[Desk]) -
 async def style() -> bytes:
     """Return the stylesheet."""
     return STYLE
+
+
+@get("/countdown.js", media_type="text/javascript")
+async def countdown() -> bytes:
+    """Return the script that counts the time down."""
+    return COUNTDOWN
 
 
 def create_app(desk: Desk, *, desk_url: str, identity_url: str) -> Litestar:
@@ -160,7 +167,7 @@ def create_app(desk: Desk, *, desk_url: str, identity_url: str) -> Litestar:
     return Litestar(
         [
             *(show_customers, sign_in, callback, sign_out, show_form, impersonate),
-            *(show_orders, cancel_order, stop, style),
+            *(show_orders, cancel_order, stop, style, countdown),
         ],
         dependencies={
             "sessions": Provide(lambda: sessions, sync_to_thread=False),

@@ -8,6 +8,8 @@ access, and it checks every request for impersonation:
 2. The agent must have signed in: a token from an exchange, which acts as another user, is refused.
 3. Agents can act as customers only, not as colleagues; customers are the users with the API role of customers.
 4. A reason and a ticket are required. They are stored with the subject token, as its context.
+
+An agent can end what it began; then no token of that impersonation is accepted anywhere.
 """
 
 from typing import Annotated, Any, Final
@@ -34,9 +36,15 @@ IMPERSONATE: Final = "impersonate:customers"
 ROUTES: Final[dict[str, str | Access]] = {
     "GET /api/customers": READ,
     "POST /api/request-impersonation": IMPERSONATE,
+    "POST /api/end-impersonation": IMPERSONATE,
 }
 
+_MAX_REMEMBERED: Final = 10_000
 _NO_STORE: Final = {"Cache-Control": "no-store"}
+_INVALID: Final = {
+    "/api/request-impersonation": "A user, a reason and a ticket are required.",
+    "/api/end-impersonation": "The id of an impersonation is required.",
+}
 _Request = Request[Any, Any, Any]
 
 
@@ -54,6 +62,12 @@ class ImpersonationRequest(msgspec.Struct, frozen=True, rename="camel", forbid_u
     user_id: str
     reason: Annotated[str, msgspec.Meta(pattern=r"\S", max_length=500)]
     ticket_id: Annotated[str, msgspec.Meta(pattern=r"\S", max_length=64)]
+
+
+class ImpersonationEnd(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Which impersonation to end."""
+
+    impersonation_id: str
 
 
 class Customers:
@@ -80,6 +94,7 @@ def create_app(management: AsyncManagementClient, *, issuer: str, customer_role:
         customer_role: The API role that makes a user a customer.
     """
     customers = Customers(management, customer_role)
+    begun_by: dict[str, str] = {}  # impersonation → agent; a real backend has its own database
 
     @get("/api/customers")
     async def list_customers() -> Response[list[Customer]]:
@@ -97,11 +112,21 @@ def create_app(management: AsyncManagementClient, *, issuer: str, customer_role:
             subject_token = await management.subject_tokens.create(data.user_id, context)
         except Conflict:
             raise PermissionDeniedException("This customer is suspended, and cannot be impersonated.") from None
+        begun_by[subject_token.impersonation_id] = agent.subject
+        if len(begun_by) > _MAX_REMEMBERED:
+            del begun_by[next(iter(begun_by))]
         return Response(subject_token, headers=_NO_STORE)
+
+    @post("/api/end-impersonation", status_code=204)
+    async def end_impersonation(request: _Request, data: JSONBody[ImpersonationEnd]) -> Response[None]:
+        if begun_by.get(data.impersonation_id) != access_token_of(request.scope).subject:
+            raise PermissionDeniedException("You can end your own impersonations only.")
+        await management.impersonations.end(data.impersonation_id)
+        return Response(None, headers=_NO_STORE)
 
     return AccessTokenMiddleware(
         Litestar(
-            [list_customers, request_impersonation],
+            [list_customers, request_impersonation, end_impersonation],
             openapi_config=None,
             logging_config=None,
             exception_handlers={HTTPException: _refused, IdentityError: _unavailable},
@@ -111,9 +136,9 @@ def create_app(management: AsyncManagementClient, *, issuer: str, customer_role:
     )
 
 
-def _refused(_: _Request, error: HTTPException) -> Response[dict[str, str]]:
+def _refused(request: _Request, error: HTTPException) -> Response[dict[str, str]]:
     codes = {400: "invalid_request", 403: "access_denied"}
-    description = "A user, a reason and a ticket are required." if error.status_code == 400 else error.detail
+    description = _INVALID.get(request.url.path, "") if error.status_code == 400 else error.detail
     body = {"error": codes.get(error.status_code, "refused"), "error_description": description}
     return Response(body, status_code=error.status_code, headers=_NO_STORE)
 

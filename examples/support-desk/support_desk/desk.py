@@ -1,6 +1,5 @@
 """The actions of an agent: list the customers, act as one of them, and stop."""
 
-import contextlib
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -54,6 +53,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
 
 class _SubjectToken(msgspec.Struct, frozen=True, rename="camel"):
     subject_token: str
+    impersonation_id: str
 
 
 class Desk:
@@ -100,12 +100,12 @@ class Desk:
             own,
             json={"userId": customer.id, "reason": reason, "ticketId": ticket_id},
         )
-        subject_token = _decode(answer, _SubjectToken, refusal="Your account cannot act as customers.").subject_token
+        begun = _decode(answer, _SubjectToken, refusal="Your account cannot act as customers.")
         issued = await async_exchange_subject_token(
             self._application.base_url,
             client_id=self._application.client_id,
             client_secret=self._application.client_secret,
-            subject_token=subject_token,
+            subject_token=begun.subject_token,
             actor_token=actor_token,
             resource=self._application.orders_resource,
             scope=_SCOPES,
@@ -113,13 +113,15 @@ class Desk:
         )
         token = await self._verifier.verify(issued.access_token)
         await self.stop(session)  # one customer at a time
-        session.impersonation = Impersonation(customer, reason, ticket_id, issued.access_token, token)
+        session.impersonation = Impersonation(
+            begun.impersonation_id, customer, reason, ticket_id, issued.access_token, token
+        )
 
     async def orders(self, session: Session, impersonation: Impersonation) -> Answer:
         """Read the customer's orders on behalf of the customer.
 
         Raises:
-            Refused: The token has expired.
+            Refused: The impersonation was ended, or the token has expired.
         """
         answer = await self._send("GET", f"{self._application.orders_url}/orders", impersonation.bearer)
         return self._of_customer(session, answer, Answer)
@@ -128,27 +130,31 @@ class Desk:
         """Cancel an order on behalf of the customer.
 
         Raises:
-            Refused: The token has expired or lacks the scope, or there is no such order.
+            Refused: The impersonation was ended, the token has expired or lacks the scope, or there is no such order.
         """
         url = f"{self._application.orders_url}/orders/{quote(number, safe='')}/cancellation"
         self._of_customer(session, await self._send("POST", url, impersonation.bearer), Order)
 
     async def stop(self, session: Session) -> None:
-        """Stop acting as a customer, and revoke the token (RFC 7009)."""
-        impersonation, session.impersonation = session.impersonation, None
-        if impersonation is not None:
-            application = self._application
-            with contextlib.suppress(httpx.HTTPError):  # then it expires soon
-                await self._http.post(
-                    f"{application.base_url}/oidc/token/revocation",
-                    data={"token": impersonation.bearer},
-                    auth=(application.client_id, application.client_secret),
-                )
+        """End the impersonation: its token is refused everywhere within a second, by this desk's Orders API too.
+
+        Raises:
+            Refused: The backend refused.
+            httpx.HTTPError: It did not answer; the impersonation goes on.
+        """
+        impersonation = session.impersonation
+        if impersonation is None:
+            return
+        own = await session.client.get_access_token(backend.AUDIENCE)
+        url = f"{self._application.backend_url}/api/end-impersonation"
+        answer = await self._send("POST", url, own, json={"impersonationId": impersonation.id})
+        _require_success(answer, refusal="Your account can no longer act as customers.")
+        session.impersonation = None
 
     def _of_customer(self, session: Session, answer: httpx.Response, type_: type[_T]) -> _T:
         if answer.status_code == httpx.codes.UNAUTHORIZED:  # there is no refresh token: the agent starts again
             session.impersonation = None
-            raise Refused("The token for this customer has expired. Act as the customer again to continue.", status=403)
+            raise Refused("You no longer act as this customer: that was ended, or the time is up.", status=403)
         return _decode(answer, type_, refusal="The customer's own permissions do not allow this.")
 
     async def _send(self, method: str, url: str, bearer: str, *, json: object = None) -> httpx.Response:
@@ -167,8 +173,13 @@ def _decode(answer: httpx.Response, type_: type[_T], *, refusal: str) -> _T:
         Refused: The answer is a refusal.
         Unavailable: The program failed.
     """
+    _require_success(answer, refusal=refusal)
+    return msgspec.json.decode(answer.content, type=type_)
+
+
+def _require_success(answer: httpx.Response, *, refusal: str) -> None:
     if answer.is_success:
-        return msgspec.json.decode(answer.content, type=type_)
+        return
     if answer.is_server_error:
         raise Unavailable(f"{answer.request.url.path} answered {answer.status_code}")
     error = msgspec.json.decode(answer.content, type=dict[str, Any])

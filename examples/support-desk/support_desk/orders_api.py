@@ -12,7 +12,7 @@ from litestar import Litestar, Request, get, post
 from litestar.exceptions import NotFoundException
 from litestar.params import FromPath
 
-from stead import Access, AccessTokenMiddleware, AsyncAccessTokenVerifier, access_token_of
+from stead import Access, AccessTokenMiddleware, AsyncAccessTokenVerifier, NotValidFeed, access_token_of
 
 READ: Final = "read:orders"
 WRITE: Final = "write:orders"
@@ -52,8 +52,14 @@ def _samples() -> dict[str, Order]:
     return {number: Order(number, item) for number, item in items.items()}
 
 
-def create_app(*, issuer: str, audience: str) -> AccessTokenMiddleware:
-    """Return the API behind the middleware."""
+def create_app(*, issuer: str, audience: str, feed: NotValidFeed) -> AccessTokenMiddleware:
+    """Return the API behind the middleware.
+
+    Args:
+        issuer: The issuer of accepted access tokens.
+        audience: The resource indicator of this API.
+        feed: Tells what was ended, so that its tokens are refused before they expire.
+    """
     orders: dict[str, dict[str, Order]] = defaultdict(_samples)  # by subject; a real API has a database
 
     @get("/orders")
@@ -73,6 +79,6 @@ def create_app(*, issuer: str, audience: str) -> AccessTokenMiddleware:
 
     return AccessTokenMiddleware(
         Litestar([list_orders, cancel_order], openapi_config=None, logging_config=None),
-        verifier=AsyncAccessTokenVerifier(issuer=issuer, audience=audience),
+        verifier=AsyncAccessTokenVerifier(issuer=issuer, audience=audience, feed=feed),
         routes=ROUTES,
     )

@@ -24,10 +24,12 @@ class Impersonation(msgspec.Struct, frozen=True):
     """An agent acting as a customer.
 
     Attributes:
+        id: Names it in the register; no secret.
         bearer: The access token as issued.
         token: The verified access token.
     """
 
+    id: str
     customer: Customer
     reason: str
     ticket_id: str
@@ -35,7 +37,7 @@ class Impersonation(msgspec.Struct, frozen=True):
     token: AccessToken
 
     def __repr__(self) -> str:
-        return f"Impersonation({self.customer.id!r})"
+        return f"Impersonation({self.id!r})"
 
 
 class Session:

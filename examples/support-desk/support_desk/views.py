@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import time
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -22,27 +23,37 @@ from support_desk.sessions import Session, Sessions
 
 _PAGES: Final = Path(__file__).parent / "pages"
 STYLE: Final = (_PAGES / "style.css").read_bytes()
+COUNTDOWN: Final = (_PAGES / "countdown.js").read_bytes()
 _STYLESHEET: Final = f"/style.css?{hashlib.sha256(STYLE).hexdigest()[:12]}"
+_SCRIPT: Final = f"/countdown.js?{hashlib.sha256(COUNTDOWN).hexdigest()[:12]}"
 _Request = Request[Any, Any, Any]
 _log = logging.getLogger("support_desk")
 
-TEMPLATES: Final = TemplateConfig(
-    instance=JinjaTemplateEngine.from_environment(
-        Environment(
-            loader=FileSystemLoader(_PAGES),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
+
+def _utc(seconds: float) -> str:
+    """Return the time of day, as ``14:05``."""
+    return time.strftime("%H:%M", time.gmtime(seconds))
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_PAGES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-)
+    environment.filters["utc"] = _utc
+    return environment
+
+
+TEMPLATES: Final = TemplateConfig(instance=JinjaTemplateEngine.from_environment(_environment()))
 
 
 def page(template: str, session: Session | None = None, *, status: int = 200, **values: Any) -> Template:
     """Return a page, with the agent's name if there is a session."""
     agent = session.client.claims() if session is not None else None
-    context = {"stylesheet": _STYLESHEET, "session": session, "agent": agent, **values}
+    context = {"stylesheet": _STYLESHEET, "countdown": _SCRIPT, "session": session, "agent": agent, **values}
     return Template(template, context=context, status_code=status, media_type=MediaType.HTML)
 
 
@@ -87,7 +98,7 @@ class Problems:
 
 
 def protection(identity_url: str) -> BeforeMessageSendHookHandler:
-    """Return a hook that adds security headers: no scripts, no frames, nothing from other origins, no caching.
+    """Return a hook that adds security headers: our own script, no frames, nothing from other origins, no caching.
 
     Args:
         identity_url: A permitted target of forms: signing out redirects there, and Chromium applies ``form-action`` to
@@ -95,7 +106,7 @@ def protection(identity_url: str) -> BeforeMessageSendHookHandler:
     """
     identity = urlsplit(identity_url)
     policy = (
-        "default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'; "
+        "default-src 'none'; style-src 'self'; script-src 'self'; base-uri 'none'; frame-ancestors 'none'; "
         f"form-action 'self' {identity.scheme}://{identity.netloc}"
     )
     headers = [

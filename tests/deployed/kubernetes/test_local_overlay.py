@@ -15,6 +15,7 @@ import pytest
 from all_in_one.credentials import DemoUser
 from all_in_one.demo.browser import sign_in_as
 from stead import IdentityClient, IdentityError, ManagementClient
+from tests.support.administrator import CONSOLE, AtTheConsole, notices
 from tests.support.cluster import (
     SERVICES,
     kubectl,
@@ -55,6 +56,23 @@ def test_a_sign_in_through_the_edge(system: str, management: ManagementClient) -
         assert client.fetch_user_info()["name"] == "Ada Lovelace"
 
 
+def test_the_first_administrator_signs_in_to_the_console(system: str) -> None:
+    # The kubelet notices a Secret that did not exist when it last looked once in a minute or two, for each replica.
+    eventually(lambda: 503 not in {httpx.get(f"{system}{CONSOLE}").status_code for _ in range(20)}, within_s=240)
+    invited = secret("stead-administrator")
+    administrator = AtTheConsole(system, invited["username"], PASSWORD)
+    answer = administrator.sends(
+        administrator.browser.get(f"{CONSOLE}/invitation"),
+        invitation=invited["invitation"],
+        password=PASSWORD,
+        repeated=PASSWORD,
+    )
+    assert answer.status_code in {200, 422}, answer.text  # an earlier run on this cluster may have accepted it
+    page = administrator.opens(f"{CONSOLE}/organizations/new")
+    page = administrator.follows(administrator.sends(page, name="By the console"))
+    assert notices(page) == ["Created By the console."]  # and every service has taken note
+
+
 def test_a_subscriber_in_another_namespace_hears_what_an_organization_token_then_carries(
     system: str, management: ManagementClient, impersonation: Impersonation
 ) -> None:
@@ -89,7 +107,10 @@ def test_the_edge_hides_what_is_not_public(system: str) -> None:
 def test_the_bootstrap_prints_the_name_of_its_secret_only(management: ManagementClient) -> None:
     printed = kubectl("logs", "--selector", "app.kubernetes.io/name=bootstrap", "--tail", "-1")
     assert "stead-first-client" in printed
+    assert "stead-administrator" in printed
     assert secret("stead-first-client")["client_secret"] not in printed
+    assert secret("stead-console")["console_client_secret"] not in printed
+    assert secret("stead-administrator")["invitation"] not in printed
 
 
 def test_no_secret_is_in_what_describe_shows() -> None:

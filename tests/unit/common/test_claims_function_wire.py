@@ -13,6 +13,7 @@ from identity_common.wire.claims_function import (
     Function,
     Question,
     ReadFailures,
+    ReadRecording,
     ScriptChecked,
     ScriptTested,
     SealedRequests,
@@ -31,6 +32,7 @@ QUESTIONS = (
     TestScript(kind="access-token", function=Function(script="s"), token={"a": 1}, context={"b": [None]}),
     DryRun(kind="access-token", candidate=Function(script="s"), active=Function(version=3, script="t")),
     StartRecording(kind="client-credentials", minutes=0),
+    ReadRecording(kind="access-token"),
     ReadFailures(kind="client-credentials"),
 )
 VARIABLES = {"A": "ä", "": ""}

@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
-from identity_common.wire.impersonations import Impersonation, ImpersonationSegments
+from identity_common.wire.revocations import cutoff_id
+from stead.impersonations import Impersonation, ImpersonationSegments
+from stead.not_valid.entries import impersonation_entries_of
 from stead.verification import AccessToken
+from token_service.not_valid.rules import of_revocation
 
 BEGUN = 1_795_000_000_123
 
@@ -66,3 +69,21 @@ def test_an_impersonation_concerns_its_subjects_actors_client_and_organization(
 
 def test_a_token_that_was_not_got_by_exchange_is_no_impersonation() -> None:
     assert Impersonation.of(token(grant_type=None)) is None
+
+
+WINDOW = 2**32
+
+
+@pytest.mark.parametrize("begun", [0, 5, WINDOW - 1, WINDOW, 418 * WINDOW - 1, 418 * WINDOW, BEGUN])
+def test_the_feed_ends_what_began_until_the_end_of_a_party_and_nothing_later(begun: int) -> None:
+    """The two entries of a time of more than 32 bits, as the issuer makes and a verifier compares them."""
+    own = impersonation_entries_of(token(id=ImpersonationSegments(("own",), begun).format(), actor={"sub": "bob"}))
+    for party in ("all", "user:ann", "actor:bob", "client:shop"):
+        for until in (begun - 1, begun, begun + 1, begun + WINDOW):
+            if until >= 0:
+                records = of_revocation(cutoff_id(party), 10, until)
+                ended = any(own.get(record.entry, WINDOW) < record.not_before for record in records)
+                assert ended is (begun <= until), (party, until)
+    other = of_revocation(cutoff_id("user:bob"), 10, begun + 1)
+    assert not any(record.entry in own for record in other)
+    assert impersonation_entries_of(token(grant_type=None)) == {}

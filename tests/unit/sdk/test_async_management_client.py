@@ -92,6 +92,26 @@ class TestToken:
             await async_client.users.get("u1")
         assert len(service.calls) == 2
 
+    async def test_a_supplier_is_asked_for_each_request_and_once_more_after_a_refusal(self, service: Service) -> None:
+        asked: list[str | None] = []
+
+        async def supply(refused: str | None) -> str:
+            asked.append(refused)
+            return "mine-2" if refused else "mine-1"
+
+        service.refused_tokens = {"mine-1"}
+        service.headers = {"Identity-Revision": "management:8"}
+        async with AsyncManagementClient(
+            service.url, access_token=supply, revision="management:7", headers={"X-Forwarded-For": "192.0.2.7"}
+        ) as client:
+            await client.request("GET", "/api/users")
+            assert client.last_revision == "management:8"
+        assert asked == [None, "mine-1"]
+        assert service.token_requests == []
+        sent = [(call.headers["authorization"], call.headers["identity-revision"]) for call in service.calls]
+        assert sent == [("Bearer mine-1", "management:7"), ("Bearer mine-2", "management:8")]
+        assert {call.headers["x-forwarded-for"] for call in service.calls} == {"192.0.2.7"}
+
     async def test_sixteen_tasks_share_one_token_request(
         self, service: Service, async_client: AsyncManagementClient
     ) -> None:
@@ -243,6 +263,14 @@ def test_credentials_must_not_be_empty(client_id: str, client_secret: str) -> No
     """There is no default."""
     with pytest.raises(ValueError, match="client_id and client_secret"):
         AsyncManagementClient("http://id.example.com", client_id=client_id, client_secret=client_secret)
+
+
+def test_credentials_and_a_supplier_exclude_each_other() -> None:
+    async def supply(_: str | None) -> str:
+        return "token"
+
+    with pytest.raises(ValueError, match="not both"):
+        AsyncManagementClient("http://id.example.com", client_id="id", client_secret="secret", access_token=supply)
 
 
 def test_the_base_url_must_be_a_plain_http_url() -> None:

@@ -109,8 +109,9 @@ async def test_a_list_is_read_from_the_beginning_each_time(
     assert [len([found async for found in async_roles]) for _ in range(2)] == [3, 3]
 
 
-def test_filters_of_organization_template_lists_are_parameters(service: Service, client: ManagementClient) -> None:
+def test_filters_of_lists_are_parameters(service: Service, client: ManagementClient) -> None:
     for path, listed in (
+        ("resources", client.resources.list(search="ü")),
         ("organization-scopes", client.organization_permissions.list(search="ü")),
         ("organization-roles", client.organization_roles.list(search="ü")),
         ("organizations", client.organizations.list(search="ü", show_featured=True)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from stead.errors import TokenInvalid, Unavailable
 from stead.not_valid import NotValidFeed
 from stead.not_valid._records import Records
 from stead.not_valid._state import FeedState, Gap
-from stead.not_valid.entries import ALWAYS, Kind, NotValid, entries_of, entry_of, unpack
+from stead.not_valid.entries import ALWAYS, Kind, Narrowed, NotValid, entries_of, entry_of, narrowed_entries, unpack
 from stead.not_valid.messages import (
     MESSAGE_TYPE,
     SNAPSHOT_TYPE,
@@ -128,6 +129,58 @@ def test_entries_of_different_kinds_and_ids_never_meet() -> None:
     assert len(entries_of(access_token(organization_id="o1", actor={"sub": "a"}, grant_type="g"))) == 11
 
 
+RESTORED = 17_900_000_000_000  # a revision after a restoration: more than 32 bits
+
+
+@pytest.mark.parametrize(
+    ("lost", "own", "is_stale"),
+    [
+        (8, 7, True),
+        (8, 8, False),
+        (8, 9, False),
+        (RESTORED, 7, True),
+        (RESTORED, RESTORED - 1, True),
+        (RESTORED, RESTORED, False),
+        (RESTORED, RESTORED + 2**32, False),
+        (RESTORED + 2**32, RESTORED + 1, True),
+        (2**32, 2**32 - 1, True),
+        (8, 2**32, False),
+    ],
+)
+def test_permissions_are_stale_below_the_revision_in_which_they_were_lost(
+    reader: Reader, lost: int, own: int, is_stale: bool
+) -> None:
+    presented = access_token(organization_id="o1", claims={"pv": {"management": own + 1, "template": own}})
+    entries = narrowed_entries("member-permissions", "o1", "user1", revision=lost)
+    records = b"".join(NotValid(entry, number, LATER).pack() for entry, number in entries.items())
+    reader.take(message(records=records, **{"from": 5, "to": 5 + len(entries)}))
+    assert reader.state.why_not_valid(presented) is None
+    assert reader.state.why_not_valid(presented, stale_permissions=True) == ("permissions" if is_stale else None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "ids", "changes", "verdict"),
+    [
+        ("holder", ("user1",), {}, "permissions"),
+        ("holder", ("user2",), {}, None),
+        ("holder", ("user1",), {"claims": {}}, None),  # its scopes do not come from roles
+        ("holder", ("user1",), {"claims": {"pv": {"management": True}}}, "permissions"),
+        ("scope", ("https://api.example.com", "read"), {"scopes": frozenset({"read", "write"})}, "permissions"),
+        ("scope", ("https://api.example.com", "read"), {"scopes": frozenset({"write"})}, None),
+        ("scope", ("https://api.example.com", "read"), {"scopes": frozenset({"read"}), "organization_id": "o"}, None),
+        ("member-permissions", ("o1", "user1"), {}, None),
+    ],
+)
+def test_permissions_are_lost_by_holder_scope_or_member(
+    reader: Reader, kind: Narrowed, ids: tuple[str, ...], changes: dict[str, Any], verdict: str | None
+) -> None:
+    presented = access_token(**{"claims": {"pv": {"management": 7, "template": 7}}, **changes})
+    entries = narrowed_entries(kind, *ids, revision=8)
+    records = b"".join(NotValid(entry, number, LATER).pack() for entry, number in entries.items())
+    reader.take(message(records=records, **{"from": 5, "to": 6}))
+    assert reader.state.why_not_valid(presented, stale_permissions=True) == verdict
+
+
 OTHER = SigningKey("feed", "EdDSA")
 
 
@@ -172,10 +225,12 @@ def test_an_unsorted_snapshot_is_refused(reader: Reader) -> None:
 
 
 def test_the_feed_is_fresh_until_the_heartbeats_cease(reader: Reader) -> None:
-    assert not reader.state.is_fresh
+    assert (reader.state.is_fresh, reader.state.age_s) == (False, math.inf)
     reader.heartbeat(5)
-    assert reader.state.is_fresh
-    reader.now += 3.9
+    assert (reader.state.is_fresh, reader.state.age_s) == (True, 0)
+    reader.now += 3.5
+    assert (reader.state.is_fresh, reader.state.age_s) == (True, 3.5)
+    reader.now += 0.4
     assert reader.state.is_fresh
     reader.now += 0.2
     assert not reader.state.is_fresh

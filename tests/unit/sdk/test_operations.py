@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
+import operator
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,6 +19,7 @@ from stead import (
     ApplicationSecret,
     AsyncManagementClient,
     AuditEntry,
+    AuditFigure,
     ClaimsFunction,
     ClaimsFunctionFailure,
     ClaimsFunctionVersion,
@@ -23,6 +27,8 @@ from stead import (
     CustomClientMetadata,
     DryRunReport,
     HeldPermissions,
+    Impersonation,
+    Invitation,
     ManagementClient,
     NotFound,
     OidcClientMetadata,
@@ -52,12 +58,15 @@ from stead.event_types import GrantedPermission
 from stead.models import (
     AuditContext,
     AuditGap,
+    ConsistencyProof,
     DryRunOfInput,
+    InclusionProof,
     MemberEffect,
     Reach,
     Recording,
     SavedBy,
     ScriptProblem,
+    SignedHead,
     TemplateChange,
     TemplateChanges,
     TextChange,
@@ -261,8 +270,11 @@ FUNCTION_JSON = {**VERSION_JSON, "script": "s", "contextSample": {"a": 1}, "toke
 FUNCTION = ClaimsFunction(**VERSION_MEMBERS, script="s", context_sample={"a": 1})
 FUNCTION_PATH = "/api/configs/jwt-customizer/access-token"
 
+OPENAPI = Path(__file__).parents[3] / "services/management-service/src/management_service/openapi.json"
+
 Call = Callable[[Any], Any]
 
+IMPERSONATION = {"id": "i1", "userId": "u1", "createdAt": 1, "expiresAt": 2}
 OPERATIONS: list[tuple[Call, str, str, Any, Any, Any]] = [
     # call, method, path, body sent, answer, result
     (lambda c: c.users.create(), "POST", "/api/users", {}, USER_JSON, USER),
@@ -365,6 +377,31 @@ OPERATIONS: list[tuple[Call, str, str, Any, Any, Any]] = [
         None,
         None,
     ),
+    (
+        lambda c: c.users.invite("u1", minutes=60),
+        "POST",
+        "/api/users/u1/invitation",
+        {"minutes": 60},
+        {"invitation": "x", "expiresAt": 7},
+        Invitation(invitation="x", expires_at=7),
+    ),
+    (
+        lambda c: c.resources.update_scope("r1", "s1", description=None),
+        "PATCH",
+        "/api/resources/r1/scopes/s1",
+        {"description": None},
+        {"id": "s1", "resourceId": "r1", "name": "read"},
+        Scope(id="s1", resource_id="r1", name="read"),
+    ),
+    (
+        lambda c: c.applications.rename_secret("a1", "first x", new_name="second"),
+        "PATCH",
+        "/api/applications/a1/secrets/first%20x",
+        {"name": "second"},
+        {"name": "second"},
+        ApplicationSecret(name="second"),
+    ),
+    (lambda c: c.users.withdraw_invitation("u1"), "DELETE", "/api/users/u1/invitation", None, None, None),
     (lambda c: c.users.roles("u1"), "GET", "/api/users/u1/roles", None, [ROLE_JSON], [ROLE]),
     (lambda c: c.users.assign_roles("u1", ["ro1"]), "POST", "/api/users/u1/roles", {"roleIds": ["ro1"]}, None, None),
     (lambda c: c.users.replace_roles("u1", iter([])), "PUT", "/api/users/u1/roles", {"roleIds": []}, None, None),
@@ -468,6 +505,14 @@ OPERATIONS: list[tuple[Call, str, str, Any, Any, Any]] = [
         RESOURCE_JSON,
         RESOURCE,
     ),
+    (
+        lambda c: c.resources.set_default("r1", is_default=True),
+        "PATCH",
+        "/api/resources/r1/is-default",
+        {"isDefault": True},
+        RESOURCE_JSON,
+        RESOURCE,
+    ),
     (lambda c: c.resources.delete("r1"), "DELETE", "/api/resources/r1", None, None, None),
     (lambda c: c.resources.scopes("r1"), "GET", "/api/resources/r1/scopes", None, [SCOPE_JSON], [SCOPE]),
     (
@@ -503,6 +548,14 @@ OPERATIONS: list[tuple[Call, str, str, Any, Any, Any]] = [
     ),
     (lambda c: c.roles.get("ro1"), "GET", "/api/roles/ro1", None, ROLE_JSON, ROLE),
     (lambda c: c.roles.list(), "GET", "/api/roles", None, [ROLE_JSON], [ROLE]),
+    (
+        lambda c: c.roles.update("ro1", name="Support", description="", is_default=True),
+        "PATCH",
+        "/api/roles/ro1",
+        {"name": "Support", "description": "", "isDefault": True},
+        ROLE_JSON,
+        ROLE,
+    ),
     (lambda c: c.roles.delete("ro1"), "DELETE", "/api/roles/ro1", None, None, None),
     (lambda c: c.roles.scopes("ro1"), "GET", "/api/roles/ro1/scopes", None, [SCOPE_JSON], [SCOPE]),
     (
@@ -1001,6 +1054,22 @@ OPERATIONS: list[tuple[Call, str, str, Any, Any, Any]] = [
         FUNCTION,
     ),
     (
+        lambda c: c.custom_claims.test("access-token", version=3, token={}, context={}),
+        "POST",
+        "/api/configs/jwt-customizer/test",
+        {"tokenType": "access-token", "version": 3, "token": {}, "context": {}},
+        {},
+        TestedClaims(claims={}),
+    ),
+    (
+        lambda c: c.custom_claims.dry_run("access-token", version=3),
+        "POST",
+        f"{FUNCTION_PATH}/dry-run",
+        {"version": 3},
+        {"runs": []},
+        DryRunReport(runs=[]),
+    ),
+    (
         lambda c: c.custom_claims.test("access-token", "s", token={"aud": "a"}, context={}),
         "POST",
         "/api/configs/jwt-customizer/test",
@@ -1040,8 +1109,16 @@ OPERATIONS: list[tuple[Call, str, str, Any, Any, Any]] = [
         "POST",
         f"{FUNCTION_PATH}/recording",
         {"minutes": 60},
-        {"expiresAt": 5},
+        {"expiresAt": 5, "inputCount": 0},
         Recording(expires_at=5),
+    ),
+    (
+        lambda c: c.custom_claims.recording("access-token"),
+        "GET",
+        f"{FUNCTION_PATH}/recording",
+        None,
+        {"expiresAt": 5, "inputCount": 7},
+        Recording(expires_at=5, input_count=7),
     ),
     (
         lambda c: c.custom_claims.failures("access-token"),
@@ -1103,6 +1180,69 @@ OPERATIONS: list[tuple[Call, str, str, Any, Any, Any]] = [
         {"id": "l1", "occurredAt": 5, "key": "k", "context": {"reason": "r", "ticketId": "t"}, "addedLater": 1},
         AuditEntry(id="l1", occurred_at=5, key="k", context=AuditContext(reason="r", ticket_id="t")),
     ),
+    (
+        lambda c: c.logs.head(),
+        "GET",
+        "/api/logs/head",
+        None,
+        {"head": "a.b.c", "treeSize": 2},
+        SignedHead(head="a.b.c", tree_size=2),
+    ),
+    (
+        lambda c: c.logs.figures(start_time=1, end_time=2),
+        "GET",
+        "/api/logs/figures?start_time=1&end_time=2",
+        None,
+        ({"hour": 0, "key": "token.exchange.refused", "entries": 3},),  # answered whole
+        [AuditFigure(hour=0, key="token.exchange.refused", entries=3)],
+    ),
+    (lambda c: c.logs.keys(), "GET", "/api/logs/jwks", None, {"keys": []}, {"keys": []}),
+    (
+        lambda c: c.logs.proof("l1"),
+        "GET",
+        "/api/logs/l1/proof",
+        None,
+        {"leafIndex": 0, "leafHash": "h", "treeSize": 2, "auditPath": ["i"], "head": "a.b.c"},
+        InclusionProof(leaf_index=0, leaf_hash="h", tree_size=2, audit_path=("i",), head="a.b.c"),
+    ),
+    (
+        lambda c: c.logs.consistency(1),
+        "GET",
+        "/api/logs/consistency?from=1",
+        None,
+        {"from": 1, "to": 2, "path": ["h"], "head": "a.b.c"},
+        ConsistencyProof(first=1, second=2, path=("h",), head="a.b.c"),
+    ),
+    (
+        lambda c: c.impersonations.list(active=True, user_id="u1"),
+        "GET",
+        "/api/impersonations?active=true&userId=u1&page_size=100",
+        None,
+        (IMPERSONATION,),
+        [Impersonation(id="i1", user_id="u1", created_at=1, expires_at=2)],
+    ),
+    (
+        lambda c: c.impersonations.get("i1"),
+        "GET",
+        "/api/impersonations/i1",
+        None,
+        IMPERSONATION | {"events": [{"id": "l1", "occurredAt": 5, "key": "k"}]},
+        Impersonation(
+            id="i1",
+            user_id="u1",
+            created_at=1,
+            expires_at=2,
+            events=(AuditEntry(id="l1", occurred_at=5, key="k"),),
+        ),
+    ),
+    (
+        lambda c: c.users.impersonations("u1", role="actor"),
+        "GET",
+        "/api/users/u1/impersonations?role=actor&page_size=100",
+        None,
+        (IMPERSONATION,),
+        [Impersonation(id="i1", user_id="u1", created_at=1, expires_at=2)],
+    ),
     (lambda c: c.impersonations.end("i1"), "POST", "/api/impersonations/i1/end", None, None, None),
     (
         lambda c: c.impersonations.end_all(actor_id="u1"),
@@ -1118,8 +1258,8 @@ IDS = [f"{row[1]} {row[2]}" for row in OPERATIONS]
 
 
 def carried_out(result: Any) -> Any:
-    """Return a result; an iterable as a list."""
-    return list(result) if hasattr(result, "__iter__") else result
+    """Return a result; an iterable, other than a JSON object, as a list."""
+    return list(result) if hasattr(result, "__iter__") and not isinstance(result, dict) else result
 
 
 async def async_carried_out(result: Any) -> Any:
@@ -1218,23 +1358,46 @@ def offered(client: ManagementClient | AsyncManagementClient) -> dict[str, Any]:
     }
 
 
+class Recorder:
+    """Stands for a client, and notes the name of the operation that is called."""
+
+    def __init__(self, called: set[str], name: str = "") -> None:
+        self.called = called
+        self.name = name
+
+    def __getattr__(self, attribute: str) -> Recorder:
+        return Recorder(self.called, f"{self.name}.{attribute}".removeprefix("."))
+
+    def __call__(self, *_: Any, **__: Any) -> None:
+        self.called.add(self.name)
+
+
 def test_every_operation_has_a_row_above_and_a_docstring(client: ManagementClient) -> None:
     called: set[str] = set()
-
-    class Recorder:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def __getattr__(self, attribute: str) -> Recorder:
-            return Recorder(f"{self.name}.{attribute}")
-
-        def __call__(self, *_: Any, **__: Any) -> None:
-            called.add(self.name.removeprefix("client."))
-
     for row in OPERATIONS:
-        row[0](Recorder("client"))
+        row[0](Recorder(called))
     assert called == set(offered(client))
     assert all(operation.__doc__ for operation in offered(client).values())
+
+
+def test_a_write_takes_a_version_where_the_api_does(client: ManagementClient) -> None:
+    paths: dict[str, Any] = json.loads(OPENAPI.read_bytes())["paths"]
+    conditional = [
+        (method.upper(), re.compile(re.sub(r"{\w+}", "[^/]+", path)))
+        for path, operations in paths.items()
+        for method, operation in operations.items()
+        if any(parameter.get("name") == "If-Match" for parameter in operation.get("parameters", ()))
+    ]
+    taking: set[str] = set()
+    for call, method, path, *_ in OPERATIONS:
+        if any(method == verb and pattern.fullmatch(path) for verb, pattern in conditional):
+            call(Recorder(taking))
+    with_parameter = {
+        name
+        for name in offered(client)
+        if "if_match" in inspect.signature(operator.attrgetter(name)(client)).parameters
+    }
+    assert taking == with_parameter
 
 
 def test_both_clients_offer_the_same(client: ManagementClient, async_client: AsyncManagementClient) -> None:
@@ -1248,7 +1411,7 @@ async def test_a_bound_operation_shows_its_parameters(
     for users in (client.users, async_client.users):
         assert users.create.__name__ == "create_user"
         assert users.create.__doc__ is not None
-        parameters = ["search", "exact", "like", "joint", "without_organization_id", "page_size"]
+        parameters = ["search", "exact", "like", "joint", "without_role_id", "without_organization_id", "page_size"]
         assert list(inspect.signature(users.list).parameters) == parameters
     assert inspect.iscoroutinefunction(async_client.users.create)
 

@@ -24,6 +24,7 @@ from stead import (
     Forbidden,
     IdentityError,
     InvalidInput,
+    Invitation,
     ManagementClient,
     NotFound,
     OAuthError,
@@ -32,6 +33,7 @@ from stead import (
     TokenResponse,
     Unauthenticated,
     Unavailable,
+    VersionMismatch,
     async_client_credentials,
     async_exchange_subject_token,
     exchange_subject_token,
@@ -57,6 +59,7 @@ def test_the_public_names_are_these() -> None:
         "AsyncIdentityClient",
         "AsyncManagementClient",
         "AuditEntry",
+        "AuditFigure",
         "ClaimsFunction",
         "ClaimsFunctionFailure",
         "ClaimsFunctionVersion",
@@ -68,7 +71,9 @@ def test_the_public_names_are_these() -> None:
         "HeldPermissions",
         "IdentityClient",
         "IdentityError",
+        "Impersonation",
         "InvalidInput",
+        "Invitation",
         "ManagementClient",
         "MemoryStorage",
         "NotFound",
@@ -103,7 +108,10 @@ def test_the_public_names_are_these() -> None:
         "Unauthenticated",
         "Unavailable",
         "User",
+        "VersionMismatch",
+        "accept_invitation",
         "access_token_of",
+        "async_accept_invitation",
         "async_client_credentials",
         "async_exchange_subject_token",
         "client_credentials",
@@ -112,7 +120,14 @@ def test_the_public_names_are_these() -> None:
     assert all(getattr(stead, name).__doc__ for name in stead.__all__)
 
 
-BLOCKING = ("AccessTokenVerifier", "IdentityClient", "ManagementClient", "client_credentials", "exchange_subject_token")
+BLOCKING = (
+    "AccessTokenVerifier",
+    "IdentityClient",
+    "ManagementClient",
+    "accept_invitation",
+    "client_credentials",
+    "exchange_subject_token",
+)
 
 
 def test_every_blocking_name_has_an_async_twin() -> None:
@@ -122,10 +137,11 @@ def test_every_blocking_name_has_an_async_twin() -> None:
 
 @pytest.mark.parametrize("name", BLOCKING)
 def test_twins_take_the_same_arguments(name: str) -> None:
-    """All but ``http``, which is a client of the same kind."""
+    """All but ``http`` and ``access_token``, which are of the same kind."""
     one = getattr(stead, name)
     twin = getattr(stead, f"Async{name}" if name[0].isupper() else f"async_{name}")
-    assert str(inspect.signature(twin)).replace("httpx.AsyncClient", "httpx.Client") == str(inspect.signature(one))
+    of_twin = str(inspect.signature(twin)).replace("httpx.AsyncClient", "httpx.Client")
+    assert of_twin.replace("AsyncAccessTokenSupplier", "AccessTokenSupplier") == str(inspect.signature(one))
 
 
 @pytest.mark.parametrize("name", ["AccessTokenVerifier", "IdentityClient", "ManagementClient"])
@@ -144,7 +160,9 @@ def test_the_errors_are_one_tree() -> None:
     assert {kind: kind.__base__ for kind in (ApiError, OAuthError, Unavailable, TokenInvalid)} == dict.fromkeys(
         (ApiError, OAuthError, Unavailable, TokenInvalid), IdentityError
     )
-    assert {kind.__base__ for kind in (InvalidInput, Unauthenticated, Forbidden, NotFound, Conflict)} == {ApiError}
+    assert {
+        kind.__base__ for kind in (InvalidInput, Unauthenticated, Forbidden, NotFound, VersionMismatch, Conflict)
+    } == {ApiError}
     assert IdentityError.__base__ is Exception
 
 
@@ -164,7 +182,7 @@ def test_the_library_imports_no_other_package_of_ours_and_no_framework() -> None
         )
     }
     others = imported - sys.stdlib_module_names
-    assert others == {"stead", "cryptography", "httpx2", "jwt", "msgspec", "nats"}
+    assert others == {"stead", "cryptography", "httpx2", "jwt", "msgspec", "nats", "prometheus_client", "uvicorn"}
 
 
 def test_the_public_names_of_the_events_are_these() -> None:
@@ -227,6 +245,7 @@ async def test_nothing_that_holds_a_secret_shows_it(
         issued,
         SubjectToken(token=SUBJECT_TOKEN, expires_in=600),
         ApplicationSecret(name="first", value="new-secret-value"),
+        Invitation(invitation="new-secret-value", expires_at=7),
     )
 
     assert not [secret for secret in SECRETS if secret in text]
@@ -268,6 +287,10 @@ async def test_no_error_of_the_token_endpoint_shows_a_secret(service: Service, a
         (lambda client: client.users.create(password=PASSWORD), Answer(400, b'{"code":"c","message":"m"}')),
         (lambda client: client.users.create(password=PASSWORD), Answer(500, PASSWORD.encode())),
         (lambda client: client.users.set_password("x", PASSWORD), Answer(503)),
+        (
+            lambda client: client.users.invite("x"),
+            Answer(200, b'{"invitation":"new-secret-value"}'),
+        ),
         (
             lambda client: client.subject_tokens.create("x"),
             Answer(201, b'{"subjectToken":["%s"]}' % SUBJECT_TOKEN.encode()),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from token_service.sign_in.pages.cookies import SESSION, Cookies
+from identity_common.pages.cookies import Cookies
+from token_service.sign_in.pages.cookies import SESSION
 
 FOREIGN = ['prefs={"theme":"dark"}', "a[b]=1", "n=café", "n=\x85\xa0", "x", "=", "", "a=b=c", 'q="x', "$Version=1"]
 

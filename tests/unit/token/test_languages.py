@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from babel.messages.catalog import Catalog, Message
@@ -14,9 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import nodes
 
-from token_service.sign_in.pages.languages import CATALOGUES, LANGUAGES, SOURCE_LANGUAGE, choose, requested
-from token_service.sign_in.pages.views import TEMPLATES, environment
+from identity_common.pages.languages import SOURCE_LANGUAGE
+from identity_common.pages.rendering import environment
+from management_service.console import languages as console
+from management_service.console.rendering import TEMPLATES as CONSOLE_TEMPLATES
+from token_service.sign_in.pages.languages import CATALOGUES, LANGUAGES
+from token_service.sign_in.pages.views import TEMPLATES
 
+PROPER_NAMES = {"Stead"}
 SHOWN_ATTRIBUTES = {"alt", "aria-label", "aria-description", "placeholder", "title", "value", "label", "data-text"}
 
 
@@ -46,41 +52,54 @@ def test_the_application_chooses_before_the_browser(
     ui_locales: str | None, accept_language: str | None, language: str
 ) -> None:
     """OpenID Connect Core 1.0 section 3.1.2.1, RFC 9110 section 12.5.4, RFC 4647 section 3.4."""
-    assert choose(ui_locales, accept_language) == language
+    assert LANGUAGES.choose(ui_locales, accept_language) == language
 
 
 @given(st.text(), st.text())
 def test_every_wish_gives_a_language(ui_locales: str, accept_language: str) -> None:
-    assert choose(ui_locales, accept_language) in LANGUAGES
-    assert requested(ui_locales) in {None, *LANGUAGES}
+    assert LANGUAGES.choose(ui_locales, accept_language) in LANGUAGES.by_tag
+    assert LANGUAGES.requested(ui_locales) in {None, *LANGUAGES.by_tag}
 
 
 def test_english_and_german_are_there() -> None:
-    assert {"en", "de"} <= set(LANGUAGES)
+    assert {"en", "de"} <= set(LANGUAGES.by_tag)
 
 
-def texts() -> dict[object, str]:
+def texts(templates: Path) -> dict[object, str]:
     """Return every marked text of the templates, with its template."""
-    found = extract_from_dir(TEMPLATES, [("**.html", "jinja2")], {"**.html": {"trimmed": "true", "silent": "false"}})
+    found = extract_from_dir(templates, [("**.html", "jinja2")], {"**.html": {"trimmed": "true", "silent": "false"}})
     return {message: filename for filename, _, message, _, _ in found}
 
 
-def catalogue(tag: str) -> Catalog:
-    with (CATALOGUES / f"{tag}.po").open("rb") as source:
+def catalogue(path: Path) -> Catalog:
+    with path.open("rb") as source:
         return read_po(source, abort_invalid=True)
 
 
-@pytest.mark.parametrize("tag", sorted(set(LANGUAGES) - {SOURCE_LANGUAGE}))
-def test_a_catalogue_translates_every_text_and_no_other(tag: str) -> None:
+SETS = {"sign-in": (CATALOGUES, TEMPLATES), "console": (console.CATALOGUES, CONSOLE_TEMPLATES)}
+TRANSLATED = [
+    pytest.param(path, templates, id=f"{name}-{path.stem}")
+    for name, (catalogues, templates) in SETS.items()
+    for path in sorted(catalogues.glob("*.po"))
+]
+
+
+def test_every_set_of_pages_has_the_same_languages() -> None:
+    assert set(console.LANGUAGES.by_tag) == set(LANGUAGES.by_tag)
+
+
+@pytest.mark.parametrize(("path", "templates"), TRANSLATED)
+def test_a_catalogue_translates_every_text_and_no_other(path: Path, templates: Path) -> None:
     """`make messages` adds and removes texts."""
-    messages = [message for message in catalogue(tag) if message.id]
-    assert {message.id for message in messages} == set(texts())
+    messages = [message for message in catalogue(path) if message.id]
+    assert {message.id for message in messages} == set(texts(templates))
     assert [message.id for message in messages if message.fuzzy or not all(strings(message))] == []
 
 
-@pytest.mark.parametrize("tag", sorted(set(LANGUAGES) - {SOURCE_LANGUAGE}))
-def test_a_translation_has_the_elements_and_values_of_its_text(tag: str) -> None:
-    for message in catalogue(tag):
+@pytest.mark.parametrize(("path", "templates"), TRANSLATED)
+def test_a_translation_has_the_elements_and_values_of_its_text(path: Path, templates: Path) -> None:
+    del templates
+    for message in catalogue(path):
         if message.id:
             *_, source = [message.id] if isinstance(message.id, str) else message.id
             assert {frozenset(parts(each).items()) for each in strings(message)[-1:]} == {
@@ -96,9 +115,16 @@ def parts(text: str) -> Counter[str]:
     return Counter(re.findall(r"<[^>]*>|%\([a-z_]+\)s|\{[a-z]+\}|%", text))
 
 
-@pytest.mark.parametrize("template", sorted(path.name for path in TEMPLATES.glob("*.html")))
-def test_every_text_of_a_template_is_marked_for_translation(template: str) -> None:
-    assert unmarked((TEMPLATES / template).read_text()) == []
+@pytest.mark.parametrize(
+    "template",
+    [
+        pytest.param(path, id=f"{name}-{path.relative_to(templates)}")
+        for name, (_, templates) in SETS.items()
+        for path in sorted(templates.rglob("*.html"))
+    ],
+)
+def test_every_text_of_a_template_is_marked_for_translation(template: Path) -> None:
+    assert unmarked(template.read_text()) == []
 
 
 @pytest.mark.parametrize("text", ["<p>Words</p>", '<img alt="{{ x }} words">', "<p>{% if x %}Words{% endif %}</p>"])
@@ -109,11 +135,11 @@ def test_an_unmarked_text_is_found(text: str) -> None:
 
 def unmarked(template: str) -> list[str]:
     """Return the texts that a reader sees and that no translation can replace."""
-    tree = environment(LANGUAGES[SOURCE_LANGUAGE]).parse(template)
+    tree = environment(TEMPLATES, LANGUAGES.by_tag[SOURCE_LANGUAGE]).parse(template)
     reader = _Reader()
     reader.feed("".join(each.data for each in tree.find_all(nodes.TemplateData)))
     reader.close()
-    return [text for text in reader.texts if re.search(r"\w", text)]
+    return [text for text in reader.texts if re.search(r"\w", text) and text.strip() not in PROPER_NAMES]
 
 
 class _Reader(HTMLParser):
@@ -122,7 +148,12 @@ class _Reader(HTMLParser):
         self.texts: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        is_control = tag == "button" or ("type", "hidden") in attrs or ("type", "checkbox") in attrs
+        is_control = (
+            tag == "button"
+            or ("type", "hidden") in attrs
+            or ("type", "checkbox") in attrs
+            or ("type", "search") in attrs
+        )
         hidden = {"value"} if is_control else set()
         self.texts += [value or "" for name, value in attrs if name in SHOWN_ATTRIBUTES - hidden]
 

@@ -12,7 +12,12 @@ GRANT_TOKEN_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange" 
 
 TOKEN_TYPE_ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - a type, not a token
 
-OIDC_SCOPES: Final = frozenset({"openid", "offline_access", "profile", "email", "phone", "address", "roles"})
+SCOPE_IMPERSONATIONS: Final = "impersonations"
+"""Lets a user see and end impersonations of their own account."""
+
+OIDC_SCOPES: Final = frozenset(
+    {"openid", "offline_access", "profile", "email", "phone", "address", "roles", SCOPE_IMPERSONATIONS}
+)
 """Scopes defined by OpenID Connect or by this service; no permission may have such a name."""
 
 USERINFO_SCOPES: Final = OIDC_SCOPES - {"offline_access"}

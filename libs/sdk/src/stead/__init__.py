@@ -40,13 +40,16 @@ from stead.errors import (
     TokenInvalid,
     Unauthenticated,
     Unavailable,
+    VersionMismatch,
 )
+from stead.invitations import accept_invitation, async_accept_invitation
 from stead.management import AsyncManagementClient, ManagementClient
 from stead.middleware import Access, AccessTokenMiddleware, OrganizationAware, access_token_of
 from stead.models import (
     Application,
     ApplicationSecret,
     AuditEntry,
+    AuditFigure,
     ClaimsFunction,
     ClaimsFunctionFailure,
     ClaimsFunctionVersion,
@@ -54,6 +57,8 @@ from stead.models import (
     CustomClientMetadata,
     DryRunReport,
     HeldPermissions,
+    Impersonation,
+    Invitation,
     OidcClientMetadata,
     Organization,
     OrganizationApplication,
@@ -103,12 +108,15 @@ __all__ = [
     "AsyncIdentityClient",
     "Storage",
     "MemoryStorage",
+    "accept_invitation",
+    "async_accept_invitation",
     # the Management API
     "ManagementClient",
     "AsyncManagementClient",
     "Application",
     "ApplicationSecret",
     "AuditEntry",
+    "AuditFigure",
     "OidcClientMetadata",
     "CustomClientMetadata",
     "ClaimsFunction",
@@ -132,6 +140,8 @@ __all__ = [
     "Role",
     "Scope",
     "SubjectToken",
+    "Impersonation",
+    "Invitation",
     "TemplatePermission",
     "TemplateReport",
     "TemplateRole",
@@ -152,6 +162,7 @@ __all__ = [
     "Forbidden",
     "NotFound",
     "Conflict",
+    "VersionMismatch",
     "OAuthError",
     "SignInRequired",
     "Unavailable",

@@ -196,3 +196,25 @@ class AsyncClientToken:
             return usable
         finally:
             self._token.request_ended()
+
+
+class SuppliedToken:
+    """The access tokens that the caller supplies, in the place of ``ClientToken``."""
+
+    def __init__(self, supply: Callable[[str | None], str]) -> None:
+        self._supply = supply
+
+    def value(self, *, refused: str | None = None) -> str:
+        """Return a token; see ``ClientToken.value``."""
+        return self._supply(refused)
+
+
+class AsyncSuppliedToken:
+    """The access tokens that the caller supplies, in the place of ``AsyncClientToken``."""
+
+    def __init__(self, supply: Callable[[str | None], Awaitable[str]]) -> None:
+        self._supply = supply
+
+    async def value(self, *, refused: str | None = None) -> str:
+        """Return a token; see ``AsyncClientToken.value``."""
+        return await self._supply(refused)

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import httpx2 as httpx
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from stead.errors import (
     ApiError,
     Conflict,
     Forbidden,
+    InvalidId,
     InvalidInput,
     NotFound,
     Unauthenticated,
     Unavailable,
+    VersionMismatch,
 )
+from stead.models import Versioned, note_etag
 
 T = TypeVar("T")
 
@@ -31,12 +35,14 @@ _BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
     401: Unauthenticated,
     403: Forbidden,
     404: NotFound,
+    412: VersionMismatch,
     422: Conflict,
 }
 _UNAVAILABLE: Final = frozenset({502, 503, 504})
 UNEXPECTED_ANSWER: Final = "unexpected_answer"
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 _PATH: Final = re.compile(r"/[\x21-\x7e]*")
+_CONDITION: Final = re.compile(r"[\x20-\x7e]+")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +68,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Operation: TypeAlias = Generator[Request, httpx.Response, T]
+IfMatch: TypeAlias = str | UnsetType | None
+"""What must still be the version of that which is written: an ``etag``, or ``*`` for any.
+
+Without it the write is unconditional. None is refused: it is the ``etag`` of what has none.
+"""
+IfNoneMatch: TypeAlias = Literal["*"] | UnsetType
+"""``*`` if what is written must not exist yet."""
 
 
 class Run(Protocol):
@@ -177,17 +190,23 @@ def api_path(*segments: str) -> str:
     """Return a path under ``/api``.
 
     Raises:
-        ValueError: A segment is empty, consists of dots, or contains a slash. Servers decode the slash before routing,
-            so the path would name another entity.
+        InvalidId: A segment is empty, ``.`` or ``..``, or contains a slash. Servers decode the slash before routing, so
+            the path would name another entity.
     """
     for segment in segments:
-        if segment.strip(".") == "" or "/" in segment:
-            raise ValueError("an id or name in a path must not be empty, '.' or '..', or contain a slash")
+        if segment in {"", ".", ".."} or "/" in segment:
+            raise InvalidId("an id or name in a path must not be empty, '.' or '..', or contain a slash")
     return "/api/" + "/".join(quote(segment, safe="") for segment in segments)
 
 
 def json_request(
-    method: str, path: str, body: object = None, *, params: Mapping[str, str | int | Sequence[str]] | None = None
+    method: str,
+    path: str,
+    body: object = None,
+    *,
+    params: Mapping[str, str | int | Sequence[str]] | None = None,
+    if_match: IfMatch = UNSET,
+    if_none_match: IfNoneMatch = UNSET,
 ) -> Request:
     """Return a request to the Management API.
 
@@ -196,35 +215,49 @@ def json_request(
         path: From the root of the service, percent-encoded.
         body: Encoded as JSON; None for a request without a body.
         params: Query parameters.
+        if_match: The condition of a write (RFC 9110 section 13.1.1).
+        if_none_match: The condition of a write that creates (section 13.1.2).
 
     Raises:
-        ValueError: The path does not begin with a slash, or contains characters that are invalid in a URL.
+        ValueError: The path does not begin with a slash, or contains characters that are invalid in a URL; the
+            condition is None or has characters that no entity tag has.
     """
     if _PATH.fullmatch(path) is None:
         raise ValueError("path must begin with a slash and be percent-encoded")
+    headers = {} if if_match is UNSET else {"If-Match": _condition(if_match)}
+    if if_none_match is not UNSET:
+        headers["If-None-Match"] = if_none_match
     if body is None:
-        return Request(method=method, path=path, params=params)
+        return Request(method=method, path=path, params=params, headers=headers)
     return Request(
         method=method,
         path=path,
         params=params,
         content=msgspec.json.encode(body),
-        headers={"Content-Type": "application/json"},
+        headers={"Content-Type": "application/json", **headers},
     )
 
 
-def command(method: str, path: str, body: object = None) -> Operation[None]:
+def _condition(if_match: str | None) -> str:
+    if if_match is None:
+        raise ValueError("if_match is None: only what was read by itself has an etag")
+    if _CONDITION.fullmatch(if_match) is None:
+        raise ValueError("if_match must be an etag or *")
+    return if_match
+
+
+def command(method: str, path: str, body: object = None, *, if_match: IfMatch = UNSET) -> Operation[None]:
     """Send a change whose answer carries nothing but its success.
 
     Raises:
         ApiError: The service refused.
         Unavailable: It did not answer, or asked for a later retry.
     """
-    require_success((yield json_request(method, path, body)))
+    require_success((yield json_request(method, path, body, if_match=if_match)))
 
 
 def decode(answer: httpx.Response, result: type[T]) -> T:
-    """Decode the body of a successful answer of the Management API.
+    """Decode the body of a successful answer of the Management API, and note its entity tag.
 
     Raises:
         ApiError: The service refused, or the body does not match the type.
@@ -232,9 +265,12 @@ def decode(answer: httpx.Response, result: type[T]) -> T:
     """
     require_success(answer)
     try:
-        return msgspec.json.decode(answer.content, type=result)
+        decoded = msgspec.json.decode(answer.content, type=result)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise unexpected_answer("the answer does not have the expected form", answer) from None
+    if isinstance(decoded, Versioned):
+        note_etag(decoded, answer.headers.get("ETag"))
+    return decoded
 
 
 class _ErrorBody(msgspec.Struct, frozen=True):

@@ -154,6 +154,52 @@ class CursorReader(Generic[T]):
         return items
 
 
+class ListPage(Generic[T]):
+    """One page of a list.
+
+    Attributes:
+        items: In the order of the list.
+        total: How many items the whole list has; None for a list with cursors.
+        following: Where the next page is: its number, or the cursor that it begins after; None on the last page.
+        etag: The entity tag of the whole list, for ``if_match``; None if the page has only a part of it.
+    """
+
+    __slots__ = ("etag", "following", "items", "total")
+
+    def __init__(
+        self, items: Sequence[T], *, total: int | None, following: str | None, etag: str | None = None
+    ) -> None:
+        self.items = items
+        self.total = total
+        self.following = following
+        self.etag = etag
+
+
+def one_page(listed: ListRequest[T], place: str | None) -> Operation[ListPage[T]]:
+    """Read the page at a place that another page named as the following one; the first one without.
+
+    Raises:
+        ApiError: The service refused.
+        ValueError: Such a place does not exist.
+    """
+    if isinstance(listed, CursorRequest):
+        answer = yield listed.after(place)
+    elif place is None or _NUMBER.fullmatch(place) is not None:
+        answer = yield listed.page(int(place or 1))
+    else:
+        raise ValueError("the place of a page in this list is a number")
+    items = decode(answer, list[listed.item])  # type: ignore[name-defined]
+    parameter = "after" if isinstance(listed, CursorRequest) else "page"
+    following = answer.links.get("next")
+    total = None if isinstance(listed, CursorRequest) else _total(answer)
+    return ListPage(
+        items,
+        total=total,
+        following=httpx.URL(following["url"]).params.get(parameter) if following else None,
+        etag=answer.headers.get("ETag") if len(items) == total else None,
+    )
+
+
 class Listing(Generic[T]):
     """A list that is fetched during iteration, from the beginning each time.
 
@@ -170,6 +216,14 @@ class Listing(Generic[T]):
         while not reader.ended:
             yield from self._run(reader.next_page())
 
+    def page(self, place: str | None = None) -> ListPage[T]:
+        """Fetch one page: the first one, or the one that another page names as ``following``.
+
+        Raises:
+            ValueError: Such a place does not exist.
+        """
+        return self._run(one_page(self._listed, place))
+
 
 class AsyncListing(Generic[T]):
     """A list that is fetched during iteration with ``async for``; see ``Listing``."""
@@ -183,6 +237,10 @@ class AsyncListing(Generic[T]):
         while not reader.ended:
             for item in await self._run(reader.next_page()):
                 yield item
+
+    async def page(self, place: str | None = None) -> ListPage[T]:
+        """Fetch one page; see ``Listing.page``."""
+        return await self._run(one_page(self._listed, place))
 
 
 def _total(answer: httpx.Response) -> int:

@@ -7,7 +7,7 @@ Each group is written once for both clients: an operation blocks on a ``Group[Ru
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterable, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from stead._http import AsyncRun, Operation, Run
@@ -87,10 +87,10 @@ class _List(Generic[P, T]):
     def __get__(self, group: None, owner: type) -> Self: ...
 
     @overload
-    def __get__(self, group: Group[Run], owner: type) -> Callable[P, Iterable[T]]: ...
+    def __get__(self, group: Group[Run], owner: type) -> Callable[P, Listing[T]]: ...
 
     @overload
-    def __get__(self, group: Group[AsyncRun], owner: type) -> Callable[P, AsyncIterable[T]]: ...
+    def __get__(self, group: Group[AsyncRun], owner: type) -> Callable[P, AsyncListing[T]]: ...
 
     def __get__(self, group: Group[Any] | None, owner: type) -> Any:
         if group is None:
@@ -114,12 +114,15 @@ class Users(Group[R]):
     delete = _Method(users.delete_user)
     suspend = _Method(users.suspend_user)
     set_password = _Method(users.set_user_password)
+    invite = _Method(users.invite_user)
+    withdraw_invitation = _Method(users.withdraw_user_invitation)
     clear_sign_in_attempts = _Method(users.clear_user_sign_in_attempts)
     roles = _List(users.list_user_roles)
     assign_roles = _Method(users.assign_user_roles)
     replace_roles = _Method(users.replace_user_roles)
     remove_role = _Method(users.remove_user_role)
     organizations = _List(USERS.organizations)
+    impersonations = _List(impersonations.list_user_impersonations)
     consents = _Method(users.list_user_consents)
     withdraw_consent = _Method(users.withdraw_user_consent)
 
@@ -134,6 +137,7 @@ class Applications(Group[R]):
     delete = _Method(applications.delete_application)
     secrets = _List(applications.list_application_secrets)
     create_secret = _Method(applications.create_application_secret)
+    rename_secret = _Method(applications.rename_application_secret)
     delete_secret = _Method(applications.delete_application_secret)
     roles = _List(applications.list_application_roles)
     assign_roles = _Method(applications.assign_application_roles)
@@ -149,9 +153,11 @@ class Resources(Group[R]):
     get = _Method(resources.get_resource)
     list = _List(resources.list_resources)
     update = _Method(resources.update_resource)
+    set_default = _Method(resources.set_default_resource)
     delete = _Method(resources.delete_resource)
     scopes = _List(resources.list_resource_scopes)
     create_scope = _Method(resources.create_scope)
+    update_scope = _Method(resources.update_scope)
     delete_scope = _Method(resources.delete_scope)
 
 
@@ -161,6 +167,7 @@ class Roles(Group[R]):
     create = _Method(roles.create_role)
     get = _Method(roles.get_role)
     list = _List(roles.list_roles)
+    update = _Method(roles.update_role)
     delete = _Method(roles.delete_role)
     scopes = _List(roles.list_role_scopes)
     assign_scopes = _Method(roles.assign_role_scopes)
@@ -251,6 +258,7 @@ class CustomClaims(Group[R]):
     test = _Method(custom_claims.try_claims_script)
     dry_run = _Method(custom_claims.dry_run_claims_script)
     record = _Method(custom_claims.record_claims_function_inputs)
+    recording = _Method(custom_claims.get_claims_function_recording)
     failures = _Method(custom_claims.list_claims_function_failures)
 
 
@@ -259,6 +267,11 @@ class Logs(Group[R]):
 
     get = _Method(logs.get_log_entry)
     list = _List(logs.list_log_entries)
+    figures = _Method(logs.list_log_figures)
+    head = _Method(logs.get_log_head)
+    keys = _Method(logs.get_log_keys)
+    proof = _Method(logs.get_log_proof)
+    consistency = _Method(logs.get_log_consistency)
 
 
 class SubjectTokens(Group[R]):
@@ -268,7 +281,9 @@ class SubjectTokens(Group[R]):
 
 
 class Impersonations(Group[R]):
-    """``client.impersonations``: what began with a subject token, to be ended before its tokens expire."""
+    """``client.impersonations``: what began with a subject token: who acts for whom, and the end of it."""
 
+    get = _Method(impersonations.get_impersonation)
+    list = _List(impersonations.list_impersonations)
     end = _Method(impersonations.end_impersonation)
     end_all = _Method(impersonations.end_impersonations)

@@ -6,6 +6,7 @@
     │   ├── Unauthenticated   401
     │   ├── Forbidden         403
     │   ├── NotFound          404
+    │   ├── VersionMismatch   412
     │   └── Conflict          422
     ├── OAuthError            the token endpoint refused the request (RFC 6749 section 5.2)
     ├── Unavailable           no answer in time, or the service asked for a later retry
@@ -54,6 +55,7 @@ TokenInvalidReason = Literal[
     "ended_resource",
     "ended_organization",
     "ended_member",
+    "stale_permissions",
 ]
 
 
@@ -125,6 +127,17 @@ class Forbidden(ApiError):  # noqa: N818
 
 class NotFound(ApiError):  # noqa: N818
     """404: the entity does not exist, or not under this parent."""
+
+
+class InvalidId(ValueError):  # noqa: N818
+    """An id or a name that no path can hold, so that nothing can have it."""
+
+
+class VersionMismatch(ApiError):  # noqa: N818
+    """412: what was to be written is not, or no longer, as ``if_match`` or ``if_none_match`` says. Nothing was changed.
+
+    Read it again, and decide again.
+    """
 
 
 class Conflict(ApiError):  # noqa: N818

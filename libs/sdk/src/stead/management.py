@@ -7,22 +7,22 @@ Owns authentication and the revisions seen. Does not own the operations: ``_oper
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 import httpx2 as httpx
 
 from stead import _http
 from stead import _operation_groups as groups
-from stead._client_token import AsyncClientToken, ClientToken
+from stead._client_token import AsyncClientToken, AsyncSuppliedToken, ClientToken, SuppliedToken
 from stead._http import AsyncRun, Operation, Request, Run
 from stead._revisions import HEADER as REVISION_HEADER
 from stead._revisions import HighestRevisions
 from stead._tls import default_ssl_context
 from stead.token_endpoint import TokenResponse, request_client_credentials
 
-__all__ = ["AsyncManagementClient", "ManagementClient"]
+__all__ = ["AccessTokenSupplier", "AsyncAccessTokenSupplier", "AsyncManagementClient", "ManagementClient"]
 
 T = TypeVar("T")
 R = TypeVar("R", Run, AsyncRun)
@@ -30,21 +30,41 @@ R = TypeVar("R", Run, AsyncRun)
 _RESOURCE: Final = "https://default.service.internal/api"
 _TIMEOUT_S: Final = 10.0
 
+AccessTokenSupplier: TypeAlias = Callable[[str | None], str]
+"""Returns an access token for the Management API; if the last one was refused, it is the argument."""
+AsyncAccessTokenSupplier: TypeAlias = Callable[[str | None], Awaitable[str]]
+"""As ``AccessTokenSupplier``, in a task."""
+
 
 class _Client(Generic[R]):
     """The part of both clients that needs no I/O."""
 
     def __init__(
-        self, base_url: str, *, client_id: str, client_secret: str, resource: str, scope: str, run: R, is_async: bool
+        self,
+        base_url: str,
+        *,
+        client_id: str,
+        client_secret: str,
+        is_supplied: bool,
+        resource: str,
+        scope: str,
+        revision: str | None,
+        headers: Mapping[str, str] | None,
+        run: R,
+        is_async: bool,
     ) -> None:
-        if not client_id or not client_secret:
+        if is_supplied and (client_id or client_secret):
+            raise ValueError("give credentials or access_token, not both")
+        if not is_supplied and not (client_id and client_secret):
             raise ValueError("client_id and client_secret must not be empty")
         self._base_url = _http.checked_base_url(base_url)
         self._client_id = client_id
         self._client_secret = client_secret
         self._resource = resource
         self._scope = scope
+        self._sent_headers = dict(headers or {})
         self._revisions = HighestRevisions()
+        self._revisions.observe(revision)
         self.users: groups.Users[R] = groups.Users(run, is_async=is_async)
         self.applications: groups.Applications[R] = groups.Applications(run, is_async=is_async)
         self.resources: groups.Resources[R] = groups.Resources(run, is_async=is_async)
@@ -78,9 +98,13 @@ class _Client(Generic[R]):
         )
 
     def _headers(self, token: str | None) -> dict[str, str]:
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        headers = dict(self._sent_headers)
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
         revision = self._revisions.header
-        return headers if revision is None else {**headers, REVISION_HEADER: revision}
+        if revision is not None:
+            headers[REVISION_HEADER] = revision
+        return headers
 
     def _observed(self, answer: httpx.Response) -> httpx.Response:
         self._revisions.observe(answer.headers.get(REVISION_HEADER))
@@ -107,6 +131,9 @@ class ManagementClient(_Client[Run]):
 
     Lists are fetched page by page during iteration, from the beginning each time.
 
+    What ``get`` returns, and a ``page()`` with a whole list, has an ``etag``. A write with this as ``if_match`` raises
+    ``VersionMismatch`` and changes nothing if it was changed in between.
+
     Attributes:
         users: Users, their API roles and consents.
         applications: OAuth clients, their secrets and API roles.
@@ -125,10 +152,13 @@ class ManagementClient(_Client[Run]):
         self,
         base_url: str,
         *,
-        client_id: str,
-        client_secret: str,
+        client_id: str = "",
+        client_secret: str = "",
+        access_token: AccessTokenSupplier | None = None,
         resource: str = _RESOURCE,
         scope: str = "all",
+        revision: str | None = None,
+        headers: Mapping[str, str] | None = None,
         timeout_s: float = _TIMEOUT_S,
         clock: Callable[[], float] = time.monotonic,
         http: httpx.Client | None = None,
@@ -139,27 +169,35 @@ class ManagementClient(_Client[Run]):
             base_url: Base address of the service, such as ``https://id.example.com``.
             client_id: A machine-to-machine application that may call the Management API.
             client_secret: One of its valid secrets.
+            access_token: Supplies access tokens in place of the credentials, such as those of a person who signed in.
             resource: Resource indicator of the Management API; independent of the address.
-            scope: ``all``, or the narrower ``subject-tokens``.
+            scope: ``all``, or a narrower one: ``read``, ``subject-tokens``.
+            revision: ``last_revision`` of another client, whose changes the answers of this one shall include.
+            headers: Sent with each request.
             timeout_s: Timeout of each request in seconds; ignored with an ``http`` of your own.
             clock: Monotonic clock in seconds, to tell the token's age.
             http: Client for all requests, for a proxy or certificates of your own. You close it.
 
         Raises:
-            ValueError: ``base_url`` is not an http or https URL, or the credentials are empty.
+            ValueError: ``base_url`` is not an http or https URL, or there are no credentials and no supplier, or both.
         """
         super().__init__(
             base_url,
             client_id=client_id,
             client_secret=client_secret,
+            is_supplied=access_token is not None,
             resource=resource,
             scope=scope,
+            revision=revision,
+            headers=headers,
             run=self._run,
             is_async=False,
         )
         self._http = http if http is not None else httpx.Client(timeout=timeout_s, verify=default_ssl_context())
         self._http_is_ours = http is None
-        self._token = ClientToken(self._request_token, clock=clock)
+        self._token: ClientToken | SuppliedToken = (
+            ClientToken(self._request_token, clock=clock) if access_token is None else SuppliedToken(access_token)
+        )
 
     def request(
         self, method: str, path: str, *, json: object = None, params: Mapping[str, str | int] | None = None
@@ -244,10 +282,13 @@ class AsyncManagementClient(_Client[AsyncRun]):
         self,
         base_url: str,
         *,
-        client_id: str,
-        client_secret: str,
+        client_id: str = "",
+        client_secret: str = "",
+        access_token: AsyncAccessTokenSupplier | None = None,
         resource: str = _RESOURCE,
         scope: str = "all",
+        revision: str | None = None,
+        headers: Mapping[str, str] | None = None,
         timeout_s: float = _TIMEOUT_S,
         clock: Callable[[], float] = time.monotonic,
         http: httpx.AsyncClient | None = None,
@@ -255,20 +296,27 @@ class AsyncManagementClient(_Client[AsyncRun]):
         """Create a client; see ``ManagementClient`` for the arguments.
 
         Raises:
-            ValueError: ``base_url`` is not an http or https URL, or the credentials are empty.
+            ValueError: ``base_url`` is not an http or https URL, or there are no credentials and no supplier, or both.
         """
         super().__init__(
             base_url,
             client_id=client_id,
             client_secret=client_secret,
+            is_supplied=access_token is not None,
             resource=resource,
             scope=scope,
+            revision=revision,
+            headers=headers,
             run=self._run,
             is_async=True,
         )
         self._http = http if http is not None else httpx.AsyncClient(timeout=timeout_s, verify=default_ssl_context())
         self._http_is_ours = http is None
-        self._token = AsyncClientToken(self._request_token, clock=clock)
+        self._token: AsyncClientToken | AsyncSuppliedToken = (
+            AsyncClientToken(self._request_token, clock=clock)
+            if access_token is None
+            else AsyncSuppliedToken(access_token)
+        )
 
     async def request(
         self, method: str, path: str, *, json: object = None, params: Mapping[str, str | int] | None = None

@@ -1,20 +1,25 @@
 """ASGI middleware that lets a request through only if its access token has the scopes that the route requires.
 
-Owns extracting the token from a request, and the error answers of RFC 6750. Does not own the rules for tokens
-(``verification``) or the route table (``_routes``). Independent of any framework.
+Owns which request needs which token. Does not own the rules for tokens (``verification``), the error answers
+(``_bearer``) or the route table (``_routes``). Independent of any framework.
 """
 
 from __future__ import annotations
 
 import logging
-import math
-import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote_plus
 
-import msgspec
-
+from stead._bearer import (
+    INVALID_TOKEN,
+    ONE_ORGANIZATION,
+    Refusal,
+    bearer_token,
+    insufficient_scope,
+    invalid_request,
+    unavailable,
+)
 from stead._routes import Access, Declared, OrganizationAware, Routes
 from stead.errors import TokenInvalid, Unavailable
 from stead.verification import AccessToken
@@ -27,11 +32,8 @@ _log = logging.getLogger("stead")
 # Frameworks name these types differently, so the interface accepts any.
 _Application: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 _Scope: TypeAlias = MutableMapping[str, Any]
-_Send: TypeAlias = Callable[[Any], Awaitable[None]]
 
 _STATE_KEY: Final = "access_token"
-_BEARER: Final = re.compile(rb"(?i:bearer) +([A-Za-z0-9\-._~+/]+=*)")  # RFC 6750 section 2.1
-_POLICY_VIOLATION: Final = 1008  # RFC 6455 section 7.4.1
 
 
 def access_token_of(scope: Mapping[str, object]) -> AccessToken:
@@ -120,7 +122,7 @@ class AccessTokenMiddleware:
         kind = scope["type"]
         if kind == "http" or kind == "websocket":
             judged = await self._judge(scope)
-            if isinstance(judged, _Refusal):
+            if isinstance(judged, Refusal):
                 await judged.answer(scope, send)
                 return
             if judged is not None:
@@ -129,102 +131,40 @@ class AccessTokenMiddleware:
             raise ValueError(f"cannot judge a request of type {kind!r}")
         await self._app(scope, receive, send)
 
-    async def _judge(self, scope: _Scope) -> AccessToken | _Refusal | None:
+    async def _judge(self, scope: _Scope) -> AccessToken | Refusal | None:
         """Return the token of an authorized request, None for a public route, or the refusal."""
         method: str | None = scope["method"] if scope["type"] == "http" else None
         path = _path_below_root(scope)
         required = self._routes.find(method, path)
         if required is Access.PUBLIC:
             return None
-        candidate = _bearer_token(scope)
-        if isinstance(candidate, _Refusal):
+        candidate = bearer_token(scope["headers"])
+        if isinstance(candidate, Refusal):
             return candidate
+        if _names_a_token(scope.get("query_string", b"")):
+            return _TWO_METHODS
         try:
             token = await self._verifier.verify(candidate, organization_aware=True)
         except TokenInvalid as invalid:
             _log.debug("an access token was refused: %s", invalid.reason)
-            return _INVALID_TOKEN
-        except Unavailable as unavailable:
-            return _unavailable(unavailable.retry_after)
+            return INVALID_TOKEN
+        except Unavailable as outage:
+            return unavailable(outage.retry_after)
         if required is None:
             return _no_such_route(self._routes.methods(path) if method else [])
         if token.organization_id is not None and not required.organization_aware:
-            return _ONE_ORGANIZATION
-        return token if required.scopes <= token.scopes else _insufficient_scope(required.scopes)
+            return ONE_ORGANIZATION
+        return token if required.scopes <= token.scopes else insufficient_scope(required.scopes)
 
 
-class _Refusal:
-    """An error answer (RFC 6750 section 3); a JSON body repeats the challenge."""
-
-    __slots__ = ("_body", "_headers", "_status")
-
-    def __init__(
-        self, status: int, error: str, description: str, *, challenge: str = "", headers: Iterable[tuple[str, str]] = ()
-    ) -> None:
-        self._status = status
-        self._body = msgspec.json.encode({"error": error, "error_description": description})
-        named = [
-            ("Content-Type", "application/json"),
-            ("Content-Length", str(len(self._body))),
-            ("Cache-Control", "no-store"),
-            *([("WWW-Authenticate", challenge)] if challenge else []),
-            *headers,
-        ]
-        self._headers = [(name.lower().encode("ascii"), value.encode("ascii")) for name, value in named]
-
-    async def answer(self, scope: _Scope, send: _Send) -> None:
-        """Send the answer; on a WebSocket, fall back to closing it, which servers answer with 403."""
-        prefix = ""
-        if scope["type"] == "websocket":
-            if "websocket.http.response" not in (scope.get("extensions") or {}):
-                await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
-                return
-            prefix = "websocket."
-        start = {"type": f"{prefix}http.response.start", "status": self._status, "headers": list(self._headers)}
-        await send(start)
-        await send({"type": f"{prefix}http.response.body", "body": self._body})
+_TWO_METHODS: Final = invalid_request("The request has an access token in the header and in the query.")
 
 
-# RFC 6750 section 3: without a bearer token, the challenge must not contain an error code.
-_NO_TOKEN: Final = _Refusal(401, "unauthenticated", "An access token is required.", challenge="Bearer")
-_INVALID_TOKEN: Final = _Refusal(
-    401, "invalid_token", "The access token is not accepted.", challenge='Bearer error="invalid_token"'
-)
-
-# The token is valid, so RFC 6750 section 3.1 forbids invalid_token; no scope is named because none would help.
-_ONE_ORGANIZATION: Final = _Refusal(
-    403,
-    "insufficient_scope",
-    "The access token is valid within one organization only.",
-    challenge='Bearer error="insufficient_scope"',
-)
-
-
-def _invalid_request(description: str) -> _Refusal:
-    return _Refusal(400, "invalid_request", description, challenge='Bearer error="invalid_request"')
-
-
-_MALFORMED: Final = _invalid_request("The Authorization header is malformed.")
-_REPEATED: Final = _invalid_request("The request has more than one Authorization header.")
-_TWO_METHODS: Final = _invalid_request("The request has an access token in the header and in the query.")
-
-
-def _insufficient_scope(required: frozenset[str]) -> _Refusal:
-    scope = " ".join(sorted(required))
-    challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
-    return _Refusal(403, "insufficient_scope", f"The access token must have the scope: {scope}", challenge=challenge)
-
-
-def _no_such_route(methods: list[str]) -> _Refusal:
+def _no_such_route(methods: list[str]) -> Refusal:
     if not methods:
-        return _Refusal(404, "not_found", "No route is declared for this path.")
+        return Refusal(404, "not_found", "No route is declared for this path.")
     allowed = [("Allow", ", ".join(methods))]
-    return _Refusal(405, "method_not_allowed", "No route is declared for this path and method.", headers=allowed)
-
-
-def _unavailable(retry_after: float | None) -> _Refusal:
-    headers = [("Retry-After", str(max(1, math.ceil(retry_after or 1))))]
-    return _Refusal(503, "temporarily_unavailable", "Access tokens cannot be verified right now.", headers=headers)
+    return Refusal(405, "method_not_allowed", "No route is declared for this path and method.", headers=allowed)
 
 
 def _path_below_root(scope: _Scope) -> str:
@@ -236,21 +176,6 @@ def _path_below_root(scope: _Scope) -> str:
     if path == root:
         return "/"
     return path[len(root) :] if path.startswith(f"{root}/") else ""
-
-
-def _bearer_token(scope: _Scope) -> str | _Refusal:
-    values = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
-    if not values:
-        return _NO_TOKEN
-    if len(values) > 1:
-        return _REPEATED
-    value = values[0].strip(b" \t")
-    if value.partition(b" ")[0].lower() != b"bearer":
-        return _NO_TOKEN
-    bearer = _BEARER.fullmatch(value)
-    if bearer is None:
-        return _MALFORMED
-    return _TWO_METHODS if _names_a_token(scope.get("query_string", b"")) else bearer[1].decode("ascii")
 
 
 def _names_a_token(query: bytes) -> bool:

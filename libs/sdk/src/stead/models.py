@@ -12,7 +12,30 @@ import msgspec
 from stead.event_types import GrantedPermission
 
 
-class User(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Versioned(msgspec.Struct, frozen=True, kw_only=True, rename="camel", dict=True):
+    """An entity that can be changed on condition that it is still as it was read.
+
+    ::
+
+        user = client.users.get(user_id)
+        client.users.update(user_id, name="Ada", if_match=user.etag)
+
+    Its ``etag`` is neither compared nor encoded.
+    """
+
+    @property
+    def etag(self) -> str | None:
+        """The entity tag of this version, for ``if_match``; None unless it was read by itself, with ``get``."""
+        etag: str | None = self.__dict__.get("etag")
+        return etag
+
+
+def note_etag(entity: Versioned, etag: str | None) -> None:
+    """Set the entity tag of what was decoded just now; None if the answer has none."""
+    entity.__dict__["etag"] = etag
+
+
+class User(Versioned, frozen=True, kw_only=True, rename="camel"):
     """A person who signs in, or on whose behalf an application acts. Its repr shows the id only.
 
     Attributes:
@@ -113,7 +136,7 @@ class CustomClientMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     require_pkce: bool = True
 
 
-class Application(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Application(Versioned, frozen=True, kw_only=True, rename="camel"):
     """An OAuth client.
 
     Attributes:
@@ -159,7 +182,22 @@ class ApplicationSecret(msgspec.Struct, frozen=True, kw_only=True, rename="camel
         return f"ApplicationSecret(name={self.name!r}, expires_at={self.expires_at})"
 
 
-class Resource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Invitation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What an invited user needs to choose a password. Its repr hides the value.
+
+    Attributes:
+        invitation: The value, returned on creation only.
+        expires_at: Milliseconds since the epoch.
+    """
+
+    invitation: str
+    expires_at: int
+
+    def __repr__(self) -> str:
+        return f"Invitation(expires_at={self.expires_at})"
+
+
+class Resource(Versioned, frozen=True, kw_only=True, rename="camel"):
     """An API that tokens are issued for.
 
     Attributes:
@@ -191,7 +229,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     created_at: int | None = None
 
 
-class Role(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Role(Versioned, frozen=True, kw_only=True, rename="camel"):
     """An API role: a set of scopes that is assigned to users or to machine-to-machine applications.
 
     Attributes:
@@ -207,7 +245,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     is_default: bool = False
 
 
-class OrganizationPermission(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class OrganizationPermission(Versioned, frozen=True, kw_only=True, rename="camel"):
     """A permission of the organization template, shared by all organizations.
 
     Attributes:
@@ -241,7 +279,7 @@ class ResourceScope(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     tenant_id: str = ""
 
 
-class OrganizationRole(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class OrganizationRole(Versioned, frozen=True, kw_only=True, rename="camel"):
     """A role of the organization template, which members have per organization.
 
     Attributes:
@@ -259,7 +297,7 @@ class OrganizationRole(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     resource_scopes: list[ResourceScope] | None = None
 
 
-class Organization(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Organization(Versioned, frozen=True, kw_only=True, rename="camel"):
     """An organization.
 
     Attributes:
@@ -364,7 +402,7 @@ class TemplateRole(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     scopes: list[TemplateScope] = []
 
 
-class OrganizationTemplate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class OrganizationTemplate(Versioned, frozen=True, kw_only=True, rename="camel"):
     """The organization template as a document: all permissions and roles, ordered by name, without ids."""
 
     permissions: list[TemplatePermission]
@@ -444,7 +482,7 @@ class SavedBy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     user_id: str | None = None
 
 
-class ClaimsFunctionVersion(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ClaimsFunctionVersion(Versioned, frozen=True, kw_only=True, rename="camel"):
     """A version of the custom-claims function, without its script. Versions never change.
 
     Attributes:
@@ -546,10 +584,12 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A recording of inputs.
 
     Attributes:
-        expires_at: When it ends and the inputs are forgotten; None if it was stopped.
+        expires_at: When it ends and the inputs are forgotten (ms since the epoch); None if nothing is recorded.
+        input_count: How many inputs are held, at most 100.
     """
 
     expires_at: int | None
+    input_count: int = 0
 
 
 class ClaimsFunctionFailure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -678,3 +718,106 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     aggregates: tuple[str, ...] = ()
     aggregate_count: int = 0
     gap: AuditGap | None = None
+
+
+class Impersonation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An impersonation, from the subject token on.
+
+    Attributes:
+        id: Public id of the subject token.
+        user_id: The subject.
+        actor_id: The person that acts for the subject; None before the exchange, or without an actor token.
+        client_id: The application that exchanged the subject token.
+        organization_id: The organization that the access token was asked for.
+        resource: The resource that the access token was asked for.
+        scope: The scopes that were granted, separated by spaces.
+        context: Reason and ticket, as the application that asked gave them.
+        issued_to: The application that asked for the subject token.
+        created_at: Milliseconds since the epoch, UTC.
+        exchanged_at: When the subject token was spent, milliseconds since the epoch.
+        expires_at: Of the access token, or of the subject token before there is one; milliseconds since the epoch.
+        ended_at: When it ended before it expired, milliseconds since the epoch.
+        ended_by: The user or, without one, the application that ended it, or did what ended it.
+        reason: Why it ended: ``ended``, ``within`` (one that it is within was), ``all``, ``user``, ``actor``,
+            ``client``, ``organization`` (all of it were); ``user_suspended``, ``actor_password``,
+            ``client_exchange_off``, ``resource_deleted`` and the like (what happened to one); or the error of an
+            exchange that was refused after the subject token was spent.
+        events: Its entries in the audit trail, oldest first; empty in lists.
+    """
+
+    id: str
+    user_id: str
+    actor_id: str | None = None
+    client_id: str | None = None
+    organization_id: str | None = None
+    resource: str | None = None
+    scope: str | None = None
+    context: AuditContext = AuditContext()
+    issued_to: str = ""
+    created_at: int
+    exchanged_at: int | None = None
+    expires_at: int
+    ended_at: int | None = None
+    ended_by: str | None = None
+    reason: str | None = None
+    events: tuple[AuditEntry, ...] = ()
+
+
+class AuditFigure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How often something happened in an hour.
+
+    Attributes:
+        hour: When the hour begins; milliseconds since the epoch.
+        key: What happened, such as ``token.exchange.refused``.
+        entries: How many entries of the audit trail have this key; at least 1.
+    """
+
+    hour: int
+    key: str
+    entries: int
+
+
+class SignedHead(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The last signed head of the audit trail; ``stead.audit.read_head`` verifies it.
+
+    Attributes:
+        head: A JWS of the type ``audit-head+jwt``.
+        tree_size: How many entries it covers.
+    """
+
+    head: str
+    tree_size: int
+
+
+class InclusionProof(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Proves that an entry is in the tree of a head (RFC 9162 section 2.1.3); hashes are base64url.
+
+    Attributes:
+        leaf_index: Place of the entry, from 0.
+        leaf_hash: Hash of its leaf.
+        tree_size: Size of the tree of the head.
+        audit_path: Hashes from the leaf to the root.
+        head: The signed head.
+    """
+
+    leaf_index: int
+    leaf_hash: str
+    tree_size: int
+    audit_path: tuple[str, ...]
+    head: str
+
+
+class ConsistencyProof(msgspec.Struct, frozen=True, kw_only=True, rename={"first": "from", "second": "to"}):
+    """Proves that a tree begins with all of an earlier one (RFC 9162 section 2.1.4); hashes are base64url.
+
+    Attributes:
+        first: Size of the earlier tree.
+        second: Size of the later tree.
+        path: Hashes.
+        head: The last signed head, which may be later.
+    """
+
+    first: int
+    second: int
+    path: tuple[str, ...]
+    head: str

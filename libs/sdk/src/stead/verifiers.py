@@ -54,6 +54,7 @@ class AccessTokenVerifier:
         cache_size: int = 1024,
         timeout_s: float = 5.0,
         feed: NotValidFeed | None = None,
+        reject_stale_permissions: bool = False,
         clock: Callable[[], float] = time.time,
         http: httpx.Client | None = None,
     ) -> None:
@@ -70,18 +71,20 @@ class AccessTokenVerifier:
             cache_size: How many verified tokens to cache, as a hash with their claims; 0 disables the cache.
             timeout_s: Timeout of a request for keys in seconds; ignored with an ``http`` of your own.
             feed: Of this issuer; tells what was ended before it expires.
+            reject_stale_permissions: Whether the feed also ends tokens with permissions that were lost after they were
+                issued (``pv``). By default a token keeps its scopes until it expires.
             clock: Returns seconds since the epoch.
             http: Client for fetching keys, for a proxy or certificates of your own. You close it.
 
         Raises:
             ValueError: Not exactly one of ``base_url`` and ``issuer`` is given, one of them or the audience is invalid,
-                or an algorithm is not supported.
+                an algorithm is not supported, or stale permissions are to be rejected without a feed.
         """
         issuer = _issuer(base_url, issuer)
         expected = Expectations(issuer=issuer, audience=audience, algorithms=tuple(algorithms), leeway_s=leeway_s)
         self._checker = TokenChecker(expected, cache_size=cache_size)
         self._clock = clock
-        self._feed = feed
+        self._check = _check_of(feed, reject_stale_permissions=reject_stale_permissions)
         self._source = KeySource(
             jwks_url or f"{issuer}/jwks",
             freshness=KeyFreshness(floor_s=refresh_floor_s),
@@ -114,7 +117,7 @@ class AccessTokenVerifier:
             organization_aware=organization_aware,
         )
         if recalled is not None:
-            return _checked(recalled, self._feed)
+            return self._check(recalled)
         steps = self._checker.verification(
             token, clock=self._clock, audience=audience, organization_aware=organization_aware
         )
@@ -123,7 +126,15 @@ class AccessTokenVerifier:
             while True:
                 stale = steps.send(self._source.keys(stale=stale))
         except StopIteration as done:
-            return _checked(done.value, self._feed)
+            return self._check(done.value)
+
+    def fetch_keys(self) -> None:
+        """Fetch the issuer's keys unless they are known, as a readiness probe does.
+
+        Raises:
+            Unavailable: There are none yet, and the issuer did not answer.
+        """
+        self._source.keys()
 
 
 class AsyncAccessTokenVerifier:
@@ -148,6 +159,7 @@ class AsyncAccessTokenVerifier:
         cache_size: int = 1024,
         timeout_s: float = 5.0,
         feed: NotValidFeed | None = None,
+        reject_stale_permissions: bool = False,
         clock: Callable[[], float] = time.time,
         http: httpx.AsyncClient | None = None,
     ) -> None:
@@ -155,13 +167,13 @@ class AsyncAccessTokenVerifier:
 
         Raises:
             ValueError: Not exactly one of ``base_url`` and ``issuer`` is given, one of them or the audience is invalid,
-                or an algorithm is not supported.
+                an algorithm is not supported, or stale permissions are to be rejected without a feed.
         """
         issuer = _issuer(base_url, issuer)
         expected = Expectations(issuer=issuer, audience=audience, algorithms=tuple(algorithms), leeway_s=leeway_s)
         self._checker = TokenChecker(expected, cache_size=cache_size)
         self._clock = clock
-        self._feed = feed
+        self._check = _check_of(feed, reject_stale_permissions=reject_stale_permissions)
         self._source = AsyncKeySource(
             jwks_url or f"{issuer}/jwks",
             freshness=KeyFreshness(floor_s=refresh_floor_s),
@@ -186,7 +198,7 @@ class AsyncAccessTokenVerifier:
             organization_aware=organization_aware,
         )
         if recalled is not None:
-            return _checked(recalled, self._feed)
+            return self._check(recalled)
         steps = self._checker.verification(
             token, clock=self._clock, audience=audience, organization_aware=organization_aware
         )
@@ -195,13 +207,29 @@ class AsyncAccessTokenVerifier:
             while True:
                 stale = steps.send(await self._source.keys(stale=stale))
         except StopIteration as done:
-            return _checked(done.value, self._feed)
+            return self._check(done.value)
+
+    async def fetch_keys(self) -> None:
+        """Fetch the issuer's keys unless they are known, as a readiness probe does.
+
+        Raises:
+            Unavailable: There are none yet, and the issuer did not answer.
+        """
+        await self._source.keys()
 
 
-def _checked(token: AccessToken, feed: NotValidFeed | None) -> AccessToken:
-    if feed is not None:
-        feed.check(token)
-    return token
+def _check_of(feed: NotValidFeed | None, *, reject_stale_permissions: bool) -> Callable[[AccessToken], AccessToken]:
+    """Return what is done with a verified token before it is accepted."""
+    if feed is None:
+        if reject_stale_permissions:
+            raise ValueError("reject_stale_permissions needs a feed")
+        return lambda token: token
+
+    def check(token: AccessToken) -> AccessToken:
+        feed.check(token, reject_stale_permissions=reject_stale_permissions)
+        return token
+
+    return check
 
 
 def _issuer(base_url: str | None, issuer: str | None) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from all_in_one.credentials import BusSubscriber, ManagementApi, read_credentials, write_credentials
+from all_in_one.credentials import BusSubscriber, Credentials, ManagementApi, read_credentials, write_credentials
 from all_in_one.home import shown
 from all_in_one.seed import seed
 from stead import IdentityError
@@ -22,8 +22,19 @@ _TIMEOUT_S: Final = 120
 _URN_NAMESPACE: Final = "service"
 _PRINT_URL: Final = "print(open('/rendered/subscriber/nats-url').read())"
 
+_WRITE_CONSOLE: Final = """
+import json, pathlib, sys
+for name, value in json.load(sys.stdin).items():
+    new = pathlib.Path("/rendered/console", name + ".new")
+    new.write_text(value)
+    new.chmod(0o444)
+    new.rename(new.with_suffix(""))
+print("written")
+"""  # management-service alone has this volume
+
 _LINES: Final = """\
 Stead is ready: {base_url}
+  console       {base_url}/console, as the administrator of credentials.json
   credentials   {directory}/credentials.json, {directory}/credentials.env (readable by you alone)
   try it        make walkthrough (curl), make demo (the SDK), make example (a support desk)
   log           docker compose logs --follow
@@ -51,6 +62,7 @@ def main() -> int:
             urn_namespace=_URN_NAMESPACE,
             nats=_subscriber(options.nats_port),
         )
+        _give_to_console(credentials)
     except (ComposeError, IdentityError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
@@ -69,11 +81,19 @@ def _subscriber(port: int) -> BusSubscriber:
     return BusSubscriber(url=f"nats://127.0.0.1:{port}", user=url.username or "", password=url.password or "")
 
 
-def _run(*words: str) -> str:
-    """Run a command in a new container; return the last line of its output."""
+def _give_to_console(credentials: Credentials) -> None:
+    """Write the files that the console reads its client from, as ``make run`` does."""
+    client = credentials.console
+    values = {"console_client_id": client.client_id, "console_client_secret": client.client_secret}
+    _run("--entrypoint", "python", "render", "-c", _WRITE_CONSOLE, given=msgspec.json.encode(values).decode())
+
+
+def _run(*words: str, given: str = "") -> str:
+    """Run a command in a new container, with this input; return the last line of its output."""
     try:
         finished = subprocess.run(  # noqa: S603 - the words are ours
             [*_COMPOSE, "run", "--rm", "--no-deps", "--no-TTY", *words],
+            input=given,
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,

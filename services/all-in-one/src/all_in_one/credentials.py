@@ -38,7 +38,7 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConfidentialClient(msgspec.Struct, frozen=True, kw_only=True):
-    """The Traditional application."""
+    """A Traditional application."""
 
     client_id: str
     client_secret: str
@@ -48,6 +48,13 @@ class PublicClient(msgspec.Struct, frozen=True, kw_only=True):
     """The SPA."""
 
     client_id: str
+
+
+class Administrator(msgspec.Struct, frozen=True, kw_only=True):
+    """The person who may do everything in the console."""
+
+    username: str
+    password: str
 
 
 class BusSubscriber(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +74,8 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     demo: Demo
     traditional: ConfidentialClient
     spa: PublicClient
+    administrator: Administrator
+    console: ConfidentialClient
     nats: BusSubscriber
 
     def __repr__(self) -> str:
@@ -91,6 +100,13 @@ def write_credentials(directory: Path, credentials: Credentials) -> None:
     write_private(directory / "credentials.env", "".join(lines).encode())
 
 
+def write_console_client(directory: Path, client: ConfidentialClient) -> None:
+    """Write the two files that the console reads its client from."""
+    directory.mkdir(mode=0o700, exist_ok=True)
+    write_private(directory / "console_client_id", client.client_id.encode())
+    write_private(directory / "console_client_secret", client.client_secret.encode())
+
+
 def _variables(credentials: Credentials) -> dict[str, str]:
     agent, customer = credentials.demo.users
     return {
@@ -110,6 +126,8 @@ def _variables(credentials: Credentials) -> dict[str, str]:
         "TRADITIONAL_CLIENT_ID": credentials.traditional.client_id,
         "TRADITIONAL_CLIENT_SECRET": credentials.traditional.client_secret,
         "SPA_CLIENT_ID": credentials.spa.client_id,
+        "ADMINISTRATOR_USERNAME": credentials.administrator.username,
+        "ADMINISTRATOR_PASSWORD": credentials.administrator.password,
         "NATS_URL": credentials.nats.url,
         "NATS_USER": credentials.nats.user,
         "NATS_PASSWORD": credentials.nats.password,

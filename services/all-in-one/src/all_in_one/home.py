@@ -8,6 +8,7 @@ from pathlib import Path
 _LINES = """\
 Stead is ready: {base_url}
   credentials   {directory}/credentials.json, {directory}/credentials.env (readable by you alone)
+  console       {base_url}/console (as administrator; the password is in these files)
   try it        make walkthrough (curl), make demo (the SDK), make example (a support desk)
   log           {directory}/log/services.log
   stop          Ctrl-C; the data stays in {directory}
@@ -40,6 +41,8 @@ services answer at this address, <code>{base_url}</code>.</p>
 <dt>Credentials</dt>
 <dd><code>{directory}/credentials.json</code> and <code>{directory}/credentials.env</code>, readable only by the user
 who started this.</dd>
+<dt>Console</dt>
+<dd><a href="/console">For administrators</a>; the password of <code>administrator</code> is in these files.</dd>
 <dt>Try it</dt>
 <dd><code>make walkthrough</code> prints impersonation in three steps with curl; <code>make demo</code> goes through it
 with the Python SDK.</dd>
@@ -64,7 +67,7 @@ def shown(path: Path) -> str:
 
 
 def announcement(base_url: str, directory: Path) -> str:
-    """Return the five lines to print when the services are ready."""
+    """Return the lines to print when the services are ready."""
     return _LINES.format(base_url=base_url, directory=shown(directory))
 
 

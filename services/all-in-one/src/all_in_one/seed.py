@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from all_in_one.credentials import (
+    Administrator,
     BusSubscriber,
     ConfidentialClient,
     Credentials,
@@ -14,6 +15,7 @@ from all_in_one.credentials import (
     ManagementApi,
     PublicClient,
 )
+from identity_common.access.management_api import SCOPE_ALL, SCOPE_READ, SCOPE_SUBJECT_TOKENS
 from stead import (
     Conflict,
     CustomClientMetadata,
@@ -31,7 +33,11 @@ _CUSTOMER: Final = ("customer", "Customer", ("read:orders", "write:orders"))
 _TRADITIONAL: Final = "Demo web application"
 _SPA: Final = "Demo single-page application"
 _SECRET: Final = "demo"  # noqa: S105 - the secret's name
+_ADMINISTRATOR: Final = "administrator"
+_ADMINISTRATORS: Final = "Administrator"
+_CONSOLE: Final = "Console"
 
+_SCOPES_OF_THE_API: Final = frozenset({SCOPE_ALL, SCOPE_READ, SCOPE_SUBJECT_TOKENS})
 _KNOWN_WITHIN_S: Final = 10.0
 
 Item = TypeVar("Item")
@@ -51,10 +57,11 @@ def seed(
         base_url: The address of the stack.
         urn_namespace: The second part of its URNs.
         known: The credentials of an earlier start; their secrets and passwords are kept.
-        bootstrap: Creates the first Management API client; called unless the known one still works.
+        bootstrap: Creates the first Management API client and the API's scopes; called unless the known client still
+            works and no scope is missing.
         nats: The read-only user of the bus.
     """
-    if known is not None and _works(base_url, known.management_api):
+    if known is not None and _works(base_url, known.management_api) and _is_current(base_url, known.management_api):
         access = known.management_api
     else:
         access = bootstrap()
@@ -78,6 +85,8 @@ def seed(
             demo=Demo(resource=RESOURCE, scopes=sorted(SCOPES), users=users),
             traditional=_traditional(management, base_url, known.traditional if known else None),
             spa=PublicClient(client_id=_application(management, base_url, _SPA, "SPA")),
+            administrator=_administrator(management, access.resource, known.administrator if known else None),
+            console=_console(management, base_url, known.console if known else None),
             nats=nats,
         )
 
@@ -99,6 +108,21 @@ def _works(base_url: str, access: ManagementApi) -> bool:
     except OAuthError:
         return False
     return True
+
+
+def _is_current(base_url: str, access: ManagementApi) -> bool:
+    """Return whether the Management API has all its scopes; one that an earlier version set up may lack some."""
+    with ManagementClient(
+        base_url,
+        client_id=access.client_id,
+        client_secret=access.client_secret,
+        resource=access.resource,
+        scope=access.scope,
+    ) as management:
+        resource = _first(management.resources.list(), lambda each: each.indicator == access.resource)
+        if resource is None:
+            return False
+        return _SCOPES_OF_THE_API.issubset(scope.name for scope in management.resources.scopes(resource.id))
 
 
 def _wait_until_known(base_url: str, access: ManagementApi) -> None:
@@ -143,10 +167,42 @@ def _user(
     return DemoUser(id=user_id, username=username, password=password, scopes=list(scopes))
 
 
+def _administrator(management: ManagementClient, management_api: str, known: Administrator | None) -> Administrator:
+    """Return the person who may do everything in the console, through a role with the scope ``all``."""
+    resource = next(each for each in management.resources.list() if each.indicator == management_api)
+    role_id = _role(management, resource, _ADMINISTRATORS, ("all",))
+    password = known.password if known else secrets.token_urlsafe(15)
+    try:
+        user_id = management.users.create(username=_ADMINISTRATOR, password=password, name="Administrator").id
+    except Conflict:
+        found = management.users.list(exact={"username": _ADMINISTRATOR})
+        user_id = next(user.id for user in found)
+        if known is None:
+            management.users.set_password(user_id, password)
+    if role_id not in {role.id for role in management.users.roles(user_id)}:
+        management.users.assign_roles(user_id, [role_id])
+    return Administrator(username=_ADMINISTRATOR, password=password)
+
+
+def _console(management: ManagementClient, base_url: str, known: ConfidentialClient | None) -> ConfidentialClient:
+    """Return the console's client: first-party, and without token exchange."""
+    addresses = OidcClientMetadata(
+        redirect_uris=[f"{base_url}/console/callback"], post_logout_redirect_uris=[f"{base_url}/console"]
+    )
+    application = _first(
+        management.applications.list(search=_CONSOLE), lambda each: each.name == _CONSOLE and each.type == "Traditional"
+    )
+    if application is None:
+        application = management.applications.create(name=_CONSOLE, type="Traditional", oidc_client_metadata=addresses)
+    elif application.oidc_client_metadata.redirect_uris != addresses.redirect_uris:
+        management.applications.update(application.id, oidc_client_metadata=addresses)
+    return _with_secret(management, application.id, known)
+
+
 def _role(management: ManagementClient, resource: Resource, name: str, scopes: tuple[str, ...]) -> str:
     scope_ids = [scope.id for scope in management.resources.scopes(resource.id) if scope.name in scopes]
     try:
-        return management.roles.create(name, "Created for the walk-through", "User", scope_ids).id
+        return management.roles.create(name, "Created by the seed", "User", scope_ids).id
     except Conflict:
         role_id = next(role.id for role in management.roles.list() if role.name == name)
         held = {scope.id for scope in management.roles.scopes(role_id)}
@@ -172,7 +228,11 @@ def _application(management: ManagementClient, base_url: str, name: str, kind: s
 
 
 def _traditional(management: ManagementClient, base_url: str, known: ConfidentialClient | None) -> ConfidentialClient:
-    client_id = _application(management, base_url, _TRADITIONAL, "Traditional")
+    return _with_secret(management, _application(management, base_url, _TRADITIONAL, "Traditional"), known)
+
+
+def _with_secret(management: ManagementClient, client_id: str, known: ConfidentialClient | None) -> ConfidentialClient:
+    """Return an application with the secret that is known, or with a new one."""
     has_secret = any(secret.name == _SECRET for secret in management.applications.secrets(client_id))
     if known is not None and known.client_id == client_id and has_secret:
         return known

@@ -64,6 +64,11 @@ These four name servers to use in place of the embedded ones: all of them, or no
 Options of the command line, see `python -m provision --help`. `python -m provision nats` alone reads a variable,
 `NATS_PASSWORDS` as above. Passwords and keys are in the directory that `--secrets` names, which the first use creates.
 
+## The verifier process
+
+Options of the command line, see `python -m stead.verifier --help` and [the guide](../guides/proxy.md). The secret of
+the application that reads the not-valid feed is in `CLIENT_SECRET`, or in a file that `CLIENT_SECRET_FILE` names.
+
 ## bootstrap in Kubernetes
 
 With `BOOTSTRAP_SECRET_NAME`, `python -m management_service bootstrap` also reads `KUBERNETES_SERVICE_HOST` and

@@ -24,7 +24,14 @@ import template_service.app
 import template_service.settings
 import token_service.app
 import token_service.settings
-from all_in_one.credentials import BusSubscriber, Credentials, ManagementApi, read_credentials, write_credentials
+from all_in_one.credentials import (
+    BusSubscriber,
+    Credentials,
+    ManagementApi,
+    read_credentials,
+    write_console_client,
+    write_credentials,
+)
 from all_in_one.dispatcher import Dispatcher
 from all_in_one.home import home_page
 from all_in_one.seed import seed
@@ -46,6 +53,7 @@ _SETTINGS: Final[Mapping[str, type[ServiceSettings]]] = {
     "token": token_service.settings.Settings,
     "template": template_service.settings.Settings,
 }
+_CONSOLE: Final = "console"
 _KEYS: Final = {
     "KEY_ENCRYPTION_KEYS": "key-encryption-key",
     "ENVIRONMENT_VARIABLE_KEYS": "environment-variable-key",
@@ -87,6 +95,7 @@ class Stack:
         shared = {
             "ENVIRONMENT": "development",
             **{name: given.get(name) or _key(directory, file) for name, file in _KEYS.items()},
+            "CONSOLE_CREDENTIALS": str(directory / _CONSOLE),
             **given,
             "BASE_URL": base_url,
         }
@@ -155,6 +164,7 @@ class Stack:
             ),
         )
         write_credentials(self._directory, credentials)
+        write_console_client(self._directory / _CONSOLE, credentials.console)
         return credentials
 
     def _bootstrap(self) -> ManagementApi:

@@ -13,6 +13,8 @@ def _print_credentials(settings: Settings) -> None:
     credentials = bootstrap(settings)
     if settings.bootstrap_secret_name:
         print(f"the credentials are in the Secret {settings.bootstrap_secret_name}")
+        if settings.bootstrap_administrator_secret_name:
+            print(f"those of the first administrator are in the Secret {settings.bootstrap_administrator_secret_name}")
     else:
         print(msgspec.json.encode(credentials).decode())
 

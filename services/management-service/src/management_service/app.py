@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+import httpx2 as httpx
 import msgspec
 from litestar import Litestar, MediaType, Response, Router, get
 from litestar.handlers import HTTPRouteHandler
@@ -16,12 +17,13 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.access.management_api import ManagementAccess, UnrevokedTokens, require_management
+from identity_common.access.management_api import SCOPE_ALL, ManagementAccess, UnrevokedTokens, require_management
 from identity_common.access.revocations import RevocationReader
 from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
 from identity_common.http.openapi import CHANGES_DIRECTORY, at_address
+from identity_common.http.routing import Service
 from identity_common.outbox.audit_relay import AuditRelay
 from identity_common.outbox.audit_stream_relay import AuditStreamRelay
 from identity_common.outbox.backlog import measure_outbox
@@ -29,6 +31,7 @@ from identity_common.outbox.changes import Changes
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
 from identity_common.outbox.restoration import StillRunningError, connected
+from identity_common.pages.cookies import Cookies
 from identity_common.progress import Progress
 from identity_common.sealing import SealingKeys
 from identity_common.serving import CommandError
@@ -38,23 +41,40 @@ from identity_common.stores.lookups import Lookups
 from identity_common.stores.measures import measure_stores
 from identity_common.stores.parents import Parents
 from identity_common.stores.redis import RedisCommands, connect_redis
-from identity_common.telemetry.metrics import Samples
+from identity_common.telemetry.metrics import Samples, counter
 from identity_common.wire.claims_function import SealedRequests, SealedVariables
 from identity_common.wire.impersonations import AGGREGATE as IMPERSONATION
+from management_service import schema
 from management_service.api_reference.routes import reference_router
 from management_service.applications.routes import ApplicationController, SecretController
 from management_service.applications.service import Applications
+from management_service.audit.heads import Heads
 from management_service.audit.ingestion import AuditIngestion
-from management_service.audit.routes import LogController
+from management_service.audit.proofs import AuditProofs
+from management_service.audit.routes import LogController, audit_jwks
 from management_service.audit.service import AuditTrail
 from management_service.authentication import Authentication
-from management_service.bootstrap import Bootstrap, Credentials
+from management_service.bootstrap import RESOURCE_NAME, Bootstrap, Credentials
 from management_service.claims_function.routes import ClaimsFunctionController, ClaimsFunctionTestController
 from management_service.claims_function.scripts import Scripts
 from management_service.claims_function.service import AGGREGATE as CLAIMS_FUNCTION
 from management_service.claims_function.service import ClaimsFunctions
-from management_service.impersonations.routes import ImpersonationController, ImpersonationsController
+from management_service.console.credentials import ConsoleCredentials
+from management_service.console.routes import console_router
+from management_service.console.sessions import Sessions
+from management_service.console.transport import CONSOLE_TIMEOUT_S, RoutedTransport
+from management_service.console.visits import Surroundings
+from management_service.console_bootstrap import ConsoleBootstrap
+from management_service.impersonations.own import OwnImpersonationController, PersonAccess, readable_by_pages
+from management_service.impersonations.register import ImpersonationRegister
+from management_service.impersonations.routes import (
+    ImpersonationController,
+    ImpersonationsController,
+    UserImpersonationController,
+)
 from management_service.impersonations.service import Impersonations
+from management_service.invitations.routes import InvitationController, accept
+from management_service.invitations.service import Invitations
 from management_service.kubernetes_secret import KubernetesSecret
 from management_service.memberships import Memberships
 from management_service.passwords.attempts import SignInAttempts
@@ -74,7 +94,6 @@ from management_service.roles.routes import (
     UserRoleController,
 )
 from management_service.roles.service import Roles
-from management_service.schema import applications, resources, roles, users
 from management_service.settings import Settings
 from management_service.subject_tokens.routes import subject_token_route
 from management_service.subject_tokens.service import SubjectTokens
@@ -92,10 +111,16 @@ _SEARCH_CONNECTIONS: Final = 4
 _EVERYTHING_PUBLISHED: Final = 2**62
 _BOOTSTRAP_LOCK: Final = text("SELECT pg_advisory_lock(hashtext('identity-bootstrap'))")  # until the session ends
 
-_PARENTS: Final = {"user": users, "application": applications, "resource": resources, "role": roles}
+_PARENTS: Final = {
+    "user": schema.users,
+    "application": schema.applications,
+    "resource": schema.resources,
+    "role": schema.roles,
+}
 _CONTROLLERS: Final = (
     UserController,
     UserRoleController,
+    InvitationController,
     ApplicationController,
     SecretController,
     ApplicationRoleController,
@@ -106,6 +131,7 @@ _CONTROLLERS: Final = (
     RoleUserController,
     RoleApplicationController,
     ImpersonationsController,
+    UserImpersonationController,
     ClaimsFunctionTestController,
     ClaimsFunctionController,
     LogController,
@@ -169,16 +195,20 @@ def create_app(settings: Settings) -> Litestar:
         bus, settings.database_url, republication, source="management", tenant_id=tenant_id, published=published
     )
     audit_relay = AuditRelay(bus, settings.database_url, service="management", tenant_id=tenant_id)
+    registry, samples = CollectorRegistry(), Samples()
+    sealing = SealingKeys(settings.environment_variable_keys)
+    heads = Heads(
+        bus,
+        sealing,
+        issuer=settings.base_url,
+        tenant_id=tenant_id,
+        refused=counter(registry, "audit_heads_refused", "Heads of the audit trail that were not signed: see the log."),
+    )
     audit_ingestion = AuditIngestion(
-        bus, settings.database_url, tenant_id=tenant_id, retention_days=settings.audit_retention_days
+        bus, settings.database_url, heads, tenant_id=tenant_id, retention_days=settings.audit_retention_days
     )
     passwords = Passwords(threads=settings.password_hashing_threads)
-    attempts = SignInAttempts(
-        commands,
-        tenant_id=tenant_id,
-        window_s=settings.password_window_s,
-        limit=settings.password_attempts_per_account,
-    )
+    attempts = _sign_in_attempts(settings, commands)
     password_checks = PasswordChecks(bus, reader, passwords, attempts, tenant_id=tenant_id)
     tokens = _unrevoked_tokens(settings, commands)
     authentication = Authentication(tokens, lookups, tenant_id=tenant_id)
@@ -196,7 +226,17 @@ def create_app(settings: Settings) -> Litestar:
     )
     assignments = Assignments(reader, changes, tenant_id=tenant_id)
 
+    users = Users(
+        reader,
+        changes,
+        passwords,
+        attempts,
+        searcher=_reader(search_engine),
+        assign_default_roles=assignments.assign_default_roles,
+        tenant_id=tenant_id,
+    )
     claims_functions = _claims_functions(settings, reader, changes, bus)
+    console = _console(settings, commands)
 
     async def prepare() -> None:
         await changes.prepare()
@@ -224,47 +264,48 @@ def create_app(settings: Settings) -> Litestar:
             await relay.stop()
             await bus.stop()
             passwords.close()
+            await console.http.aclose()
             await redis.aclose()
             lookups.stop()
             await search_engine.dispose()
             await engine.dispose()
 
-    registry, samples = CollectorRegistry(), Samples()
     measure_stores(registry, samples, engine=engine, redis=redis, bus=bus)
     measure_outbox(registry, samples, reader, tenant_id=tenant_id)
     return create_service_app(
         service="management",
         title="Management API",
         base_url=settings.base_url,
-        route_handlers=[subject_token_route(subject_tokens), _api(settings)],
+        route_handlers=[subject_token_route(subject_tokens), _api(settings), _own(), console_router(console)],
         provide={
             "base_url": settings.base_url,
             "management_access": ManagementAccess(
                 tokens.verify, authentication.is_live, trusted_proxies=settings.trusted_proxies
             ),
-            "parents": Parents(lookups, _PARENTS, tenant_id=tenant_id),
-            "users": Users(
-                reader,
-                changes,
-                passwords,
-                attempts,
-                searcher=_reader(search_engine),
-                assign_default_roles=assignments.assign_default_roles,
-                tenant_id=tenant_id,
+            "person_access": PersonAccess(
+                functools.partial(tokens.verify, audience=f"{settings.issuer}/me"),
+                authentication.is_live,
+                trusted_proxies=settings.trusted_proxies,
             ),
+            "parents": Parents(lookups, _PARENTS, tenant_id=tenant_id),
+            "users": users,
+            "invitations": Invitations(reader, changes, users, passwords, tenant_id=tenant_id),
             "applications": Applications(reader, changes, tenant_id=tenant_id),
             "resources": _resources(settings, reader, changes),
             "roles": Roles(reader, changes, tenant_id=tenant_id),
             "assignments": assignments,
             "claims_functions": claims_functions,
             "impersonations": Impersonations(changes, commands, tenant_id=tenant_id),
+            "impersonation_register": ImpersonationRegister(reader, tenant_id=tenant_id),
             "memberships": Memberships(bus, tenant_id=tenant_id),
             "audit_trail": AuditTrail(reader, tenant_id=tenant_id),
+            "audit_proofs": AuditProofs(reader, sealing, tenant_id=tenant_id),
         },
         readiness=Readiness(startup),
         registry=registry,
         samples=samples,
         lifespan=lifespan,
+        cors=readable_by_pages,
     )
 
 
@@ -282,13 +323,24 @@ def migrate(settings: Settings) -> None:
 def bootstrap(settings: Settings) -> Credentials:
     """Create the first client of the Management API and a new secret. Blocks, with an event loop of its own.
 
-    Where the settings name a Secret of Kubernetes, write the credentials there, unless it has valid ones.
+    Where the settings name a Secret of Kubernetes, write the credentials there, unless it has valid ones; where they
+    name one for the console, create what the console needs, too.
 
     Raises:
-        CommandError: A role of another type has the name of the bootstrap role; or the Secret cannot be written.
+        CommandError: A role of another type has the name of a bootstrap role; or a Secret cannot be written.
     """
-    name = settings.bootstrap_secret_name
-    return asyncio.run(_bootstrap(settings, KubernetesSecret.in_this_pod(name, os.environ) if name else None))
+
+    def secret(name: str) -> KubernetesSecret | None:
+        return KubernetesSecret.in_this_pod(name, os.environ) if name else None
+
+    return asyncio.run(
+        _bootstrap(
+            settings,
+            secret(settings.bootstrap_secret_name),
+            console=secret(settings.bootstrap_console_secret_name),
+            administrator=secret(settings.bootstrap_administrator_secret_name),
+        )
+    )
 
 
 def republish(settings: Settings) -> None:
@@ -330,7 +382,13 @@ async def _republish(settings: Settings) -> None:
         await engine.dispose()
 
 
-async def _bootstrap(settings: Settings, secret: KubernetesSecret | None) -> Credentials:
+async def _bootstrap(
+    settings: Settings,
+    secret: KubernetesSecret | None,
+    *,
+    console: KubernetesSecret | None = None,
+    administrator: KubernetesSecret | None = None,
+) -> Credentials:
     engine = _engine(settings)
     reader = _reader(engine)
     published = Progress()
@@ -351,11 +409,60 @@ async def _bootstrap(settings: Settings, secret: KubernetesSecret | None) -> Cre
             ).run(earlier)
             if secret and credentials != earlier:
                 await secret.write(msgspec.structs.asdict(credentials))
+            if console:
+                await _bootstrap_console(settings, reader, changes, console, administrator)
             return credentials
     finally:
-        if secret:
-            await secret.aclose()
+        for each in (secret, console, administrator):
+            if each:
+                await each.aclose()
         await engine.dispose()
+
+
+async def _bootstrap_console(
+    settings: Settings,
+    reader: AsyncEngine,
+    changes: Changes,
+    client: KubernetesSecret,
+    administrator: KubernetesSecret | None,
+) -> None:
+    tenant_id = settings.tenant_id
+    assignments = Assignments(reader, changes, tenant_id=tenant_id)
+    passwords, redis = Passwords(threads=1), connect_redis(settings.redis_url)  # which is not needed to create users
+    users = Users(
+        reader,
+        changes,
+        passwords,
+        _sign_in_attempts(settings, RedisCommands(redis)),
+        searcher=reader,
+        assign_default_roles=assignments.assign_default_roles,
+        tenant_id=tenant_id,
+    )
+    console = ConsoleBootstrap(
+        roles=Roles(reader, changes, tenant_id=tenant_id),
+        applications=Applications(reader, changes, tenant_id=tenant_id),
+        users=users,
+        invitations=Invitations(reader, changes, users, passwords, tenant_id=tenant_id),
+        assignments=assignments,
+        base_url=settings.base_url,
+    )
+    try:
+        await console.client(client)
+        if administrator:
+            scopes = await _resources(settings, reader, changes).ensure_management_api(RESOURCE_NAME, (SCOPE_ALL,))
+            await console.administrator(administrator, scope_id=scopes[SCOPE_ALL].id)
+    finally:
+        passwords.close()
+        await redis.aclose()
+
+
+def _sign_in_attempts(settings: Settings, commands: RedisCommands) -> SignInAttempts:
+    return SignInAttempts(
+        commands,
+        tenant_id=settings.tenant_id,
+        window_s=settings.password_window_s,
+        limit=settings.password_attempts_per_account,
+    )
 
 
 def _engine(settings: Settings) -> AsyncEngine:
@@ -397,6 +504,24 @@ def _claims_functions(settings: Settings, reader: AsyncEngine, changes: Changes,
     return ClaimsFunctions(reader, changes, scripts, variables, tenant_id=settings.tenant_id)
 
 
+def _console(settings: Settings, commands: RedisCommands) -> Surroundings:
+    addresses: dict[Service, str | None] = {
+        "management": settings.management_url,
+        "token": settings.token_url,
+        "template": settings.template_url,
+    }
+    transport = RoutedTransport(settings.base_url, {name: address for name, address in addresses.items() if address})
+    return Surroundings(
+        base_url=settings.base_url,
+        resource=settings.management_api_resource,
+        trusted_proxies=settings.trusted_proxies,
+        sessions=Sessions(commands, tenant_id=settings.tenant_id),
+        credentials=ConsoleCredentials(Path(settings.console_credentials) if settings.console_credentials else None),
+        cookies=Cookies(secure=settings.base_url.startswith("https:")),
+        http=httpx.AsyncClient(transport=transport, timeout=CONSOLE_TIMEOUT_S),
+    )
+
+
 def _unrevoked_tokens(settings: Settings, commands: RedisCommands) -> UnrevokedTokens:
     verifier = AsyncAccessTokenVerifier(
         issuer=settings.issuer, audience=settings.management_api_resource, jwks_url=settings.jwks_address
@@ -408,4 +533,9 @@ def _api(settings: Settings) -> Router:
     guarded = Router("/", guards=[require_management], opt=CHANGES_DIRECTORY, route_handlers=_CONTROLLERS)
     by_minters = Router("/", opt=CHANGES_DIRECTORY, route_handlers=[ImpersonationController])
     reference = reference_router(settings.base_url, management_api=settings.management_api_resource)
-    return Router("/api", route_handlers=[status, swagger_route(settings.base_url), reference, guarded, by_minters])
+    open_to_all = (status, swagger_route(settings.base_url), audit_jwks, reference, accept)
+    return Router("/api", route_handlers=[*open_to_all, guarded, by_minters])
+
+
+def _own() -> Router:
+    return Router("/", opt=CHANGES_DIRECTORY, route_handlers=[OwnImpersonationController])

@@ -11,7 +11,7 @@ from typing import Final, Self
 
 import msgspec
 
-from identity_common.access.management_api import SCOPE_ALL, SCOPE_SUBJECT_TOKENS
+from identity_common.access.management_api import SCOPE_ALL, SCOPE_READ, SCOPE_SUBJECT_TOKENS
 from identity_common.clock import now_ms
 from identity_common.http.pagination import Page
 from identity_common.identifiers import new_id
@@ -73,13 +73,12 @@ class Bootstrap:
         Raises:
             CommandError: A role of another type has the name.
         """
-        scopes = await self._resources.ensure_management_api(RESOURCE_NAME, (SCOPE_ALL, SCOPE_SUBJECT_TOKENS))
+        names = (SCOPE_ALL, SCOPE_READ, SCOPE_SUBJECT_TOKENS)
+        scopes = await self._resources.ensure_management_api(RESOURCE_NAME, names)
         role_id = await self._ensure_role(scopes[SCOPE_ALL].id)
         application_id = await self._ensure_application(role_id)
-        if earlier is not None and await self._is_secret(application_id, earlier.client_secret):
-            client_secret = earlier.client_secret
-        else:
-            client_secret = await self._new_secret(application_id)
+        known = earlier.client_secret if earlier else None
+        client_secret = await ClientSecrets(self._applications).valid(application_id, known)
         return Credentials(
             client_id=application_id, client_secret=client_secret, resource=self._management_api, scope=SCOPE_ALL
         )
@@ -107,6 +106,24 @@ class Bootstrap:
         )
         await self._assignments.add_roles("application", application.id, [role_id])
         return application.id
+
+
+class ClientSecrets:
+    """Makes a secret of an application where the one that is known is not valid."""
+
+    def __init__(self, applications: Applications) -> None:
+        self._applications = applications
+
+    async def valid(self, application_id: str, known: str | None) -> str:
+        """Return the secret that is known, or a new one; a few earlier ones stay valid.
+
+        Args:
+            application_id: The application.
+            known: A value that may be one of its secrets.
+        """
+        if known is not None and await self._is_secret(application_id, known):
+            return known
+        return await self._new_secret(application_id)
 
     async def _is_secret(self, application_id: str, value: str) -> bool:
         """Return whether this is a secret of the application that has not expired."""

@@ -6,6 +6,7 @@ from sqlalchemy import text
 
 from identity_common.bus.connection import Bus
 from identity_common.clock import now_ms
+from identity_common.identifiers import new_id
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.republication import Republication
 from identity_common.outbox.restoration import raise_revision, unknown_aggregates
@@ -17,10 +18,12 @@ _END_TOKENS: Final = text(
     WHERE tenant_id = :tenant
     """
 )
+# The entries since then are stored again, with other salts: the tree goes another way than the heads that are out.
+_BEGIN_LOG: Final = text("UPDATE audit_trees SET log_id = :log WHERE tenant_id = :tenant")
 
 
 async def restore(changes: Changes, republication: Republication, bus: Bus, *, tenant_id: str) -> None:
-    """Raise the revision, end the tokens of all users, delete on the bus what the database does not know.
+    """Raise the revision, end the tokens of all users, begin another audit log, delete on the bus what is unknown.
 
     The service publishes all of it when it starts.
 
@@ -33,4 +36,5 @@ async def restore(changes: Changes, republication: Republication, bus: Bus, *, t
     async with changes.transaction(await_publication=False) as transaction:
         await raise_revision(transaction, bus, source="management", tenant_id=tenant_id)
         await transaction.connection.execute(_END_TOKENS, {"tenant": tenant_id, "now": now_ms()})
+        await transaction.connection.execute(_BEGIN_LOG, {"tenant": tenant_id, "log": new_id()})
         transaction.changes += [published.deletion for published in unknown]

@@ -9,6 +9,7 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     Table,
     Text,
@@ -46,6 +47,18 @@ users = Table(
     UniqueConstraint("tenant_id", "primary_email_key", name="users_primary_email_unique"),
     UniqueConstraint("tenant_id", "primary_phone_key", name="users_primary_phone_unique"),
     Index("users_by_name", "tenant_id", "name", "id"),
+)
+
+invitations = Table(
+    "invitations",
+    metadata,
+    tenant_id(),
+    Column("user_id", Key, primary_key=True),
+    Column("sha256", Key, nullable=False),
+    Column("tokens_valid_after", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    reference("invitations", "user_id", "users"),
+    UniqueConstraint("tenant_id", "sha256", name="invitations_sha256_unique"),
 )
 
 applications = Table(
@@ -174,6 +187,17 @@ impersonation_ends = Table(
     Index("impersonation_ends_by_slot", "tenant_id", "slot"),
 )
 
+party_ends = Table(
+    "party_ends",
+    metadata,
+    tenant_id(),
+    Column("party", Key, primary_key=True),
+    Column("ended_at", BigInteger, primary_key=True),
+    Column("cause", Key, nullable=False),
+    Column("ended_by", Key),
+    Index("party_ends_by_time", "tenant_id", "ended_at"),
+)
+
 claims_functions = Table(
     "claims_functions",
     metadata,
@@ -224,12 +248,20 @@ audit_entries = Table(
     Column("organization_id", Key),
     Column("subject_token_id", Key),
     Column("entry", Text, nullable=False),
+    Column("leaf_index", BigInteger),
+    Column("salt", LargeBinary),
+    Column("personal_hash", LargeBinary),
     UniqueConstraint("tenant_id", "log", "epoch", "sequence", "occurred_at", name="audit_entries_numbered_once"),
     Index("audit_entries_by_id", "tenant_id", "id"),
-    *(
-        Index(f"audit_entries_by_{column}", "tenant_id", column, "occurred_at", "number")
+    Index("audit_entries_by_key", "tenant_id", "key", "occurred_at", "number"),
+    *(  # most entries have few of these members, and one that it has not costs as much as one that it has
+        Index(
+            f"audit_entries_by_{column}",
+            *("tenant_id", column, "occurred_at", "number"),
+            postgresql_where=text(f"{column} IS NOT NULL"),
+        )
         for column in (
-            *("key", "operation", "application_id", "user_id", "written_user_id"),
+            *("operation", "application_id", "user_id", "written_user_id"),
             *("actor_id", "organization_id", "subject_token_id"),
         )
     ),
@@ -247,6 +279,59 @@ audit_numberings = Table(
     Column("last_sequence", BigInteger, nullable=False),
 )
 """How far each numbering of each log was ingested."""
+
+audit_figures = Table(
+    "audit_figures",
+    metadata,
+    tenant_id(),
+    Column("hour", BigInteger, primary_key=True, autoincrement=False),
+    Column("key", Key, primary_key=True),
+    Column("entries", BigInteger, nullable=False),
+    postgresql_with={"fillfactor": 50},
+)
+"""How many entries of a key the hour has that begins at this time."""
+
+audit_trees = Table(
+    "audit_trees",
+    metadata,
+    tenant_id(),
+    Column("log_id", Key, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("signed_size", BigInteger, nullable=False, server_default=text("0")),
+    Column("signed_root", LargeBinary),
+    Column("head", Text),
+)
+"""The Merkle tree of a tenant's trail, and its last signed head."""
+
+audit_tiles = Table(
+    "audit_tiles",
+    metadata,
+    tenant_id(),
+    Column("level", Integer, primary_key=True),
+    Column("number", BigInteger, primary_key=True),
+    Column("hashes", LargeBinary, nullable=False),
+)
+"""Hashes of the tree, 256 of one level in a row; level 0 has the leaves, also those of dropped partitions."""
+
+audit_keys = Table(
+    "audit_keys",
+    metadata,
+    tenant_id(),
+    Column("kid", Key, primary_key=True),
+    Column("private_key", LargeBinary, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+"""The sealed private keys that sign heads."""
+
+audit_erasures = Table(
+    "audit_erasures",
+    metadata,
+    tenant_id(),
+    Column("user_id", Key, primary_key=True),
+    Column("is_pending", Boolean, nullable=False),
+    Index("audit_erasures_pending", "tenant_id", "user_id", postgresql_where=text("is_pending")),
+)
+"""Deleted users, whose entries have ids only; pending while some may have more."""
 
 audit_positions = Table(
     "audit_positions",

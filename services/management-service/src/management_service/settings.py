@@ -9,6 +9,12 @@ from identity_common.settings import Secret, ServiceSettings
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")  # RFC 1123 section 2.1
 
+_SECRET_NAMES: Final = (
+    "bootstrap_secret_name",
+    "bootstrap_console_secret_name",
+    "bootstrap_administrator_secret_name",
+)
+
 
 class Settings(ServiceSettings, frozen=True, kw_only=True):
     """The settings of management-service.
@@ -16,18 +22,28 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     Attributes:
         redis_url: ``redis://user:password@host:port/0``; stores subject tokens.
         environment_variable_keys: Base64 of 32 bytes each, newest first: the first encrypts the environment variables
-            of the custom-claims function, all decrypt them. token-service has the same.
+            of the custom-claims function and the keys that sign heads of the audit trail, all decrypt them.
+            token-service has the same.
         subject_token_ttl_s: Lifetime of subject tokens; 1 to 3600.
         require_context: Names of members that the context of every subject token must have as text that is not blank:
             ``reason,ticketId``; empty to require none.
         database_connections: Size of the PostgreSQL pool; look-ups, searches and background work use a few more.
         bootstrap_secret_name: The Secret of Kubernetes, in the namespace of the pod, that ``bootstrap`` writes the
             credentials to; empty to print them.
+        bootstrap_console_secret_name: The Secret that ``bootstrap`` writes the console's client to, as the files that
+            ``console_credentials`` has; empty for no console.
+        bootstrap_administrator_secret_name: The Secret that ``bootstrap`` writes the user name and invitation of the
+            first administrator to, if there is none yet; needs the one of the console.
         password_hashing_threads: Passwords hashed concurrently; each occupies a core and 19 MiB. As many requests wait
             for a thread as can be answered in time; further ones get a 503.
         password_window_s: Length of the window in which password attempts are counted.
         password_attempts_per_account: Limit per window for one account, and for each browser that has signed in to it.
         audit_retention_days: Age at which entries of the audit trail are dropped, a month at a time.
+        console_credentials: Directory with ``console_client_id`` and ``console_client_secret``, its client; read
+            again whenever they are needed. Empty for no console.
+        management_url: Where the console reaches this service, if other than ``base_url``.
+        token_url: Where it reaches token-service, if other than ``base_url``.
+        template_url: Where it reaches template-service, if other than ``base_url``.
         audit_backlog: How many entries about subject tokens may wait in Redis for the bus; then minting gets 503.
     """
 
@@ -37,11 +53,17 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     require_context: tuple[str, ...] = ()
     database_connections: int = 10
     bootstrap_secret_name: str = ""
+    bootstrap_console_secret_name: str = ""
+    bootstrap_administrator_secret_name: str = ""
     password_hashing_threads: int = 2
     password_window_s: int = 900
     password_attempts_per_account: int = 10
     audit_retention_days: int = 400
     audit_backlog: int = 100_000
+    console_credentials: str = ""
+    management_url: str | None = None
+    token_url: str | None = None
+    template_url: str | None = None
 
     @classmethod
     def problems(cls, values: Mapping[str, Any]) -> list[str]:
@@ -51,8 +73,11 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             found.append("SUBJECT_TOKEN_TTL_S: must be between 1 and 3600")
         if not all(values.get("require_context", ())):
             found.append("REQUIRE_CONTEXT: must be names with commas between them")
-        if values.get("bootstrap_secret_name") and not _is_name(values["bootstrap_secret_name"]):
-            found.append("BOOTSTRAP_SECRET_NAME: must be the name of a Secret: a-z, 0-9, '-' and '.', 253 at most")
+        found += [
+            f"{name.upper()}: must be the name of a Secret: a-z, 0-9, '-' and '.', 253 at most"
+            for name in _SECRET_NAMES
+            if values.get(name) and not _is_name(values[name])
+        ]
         found += cls.wrong_keys(values, "environment_variable_keys")
         return found + cls.too_small(
             values,

@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 
 from identity_common.bus.streams import MIRROR_DELIVERY, SERVICES_API, STREAMS, SUBSCRIBERS_API
-from identity_common.wire.audit import STREAM_AUDIT
+from identity_common.wire.audit import AUDIT_HEAD_PREFIX, STREAM_AUDIT
 from identity_common.wire.events import STREAM_EVENTS, STREAM_STATE
+from stead.not_valid.messages import SUBJECT_PREFIX
 
 
 def _reading(stream: str) -> tuple[str, ...]:
@@ -28,6 +29,12 @@ _STREAMS = (
     *(subject for stream in STREAMS for subject in _reading(str(stream.name))),
 )
 """Create the streams of the state and read single messages of them."""
+
+_HEADS = f"{AUDIT_HEAD_PREFIX}.*"
+"""The signed heads of the audit trail, of which subscribers keep copies."""
+
+_NOT_VALID = f"{SUBJECT_PREFIX}.*"
+"""The messages of the not-valid feed, for verifiers among the subscribers."""
 
 _AUDIT_STREAM = f"$JS.API.STREAM.CREATE.{STREAM_AUDIT}"
 
@@ -52,7 +59,7 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
             *("identity-rpc.*.claims-function", "identity-rpc.*.members"),
             *_STREAMS,
             # The audit trail is read by this service alone.
-            *("identity-audit.*.management", "identity-audit.*.subject-tokens"),
+            *("identity-audit.*.management", "identity-audit.*.subject-tokens", _HEADS),
             *(_AUDIT_STREAM, *_reading(STREAM_AUDIT), *_consuming(STREAM_AUDIT)),
         ),
         subscribe=("_INBOX_management.>", "identity-relay.*.management", "identity-rpc.*.password-check"),
@@ -74,8 +81,8 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
     ),
     "token": NatsPermissions(
         publish=(
-            *("identity-rpc.*.password-check", *_STREAMS, *_consuming(STREAM_STATE)),
-            *("identity-audit.*.exchanges", _AUDIT_STREAM),
+            *("identity-rpc.*.password-check", *_STREAMS, *_consuming(STREAM_STATE), *_consuming(STREAM_EVENTS)),
+            *("identity-audit.*.exchanges", "identity-audit.*.token", _AUDIT_STREAM, _NOT_VALID),
         ),
         subscribe=("_INBOX_token.>", "identity-relay.>", "identity-rpc.*.claims-function"),
         allow_responses=True,  # answers about the claims function go to the inbox of the asking service
@@ -95,7 +102,7 @@ NATS_PERMISSIONS: Mapping[str, NatsPermissions] = {
             f"$JS.ACK.{STREAM_EVENTS}.>",
             f"$JS.FC.{STREAM_EVENTS}.>",
         ),
-        subscribe=("_INBOX.>",),
+        subscribe=("_INBOX.>", _HEADS, _NOT_VALID),
     ),
 }
 """The services, each with inboxes below ``_INBOX_<service>``; and the read-only ``subscriber`` for other teams."""
@@ -130,8 +137,9 @@ def _account_of(team: str) -> str:
 def _accounts(teams: Sequence[str]) -> dict[str, dict[str, object]]:
     """Return the services' account, with their subjects and streams, and the subscribers', each with a copy of one.
 
-    Only the messages that JetStream needs for that copy pass between them, and no user can use those: see
-    docs/decisions/0009 and 0017. Changing, purging or deleting a stream takes a change of this configuration.
+    The messages that JetStream needs for that copy pass between them, which no user can use, the heads of the audit
+    trail and the not-valid feed: see docs/decisions/0009 and 0017. Changing, purging or deleting a stream takes a
+    change of this configuration.
     """
     consumers = {_SHARED_ACCOUNT: _SHARED_CONSUMERS} | {_account_of(team): _TEAM_CONSUMERS for team in teams}
     return {
@@ -141,6 +149,8 @@ def _accounts(teams: Sequence[str]) -> dict[str, dict[str, object]]:
                 {"service": _COPYING, "accounts": [*consumers]},
                 {"service": _FLOW_CONTROL, "accounts": [*consumers]},
                 {"stream": f"{MIRROR_DELIVERY}.>", "accounts": [*consumers]},
+                {"stream": _HEADS, "accounts": [*consumers]},
+                {"stream": _NOT_VALID, "accounts": [*consumers]},
             ],
             # Imported from all of them to one subject: one request creates the copy in each account.
             "imports": [
@@ -171,6 +181,8 @@ def _subscribers(max_consumers: int) -> dict[str, object]:
             {"service": {"account": "SERVICES", "subject": _COPYING}, "to": _COPYING.replace("$JS.API", SERVICES_API)},
             {"service": {"account": "SERVICES", "subject": _FLOW_CONTROL}},
             {"stream": {"account": "SERVICES", "subject": f"{MIRROR_DELIVERY}.>"}},
+            {"stream": {"account": "SERVICES", "subject": _HEADS}},
+            {"stream": {"account": "SERVICES", "subject": _NOT_VALID}},
         ],
     }
 

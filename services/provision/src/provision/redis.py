@@ -45,11 +45,14 @@ _MINTING_SCRIPT = f"(~identity:*:subject-token:* {_IMPERSONATIONS} {_MINTING_LOG
 _SUBJECT_TOKEN_LOG = f"({_MINTING_LOG_KEYS} +eval +xadd +xlen +xrange +xdel +hget +hset +hincrby +del)"
 """What waits for the audit trail, and its numbering."""
 
+_CONSOLE_SESSIONS = "(~identity:*:console-session:* +hget +hset +hgetall +expire +set +eval +get +del)"
+"""Sessions of the console, which only a browser's cookie opens."""
+
 REDIS_RULES: Mapping[str, tuple[str, ...]] = {
     # Minting is a script that stores and records; management-service can neither read nor spend a subject token.
     "management": (
         *("%W~identity:*:subject-token:*", _IMPERSONATIONS, *_REVOCATIONS, *_commands("set", "mget", "info")),
-        *(_SIGN_IN_ATTEMPTS, _MINTING_SCRIPT, _SUBJECT_TOKEN_LOG),
+        *(_SIGN_IN_ATTEMPTS, _MINTING_SCRIPT, _SUBJECT_TOKEN_LOG, _CONSOLE_SESSIONS),
     ),
     "template": (*_REVOCATIONS, *_commands("mget")),
     "token": ("~identity:*", *_commands(*_TOKEN_COMMANDS)),

@@ -16,6 +16,7 @@ from identity_common.access.management_api import ManagementAccess
 from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
+from identity_common.outbox.audit_relay import AuditRelay
 from identity_common.outbox.audit_stream_relay import Attempts, AuditStreamRelay
 from identity_common.sealing import SealingKeys
 from identity_common.serving import CommandError
@@ -27,6 +28,7 @@ from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.claims_function import SealedRequests, SealedVariables
 from token_service.audit import TokenAudit
 from token_service.audit.token_requests import LOG, TAKEN, UNKNOWN
+from token_service.audit.writes import WRITES
 from token_service.authorizations import Authorizations, Codes, Consents, RefreshTokens
 from token_service.authorizations.forgetting import Forgetting
 from token_service.authorizations.third_parties import ThirdParties
@@ -186,7 +188,7 @@ class _Parts:
         self.ended_impersonations = EndedImpersonations(self.bus, self.revocations, ends_seen, tenant_id=tenant_id)
         self.keys = _signing_keys(settings, self.engine, self.directory, self.revocations)
         self.feed = _FeedParts(settings, self.engine, self.bus, self.directory.in_memory)
-        self.startup = Startup(self.engine, versions=VERSIONS, then=self._start_keys)
+        self.startup = Startup(self.engine, versions=VERSIONS, then=self._start_with_database)
         self.codes = Codes(self.commands, tenant_id=tenant_id)
         self.consents = Consents(self.engine, tenant_id=tenant_id)
         self.authorizations = Authorizations(self.engine, self.revocations, tenant_id=tenant_id)
@@ -210,19 +212,22 @@ class _Parts:
             tenant_id=tenant_id,
             attempts=Attempts(TAKEN, UNKNOWN),
         )
+        self.writes_relay = AuditRelay(self.bus, settings.database_url, service=WRITES, tenant_id=tenant_id)
         self.metrics = TokenServiceMetrics()
         self.metrics.measure_directory(self.directory, self.bus, tenant_id=tenant_id)
         self.metrics.measure_keys(self.keys)
+        self.metrics.measure_feed(self.feed.tail)
         self.metrics.registry.register(self.claims.failures.count)
         measure_stores(self.metrics.registry, self.metrics.samples, engine=self.engine, redis=self.redis, bus=self.bus)
 
-    async def _start_keys(self) -> None:
+    async def _start_with_database(self) -> None:
         self.keys.start()
         self.feed.start()
+        self.writes_relay.start()
 
     @asynccontextmanager
     async def lifespan(self, _: Litestar) -> AsyncGenerator[None, None]:
-        """Start and stop, in this order and its reverse; the keys as soon as the database is migrated."""
+        """Start and stop, in this order and its reverse; what needs the database as soon as it is migrated."""
         self.bus.start()
         self.eviction_watch.start()
         self.startup.start()
@@ -237,6 +242,7 @@ class _Parts:
         try:
             yield
         finally:
+            await self.audit.flush()
             await self.audit_relay.stop()
             await self.claims.stop()
             await self.forgetting.stop()
@@ -246,6 +252,7 @@ class _Parts:
             await self.revocations.stop()
             await self.directory.stop()
             await self.startup.stop()
+            await self.writes_relay.stop()
             await self.feed.stop()
             await self.keys.stop()
             await self.eviction_watch.stop()

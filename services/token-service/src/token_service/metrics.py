@@ -11,6 +11,7 @@ from identity_common.clock import now_ms
 from identity_common.revisions import Source
 from identity_common.telemetry.metrics import Samples, counter, gauge
 from token_service.directory import Directory
+from token_service.not_valid import Tail
 from token_service.tokens.keys import KeyStatus, SigningKeys
 
 _SOURCES: Final[tuple[Source, ...]] = get_args(Source)
@@ -86,6 +87,16 @@ class TokenServiceMetrics:
             self.samples.add([lag.labels(store, source) for store in parts], partial(behind, source))
         connected = gauge(registry, "bus_connected", "1 while the service is connected to NATS, otherwise 0.")
         connected.set_function(lambda: float(bus.is_connected))
+
+    def measure_feed(self, tail: Tail) -> None:
+        """Measure the not-valid feed as this replica passes it on."""
+        prefix = "not_valid_feed"
+        sequence = gauge(self.registry, f"{prefix}_sequence", "Sequence of the not-valid feed.")
+        sequence.set_function(lambda: float(tail.sequence))
+        silence = gauge(self.registry, f"{prefix}_silence_seconds", "Seconds since its last message or heartbeat.")
+        silence.set_function(lambda: tail.silence_s)
+        readers = gauge(self.registry, f"{prefix}_readers", "Its readers over HTTP at this replica.")
+        readers.set_function(lambda: float(tail.readers))
 
     def measure_keys(self, keys: SigningKeys) -> None:
         """Measure the age of the signing keys."""

@@ -7,6 +7,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import now_ms
+from identity_common.outbox.restoration import REVISIONS_PER_MS
+from token_service.audit.writes import raise_count
 from token_service.tokens.keys import forget_keys
 
 _END: Final = text("UPDATE authorizations SET ended_at = :now WHERE tenant_id = :tenant AND ended_at IS NULL")
@@ -20,6 +22,7 @@ async def restore(engine: AsyncEngine, redis: Redis, *, tenant_id: str) -> None:
     Deletes the signing keys, so that no access token verifies: a key that was retired must not return. Ends the
     authorizations, and with them the refresh tokens. Empties Redis of this tenant: sessions, codes, subject tokens, and
     the projections, which are rebuilt. Begins a new epoch of the not-valid feed, whose readers know more than it does.
+    Raises the number of the last entry of the audit trail above all that were published.
 
     Raises:
         redis.RedisError: Redis does not answer.
@@ -37,3 +40,4 @@ async def restore(engine: AsyncEngine, redis: Redis, *, tenant_id: str) -> None:
         await forget_keys(connection, tenant_id)
         await connection.execute(_NEW_EPOCH, {"tenant": tenant_id, "now": now_ms()})
         await connection.execute(_END, {"tenant": tenant_id, "now": now_ms()})
+        await raise_count(connection, tenant_id, least=now_ms() * REVISIONS_PER_MS)

@@ -99,6 +99,8 @@ not_valid_feed = Table(
     Column("stream", Text, nullable=False),
     Column("position", BigInteger, nullable=False),
     Column("longest_lifetime_s", BigInteger, nullable=False),
+    Column("events_stream", Text, nullable=False, server_default=""),
+    Column("events_position", BigInteger, nullable=False, server_default="0"),
 )
 
 not_valid_entries = Table(

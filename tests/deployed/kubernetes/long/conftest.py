@@ -30,11 +30,20 @@ _NAMESPACE = "stead-load"
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """One failed request of the load, or one answer that breaks a promise."""
+    """One failed request of the load, or one answer that breaks a promise.
+
+    A stream has one request in flight at a time.
+    """
 
     at: float
+    stream: str
     failed: str
     detail: str
+
+    @property
+    def was_in_flight(self) -> bool:
+        """Whether the edge or the load lost the connection on which it waited for the answer."""
+        return self.detail.startswith(("502 ", "RemoteProtocolError", "ReadError"))
 
 
 class Load:

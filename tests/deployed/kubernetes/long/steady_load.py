@@ -2,7 +2,7 @@
 
 Each round is a change and what must follow from it: a user is renamed and read back, an application gains or loses an
 organization role and its next token says so, and a subject token is exchanged twice, of which the second is refused.
-Nothing is retried.
+Nothing is retried. Each kind of round is a stream of its own, with one request in flight at a time.
 """
 
 import json
@@ -28,9 +28,13 @@ def say(**line: Any) -> None:
         print(json.dumps({"at": time.time(), **line}), flush=True)
 
 
+class UnexpectedStatusError(Exception):
+    """The answer has another status than the one that must follow: which request, and the answer."""
+
+
 def failed(what: str, detail: str) -> None:
     TOTALS["failures"] += 1
-    say(failed=what, detail=detail[:300])
+    say(stream=threading.current_thread().name, failed=what, detail=detail[:300])
 
 
 class Round:
@@ -54,7 +58,7 @@ class Round:
     def _counted(self, what: str, answer: httpx.Response, status: int) -> httpx.Response:
         TOTALS["requests"] += 1
         if answer.status_code != status:
-            failed(what, f"{answer.status_code} {answer.text}")
+            raise UnexpectedStatusError(what, f"{answer.status_code} {answer.text}")
         return answer
 
     def _post(
@@ -74,27 +78,27 @@ class Round:
     def rename(self) -> None:
         path = f"/api/users/{SETUP['user']}"
         name = f"Customer {self.number + 1}"
-        if self._counted("rename", self.http.patch(path, json={"name": name}, headers=self.api()), 200).is_success:
-            self.number += 1
-            read = self._counted("read", self.http.get(path, headers=self.api()), 200).json()
-            if read.get("name") != name:
-                failed("lost change", json.dumps(read))
+        self._counted("rename", self.http.patch(path, json={"name": name}, headers=self.api()), 200)
+        self.number += 1
+        read = self._counted("read", self.http.get(path, headers=self.api()), 200).json()
+        if read.get("name") != name:
+            failed("lost change", json.dumps(read))
 
     def change_of_permissions(self) -> None:
         member = SETUP["member"]
         path = f"/api/organizations/{member['organization']}/applications/{member['auth'][0]}/roles"
         roles = [] if self.is_holder else [member["role"]]
         answer = self.http.put(path, json={"organizationRoleIds": roles}, headers=self.api())
-        if self._counted("roles", answer, 204).is_success:
-            self.is_holder = not self.is_holder
-            form = {
-                "grant_type": "client_credentials",
-                "organization_id": member["organization"],
-                "scope": member["permission"],
-            }
-            scope = self._post("organization token", "/oidc/token", form, member["auth"], seen=answer).get("scope", "")
-            if (scope == member["permission"]) != self.is_holder:
-                failed("lost change", f"holds the role: {self.is_holder}; scope: {scope!r}")
+        self._counted("roles", answer, 204)
+        self.is_holder = not self.is_holder
+        form = {
+            "grant_type": "client_credentials",
+            "organization_id": member["organization"],
+            "scope": member["permission"],
+        }
+        scope = self._post("organization token", "/oidc/token", form, member["auth"], seen=answer).get("scope", "")
+        if (scope == member["permission"]) != self.is_holder:
+            failed("lost change", f"holds the role: {self.is_holder}; scope: {scope!r}")
 
     def exchange(self) -> None:
         body = {"userId": SETUP["user"]}
@@ -109,14 +113,16 @@ def run(step: str) -> None:
     while True:
         try:
             getattr(at, step)()
-        except (httpx.HTTPError, KeyError, ValueError) as error:
+        except UnexpectedStatusError as error:
+            failed(*error.args)
+        except httpx.TransportError as error:
             failed(step, repr(error))
         TOTALS[step] = TOTALS[step] + 1
         time.sleep(PAUSE_S)
 
 
 for each in ("rename", "change_of_permissions", "exchange"):
-    threading.Thread(target=run, args=(each,), daemon=True).start()
+    threading.Thread(target=run, name=each, args=(each,), daemon=True).start()
 while True:
     time.sleep(1)
     say(**TOTALS)

@@ -1,14 +1,17 @@
-"""What happens to a cluster in its life, under steady requests: none may fail, except those of a pod that is killed.
+"""What happens to a cluster in its life, under steady requests: none may fail, except those in flight on a killed pod.
 
 Every round of the load checks promises too: a change is read back, a token follows it, a subject token is spent once.
 """
 
 import json
+import subprocess
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.deployed.kubernetes.long.conftest import Failure, Load
-from tests.support.cluster import NAMESPACE, SERVICES, kubectl
+from tests.support.cluster import NAMESPACE, ROOT, SERVICES, kubectl
 from tests.support.patience import eventually
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(900), pytest.mark.usefixtures("system")]
@@ -72,5 +75,50 @@ def evict(pod: str) -> None:
     kubectl("create", "--raw", path, "--filename", "-", given=eviction)
 
 
+NODE = Path("/run/offline-k8s")
+needs_the_node = pytest.mark.skipif(not NODE.exists(), reason="the cluster is not that of .ci/cluster, on this machine")
+
+
+def on_the_node(*command: str) -> None:
+    subprocess.run([ROOT / ".ci/cluster", *command], check=True, timeout=60)
+
+
+@needs_the_node
+def test_a_restart_of_the_kubelet_fails_no_request(load: Load) -> None:
+    with load.during("kill and restart of the kubelet, and a pod that it must replace") as failures:
+        on_the_node("restart-kubelet")
+        kubectl("delete", "pod", pods("token-service")[0])
+        rolled_out("token-service")
+    assert failures() == []
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_pod_that_is_deleted_without_grace_fails_only_what_was_in_flight(load: Load, service: str) -> None:
+    with load.during(f"deletion without grace of a pod of {service}") as failures:
+        kubectl("delete", "pod", pods(service)[0], "--grace-period=0", "--force")
+        rolled_out(service)
+    assert only_in_flight(failures()), failures()
+
+
+@needs_the_node
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_killed_process_fails_only_what_was_in_flight(load: Load, service: str) -> None:
+    with load.during(f"kill -9 of a process of {service}") as failures:
+        pod = pods(service)[0]
+        on_the_node("kill", status_of_container(pod)["containerID"])
+        eventually(lambda: status_of_container(pod)["restartCount"] == 1 and status_of_container(pod)["ready"])
+    assert only_in_flight(failures()), failures()
+
+
+def status_of_container(pod: str) -> dict[str, Any]:
+    (status,) = json.loads(kubectl("get", "pod", pod, "--output", "json"))["status"]["containerStatuses"]
+    return dict(status)
+
+
+def only_in_flight(failures: list[Failure]) -> bool:
+    """Tell whether these can be the requests that a killed process was answering: one of each stream at most."""
+    return all(each.was_in_flight for each in failures) and len({each.stream for each in failures}) == len(failures)
+
+
 def test_every_promise_held_throughout(load: Load) -> None:
-    assert load.failures(0) == []
+    assert [each for each in load.failures(0) if not each.was_in_flight] == []

@@ -20,17 +20,24 @@ from identity_common.http.audited_request import audit_request
 from identity_common.http.client_address import client_address
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.request_headers import header_values
+from identity_common.http.versions import Versions
 from identity_common.stores.redis import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.impersonations import Impersonation
 from stead import AccessToken, AsyncAccessTokenVerifier, TokenInvalid, Unavailable
+from stead.impersonations import Impersonation
 
 _log = get_logger(__name__)
 
 SCOPE_ALL: Final = "all"
+SCOPE_READ: Final = "read"
 SCOPE_SUBJECT_TOKENS: Final = "subject-tokens"
-_ALL: Final = frozenset({SCOPE_ALL})
-_MINTING: Final = frozenset({SCOPE_ALL, SCOPE_SUBJECT_TOKENS})
+
+READING: Final = frozenset({SCOPE_ALL, SCOPE_READ})
+"""Each of these opens GET and HEAD."""
+CHANGING: Final = frozenset({SCOPE_ALL})
+"""Each of these opens every method."""
+MINTING: Final = frozenset({SCOPE_ALL, SCOPE_SUBJECT_TOKENS})
+"""Each of these opens the minting of subject tokens."""
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 T = TypeVar("T")
@@ -51,10 +58,11 @@ def unauthorized() -> ApiError:
     return _unauthenticated("auth.unauthorized", "The access token is invalid.", 'Bearer error="invalid_token"')
 
 
-def forbidden() -> ApiError:
-    """403: the token is valid but does not grant access."""
+def forbidden(*, one_of: frozenset[str] = frozenset()) -> ApiError:
+    """403: the token is valid but does not grant access; the message names the scopes that would."""
     challenge = 'Bearer error="insufficient_scope"'
-    message = "The access token does not grant access to this part of the Management API."
+    missing = f": it needs the scope {' or '.join(sorted(one_of))}" if one_of else ""
+    message = f"The access token does not grant access to this part of the Management API{missing}."
     return ApiError(403, "auth.forbidden", message, headers={"WWW-Authenticate": challenge})
 
 
@@ -185,8 +193,10 @@ def require_scope(token: AccessToken, *, one_of: frozenset[str]) -> None:
     Raises:
         ApiError: 403.
     """
-    if token.actor is not None or token.organization_id is not None or token.scopes.isdisjoint(one_of):
+    if token.actor is not None or token.organization_id is not None:
         raise forbidden()
+    if token.scopes.isdisjoint(one_of):
+        raise forbidden(one_of=one_of)
 
 
 async def verified(scope: Scope, verify: Callable[[str], Awaitable[T]]) -> T:
@@ -251,16 +261,32 @@ class ManagementAccess:
 
 
 async def require_management(connection: Connection, handler: BaseRouteHandler) -> None:
-    """Guard: a live caller with the scope ``all``; ``admitted_caller`` returns it to the handler.
+    """Guard: a live caller with the scope ``all``, or ``read`` for GET; ``admitted_caller`` returns it to the handler.
 
-    From then on a write is recorded in the audit trail as this request's.
+    From then on a write is recorded in the audit trail as this request's, and done only if its ``If-Match`` holds.
     """
-    await _admit(connection, handler, one_of=_ALL)
+    await _admit(connection, handler, one_of=_opening(connection))
 
 
 async def require_subject_tokens(connection: Connection, handler: BaseRouteHandler) -> None:
     """Guard like ``require_management``, for the scope ``subject-tokens`` too."""
-    await _admit(connection, handler, one_of=_MINTING)
+    await _admit(connection, handler, one_of=_opening(connection) | MINTING)
+
+
+def require_all(connection: Connection, _: BaseRouteHandler) -> None:
+    """Guard of a GET that ``read`` does not open; after ``require_management``.
+
+    Raises:
+        ApiError: 403.
+    """
+    caller: Caller = connection.state.caller
+    if caller.scopes.isdisjoint(CHANGING):
+        raise forbidden(one_of=CHANGING)
+
+
+def _opening(connection: Connection) -> frozenset[str]:
+    """Return the scopes that open the method of a request; HEAD arrives as GET."""
+    return READING if connection.scope.get("method") == "GET" else CHANGING
 
 
 async def _admit(connection: Connection, handler: BaseRouteHandler, *, one_of: frozenset[str]) -> None:
@@ -275,6 +301,8 @@ async def _admit(connection: Connection, handler: BaseRouteHandler, *, one_of: f
         token_id=caller.token_id,
         address=client_address(connection.scope, trusted_proxies=access.trusted_proxies),
     )
+    versions: Versions = connection.app.state.versions
+    await versions.require(connection.scope)
 
 
 def admitted_caller(request: JsonRequest) -> Caller:

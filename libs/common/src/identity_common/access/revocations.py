@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from identity_common.stores.redis import RedisCommands, StoreUnavailable
-from identity_common.wire.impersonations import Impersonation
 from identity_common.wire.revocations import (
     CopyPosition,
     cutoff_id,
@@ -13,6 +12,7 @@ from identity_common.wire.revocations import (
     revocation_key,
     revoking_ids,
 )
+from stead.impersonations import Impersonation
 
 
 class CopyNotWhole(StoreUnavailable):

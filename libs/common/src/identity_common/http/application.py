@@ -25,6 +25,7 @@ from identity_common.http.openapi import schema_route
 from identity_common.http.options import Options
 from identity_common.http.query_parameters import refuse_undeclared_parameters
 from identity_common.http.routing import Service
+from identity_common.http.versions import Versions
 from identity_common.telemetry.metrics import HttpMetrics, Samples, measure_version, metrics
 from identity_common.telemetry.observation import Observation
 from identity_common.telemetry.tracing import tracing
@@ -85,6 +86,7 @@ def create_service_app(
         logging_config=None,  # asgi.py and __main__.py configure logs, once per process
         debug=False,
     )
+    app.state.versions = Versions(app, ConditionalGet(app.asgi_handler))
     # Layers around the app instead of middleware, which the router's own 404 and 405 would bypass.
     routed = Options(Head(ConditionalGet(app.asgi_handler)))
     everywhere = tracing().around_requests(cors(_past_the_router(routed, route_handlers)))

@@ -17,7 +17,7 @@ from identity_common.http.request_headers import header_values
 RECORDED_PARAMETERS: Final = frozenset(
     {
         *("user_id", "application_id", "resource_id", "scope_id", "role_id"),
-        *("organization_id", "organization_role_id", "permission_id", "impersonation_id"),
+        *("organization_id", "organization_role_id", "permission_id", "impersonation_id", "key_id"),
     }
 )
 """Path parameters that hold ids. Others hold names, which may be personal: they are not recorded."""
@@ -31,9 +31,9 @@ class AuditedRequest(msgspec.Struct, kw_only=True):
 
     Attributes:
         operation: ``operationId`` of the route.
-        application_id: The application that sent it.
+        application_id: The application that sent it; None if it needs no access token.
         user_id: The user that it acts for, if any.
-        token_id: ``jti`` of its access token.
+        token_id: ``jti`` of its access token; empty if it needs none.
         address: Address of the client.
         user_agent: Its ``User-Agent``, shortened.
         ids: Recorded path parameters.
@@ -41,7 +41,7 @@ class AuditedRequest(msgspec.Struct, kw_only=True):
     """
 
     operation: str
-    application_id: str
+    application_id: str | None
     user_id: str | None
     token_id: str
     address: str
@@ -54,7 +54,13 @@ _CURRENT: Final[ContextVar[AuditedRequest | None]] = ContextVar("audited_request
 
 
 def audit_request(
-    scope: Scope, handler: BaseRouteHandler, *, application_id: str, user_id: str | None, token_id: str, address: str
+    scope: Scope,
+    handler: BaseRouteHandler,
+    *,
+    application_id: str | None,
+    user_id: str | None,
+    token_id: str,
+    address: str,
 ) -> None:
     """Note the request that is being handled."""
     parameters: Mapping[str, object] = scope.get("path_params", {})
@@ -84,6 +90,13 @@ def audit_body(value: object, kind: object) -> None:
     request = _CURRENT.get()
     if request is not None and isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         request.members = tuple(sorted(value))
+
+
+def audit_user(user_id: str) -> None:
+    """Note the user that a request without an access token turned out to come from."""
+    request = _CURRENT.get()
+    if request is not None:
+        request.user_id = user_id
 
 
 def audited_request() -> AuditedRequest | None:

@@ -12,24 +12,31 @@ from typing import Final
 from litestar.types import ASGIApp, HTTPResponseStartEvent, Message, Receive, Scope, Send
 
 _IF_NONE_MATCH: Final = b"if-none-match"
-_ENTITY_TAG: Final = re.compile(rb'(?:W/)?("[\x21\x23-\x7E\x80-\xFF]*")')
+_ENTITY_TAG: Final = re.compile(rb'(?:W/)?"[\x21\x23-\x7E\x80-\xFF]*"')
 _LIST_SYNTAX: Final = re.compile(
     rb'[ \t,]*(?:W/)?"[\x21\x23-\x7E\x80-\xFF]*"(?:[ \t]*,(?:[ \t]*(?:W/)?"[\x21\x23-\x7E\x80-\xFF]*")?)*[ \t]*'
 )
 _BODY_HEADERS: Final = frozenset({b"content-type", b"content-length"})
-_TAGGED_HEADERS: Final = frozenset({b"total-number", b"link"})
-"""Headers that the entity tag of a list covers: an unchanged page may have a new successor."""
-
 Headers = list[tuple[bytes, bytes]]
 
 
 def entity_tag(body: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return the strong entity tag of a response."""
+    """Return the strong entity tag of a response.
+
+    It covers ``Total-Number`` of a page, as an unchanged one may have a new successor, and ``Link`` of one without a
+    total. A page that has all of a list has the same tag whatever the size that was asked for.
+    """
     digest = hashlib.sha256(body)
-    for name, value in headers:
-        if name.lower() in _TAGGED_HEADERS:
-            digest.update(b"\0" + name.lower() + b"\0" + value)
+    named = {name.lower(): value for name, value in headers}
+    name = next((name for name in (b"total-number", b"link") if name in named), None)
+    if name is not None:
+        digest.update(b"\0" + name + b"\0" + named[name])
     return b'"' + digest.hexdigest()[:32].encode() + b'"'
+
+
+def read_entity_tags(condition: bytes) -> list[bytes] | None:
+    """Return the entity tags of ``If-Match`` or ``If-None-Match``, weak ones with ``W/``; None if it is malformed."""
+    return _ENTITY_TAG.findall(condition) if _LIST_SYNTAX.fullmatch(condition) else None
 
 
 def is_known(etag: bytes, condition: bytes) -> bool:
@@ -40,9 +47,8 @@ def is_known(etag: bytes, condition: bytes) -> bool:
     """
     if condition.strip(b" \t") == b"*":
         return True
-    if not _LIST_SYNTAX.fullmatch(condition):
-        return False
-    return etag.removeprefix(b"W/") in _ENTITY_TAG.findall(condition)
+    tags = read_entity_tags(condition) or ()
+    return etag.removeprefix(b"W/") in {tag.removeprefix(b"W/") for tag in tags}
 
 
 class ConditionalGet:

@@ -9,7 +9,7 @@ from typing import Final
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
 _ALLOW_HEADERS: Final = b"access-control-allow-headers"
-_ALLOWED_HEADERS: Final = b"Authorization, Content-Type, If-None-Match, Prefer, Identity-Revision"
+_ALLOWED_HEADERS: Final = b"Authorization, Content-Type, If-Match, If-None-Match, Prefer, Identity-Revision"
 _EXPOSED: Final = (b"access-control-expose-headers", b"ETag, Identity-Revision, Retry-After, WWW-Authenticate")
 _PREFLIGHT_MAX_AGE_S: Final = b"600"
 

@@ -6,6 +6,7 @@ once. Examples are built from the schemas and one table of values. A raw ASGI ro
 ``Operation``, or its operations are ``hand_written``.
 """
 
+import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,13 +42,19 @@ _BEARER: Final = {
 }
 _DESCRIPTION: Final = (
     "What is under `/api` needs an access token for the Management API: of a machine-to-machine application, or of a"
-    " user, that holds the scope `all` through an API role. Names and ids in the examples are made up."
+    " user, that holds the scope `all` through an API role, or `read` for GET and HEAD. Names and ids in the examples"
+    " are made up."
 )
 _OAUTH2: Final = "oauth2"
 _OAUTH2_DESCRIPTION: Final = (
     "Id and secret of a machine-to-machine application. The token request must also name the Management API as"
     " `resource`."
 )
+_IF_MATCH: Final = (
+    "Entity tags of the GET of this path, or *: what is written must still be one of these. The tag of a list is the"
+    " version of all of it if the page has all of it; a list of more than 100 has none."
+)
+_IF_NONE_MATCH: Final = "*: what is written must not exist yet."
 _NO_NUL: Final = "^[^\\u0000]*$"
 
 Json = dict[str, Any]
@@ -117,6 +124,7 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
         flags: Boolean query parameters.
         filters: Query parameters that filter a list.
         request_headers: Request headers in addition to those of all routes of this kind.
+        takes_userinfo_token: Whether the caller presents a userinfo token, and not one for the Management API.
     """
 
     body: Any = None
@@ -132,6 +140,7 @@ class Documented(msgspec.Struct, frozen=True, kw_only=True):
     flags: tuple[Flag, ...] = ()
     filters: tuple[Filter, ...] = ()
     request_headers: tuple[RequestHeader, ...] = ()
+    takes_userinfo_token: bool = False
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,7 +242,9 @@ def schema_route(title: str, base_url: str) -> HTTPRouteHandler:
 
 def document(app: Litestar, *, title: str, base_url: str) -> Json:
     """Return the OpenAPI 3.1 document of an app at this address."""
-    operations = [_Renderer(path, operation) for path, operation in _operations(app)]
+    found = [*_operations(app)]
+    readable = {path for path, operation in found if operation.method == "GET"}
+    operations = [_Renderer(path, operation, is_readable=path in readable) for path, operation in found]
     by_hand = dict(_hand_written(app))
     types: list[Any] = [ErrorBody]
     for of_operation in (*(each.types for each in operations), *(each.types for each in by_hand.values())):
@@ -338,7 +349,7 @@ def _operation_of(handler: HTTPRouteHandler, method: str) -> Operation:
         method=method,
         operation_id=str(handler.operation_id),
         summary=handler.summary or "",
-        description=handler.description or (handler.fn.__doc__ or "").strip(),
+        description=handler.description or inspect.cleandoc(handler.fn.__doc__ or ""),
         tags=tuple(handler.resolve_tags()),
         status=handler.status_code,
         body=more.body if data is None else data.annotation,
@@ -404,10 +415,17 @@ def _known_examples(of: str) -> Mapping[str, Any]:
 
 
 class _Renderer:
-    """Renders the operation of one path."""
+    """Renders the operation of one path.
 
-    def __init__(self, path: str, operation: Operation) -> None:
+    Args:
+        path: The path.
+        operation: The operation.
+        is_readable: Whether the path has a GET.
+    """
+
+    def __init__(self, path: str, operation: Operation, *, is_readable: bool) -> None:
         self.path = path
+        self._is_versioned = is_readable and operation.is_revised and operation.method in {"PUT", "PATCH", "DELETE"}
         self.method = operation.method
         self._operation = operation
         self._more = operation.more
@@ -436,6 +454,8 @@ class _Renderer:
                 described["requestBody"]["content"]["application/json"]["example"] = self._more.body_example
         if not self._operation.is_guarded:
             described["security"] = []
+        elif self._more.takes_userinfo_token:
+            described["security"] = [{"bearer": []}]
         return {name: value for name, value in described.items() if value or name == "security"}
 
     def _parameters(self) -> Iterator[Json]:
@@ -468,10 +488,18 @@ class _Renderer:
             yield optional_parameter(flag.name, "query", flag.description, schema, True)
         for header in self._more.request_headers:
             yield optional_parameter(header.name, "header", header.description, {"type": "string"}, header.example)
+        yield from self._conditions()
+
+    def _conditions(self) -> Iterator[Json]:
+        example = HEADERS["ETag"]["example"]
         if self._is_conditional:
             description = "Entity tags that the client already has, or *."
-            example = HEADERS["ETag"]["example"]
             yield optional_parameter("If-None-Match", "header", description, {"type": "string"}, example)
+        if self._is_versioned:
+            yield optional_parameter("If-Match", "header", _IF_MATCH, {"type": "string"}, example)
+            if self._more.may_create:
+                schema = {"type": "string", "enum": ["*"]}
+                yield optional_parameter("If-None-Match", "header", _IF_NONE_MATCH, schema, "*")
 
     def _responses(self, schemas: _Schemas) -> dict[int, Json]:
         status = self._operation.status
@@ -515,6 +543,8 @@ class _Renderer:
             found |= {400, 401, 403, 503}
         if "{" in self.path:
             found.add(404)
+        if self._is_versioned:
+            found |= {400, 412}
         if self._operation.body is not None:
             found |= {400, 413, 415, 422}
         return (status for status in sorted(found) if status not in self._more.never)

@@ -30,6 +30,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "primaryEmail": "alice@example.com",
     "primaryPhone": "+4915112345678",
     "password": "correct horse battery staple",
+    "invitation": "sLk2uWg7jZb4mPa9hEf3iRo6xKc1vSVd0rC5YqX1nT8",
     "avatar": "https://example.com/alice.png",
     "customData": {"plan": "gold"},
     "color": {"primaryColor": "#5d34f2"},
@@ -68,6 +69,8 @@ EXAMPLES: Final[dict[str, Any]] = {
     "start_time": 1764547200000,
     "end_time": 1764633600000,
     "after": "1764547200000.4711",
+    "from": 1,
+    "to": 2,
     "page": 1,
     "page_size": 20,
     "q": "ali",
@@ -106,6 +109,7 @@ EXAMPLES_IN: Final[Mapping[str, Mapping[str, Any]]] = {
 
 MANAGEMENT_SCOPES: Final[Mapping[str, str]] = {
     "all": "Everything under /api.",
+    "read": "GET and HEAD of everything under /api but /api/logs/export.",
     "subject-tokens": "POST /api/subject-tokens, and ending these impersonations.",
 }
 """Scopes of the Management API → what each opens."""
@@ -123,6 +127,11 @@ REFUSALS: Final[Mapping[int, tuple[str, str, str]]] = {
         "The access token is valid but lacks the required scope.",
     ),
     404: ("entity.not_exists_with_id", "No entity with this id exists.", "An entity in the request does not exist."),
+    412: (
+        "entity.version_mismatch",
+        "This has been changed since it was read. Read it again, and send the ETag of that answer in If-Match.",
+        "If-Match names none of the versions that there are now, or If-None-Match excludes them. Nothing was changed.",
+    ),
     413: ("request.too_large", "The body is too large.", "The body or one of its free-form members is too large."),
     415: (
         "request.unsupported_media_type",
@@ -164,7 +173,7 @@ HEADERS: Final[Mapping[str, dict[str, Any]]] = {
         "example": "8hq2vz0k4s7yb1n6cxw3e",
     },
     "ETag": {
-        "description": "Entity tag of the response, for If-None-Match.",
+        "description": "Entity tag of the response, for If-None-Match and If-Match.",
         "schema": {"type": "string", "pattern": '^(W/)?"[!#-~]*"$'},
         "example": '"9f86d081884c7d659a2feaa0c55ad015"',
     },

@@ -1,6 +1,7 @@
 """Pagination: the query parameters ``page``, ``page_size`` and ``q``, the headers ``Total-Number`` and ``Link``."""
 
 import re
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
@@ -106,6 +107,21 @@ def read_filter(query_string: bytes, name: str) -> str | None:
     if len(given) > 1 or any("\0" in value for value in given):
         raise invalid_input(Issue(path=name, message="must be given at most once and without NUL characters"))
     return (given[0] or None) if given else None
+
+
+def next_page(address: str, given: Mapping[str, str], *, after: str | None, size: int) -> dict[str, str]:
+    """Return the ``Link`` of a cursor page to the next one.
+
+    Args:
+        address: Of the list, without its query.
+        given: The parameters of the request; ``after`` and ``page_size`` are replaced.
+        after: Where the next page begins; None on the last one, which has no ``Link``.
+        size: Of the page.
+    """
+    if after is None:
+        return {}
+    kept = {name: value for name, value in given.items() if name not in {"after", "page_size"}}
+    return {"Link": f'<{address}?{urlencode({**kept, "after": after, "page_size": size})}>; rel="next"'}
 
 
 def list_headers(*, address: str, query_string: bytes, page: Page, total: int) -> dict[str, str]:

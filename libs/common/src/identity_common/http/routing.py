@@ -1,8 +1,9 @@
 """The routing table of the edge: which service serves a path.
 
 nginx, the HTTPRoute and the embedded dispatcher implement it. A pattern is exact (``/consent``), a prefix (``/oidc/*``:
-the path and everything below it), or has wildcards for one segment (``/api/users/{}/organizations``). All other paths
-belong to management-service, except those that every service has and that are not routed.
+the path and everything below it), or has wildcards for one segment (``/api/users/{}/organizations``). Where several
+match, the first decides, which is the longer one: edges in Kubernetes go by length. All other paths belong to
+management-service, except those that every service has and that are not routed.
 """
 
 import re
@@ -11,6 +12,7 @@ from typing import Final, Literal
 Service = Literal["management", "token", "template"]
 
 ROUTES: Final[tuple[tuple[str, Service], ...]] = (
+    ("/oidc/me/impersonations/*", "management"),
     ("/oidc/*", "token"),
     ("/.well-known/*", "token"),
     ("/sign-in/*", "token"),

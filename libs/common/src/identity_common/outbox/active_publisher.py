@@ -35,6 +35,7 @@ class ActivePublisher:
         lock: Name of the lock that the active replica holds.
         tenant_id: The tenant.
         log: Gets a line for every failure.
+        channel: Channel of the notifications that end a pause early.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class ActivePublisher:
         lock: str,
         tenant_id: str,
         log: FilteringBoundLogger,
+        channel: str = NOTIFY_CHANNEL,
     ) -> None:
         self._bus = bus
         self._begin = begin
@@ -56,7 +58,7 @@ class ActivePublisher:
             self._work,
             database_url,
             lock=lock,
-            channel=NOTIFY_CHANNEL,
+            channel=channel,
             tenant_id=tenant_id,
             server_settings=_ALWAYS_PLAN,
         )

@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from identity_common.http.audited_request import AuditedRequest
 from identity_common.identifiers import new_id
 from identity_common.outbox.change import Change
 from identity_common.revisions import Source
 from identity_common.telemetry.logs import REQUEST_ID
-from identity_common.wire.audit import MAX_AGGREGATES, AuditEntry
+from identity_common.wire.audit import MAX_AGGREGATES, AuditEntry, AuditLog
 
 _VERBS: Final = {"created": "create", "updated": "update", "deleted": "delete"}
 
@@ -26,21 +28,55 @@ def audit_entry(
         occurred_at: Milliseconds since the epoch, UTC.
     """
     kind, _, verb = changes[0].type.rpartition(".")
-    return AuditEntry(
+    return entry_of_write(
+        request,
+        log=service,
+        key=f"{service}.{kind}.{_VERBS[verb]}",
+        aggregates=[f"{change.type.rpartition('.')[0]}/{change.aggregate}" for change in changes],
+        tenant_id=tenant_id,
+        occurred_at=occurred_at,
+    )
+
+
+def entry_of_write(
+    request: AuditedRequest | None,
+    *,
+    log: AuditLog,
+    key: str,
+    aggregates: Sequence[str],
+    tenant_id: str,
+    occurred_at: int,
+) -> AuditEntry:
+    """Return the entry of a write whose key and aggregates are known.
+
+    Args:
+        request: The request to the Management API that made it; none for any other cause.
+        log: The log that will number it.
+        key: What happened, as source, object and verb.
+        aggregates: What changed, as kind and ids.
+        tenant_id: The tenant.
+        occurred_at: Milliseconds since the epoch, UTC.
+    """
+    entry = AuditEntry(
         id=new_id(),
         occurred_at=occurred_at,
         tenant_id=tenant_id,
-        log=service,
-        key=f"{service}.{kind}.{_VERBS[verb]}",
+        log=log,
+        key=key,
+        request_id=REQUEST_ID.get() or "",
+        aggregates=tuple(aggregates[:MAX_AGGREGATES]),
+        aggregate_count=len(aggregates),
+    )
+    if request is None:
+        return entry
+    return msgspec.structs.replace(
+        entry,
         operation=request.operation,
         application_id=request.application_id,
         user_id=request.user_id,
         token_id=request.token_id,
-        request_id=REQUEST_ID.get() or "",
         address=request.address,
         user_agent=request.user_agent,
         ids=request.ids,
         members=request.members,
-        aggregates=tuple(f"{change.type.rpartition('.')[0]}/{change.aggregate}" for change in changes[:MAX_AGGREGATES]),
-        aggregate_count=len(changes),
     )

@@ -27,19 +27,18 @@ OUTCOME_AFTER_MS: Final = 60_000
 """How long the outcome of an attempt may take; then it is reported as unknown."""
 
 _READ: Final = 500
-_MESSAGE: Final = 100
-_MESSAGE_BYTES: Final = 256 << 10
+_MESSAGE_BYTES: Final = 512 << 10
 """An entry is under 16 KiB: a message stays far below the limit of NATS, a megabyte."""
 _ACKNOWLEDGEMENT_S: Final = 5.0
 _NOTHING: Final = b"0-0"
-_decode: Final = msgspec.json.Decoder(AuditEntry).decode
+_NO_NOTIFICATIONS: Final = "audit-stream-relay"  # commits say nothing about Redis
 
-# KEYS: the stream, its numbering. ARGV: the place of the attempt, id and JSON of the entry that replaces it. One step:
-# a crash leaves the one or the other.
+# KEYS: the stream, its numbering. ARGV: the place of the attempt, the id of the entry that replaces it, that entry. One
+# step: a crash leaves the one or the other.
 _REPLACE: Final = (
     LUA_APPEND
     + """
-if redis.call('XDEL', KEYS[1], ARGV[1]) == 1 then append(KEYS[1], KEYS[2], ARGV[2], 'entry', ARGV[3]) end
+if redis.call('XDEL', KEYS[1], ARGV[1]) == 1 then append(KEYS[1], KEYS[2], ARGV[2], {ARGV[3]}) end
 """
 )
 # KEYS: the numbering. ARGV: the run of Redis. A Redis that was restarted may have lost the last numbers and would give
@@ -65,15 +64,30 @@ class Attempts(NamedTuple):
     unknown: str
 
 
+class _Seen(msgspec.Struct, frozen=True, rename="camel"):
+    """What the relay itself reads of an entry; decoding all of it would cost more than to publish it."""
+
+    epoch: str
+    key: str
+    subject_token_id: str | None = None
+
+
 class _Place(NamedTuple):
     """An entry in Redis.
 
     Attributes:
         at: Its id in the stream: milliseconds of Redis's clock, and a number.
+        text: Its JSON.
+        seen: What was read of that.
     """
 
     at: bytes
-    entry: AuditEntry
+    text: bytes
+    seen: _Seen
+
+
+_see: Final = msgspec.json.Decoder(_Seen).decode
+_decode: Final = msgspec.json.Decoder(AuditEntry).decode
 
 
 class AuditStreamRelay:
@@ -120,6 +134,7 @@ class AuditStreamRelay:
             lock=f"identity-audit-{log}",
             tenant_id=tenant_id,
             log=_log.bind(source=log, stream=AUDIT_STREAM.name),
+            channel=_NO_NOTIFICATIONS,
         )
 
     def start(self) -> None:
@@ -137,19 +152,20 @@ class AuditStreamRelay:
     async def _publish_batch(self, _: asyncpg.Connection, publisher: Publisher) -> bool:
         run = self._commands.execute("INFO", "server")
         after = b"(" + self._position
-        found = self._commands.execute("XRANGE", self._keys.stream, after, "+", "COUNT", _READ)
+        reading = self._commands.execute("XRANGE", self._keys.stream, after, "+", "COUNT", _READ)
         if await self._begins_epoch(_text(await run)):
             return True
-        places = [_Place(at, _entry(fields)) for at, fields in await found]
-        if not places:
+        found = await reading
+        if not found:
             return await self._report_unknown()
+        places = [place for each in found if (place := _place(*each)) is not None]
         for message in self._messages(places):
             await publisher.publish([message], timeout_s=_ACKNOWLEDGEMENT_S)
-        finished = self._finished(places)
+        finished = [*self._finished(places), *self._malformed(found, places)]
         if finished:
             await self._commands.execute("XDEL", self._keys.stream, *finished)
-        self._position = places[-1].at
-        return len(places) == _READ  # else more gather until the next turn: an entry in a message of many costs less
+        self._position = found[-1][0]
+        return len(found) == _READ  # else more gather until the next turn: an entry in a message of many costs less
 
     async def _begins_epoch(self, information: str) -> bool:
         """Begin another epoch if Redis was restarted; then everything is read again, because it may be there again."""
@@ -164,16 +180,17 @@ class AuditStreamRelay:
         return True
 
     def _messages(self, places: Sequence[_Place]) -> Iterator[Outgoing]:
-        entries: list[bytes] = []
-        for number, place in enumerate(places, 1):
-            entries.append(encode_entry(place.entry))
-            full = len(entries) == _MESSAGE or sum(map(len, entries)) >= _MESSAGE_BYTES
-            if full or number == len(places):
-                first, last = places[number - len(entries)], place
-                span = f"{first.entry.epoch}:{first.at.decode()}:{last.at.decode()}"
-                message_id = f"{self._tenant_id}:audit:{self._audit_log}:{span}"
-                yield Outgoing(self._subject, message_id, b"[" + b",".join(entries) + b"]")
-                entries = []
+        first, size = 0, 0
+        for end, place in enumerate(places, 1):
+            size += len(place.text)
+            if size >= _MESSAGE_BYTES or end == len(places):
+                yield self._message(places[first:end])
+                first, size = end, 0
+
+    def _message(self, places: Sequence[_Place]) -> Outgoing:
+        span = f"{places[0].seen.epoch}:{places[0].at.decode()}:{places[-1].at.decode()}"
+        message_id = f"{self._tenant_id}:audit:{self._audit_log}:{span}"
+        return Outgoing(self._subject, message_id, b"[" + b",".join(place.text for place in places) + b"]")
 
     def _finished(self, places: Sequence[_Place]) -> list[bytes]:
         """Return the places of published entries that may go: all but attempts without an outcome."""
@@ -181,8 +198,8 @@ class AuditStreamRelay:
             return [place.at for place in places]
         finished = []
         for place in places:
-            subject_token_id = place.entry.subject_token_id
-            if place.entry.key == self._attempts.key and subject_token_id is not None:
+            subject_token_id = place.seen.subject_token_id
+            if place.seen.key == self._attempts.key and subject_token_id is not None:
                 self._open[subject_token_id] = place
                 continue
             finished.append(place.at)
@@ -190,6 +207,14 @@ class AuditStreamRelay:
             if attempt is not None:
                 finished.append(attempt.at)
         return finished
+
+    def _malformed(self, found: Sequence[Any], places: Sequence[_Place]) -> list[bytes]:
+        """Return the places without an entry; kept, they would hold up the others. Their numbers will be missing."""
+        if len(found) == len(places):
+            return []
+        malformed = sorted({at for at, _ in found} - {place.at for place in places})
+        _log.error("audit.entry-malformed", source=self._audit_log, store="redis", count=len(malformed))
+        return malformed
 
     async def _report_unknown(self) -> bool:
         """Replace attempts whose outcome did not come; return whether there are any.
@@ -206,7 +231,7 @@ class AuditStreamRelay:
         }
         for subject_token_id, place in overdue.items():
             entry = msgspec.structs.replace(
-                place.entry,
+                _decode(place.text),
                 id=new_id(),
                 occurred_at=now,
                 key=self._attempts.unknown,
@@ -219,12 +244,12 @@ class AuditStreamRelay:
         return bool(overdue)
 
 
-def _entry(fields: Any) -> AuditEntry:
-    """Return an entry from the pairs of a place in the stream, with its number."""
-    pairs = fields.items() if isinstance(fields, dict) else zip(fields[::2], fields[1::2], strict=True)
-    members: dict[str, Any] = {_text(name): _text(value) for name, value in pairs}
-    entry = _decode(members.pop("entry"))
-    return msgspec.structs.replace(entry, **{**members, "sequence": int(members["sequence"])})
+def _place(at: bytes, fields: Sequence[bytes]) -> _Place | None:
+    try:
+        _, text = fields
+        return _Place(at, text, _see(text))
+    except (ValueError, msgspec.DecodeError):
+        return None
 
 
 def _text(value: bytes | str) -> str:

@@ -1,5 +1,6 @@
 """The only way to change a source's state: a transaction that numbers and records its changes before it commits."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -9,8 +10,10 @@ from sqlalchemy import ARRAY, BigInteger, Boolean, Text, bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.clock import Clock, now_ms
+from identity_common.http.api_errors import store_unavailable
 from identity_common.http.audited_request import AuditedRequest, audited_request
-from identity_common.outbox.audit import audit_entry
+from identity_common.http.versions import Condition, version_condition
+from identity_common.outbox.audit import audit_entry, entry_of_write
 from identity_common.outbox.change import Change
 from identity_common.progress import Progress, TooManyWaitersError
 from identity_common.revisions import HEADER, Source, format_revisions
@@ -19,6 +22,7 @@ from identity_common.wire.events import event_subject
 
 NOTIFY_CHANNEL: Final = "outbox"
 _PUBLICATION_WAIT_S: Final = 0.25
+_TURN_S: Final = 2.0
 
 _APPEND = text(
     """
@@ -135,6 +139,7 @@ class Changes:
         self._may_return = tuple(f"{kind}." for kind in may_return)
         self._clock = clock
         self._timed_out_at = -1
+        self._conditional = asyncio.Lock()
 
     async def prepare(self) -> None:
         """Create the tenant's revision counter if it is missing."""
@@ -146,18 +151,71 @@ class Changes:
         """Run the body in one transaction; then number and record its changes, commit, and await their publication.
 
         Changes made by a request to the Management API get one entry of the audit trail, in the same statement. A
-        transaction without changes gets none.
+        transaction without changes gets none. A condition of the request is decided after the body, when it holds the
+        locks of its rows; whoever else changes them waits.
 
         Args:
             await_publication: False for background work, which would wait for itself and is no request.
+
+        Raises:
+            ApiError: 412 if the request's condition does not hold; 503 if that cannot be found out.
         """
-        async with self._engine.begin() as connection:
+        condition = version_condition() if await_publication else None
+        async with self._turn(condition), self._engine.begin() as connection:
             transaction = Transaction(connection, self._source, self._tenant_id)
             yield transaction
+            if condition is not None:
+                await condition.require(is_found=True)
             request = audited_request() if await_publication else None
             transaction.revision = await self._append(transaction, request)
         if transaction.changes and await_publication:
             await self._await_publication(transaction.revision)
+
+    async def record_action(self, kind: str, ids: tuple[str, ...], verb: str) -> None:
+        """Record, in a transaction of its own, a write by the handled request that publishes no event.
+
+        Call it before the effect: a crash in between leaves an entry without effect, never an effect without entry. The
+        revision stays.
+
+        Args:
+            kind: Kind of the aggregate.
+            ids: Its ids, outermost first.
+            verb: What is about to happen: ``clear``.
+        """
+        request = audited_request()
+        if request is None:
+            return
+        now = self._clock()
+        entry = entry_of_write(
+            request,
+            log=self._source,
+            key=f"{self._source}.{kind}.{verb}",
+            aggregates=[f"{kind}/{'/'.join(ids)}"],
+            tenant_id=self._tenant_id,
+            occurred_at=now,
+        )
+        async with self._engine.begin() as connection:
+            await connection.execute(_APPEND, self._appended([], msgspec.json.encode(entry).decode(), now))
+
+    @asynccontextmanager
+    async def _turn(self, condition: Condition | None) -> AsyncGenerator[None, None]:
+        """Run one write with a condition at a time.
+
+        Each of them reads its object on a second connection. Many at once would hold all connections of the pool, and
+        wait for one.
+        """
+        if condition is None:
+            yield
+            return
+        try:
+            async with asyncio.timeout(_TURN_S):
+                await self._conditional.acquire()
+        except TimeoutError:
+            raise store_unavailable() from None
+        try:
+            yield
+        finally:
+            self._conditional.release()
 
     async def current_revision(self, transaction: Transaction) -> int:
         """Return the source's revision before the changes of this transaction."""
@@ -171,10 +229,14 @@ class Changes:
         if self._may_return:
             await self._forget_deletions(transaction)
         now = self._clock()
-        values = {
+        entry = None if request is None else self._entry(request, changes, now)
+        return int((await transaction.connection.execute(_APPEND, self._appended(changes, entry, now))).scalar_one())
+
+    def _appended(self, changes: Sequence[Change], entry: str | None, now: int) -> dict[str, object]:
+        return {
             "tenant_id": self._tenant_id,
             "occurred_at": now,
-            "entry": None if request is None else self._entry(request, changes, now),
+            "entry": entry,
             "traceparent": TRACEPARENT.get(),
             "channel": NOTIFY_CHANNEL,
             "subjects": [change.subject for change in changes],
@@ -183,7 +245,6 @@ class Changes:
             "data": [change.data for change in changes],
             "deleted": [change.deleted for change in changes],
         }
-        return int((await transaction.connection.execute(_APPEND, values)).scalar_one())
 
     def _entry(self, request: AuditedRequest, changes: Sequence[Change], now: int) -> str:
         entry = audit_entry(request, changes, service=self._source, tenant_id=self._tenant_id, occurred_at=now)

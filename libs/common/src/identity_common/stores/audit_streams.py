@@ -16,37 +16,42 @@ from identity_common.wire.audit import AuditEntry, AuditLog
 _log = get_logger(__name__)
 
 LUA_APPEND: Final = """
-local function append(stream, numbering, id, ...)
+local function append(stream, numbering, id, entries)
     local epoch = redis.call('HGET', numbering, 'epoch')
     if not epoch then
         epoch = id
         redis.call('HSET', numbering, 'epoch', epoch)
     end
-    local sequence = redis.call('HINCRBY', numbering, 'last', 1)
-    redis.call('XADD', stream, '*', 'epoch', epoch, 'sequence', sequence, ...)
+    local before = redis.call('HINCRBY', numbering, 'last', #entries) - #entries
+    for number, entry in ipairs(entries) do
+        local numbered = string.format('{"epoch":"%s","sequence":%.0f,', epoch, before + number)
+        redis.call('XADD', stream, '*', 'entry', numbered .. entry)
+    end
 end
 """
-"""A function for scripts: ``append(stream, numbering, id of the entry, 'entry', its JSON, …)``; further pairs replace
-members of the entry, by the names of ``AuditEntry``."""
+"""A function for scripts: ``append(stream, numbering, id of the first entry, {entries})``; see ``encode_entry``."""
 
-# KEYS: the stream, its numbering. ARGV, for each entry: at how many entries to drop this one, its id, its JSON. Returns
-# how many were dropped.
+# KEYS: the stream, its numbering. ARGV: the id of the first entry, then for each entry at how many to drop it, and the
+# entry. Returns how many were dropped.
 _APPEND_BELOW: Final = (
     LUA_APPEND
     + """
-local dropped = 0
-for first = 1, #ARGV, 3 do
-    if redis.call('XLEN', KEYS[1]) < tonumber(ARGV[first]) then
-        append(KEYS[1], KEYS[2], ARGV[first + 1], 'entry', ARGV[first + 2])
-    else
-        dropped = dropped + 1
-    end
+local length, kept = redis.call('XLEN', KEYS[1]), {}
+for limit = 2, #ARGV, 2 do
+    if length + #kept < tonumber(ARGV[limit]) then kept[#kept + 1] = ARGV[limit + 1] end
 end
-return dropped
+append(KEYS[1], KEYS[2], ARGV[1], kept)
+return (#ARGV - 1) / 2 - #kept
 """
 )
 _NO_LIMIT: Final = 2**53
-encode_entry: Final = msgspec.json.Encoder().encode
+_GATHERING_S: Final = 0.02
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def encode_entry(entry: AuditEntry) -> bytes:
+    """Return the JSON of an entry without its opening brace: the script puts that and the number before it."""
+    return _encode(entry)[1:]
 
 
 class AuditStreamKeys(NamedTuple):
@@ -68,7 +73,7 @@ class AuditStreamKeys(NamedTuple):
 
 
 class AuditStream:
-    """Appends entries without waiting for Redis; those of one tick of the event loop in one command.
+    """Appends entries without waiting for Redis, many in one command.
 
     Args:
         commands: To Redis.
@@ -81,23 +86,47 @@ class AuditStream:
         self._commands = commands
         self._keys = keys
         self._half = backlog // 2
+        self._first_id = ""
         self._waiting: list[Argument] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_due = False
 
-    def append(self, entry: AuditEntry, *, must_fit: bool = False) -> None:
+    def append(self, entry: AuditEntry, *, is_outcome: bool = False) -> None:
         """Append an entry; if Redis does not answer, it is lost, which is logged.
 
         Args:
             entry: Without its number.
-            must_fit: Whether it is appended to a full log too.
+            is_outcome: Whether it says how a recorded attempt ended. Then it is appended to a full log too, and within
+                20 ms: if the process dies before, the attempt says that its outcome is unknown. Other entries do not
+                outlast the tick of the event loop, and take along what waits.
         """
         if not self._waiting:
-            asyncio.get_running_loop().call_soon(self._send)
-        self._waiting += (_NO_LIMIT if must_fit else self._half, entry.id, encode_entry(entry))
+            self._first_id = entry.id
+        self._waiting += (_NO_LIMIT if is_outcome else self._half, encode_entry(entry))
+        loop = asyncio.get_running_loop()
+        if not is_outcome and not self._is_due:
+            self._is_due = True
+            loop.call_soon(self._send_due)
+        elif is_outcome and self._timer is None:
+            self._timer = loop.call_later(_GATHERING_S, self._send_due)
 
-    def _send(self) -> None:
+    async def flush(self) -> None:
+        """Append what waits; return when Redis has answered, or is known not to."""
+        if self._waiting:
+            await asyncio.wait((self._send(),))
+
+    def _send_due(self) -> None:
+        if self._waiting:  # else it went with another one
+            self._send()
+
+    def _send(self) -> "asyncio.Future[Any]":
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._is_due = None, False
         entries, self._waiting = self._waiting, []
-        appended = self._commands.execute("EVAL", _APPEND_BELOW, 2, *self._keys, *entries)
+        appended = self._commands.execute("EVAL", _APPEND_BELOW, 2, *self._keys, self._first_id, *entries)
         appended.add_done_callback(_log_losses)
+        return appended
 
 
 def _log_losses(appended: "asyncio.Future[Any]") -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 STREAM_AUDIT: Final = "IDENTITY_AUDIT"
 AUDIT_PREFIX: Final = "identity-audit"
+AUDIT_HEAD_PREFIX: Final = "identity-audit-head"
 
 MAX_AGGREGATES: Final = 100
 """A write of more aggregates lists the first; ``aggregate_count`` has the number of all."""
@@ -30,6 +31,11 @@ Outcome = Literal["success", "refused", "unknown"]
 def audit_subject(log: AuditLog, tenant_id: str) -> str:
     """Return the subject of a log's entries: ``identity-audit.default.management``."""
     return f"{AUDIT_PREFIX}.{tenant_id}.{log}"
+
+
+def head_subject(tenant_id: str) -> str:
+    """Return the subject of the signed heads of a tenant's trail: ``identity-audit-head.default``."""
+    return f"{AUDIT_HEAD_PREFIX}.{tenant_id}"
 
 
 class AuditContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -89,7 +95,8 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
         token_id: ``jti`` of the access token that the request was sent with.
         issued_token_id: ``jti`` of the access token that was issued, or that would have been.
         context: Reason and ticket of a subject token.
-        expires_at: When a subject token that was issued expires; milliseconds since the epoch, UTC.
+        expires_at: When a subject token that was issued expires, or an access token that was got for one; milliseconds
+            since the epoch, UTC.
         request_id: The ``X-Request-Id`` of the response.
         address: Address of the client.
         user_agent: The ``User-Agent`` of the request, cut to 256 characters.

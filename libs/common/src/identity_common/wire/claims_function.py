@@ -94,7 +94,7 @@ class DryRun(_Private, frozen=True, kw_only=True, tag="dry-run"):
 
 
 class StartRecording(_Private, frozen=True, kw_only=True, tag="start-recording"):
-    """Record the inputs of this kind from now on. The reply is ``RecordingStarted``.
+    """Record the inputs of this kind from now on. The reply is ``RecordingState``.
 
     Attributes:
         minutes: 1 to 1440; 0 stops the recording and forgets the inputs.
@@ -102,6 +102,12 @@ class StartRecording(_Private, frozen=True, kw_only=True, tag="start-recording")
 
     kind: TokenKind
     minutes: int
+
+
+class ReadRecording(_Private, frozen=True, kw_only=True, tag="read-recording"):
+    """Return whether inputs of this kind are being recorded. The reply is ``RecordingState``."""
+
+    kind: TokenKind
 
 
 class ReadFailures(_Private, frozen=True, kw_only=True, tag="failures"):
@@ -183,14 +189,16 @@ class DryRunAnswer(_Private, frozen=True, kw_only=True, tag="dry-run"):
     omitted: int = 0
 
 
-class RecordingStarted(_Private, frozen=True, kw_only=True, tag="recording"):
-    """Reply to ``StartRecording``.
+class RecordingState(_Private, frozen=True, kw_only=True, tag="recording"):
+    """Reply to ``StartRecording`` and ``ReadRecording``.
 
     Attributes:
-        until: When the recording ends and its inputs are forgotten, milliseconds since the epoch; 0 if it was stopped.
+        until: When the recording ends and its inputs are forgotten, milliseconds since the epoch; 0 if there is none.
+        inputs: Number of inputs that are held.
     """
 
     until: int
+    inputs: int = 0
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -230,8 +238,8 @@ class Unavailable(_Private, frozen=True, kw_only=True, tag="unavailable"):
     retry_after_s: int = 1
 
 
-Question = CheckScript | TestScript | DryRun | StartRecording | ReadFailures
-Answer = ScriptChecked | ScriptTested | DryRunAnswer | RecordingStarted | Failures | Unavailable
+Question = CheckScript | TestScript | DryRun | StartRecording | ReadRecording | ReadFailures
+Answer = ScriptChecked | ScriptTested | DryRunAnswer | RecordingState | Failures | Unavailable
 
 _encode: Final = msgspec.json.Encoder().encode
 _questions: Final[msgspec.json.Decoder[Question]] = msgspec.json.Decoder(Question)

@@ -24,6 +24,7 @@ _PREFIX_OF: Final = {f"/{source}": prefix for source, prefix in _PREFIX.items()}
 ApplicationType = Literal["Native", "SPA", "Traditional", "MachineToMachine"]
 RoleType = Literal["User", "MachineToMachine"]
 HolderKind = Literal["user", "application"]
+NarrowedKind = Literal["scope", "user", "application"]
 SecretMethod = Literal["client_secret_basic", "client_secret_post"]
 
 
@@ -181,6 +182,25 @@ class AssignmentState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     deleted: bool = False
     holder_kind: HolderKind = "user"
     role_ids: tuple[str, ...] = ()
+
+
+class NarrowingState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What may have lost API permissions in the revision of this event; what only adds permissions is not published.
+
+    The stream keeps the newest event of a subject, and that is the one that counts.
+
+    Attributes:
+        id: Of the user or application that lost a role; of a scope, a hash of the next two.
+        kind: ``scope``: a role no longer grants it, it was renamed or deleted.
+        indicator: Of the scope's resource.
+        name: Of the scope, as tokens have it.
+    """
+
+    id: str
+    kind: NarrowedKind
+    deleted: bool = False
+    indicator: str = ""
+    name: str = ""
 
 
 class ClaimsFunctionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import UNSET, UnsetType
 
-from stead._http import Operation, api_path, command, decode, json_request
+from stead._http import IfMatch, Operation, api_path, command, decode, json_request
 from stead._lists import MAX_PAGE_SIZE, ListRequest
 from stead._operations._bodies import ApplicationType, FreeForm, create_body, flag, patch_body
 from stead.models import Application, ApplicationSecret, CustomClientMetadata, OidcClientMetadata, Role
@@ -103,6 +103,7 @@ def update_application(
     is_third_party: bool | UnsetType = UNSET,
     branding: FreeForm | UnsetType | None = UNSET,
     custom_data: FreeForm | UnsetType = UNSET,
+    if_match: IfMatch = UNSET,
 ) -> Operation[Application]:
     """Change the given members; None clears a member.
 
@@ -117,6 +118,7 @@ def update_application(
         NotFound: The id is unknown.
         InvalidInput: A member of the request is invalid.
         Conflict: A third-party application may not exchange tokens.
+        VersionMismatch: ``if_match`` does not name the current version.
     """
     body = patch_body(
         name=name,
@@ -127,16 +129,19 @@ def update_application(
         branding=branding,
         customData=custom_data,
     )
-    return decode((yield json_request("PATCH", api_path("applications", application_id), body)), Application)
+    return decode(
+        (yield json_request("PATCH", api_path("applications", application_id), body, if_match=if_match)), Application
+    )
 
 
-def delete_application(application_id: str) -> Operation[None]:
+def delete_application(application_id: str, *, if_match: IfMatch = UNSET) -> Operation[None]:
     """Delete an application and its secrets. Its tokens become invalid.
 
     Raises:
         NotFound: The id is unknown.
+        VersionMismatch: ``if_match`` does not name the current version.
     """
-    return command("DELETE", api_path("applications", application_id))
+    return command("DELETE", api_path("applications", application_id), if_match=if_match)
 
 
 def list_application_secrets(application_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequest[ApplicationSecret]:
@@ -167,6 +172,17 @@ def create_application_secret(
     return decode((yield json_request("POST", path, body)), ApplicationSecret)
 
 
+def rename_application_secret(application_id: str, name: str, *, new_name: str) -> Operation[ApplicationSecret]:
+    """Rename a secret, whose value stays.
+
+    Raises:
+        NotFound: The application does not exist, or has no such secret.
+        Conflict: The name is taken.
+    """
+    path = api_path("applications", application_id, "secrets", name)
+    return decode((yield json_request("PATCH", path, {"name": new_name})), ApplicationSecret)
+
+
 def delete_application_secret(application_id: str, name: str) -> Operation[None]:
     """Delete a secret. It can no longer be used to authenticate.
 
@@ -195,14 +211,19 @@ def assign_application_roles(application_id: str, role_ids: Iterable[str]) -> Op
     return command("POST", api_path("applications", application_id, "roles"), {"roleIds": list(role_ids)})
 
 
-def replace_application_roles(application_id: str, role_ids: Iterable[str]) -> Operation[None]:
+def replace_application_roles(
+    application_id: str, role_ids: Iterable[str], *, if_match: IfMatch = UNSET
+) -> Operation[None]:
     """Make these the only API roles of a machine-to-machine application.
 
     Raises:
         NotFound: The application does not exist.
         Conflict: A role does not exist or is for users, or the application is of another type.
+        VersionMismatch: ``if_match`` does not name the current version.
     """
-    return command("PUT", api_path("applications", application_id, "roles"), {"roleIds": list(role_ids)})
+    return command(
+        "PUT", api_path("applications", application_id, "roles"), {"roleIds": list(role_ids)}, if_match=if_match
+    )
 
 
 def remove_application_role(application_id: str, role_id: str) -> Operation[None]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec import UNSET, UnsetType
 
-from stead._http import Operation, api_path, command, decode, json_request
+from stead._http import IfMatch, IfNoneMatch, Operation, api_path, command, decode, json_request
 from stead._lists import MAX_PAGE_SIZE, ListRequest
 from stead._operations._bodies import FreeForm, TokenKind, create_body, patch_body
 from stead.models import (
@@ -34,6 +34,8 @@ def save_claims_function(
     context_sample: FreeForm | None = None,
     token_sample: FreeForm | None = None,
     block_issuance_on_error: bool | None = None,
+    if_match: IfMatch = UNSET,
+    if_none_match: IfNoneMatch = UNSET,
 ) -> Operation[ClaimsFunction]:
     """Save a new version of the function and make it the active one.
 
@@ -49,10 +51,13 @@ def save_claims_function(
         context_sample: Kept for later tests.
         token_sample: Kept for later tests.
         block_issuance_on_error: Issue no token when the script fails, instead of one without custom claims.
+        if_match: The ``etag`` of the active version as it was read.
+        if_none_match: ``*`` to save only if no version is active.
 
     Raises:
         Conflict: The script does not compile, defines no such function or is too large; ``data`` says where.
         Unavailable: Scripts cannot be checked at the moment; nothing was saved.
+        VersionMismatch: ``if_match`` does not name the current version, or ``if_none_match`` excludes it.
     """
     body = create_body(
         script=script,
@@ -61,7 +66,8 @@ def save_claims_function(
         tokenSample=token_sample,
         blockIssuanceOnError=block_issuance_on_error,
     )
-    return decode((yield json_request("PUT", _path(kind), body)), ClaimsFunction)
+    request = json_request("PUT", _path(kind), body, if_match=if_match, if_none_match=if_none_match)
+    return decode((yield request), ClaimsFunction)
 
 
 def get_claims_function(kind: TokenKind) -> Operation[ClaimsFunction]:
@@ -81,6 +87,7 @@ def update_claims_function(
     context_sample: FreeForm | UnsetType | None = UNSET,
     token_sample: FreeForm | UnsetType | None = UNSET,
     block_issuance_on_error: bool | UnsetType = UNSET,
+    if_match: IfMatch = UNSET,
 ) -> Operation[ClaimsFunction]:
     """Save the active version with the given changes as a new one; None clears a member.
 
@@ -88,6 +95,7 @@ def update_claims_function(
         NotFound: No version is active.
         Conflict: As for ``save``.
         Unavailable: Scripts cannot be checked at the moment; nothing was saved.
+        VersionMismatch: ``if_match`` does not name the current version.
     """
     body = patch_body(
         script=script,
@@ -96,16 +104,17 @@ def update_claims_function(
         tokenSample=token_sample,
         blockIssuanceOnError=block_issuance_on_error,
     )
-    return decode((yield json_request("PATCH", _path(kind), body)), ClaimsFunction)
+    return decode((yield json_request("PATCH", _path(kind), body, if_match=if_match)), ClaimsFunction)
 
 
-def delete_claims_function(kind: TokenKind) -> Operation[None]:
+def delete_claims_function(kind: TokenKind, *, if_match: IfMatch = UNSET) -> Operation[None]:
     """Leave no version active; every version remains, and can be activated again.
 
     Raises:
         NotFound: No version is active.
+        VersionMismatch: ``if_match`` does not name the current version.
     """
-    return command("DELETE", _path(kind))
+    return command("DELETE", _path(kind), if_match=if_match)
 
 
 def list_claims_function_versions(
@@ -141,21 +150,35 @@ def activate_claims_function_version(kind: TokenKind, version: int) -> Operation
 
 def try_claims_script(
     kind: TokenKind,
-    script: str,
+    script: str | None = None,
     *,
     token: FreeForm,
     context: FreeForm,
     environment_variables: Mapping[str, str] | None = None,
+    version: int | None = None,
 ) -> Operation[TestedClaims]:
-    """Run a script once, without saving it, and return the claims that it would add.
+    """Run a script or a saved version once, and return the claims that it would add. Nothing is saved.
+
+    Args:
+        kind: Of tokens.
+        script: Either this or ``version``.
+        token: The argument ``token``.
+        context: The argument ``context``.
+        environment_variables: If None, those of the version; a script has none.
+        version: A saved version, active or not.
 
     Raises:
         Forbidden: The script denied access; ``message`` is its message.
-        Conflict: The script failed; ``data`` says why and where.
+        Conflict: The script failed; ``data`` says why and where. Or there is no such version.
         Unavailable: Scripts cannot be run at the moment.
     """
     body = create_body(
-        tokenType=kind, script=script, token=token, context=context, environmentVariables=environment_variables
+        tokenType=kind,
+        script=script,
+        version=version,
+        token=token,
+        context=context,
+        environmentVariables=environment_variables,
     )
     answer = yield json_request("POST", _path("test"), body)
     claims = decode(answer, dict[str, Any])
@@ -164,20 +187,26 @@ def try_claims_script(
 
 
 def dry_run_claims_script(
-    kind: TokenKind, script: str, *, environment_variables: Mapping[str, str] | None = None
+    kind: TokenKind,
+    script: str | None = None,
+    *,
+    environment_variables: Mapping[str, str] | None = None,
+    version: int | None = None,
 ) -> Operation[DryRunReport]:
-    """Run a script over the recorded inputs and return what would change, compared with the active version.
+    """Run a candidate over the recorded inputs and return what would change, compared with the active version.
 
     Args:
         kind: Of tokens.
-        script: The candidate; it is not saved.
-        environment_variables: Those of the active version if None.
+        script: The candidate, which is not saved; either this or ``version``.
+        environment_variables: If None, those of the version; for a script, those of the active version.
+        version: A saved version as the candidate.
 
     Raises:
-        Conflict: The script does not compile, defines no such function or is too large; ``data`` says where.
+        Conflict: The script does not compile, defines no such function or is too large; ``data`` says where. Or there
+            is no such version.
         Unavailable: Scripts cannot be run at the moment.
     """
-    body = create_body(script=script, environmentVariables=environment_variables)
+    body = create_body(script=script, version=version, environmentVariables=environment_variables)
     return decode((yield json_request("POST", _path(kind, "dry-run"), body)), DryRunReport)
 
 
@@ -192,6 +221,15 @@ def record_claims_function_inputs(kind: TokenKind, minutes: int) -> Operation[Re
         Unavailable: Inputs cannot be recorded at the moment.
     """
     return decode((yield json_request("POST", _path(kind, "recording"), {"minutes": minutes})), Recording)
+
+
+def get_claims_function_recording(kind: TokenKind) -> Operation[Recording]:
+    """Return whether inputs are being recorded, until when, and how many are held.
+
+    Raises:
+        Unavailable: That cannot be read at the moment.
+    """
+    return decode((yield json_request("GET", _path(kind, "recording"))), Recording)
 
 
 def list_claims_function_failures(kind: TokenKind) -> Operation[list[ClaimsFunctionFailure]]:

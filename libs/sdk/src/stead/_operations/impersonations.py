@@ -2,8 +2,73 @@
 
 from __future__ import annotations
 
-from stead._http import Operation, api_path, command
+from typing import Literal
+
+from stead._http import Operation, api_path, command, decode, json_request
+from stead._lists import MAX_PAGE_SIZE, CursorRequest
 from stead._operations._bodies import create_body
+from stead.models import Impersonation
+
+
+def list_impersonations(
+    *,
+    active: bool | None = None,
+    user_id: str | None = None,
+    actor_id: str | None = None,
+    client_id: str | None = None,
+    organization_id: str | None = None,
+    page_size: int = MAX_PAGE_SIZE,
+) -> CursorRequest[Impersonation]:
+    """Iterate over the impersonations that match everything given, newest first.
+
+    A page may be shorter than its size, even empty, and still have a following one.
+
+    Args:
+        active: Only those that have neither ended nor expired, or only the others.
+        user_id: Only those of this user: the subject.
+        actor_id: Only those in which this user acts for another.
+        client_id: Only those whose subject token this application exchanged.
+        organization_id: Only those whose access token was asked for this organization.
+        page_size: Impersonations per request, 1 to 100.
+    """
+    params = {
+        "active": _flag(active),
+        "userId": user_id,
+        "actorId": actor_id,
+        "clientId": client_id,
+        "organizationId": organization_id,
+    }
+    return CursorRequest(api_path("impersonations"), Impersonation, page_size=page_size, params=params)
+
+
+def get_impersonation(impersonation_id: str) -> Operation[Impersonation]:
+    """Return an impersonation with its entries in the audit trail.
+
+    Raises:
+        NotFound: No impersonation has this id; or the client holds ``subject-tokens`` alone and did not ask for it.
+    """
+    return decode((yield json_request("GET", api_path("impersonations", impersonation_id))), Impersonation)
+
+
+def list_user_impersonations(
+    user_id: str,
+    *,
+    role: Literal["subject", "actor"] = "subject",
+    active: bool | None = None,
+    page_size: int = MAX_PAGE_SIZE,
+) -> CursorRequest[Impersonation]:
+    """Iterate over the impersonations of a user, newest first.
+
+    Args:
+        user_id: The user.
+        role: Whether the user is the subject, or the actor.
+        active: Only those that have neither ended nor expired, or only the others.
+        page_size: Impersonations per request, 1 to 100.
+    """
+    params = {"role": role, "active": _flag(active)}
+    return CursorRequest(
+        api_path("users", user_id, "impersonations"), Impersonation, page_size=page_size, params=params
+    )
 
 
 def end_impersonation(impersonation_id: str) -> Operation[None]:
@@ -45,3 +110,7 @@ def end_impersonations(
     """
     body = create_body(userId=user_id, actorId=actor_id, clientId=client_id, organizationId=organization_id, all=all)
     return command("POST", api_path("impersonations", "end"), body)
+
+
+def _flag(value: bool | None) -> str | None:
+    return None if value is None else str(value).lower()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stead._http import Operation, api_path, decode, json_request
 from stead._lists import MAX_PAGE_SIZE, CursorRequest
-from stead.models import AuditEntry
+from stead.models import AuditEntry, AuditFigure, ConsistencyProof, InclusionProof, SignedHead
 
 
 def list_log_entries(
@@ -55,3 +57,56 @@ def get_log_entry(entry_id: str) -> Operation[AuditEntry]:
         NotFound: The id is unknown, or the entry was dropped after the retention.
     """
     return decode((yield json_request("GET", api_path("logs", entry_id))), AuditEntry)
+
+
+def list_log_figures(*, start_time: int | None = None, end_time: int | None = None) -> Operation[list[AuditFigure]]:
+    """Return how many entries of each key each hour has, oldest hour first; those without any are left out.
+
+    Args:
+        start_time: In the first hour; milliseconds since the epoch. A day before the end if it is None.
+        end_time: In the last hour; now if it is None.
+
+    Raises:
+        InvalidInput: These are more than 31 days apart, or the end is before the start.
+    """
+    times = {"start_time": start_time, "end_time": end_time}
+    params = {name: time for name, time in times.items() if time is not None}
+    return decode((yield json_request("GET", api_path("logs", "figures"), params=params)), list[AuditFigure])
+
+
+def get_log_head() -> Operation[SignedHead]:
+    """Return the last signed head of the audit trail.
+
+    Raises:
+        ApiError: Nothing has been signed yet.
+    """
+    return decode((yield json_request("GET", api_path("logs", "head"))), SignedHead)
+
+
+def get_log_keys() -> Operation[dict[str, Any]]:
+    """Return the public keys of heads as a JWK Set."""
+    return decode((yield json_request("GET", api_path("logs", "jwks"))), dict[str, Any])
+
+
+def get_log_proof(entry_id: str) -> Operation[InclusionProof]:
+    """Prove that an entry is in the tree of the last signed head.
+
+    Raises:
+        NotFound: The id is unknown.
+        ApiError: 409 ``log.not_in_tree`` until a head covers the entry, which takes a second or two.
+    """
+    return decode((yield json_request("GET", api_path("logs", entry_id, "proof"))), InclusionProof)
+
+
+def get_log_consistency(first: int, second: int | None = None) -> Operation[ConsistencyProof]:
+    """Prove that the tree of one size begins with all of an earlier one.
+
+    Args:
+        first: Size of the earlier tree, at least 1.
+        second: Size of the later tree; None for that of the last signed head.
+
+    Raises:
+        ApiError: The trail has no trees of these sizes.
+    """
+    params: dict[str, str | int] = {"from": first} if second is None else {"from": first, "to": second}
+    return decode((yield json_request("GET", api_path("logs", "consistency"), params=params)), ConsistencyProof)

@@ -7,8 +7,9 @@ from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 import httpx2 as httpx
 import msgspec
+from msgspec import UNSET
 
-from stead._http import Operation, Request, api_path, command, decode, json_request, unexpected_answer
+from stead._http import IfMatch, Operation, Request, api_path, command, decode, json_request, unexpected_answer
 from stead._lists import MAX_PAGE_SIZE, ListRequest
 from stead.models import (
     HeldPermissions,
@@ -78,14 +79,15 @@ class MemberOperations(Generic[M]):
         """
         return command("POST", self._path(organization_id), {self._ids: list(member_ids)})
 
-    def replace(self, organization_id: str, member_ids: Iterable[str]) -> Operation[None]:
+    def replace(self, organization_id: str, member_ids: Iterable[str], *, if_match: IfMatch = UNSET) -> Operation[None]:
         """Make these the only members of this kind; those who were members before keep their roles.
 
         Raises:
             NotFound: The organization does not exist.
             Conflict: A user or application does not exist, or the application is not machine-to-machine.
+            VersionMismatch: ``if_match`` does not name the current version.
         """
-        return command("PUT", self._path(organization_id), {self._ids: list(member_ids)})
+        return command("PUT", self._path(organization_id), {self._ids: list(member_ids)}, if_match=if_match)
 
     def remove(self, organization_id: str, member_id: str) -> Operation[None]:
         """Remove a member from an organization, along with its roles there.
@@ -134,16 +136,23 @@ class MemberOperations(Generic[M]):
         return decode((yield json_request("POST", path, body)), _AssignedRoles).organization_role_ids
 
     def replace_roles(
-        self, organization_id: str, member_id: str, role_ids: Iterable[str] = (), *, role_names: Iterable[str] = ()
+        self,
+        organization_id: str,
+        member_id: str,
+        role_ids: Iterable[str] = (),
+        *,
+        role_names: Iterable[str] = (),
+        if_match: IfMatch = UNSET,
     ) -> Operation[None]:
         """Make these organization roles, given by id or by name, the only ones of a member.
 
         Raises:
             NotFound: The organization does not exist.
             Conflict: It has no such member; a role does not exist or is for the other kind of members.
+            VersionMismatch: ``if_match`` does not name the current version.
         """
         body = _roles_body(role_ids, role_names)
-        return command("PUT", self._path(organization_id, member_id, "roles"), body)
+        return command("PUT", self._path(organization_id, member_id, "roles"), body, if_match=if_match)
 
     def remove_role(self, organization_id: str, member_id: str, role_id: str) -> Operation[None]:
         """Remove an organization role from a member.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from stead._http import Operation, api_path, command, decode, json_request
+from stead._http import IfMatch, Operation, api_path, command, decode, json_request
 from stead._lists import MAX_PAGE_SIZE, ListRequest
 from stead._operations._bodies import create_body, patch_body
 from stead.models import OrganizationPermission
@@ -48,22 +48,28 @@ def list_organization_permissions(
 
 
 def update_organization_permission(
-    permission_id: str, *, name: str | UnsetType = UNSET, description: str | UnsetType | None = UNSET
+    permission_id: str,
+    *,
+    name: str | UnsetType = UNSET,
+    description: str | UnsetType | None = UNSET,
+    if_match: IfMatch = UNSET,
 ) -> Operation[OrganizationPermission]:
     """Change the given members; None clears a member. Every role that grants it grants the new name.
 
     Raises:
         NotFound: The id is unknown.
         Conflict: The name is taken or reserved.
+        VersionMismatch: ``if_match`` does not name the current version.
     """
     body, path = patch_body(name=name, description=description), api_path("organization-scopes", permission_id)
-    return decode((yield json_request("PATCH", path, body)), OrganizationPermission)
+    return decode((yield json_request("PATCH", path, body, if_match=if_match)), OrganizationPermission)
 
 
-def delete_organization_permission(permission_id: str) -> Operation[None]:
+def delete_organization_permission(permission_id: str, *, if_match: IfMatch = UNSET) -> Operation[None]:
     """Delete an organization permission, also from the roles that grant it.
 
     Raises:
         NotFound: The id is unknown.
+        VersionMismatch: ``if_match`` does not name the current version.
     """
-    return command("DELETE", api_path("organization-scopes", permission_id))
+    return command("DELETE", api_path("organization-scopes", permission_id), if_match=if_match)

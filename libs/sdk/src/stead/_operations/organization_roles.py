@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import UNSET, UnsetType
 
-from stead._http import Operation, api_path, command, decode, json_request
+from stead._http import IfMatch, Operation, api_path, command, decode, json_request
 from stead._lists import MAX_PAGE_SIZE, ListRequest
 from stead._operations._bodies import RoleType, create_body, patch_body
 from stead.models import OrganizationPermission, OrganizationRole, ResourceScope
@@ -74,24 +74,27 @@ def update_organization_role(
     name: str | UnsetType = UNSET,
     description: str | UnsetType | None = UNSET,
     type: RoleType | UnsetType = UNSET,  # noqa: A002 - the API's name
+    if_match: IfMatch = UNSET,
 ) -> Operation[OrganizationRole]:
     """Change the given members; None clears a member.
 
     Raises:
         NotFound: The id is unknown.
         Conflict: The name is taken, or the type would change while members have the role.
+        VersionMismatch: ``if_match`` does not name the current version.
     """
     body, path = patch_body(name=name, description=description, type=type), api_path("organization-roles", role_id)
-    return decode((yield json_request("PATCH", path, body)), OrganizationRole)
+    return decode((yield json_request("PATCH", path, body, if_match=if_match)), OrganizationRole)
 
 
-def delete_organization_role(role_id: str) -> Operation[None]:
+def delete_organization_role(role_id: str, *, if_match: IfMatch = UNSET) -> Operation[None]:
     """Delete an organization role. Every member loses it.
 
     Raises:
         NotFound: The id is unknown.
+        VersionMismatch: ``if_match`` does not name the current version.
     """
-    return command("DELETE", api_path("organization-roles", role_id))
+    return command("DELETE", api_path("organization-roles", role_id), if_match=if_match)
 
 
 def list_organization_role_permissions(
@@ -117,15 +120,18 @@ def assign_organization_role_permissions(role_id: str, permission_ids: Iterable[
     return command("POST", api_path("organization-roles", role_id, "scopes"), body)
 
 
-def replace_organization_role_permissions(role_id: str, permission_ids: Iterable[str]) -> Operation[None]:
+def replace_organization_role_permissions(
+    role_id: str, permission_ids: Iterable[str], *, if_match: IfMatch = UNSET
+) -> Operation[None]:
     """Make these the only organization permissions that a role grants.
 
     Raises:
         NotFound: The role does not exist.
         Conflict: A permission does not exist.
+        VersionMismatch: ``if_match`` does not name the current version.
     """
     body = {"organizationScopeIds": list(permission_ids)}
-    return command("PUT", api_path("organization-roles", role_id, "scopes"), body)
+    return command("PUT", api_path("organization-roles", role_id, "scopes"), body, if_match=if_match)
 
 
 def remove_organization_role_permission(role_id: str, permission_id: str) -> Operation[None]:
@@ -160,15 +166,18 @@ def assign_organization_role_resource_scopes(role_id: str, scope_ids: Iterable[s
     return command("POST", api_path("organization-roles", role_id, "resource-scopes"), body)
 
 
-def replace_organization_role_resource_scopes(role_id: str, scope_ids: Iterable[str]) -> Operation[None]:
+def replace_organization_role_resource_scopes(
+    role_id: str, scope_ids: Iterable[str], *, if_match: IfMatch = UNSET
+) -> Operation[None]:
     """Make these the only scopes of API resources that a role grants; none of the Management API.
 
     Raises:
         NotFound: The role does not exist.
         Conflict: A scope does not exist, or belongs to the Management API.
+        VersionMismatch: ``if_match`` does not name the current version.
     """
     body = {"scopeIds": list(scope_ids)}
-    return command("PUT", api_path("organization-roles", role_id, "resource-scopes"), body)
+    return command("PUT", api_path("organization-roles", role_id, "resource-scopes"), body, if_match=if_match)
 
 
 def remove_organization_role_resource_scope(role_id: str, scope_id: str) -> Operation[None]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stead._http import Operation, api_path, decode, json_request
+from msgspec import UNSET
+
+from stead._http import IfMatch, Operation, api_path, decode, json_request
 from stead.models import OrganizationTemplate, TemplateReport
 
 
@@ -15,7 +17,7 @@ def get_organization_template() -> Operation[OrganizationTemplate]:
 
 
 def put_organization_template(
-    document: OrganizationTemplate | Mapping[str, Any], *, dry_run: bool = False
+    document: OrganizationTemplate | Mapping[str, Any], *, dry_run: bool = False, if_match: IfMatch = UNSET
 ) -> Operation[TemplateReport]:
     """Replace the organization template with a document, atomically, and return the changes.
 
@@ -32,12 +34,15 @@ def put_organization_template(
     Args:
         document: As returned by ``get``, or the same as decoded JSON.
         dry_run: Change nothing; return what would change.
+        if_match: The ``etag`` of the document as it was read.
 
     Raises:
         InvalidInput: A member is not of its form, or a name occurs twice.
         Conflict: The document cannot be applied; ``data`` says where.
+        VersionMismatch: ``if_match`` does not name the current version.
     """
     params = {"dry-run": "true"} if dry_run else None
     return decode(
-        (yield json_request("PUT", api_path("organization-template"), document, params=params)), TemplateReport
+        (yield json_request("PUT", api_path("organization-template"), document, params=params, if_match=if_match)),
+        TemplateReport,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from stead._http import Operation, api_path, command, decode, json_request
+from stead._http import IfMatch, Operation, api_path, command, decode, json_request
 from stead._lists import MAX_PAGE_SIZE, ListRequest
 from stead._operations._bodies import FreeForm, create_body, patch_body
 from stead.models import Organization
@@ -83,6 +83,7 @@ def update_organization(
     color: FreeForm | UnsetType | None = UNSET,
     branding: FreeForm | UnsetType | None = UNSET,
     custom_css: str | UnsetType | None = UNSET,
+    if_match: IfMatch = UNSET,
 ) -> Operation[Organization]:
     """Change the given members; None clears a member, and an object is replaced as a whole.
 
@@ -90,6 +91,7 @@ def update_organization(
         NotFound: The id is unknown.
         InvalidInput: A member of the request is invalid.
         Conflict: ``entity.not_supported``: nothing honours ``is_mfa_required``, ``branding`` and ``custom_css`` yet.
+        VersionMismatch: ``if_match`` does not name the current version.
     """
     body = patch_body(
         name=name,
@@ -100,13 +102,16 @@ def update_organization(
         branding=branding,
         customCss=custom_css,
     )
-    return decode((yield json_request("PATCH", api_path("organizations", organization_id), body)), Organization)
+    return decode(
+        (yield json_request("PATCH", api_path("organizations", organization_id), body, if_match=if_match)), Organization
+    )
 
 
-def delete_organization(organization_id: str) -> Operation[None]:
+def delete_organization(organization_id: str, *, if_match: IfMatch = UNSET) -> Operation[None]:
     """Delete an organization and its memberships.
 
     Raises:
         NotFound: The id is unknown.
+        VersionMismatch: ``if_match`` does not name the current version.
     """
-    return command("DELETE", api_path("organizations", organization_id))
+    return command("DELETE", api_path("organizations", organization_id), if_match=if_match)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stead._http import Operation, api_path, command, decode, json_request
+from msgspec import UNSET, UnsetType
+
+from stead._http import IfMatch, Operation, api_path, command, decode, json_request
 from stead._lists import MAX_PAGE_SIZE, ListRequest
-from stead._operations._bodies import RoleType, create_body
+from stead._operations._bodies import RoleType, create_body, patch_body
 from stead.models import Application, Role, Scope, User
 
 
@@ -75,13 +77,34 @@ def list_roles(
     return ListRequest(api_path("roles"), Role, page_size=page_size, params=params)
 
 
-def delete_role(role_id: str) -> Operation[None]:
+def update_role(
+    role_id: str,
+    *,
+    name: str | UnsetType = UNSET,
+    description: str | UnsetType = UNSET,
+    is_default: bool | UnsetType = UNSET,
+    if_match: IfMatch = UNSET,
+) -> Operation[Role]:
+    """Change the given members; the type never changes.
+
+    Raises:
+        NotFound: The id is unknown.
+        InvalidInput: A member is not of its form, or a role for applications would be a default.
+        Conflict: The name is taken.
+        VersionMismatch: ``if_match`` does not name the current version.
+    """
+    body = patch_body(name=name, description=description, isDefault=is_default)
+    return decode((yield json_request("PATCH", api_path("roles", role_id), body, if_match=if_match)), Role)
+
+
+def delete_role(role_id: str, *, if_match: IfMatch = UNSET) -> Operation[None]:
     """Delete an API role. Every holder loses it.
 
     Raises:
         NotFound: The id is unknown.
+        VersionMismatch: ``if_match`` does not name the current version.
     """
-    return command("DELETE", api_path("roles", role_id))
+    return command("DELETE", api_path("roles", role_id), if_match=if_match)
 
 
 def list_role_scopes(role_id: str, *, page_size: int = MAX_PAGE_SIZE) -> ListRequest[Scope]:

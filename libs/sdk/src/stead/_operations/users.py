@@ -7,10 +7,10 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
-from stead._http import Operation, api_path, command, decode, json_request
+from stead._http import IfMatch, Operation, api_path, command, decode, json_request
 from stead._lists import MAX_PAGE_SIZE, ListRequest
 from stead._operations._bodies import FreeForm, SearchField, create_body, patch_body
-from stead.models import Consent, Role, User
+from stead.models import Consent, Invitation, Role, User
 
 
 def create_user(
@@ -64,6 +64,7 @@ def list_users(
     exact: Mapping[SearchField, str] | None = None,
     like: Mapping[SearchField, str] | None = None,
     joint: Literal["and", "or"] = "and",
+    without_role_id: str | None = None,
     without_organization_id: str | None = None,
     page_size: int = MAX_PAGE_SIZE,
 ) -> ListRequest[User]:
@@ -79,6 +80,7 @@ def list_users(
         exact: Only users whose fields have these values, ignoring case except for the id.
         like: The same; each ``%`` stands for any text.
         joint: Whether all of these conditions must hold, or one.
+        without_role_id: Only users that do not have this API role.
         without_organization_id: Only users that are not members of this organization.
         page_size: Items per request, 1 to 100.
 
@@ -87,7 +89,11 @@ def list_users(
         InvalidInput: A text is empty or longer than 128 characters.
         Conflict: ``user.search_too_slow``; ``organization.too_many_members``: more than 200,000.
     """
-    params: dict[str, str | None] = {"search": search, "excludeOrganizationId": without_organization_id}
+    params: dict[str, str | None] = {
+        "search": search,
+        "excludeRoleId": without_role_id,
+        "excludeOrganizationId": without_organization_id,
+    }
     for mode, texts in (("exact", exact or {}), ("like", like or {})):
         for field, text in texts.items():
             if f"mode.{field}" in params:
@@ -109,6 +115,7 @@ def update_user(
     is_email_verified: bool | UnsetType = UNSET,
     custom_data: FreeForm | UnsetType | None = UNSET,
     profile: FreeForm | UnsetType | None = UNSET,
+    if_match: IfMatch = UNSET,
 ) -> Operation[User]:
     """Change the given members; None clears a member.
 
@@ -116,6 +123,7 @@ def update_user(
         NotFound: The id is unknown.
         InvalidInput: A member of the request is invalid.
         Conflict: ``user.username_already_in_use``, ``user.email_already_in_use`` or ``user.phone_already_in_use``.
+        VersionMismatch: ``if_match`` does not name the current version.
     """
     body = patch_body(
         username=username,
@@ -127,16 +135,17 @@ def update_user(
         customData=custom_data,
         profile=profile,
     )
-    return decode((yield json_request("PATCH", api_path("users", user_id), body)), User)
+    return decode((yield json_request("PATCH", api_path("users", user_id), body, if_match=if_match)), User)
 
 
-def delete_user(user_id: str) -> Operation[None]:
+def delete_user(user_id: str, *, if_match: IfMatch = UNSET) -> Operation[None]:
     """Delete a user. Their tokens become invalid.
 
     Raises:
         NotFound: The id is unknown.
+        VersionMismatch: ``if_match`` does not name the current version.
     """
-    return command("DELETE", api_path("users", user_id))
+    return command("DELETE", api_path("users", user_id), if_match=if_match)
 
 
 def suspend_user(user_id: str, *, suspended: bool = True) -> Operation[None]:
@@ -156,6 +165,33 @@ def set_user_password(user_id: str, password: str) -> Operation[None]:
         InvalidInput: The password is not acceptable.
     """
     return command("PATCH", api_path("users", user_id, "password"), {"password": password})
+
+
+def invite_user(user_id: str, *, minutes: int | None = None) -> Operation[Invitation]:
+    """Invite a user to choose a password, in place of an earlier invitation of this user.
+
+    The invitation can be accepted once, until it expires, the user's password is set otherwise, or the user is
+    suspended; see ``accept_invitation``.
+
+    Args:
+        user_id: Who is invited.
+        minutes: How long it is valid; a day by default.
+
+    Raises:
+        NotFound: The id is unknown.
+        InvalidInput: ``minutes`` is less than 1, or more than 30 days.
+    """
+    body = create_body(minutes=minutes)
+    return decode((yield json_request("POST", api_path("users", user_id, "invitation"), body)), Invitation)
+
+
+def withdraw_user_invitation(user_id: str) -> Operation[None]:
+    """Withdraw the invitation of a user, if there is one.
+
+    Raises:
+        NotFound: The id is unknown.
+    """
+    return command("DELETE", api_path("users", user_id, "invitation"))
 
 
 def clear_user_sign_in_attempts(user_id: str) -> Operation[None]:
@@ -186,14 +222,15 @@ def assign_user_roles(user_id: str, role_ids: Iterable[str]) -> Operation[None]:
     return command("POST", api_path("users", user_id, "roles"), {"roleIds": list(role_ids)})
 
 
-def replace_user_roles(user_id: str, role_ids: Iterable[str]) -> Operation[None]:
+def replace_user_roles(user_id: str, role_ids: Iterable[str], *, if_match: IfMatch = UNSET) -> Operation[None]:
     """Make these the only API roles of a user.
 
     Raises:
         NotFound: The user does not exist.
         Conflict: A role does not exist or is for applications.
+        VersionMismatch: ``if_match`` does not name the current version.
     """
-    return command("PUT", api_path("users", user_id, "roles"), {"roleIds": list(role_ids)})
+    return command("PUT", api_path("users", user_id, "roles"), {"roleIds": list(role_ids)}, if_match=if_match)
 
 
 def remove_user_role(user_id: str, role_id: str) -> Operation[None]:

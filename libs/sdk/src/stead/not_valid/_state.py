@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from stead.not_valid._records import Records
-from stead.not_valid.entries import Kind, entries_of
+from stead.not_valid.entries import Kind, entries_of, impersonation_entries_of, permission_entries_of
 from stead.not_valid.messages import InvalidFeed, Message, Snapshot, records_of
 from stead.verification import AccessToken
 
@@ -22,12 +23,12 @@ class _Judged(NamedTuple):
     """A token that was looked up.
 
     Attributes:
-        entries: See ``entries_of``.
+        entries: Each with its kind and the token's own number: the entry ends the token if it names a higher one.
         records: Where it was looked up; the verdict stands until they are replaced or get a record of an entry.
         verdict: What made it invalid.
     """
 
-    entries: Mapping[bytes, Kind]
+    entries: Mapping[bytes, tuple[float, Kind]]
     records: Records
     verdict: Kind | None
 
@@ -56,7 +57,7 @@ class FeedState:
         self._epoch = self._sequence = -1
         self._signed_at = 0
         self._heard_at: float | None = None
-        self._judged: dict[tuple[str, str], _Judged] = {}
+        self._judged: dict[tuple[str, str, bool], _Judged] = {}
 
     @property
     def position(self) -> tuple[int, int] | None:
@@ -64,9 +65,15 @@ class FeedState:
         return (self._epoch, self._sequence) if self._epoch >= 0 else None
 
     @property
+    def age_s(self) -> float:
+        """Seconds since the last heartbeat; infinite without one, and while something before it is missing."""
+        heard_at = self._heard_at
+        return math.inf if heard_at is None else self._monotonic() - heard_at
+
+    @property
     def is_fresh(self) -> bool:
         """Whether a valid heartbeat came recently, and nothing before it is missing."""
-        return self._heard_at is not None and self._monotonic() - self._heard_at < self._stale_after_s
+        return self.age_s < self._stale_after_s
 
     def __len__(self) -> int:
         return len(self._records)
@@ -111,16 +118,33 @@ class FeedState:
             self._signed_at = message.time
             self._heard_at = self._monotonic()
 
-    def why_not_valid(self, token: AccessToken) -> Kind | None:
-        """Return what the feed says against a verified access token; None if nothing."""
-        key, records = (token.id, token.audience), self._records
+    def why_not_valid(self, token: AccessToken, *, stale_permissions: bool = False) -> Kind | None:
+        """Return what the feed says against a verified access token; None if nothing.
+
+        Args:
+            token: The token.
+            stale_permissions: Whether permissions that were lost since count: ``permissions``.
+        """
+        key, records = (token.id, token.audience, stale_permissions), self._records
         judged = self._judged.get(key)
         if judged is not None and judged.records is records and not records.has_later(judged.entries):
             return judged.verdict
-        entries = entries_of(token) if judged is None else judged.entries
-        issued_at = token.issued_at
-        verdict = next((kind for entry, kind in entries.items() if issued_at < records.not_before(entry)), None)
+        entries = _entries(token, stale_permissions=stale_permissions) if judged is None else judged.entries
+        not_before, verdict = records.not_before, None
+        for entry, (own, kind) in entries.items():
+            if own < not_before(entry):
+                verdict = kind
+                break
         if len(self._judged) >= _CACHED:
             self._judged.clear()
         self._judged[key] = _Judged(entries, records, verdict)
         return verdict
+
+
+def _entries(token: AccessToken, *, stale_permissions: bool) -> Mapping[bytes, tuple[float, Kind]]:
+    issued_at = token.issued_at
+    entries: dict[bytes, tuple[float, Kind]] = {entry: (issued_at, kind) for entry, kind in entries_of(token).items()}
+    entries.update((entry, (begun, "token")) for entry, begun in impersonation_entries_of(token).items())
+    if stale_permissions:
+        entries.update((entry, (own, "permissions")) for entry, own in permission_entries_of(token).items())
+    return entries

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
+import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Literal, Self
 
 import httpx2 as httpx
 
 from stead._http import issuer_at
-from stead._key_source import KeyFreshness, KeySource
-from stead._keys import KeySet
-from stead._tls import default_ssl_context
 from stead.errors import TokenInvalid, Unavailable
-from stead.not_valid._state import FeedState, Gap
-from stead.not_valid.messages import InvalidFeed, read_message, read_snapshot
+from stead.not_valid._endpoint import FeedEndpoint
+from stead.not_valid._http_source import HttpSource
+from stead.not_valid._state import FeedState
 from stead.verification import AccessToken
-
-_log = logging.getLogger("stead")
 
 WhenStale = Literal["closed", "open"]
 
-_MAX_SNAPSHOT_BYTES: Final = 512 * 1024 * 1024
-_MAX_EVENT_BYTES: Final = 64 * 1024
-_KEYS_FLOOR_S: Final = 1.0
-_FIRST_RETRY_S: Final = 0.1
-_LAST_RETRY_S: Final = 2.0
 _STOP_S: Final = 1.0
-_CONTINUED_ELSEWHERE: Final = 410
 
 
 class NotValidFeed:
@@ -48,7 +37,7 @@ class NotValidFeed:
     """
 
     def __init__(self, state: FeedState, follow: Callable[[FeedState, threading.Event], None]) -> None:
-        """Use ``over_http``."""
+        """Use ``over_http`` or ``over_nats``."""
         self._state = state
         self._follow = follow
         self._stopped = threading.Event()
@@ -89,19 +78,63 @@ class NotValidFeed:
         Raises:
             ValueError: The address is invalid, or a number is not positive.
         """
-        if stale_after_s <= 0 or clock_leeway_s < 0:
-            raise ValueError("stale_after_s must be positive, clock_leeway_s not negative")
-        own_issuer = issuer_at(base_url)
-        auth = None if client_id is None else httpx.BasicAuth(client_id, client_secret or "")
-        source = _HttpSource(
-            f"{own_issuer}/not-valid",
-            issuer=issuer or own_issuer,
-            auth=auth,
-            timeout_s=stale_after_s,
-            clock=clock,
-            http=http,
-        )
-        state = FeedState(stale_after_s=stale_after_s, clock_leeway_s=clock_leeway_s, clock=clock)
+        endpoint = _endpoint(base_url, client_id, client_secret, stale_after_s, clock, issuer, http)
+        state = _state(stale_after_s, clock_leeway_s, clock)
+        feed = cls(state, HttpSource(endpoint).follow)
+        feed._when_stale = (when_stale_impersonated, when_stale)
+        return feed
+
+    @classmethod
+    def over_nats(
+        cls,
+        nats_url: str,
+        *,
+        base_url: str,
+        user: str | None = None,
+        password: str | None = None,
+        tenant_id: str = "default",
+        tls: ssl.SSLContext | None = None,
+        client_id: str | None = None,
+        client_secret: str | None = None,
+        stale_after_s: float = 4.0,
+        when_stale: WhenStale = "open",
+        when_stale_impersonated: WhenStale = "closed",
+        clock_leeway_s: float = 5.0,
+        issuer: str | None = None,
+        clock: Callable[[], float] = time.time,
+        http: httpx.Client | None = None,
+    ) -> Self:
+        """Return a feed that is read on NATS, from the moment it is entered; needs the extra ``events``.
+
+        The same messages as ``over_http``, without a connection to the issuer for each verifier. Keys and snapshots,
+        at the start and after a gap, still come over HTTP, so the other parameters are those of ``over_http``.
+
+        Args:
+            nats_url: ``nats://host:port``, or several separated by commas; may contain user and password.
+            base_url: Base address of the service.
+            user: The NATS user, from the operator of the service.
+            password: Its password.
+            tenant_id: The tenant.
+            tls: For ``tls://`` with certificates of your own.
+            client_id: Id of any application with a secret; None if the operator made the feed public.
+            client_secret: Its secret.
+            stale_after_s: Seconds after the last heartbeat from which the feed is stale.
+            when_stale: Whether tokens are refused (``closed``) or accepted (``open``) while the feed is stale.
+            when_stale_impersonated: The same for tokens with ``act`` or ``gty``.
+            clock_leeway_s: Tolerated difference between the clocks of issuer and verifier.
+            issuer: Of the tokens, if that is not ``{base_url}/oidc``.
+            clock: Returns seconds since the epoch.
+            http: Client for a proxy or certificates of your own, used by another thread. You close it.
+
+        Raises:
+            ImportError: The extra is not installed.
+            ValueError: The address is invalid, or a number is not positive.
+        """
+        from stead.not_valid._nats_source import NatsSource  # noqa: PLC0415 - nats-py is an extra
+
+        endpoint = _endpoint(base_url, client_id, client_secret, stale_after_s, clock, issuer, http)
+        state = _state(stale_after_s, clock_leeway_s, clock)
+        source = NatsSource(nats_url, endpoint, tenant_id=tenant_id, user=user, password=password, tls=tls)
         feed = cls(state, source.follow)
         feed._when_stale = (when_stale_impersonated, when_stale)
         return feed
@@ -131,6 +164,11 @@ class NotValidFeed:
         return self._state.is_fresh
 
     @property
+    def age_s(self) -> float:
+        """Seconds since the last heartbeat, infinite without one; for a metric."""
+        return self._state.age_s
+
+    @property
     def accepted_stale(self) -> int:
         """How many tokens were accepted while the feed was stale; for a metric."""
         return self._accepted_stale
@@ -151,16 +189,22 @@ class NotValidFeed:
             time.sleep(0.01)
         return self.is_fresh
 
-    def check(self, token: AccessToken) -> None:
+    def check(self, token: AccessToken, *, reject_stale_permissions: bool = False) -> None:
         """Refuse a verified access token that the feed names, or that needs a fresh feed.
 
         Verifiers with a feed call it themselves.
+
+        Args:
+            token: The token.
+            reject_stale_permissions: See ``AccessTokenVerifier``.
 
         Raises:
             TokenInvalid: Its user, client, authorization or whatever else ``reason`` names was ended.
             Unavailable: The feed is stale, and such tokens are refused then.
         """
-        ended = self._state.why_not_valid(token)
+        ended = self._state.why_not_valid(token, stale_permissions=reject_stale_permissions)
+        if ended == "permissions":
+            raise TokenInvalid("stale_permissions")
         if ended is not None:
             raise TokenInvalid(f"ended_{ended}")  # type: ignore[arg-type]  # one reason for each kind
         if self._state.is_fresh:
@@ -171,95 +215,23 @@ class NotValidFeed:
         self._accepted_stale += 1
 
 
-class _HttpSource:
-    """Reads snapshot and events, and begins again after every failure."""
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        issuer: str,
-        auth: httpx.BasicAuth | None,
-        timeout_s: float,
-        clock: Callable[[], float],
-        http: httpx.Client | None,
-    ) -> None:
-        self._url = url
-        self._issuer = issuer
-        self._auth = auth
-        self._timeout = httpx.Timeout(timeout_s)
-        self._http = http
-        self._keys = KeySource(
-            f"{url}/jwks",
-            freshness=KeyFreshness(floor_s=_KEYS_FLOOR_S),
-            clock=clock,
-            timeout_s=timeout_s,
-            http=http,
-        )
-        self._needs_snapshot = True
-
-    def follow(self, state: FeedState, stopped: threading.Event) -> None:
-        """Follow the feed until told to stop."""
-        with contextlib.ExitStack() as closing:
-            http = self._http or closing.enter_context(httpx.Client(verify=default_ssl_context()))
-            retry_s, unusable = _FIRST_RETRY_S, None
-            while not stopped.is_set():
-                reached = state.position
-                keys: KeySet | None = None
-                try:
-                    keys = self._keys.keys(stale=unusable)
-                    unusable = None
-                    self._follow_once(http, keys, state, stopped)
-                except Gap:
-                    self._needs_snapshot = True
-                except InvalidFeed as invalid:
-                    unusable = keys  # they may have been rotated
-                    _log.warning("the not-valid feed is not acceptable: %s", invalid)
-                except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, Unavailable, ValueError) as error:
-                    _log.warning("the not-valid feed was interrupted: %s", type(error).__name__)
-                retry_s = _FIRST_RETRY_S if state.position != reached else min(2 * retry_s, _LAST_RETRY_S)
-                stopped.wait(retry_s)
-
-    def _follow_once(self, http: httpx.Client, keys: KeySet, state: FeedState, stopped: threading.Event) -> None:
-        if self._needs_snapshot:
-            self._load(http, keys, state)
-            self._needs_snapshot = False
-        epoch, sequence = state.position or (0, 0)
-        headers = {"Accept": "text/event-stream", "Last-Event-ID": f"{epoch}.{sequence}"}
-        with self._get(http, f"{self._url}/events", headers) as answer:
-            if answer.status_code == _CONTINUED_ELSEWHERE:
-                raise Gap
-            self._require_ok(answer)
-            for token in _data_of(answer):
-                if stopped.is_set():
-                    return
-                state.take(read_message(token, keys, issuer=self._issuer))
-
-    def _load(self, http: httpx.Client, keys: KeySet, state: FeedState) -> None:
-        with self._get(http, self._url, {"Accept-Encoding": "gzip"}) as answer:
-            self._require_ok(answer)
-            body = bytearray()
-            for part in answer.iter_bytes():
-                body += part
-                if len(body) > _MAX_SNAPSHOT_BYTES:
-                    raise InvalidFeed("the snapshot is too large")
-        state.load(*read_snapshot(bytes(body), keys, issuer=self._issuer))
-
-    def _get(
-        self, http: httpx.Client, url: str, headers: dict[str, str]
-    ) -> contextlib.AbstractContextManager[httpx.Response]:
-        return http.stream("GET", url, headers=headers, auth=self._auth, timeout=self._timeout, follow_redirects=False)
-
-    def _require_ok(self, answer: httpx.Response) -> None:
-        if answer.status_code != httpx.codes.OK:
-            raise Unavailable(f"the not-valid feed was answered {answer.status_code}")
+def _endpoint(
+    base_url: str,
+    client_id: str | None,
+    client_secret: str | None,
+    timeout_s: float,
+    clock: Callable[[], float],
+    issuer: str | None,
+    http: httpx.Client | None,
+) -> FeedEndpoint:
+    own_issuer = issuer_at(base_url)
+    auth = None if client_id is None else httpx.BasicAuth(client_id, client_secret or "")
+    return FeedEndpoint(
+        f"{own_issuer}/not-valid", issuer=issuer or own_issuer, auth=auth, timeout_s=timeout_s, clock=clock, http=http
+    )
 
 
-def _data_of(answer: httpx.Response) -> Iterator[str]:
-    """Yield the data of each event; ours have one line (WHATWG HTML section 9.2.6)."""
-    held = b""
-    for part in answer.iter_bytes():
-        *lines, held = (held + part).split(b"\n")
-        if len(held) > _MAX_EVENT_BYTES:
-            raise InvalidFeed("an event is too large")
-        yield from (line[5:].strip().decode("latin-1") for line in lines if line.startswith(b"data:"))
+def _state(stale_after_s: float, clock_leeway_s: float, clock: Callable[[], float]) -> FeedState:
+    if stale_after_s <= 0 or clock_leeway_s < 0:
+        raise ValueError("stale_after_s must be positive, clock_leeway_s not negative")
+    return FeedState(stale_after_s=stale_after_s, clock_leeway_s=clock_leeway_s, clock=clock)

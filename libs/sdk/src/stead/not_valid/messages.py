@@ -29,6 +29,15 @@ MAX_MESSAGE_RECORDS: Final = 128
 """A signed message stays below 8,000 bytes, the most that PostgreSQL passes on in a notification."""
 
 
+SUBJECT_PREFIX: Final = "identity-not-valid"
+"""Of the messages on the bus."""
+
+
+def subject_of(tenant_id: str) -> str:
+    """Return the subject of a tenant's messages on the bus: ``identity-not-valid.default``."""
+    return f"{SUBJECT_PREFIX}.{tenant_id}"
+
+
 class InvalidFeed(ValueError):  # noqa: N818 - the name reads as the answer
     """A message or snapshot is forged, malformed, of another class, or another issuer's."""
 

@@ -1,4 +1,4 @@
-"""``python -m all_in_one.demo [--directory .local]``: two acts on the stack that ``make run`` started."""
+"""``python -m all_in_one.demo [--directory .local]``: three acts on the stack that ``make run`` started."""
 
 import argparse
 import asyncio
@@ -9,8 +9,10 @@ import httpx2 as httpx
 
 from all_in_one.credentials import read_credentials
 from all_in_one.demo.impersonation import impersonation
+from all_in_one.demo.live_rejection import live_rejection
 from all_in_one.demo.organization_template import organization_template
 from stead import IdentityError
+from stead.audit import InvalidHead
 
 
 def main() -> int:
@@ -27,7 +29,8 @@ def main() -> int:
     try:
         impersonation(credentials)
         asyncio.run(organization_template(credentials))
-    except (IdentityError, httpx.HTTPError) as error:
+        live_rejection(credentials)
+    except (IdentityError, InvalidHead, httpx.HTTPError) as error:
         return _error(f"{credentials.base_url}: {error}; is `make run` running?")
     except KeyboardInterrupt:
         return 130

@@ -26,6 +26,7 @@ from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.wire.events import ApplicationState, ApplicationType, AssignmentState, SecretState
 from management_service.applications import rules, store
 from management_service.applications.store import Application, ApplicationFilter, Secret
+from management_service.party_ends import Cause, client_party, put_party_end
 
 
 def _third_party_exchange() -> ApiError:
@@ -244,6 +245,7 @@ class Applications:
             kind = await store.delete_application(transaction.connection, self._tenant_id, application_id)
             if kind is None:
                 raise missing_by_id("entity.not_found")
+            await self._record_end(transaction, application_id, "deleted")
             state = ApplicationState(id=application_id, deleted=True)
             transaction.record("application", (application_id,), "deleted", state)
             if kind == "MachineToMachine":
@@ -352,8 +354,14 @@ class Applications:
         changed = msgspec.structs.replace(changed, updated_at=max(self._clock(), application.updated_at))
         with refusals(_REFUSALS):
             await store.update_application(transaction.connection, changed)
+        if application.allow_token_exchange and not changed.allow_token_exchange:
+            await self._record_end(transaction, application.id, "exchange_off")
         await self._record(transaction, changed)
         return changed
+
+    async def _record_end(self, transaction: Transaction, application_id: str, cause: Cause) -> None:
+        party = client_party(application_id)
+        await put_party_end(transaction.connection, self._tenant_id, party, cause, now=self._clock())
 
     async def _record(self, transaction: Transaction, application: Application) -> int:
         """Record an application with its secrets; return how many it has."""

@@ -7,7 +7,7 @@ repeats or loses nothing that the stream still has.
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 import asyncpg
 import msgspec
@@ -20,6 +20,10 @@ from identity_common.clock import Clock, now_ms
 from identity_common.outbox.active_worker import ActiveWorker, LockHolder
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.audit import AuditEntry, audit_subject
+from management_service.audit.erasure import erase_some, note_erasures
+from management_service.audit.figures import count_entries, drop_figures
+from management_service.audit.growth import Growth, Leaf, leaf_with_salt
+from management_service.audit.heads import Heads
 from management_service.audit.numbering import Numberings, gap_entry, is_storable
 from management_service.audit.partitions import Month, create_partitions, drop_partitions, months_ahead
 from management_service.audit.stream import read_after, stream_created
@@ -33,24 +37,21 @@ _DAY_MS: Final = 86_400_000
 _MAX_AHEAD_MS: Final = _DAY_MS
 """How far the clock of a service may be ahead; a later entry would need a partition of its own."""
 _UPKEEP_MS: Final = 3_600_000
+_SIGNING_MS: Final = 1000
 
-_STORE: Final = """
-    INSERT INTO audit_entries (
-        tenant_id, occurred_at, id, log, epoch, sequence, key, operation, application_id,
-        user_id, written_user_id, actor_id, organization_id, subject_token_id, entry
-    )
-    SELECT $1, occurred_at, id, log, epoch, sequence, key, operation, application_id,
-        user_id, written_user_id, actor_id, organization_id, subject_token_id, entry
-    FROM unnest(
-        $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::text[],
-        $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[]
-    ) WITH ORDINALITY AS batch (
-        occurred_at, id, log, epoch, sequence, key, operation, application_id,
-        user_id, written_user_id, actor_id, organization_id, subject_token_id, entry, ordinal
-    )
-    ORDER BY ordinal
+_COLUMNS: Final = (
+    *("tenant_id", "occurred_at", "id", "log", "epoch", "sequence", "key", "operation", "application_id"),
+    *("user_id", "written_user_id", "actor_id", "organization_id", "subject_token_id", "entry", "salt", "leaf_index"),
+)
+_TIME: Final = _COLUMNS.index("occurred_at")
+_KEY: Final = _COLUMNS.index("key")
+_Row = tuple[Any, ...]
+_STORE_NEW: Final = f"""
+    INSERT INTO audit_entries ({", ".join(_COLUMNS)})
+    VALUES ({", ".join(f"${number + 1}" for number in range(len(_COLUMNS)))})
     ON CONFLICT (tenant_id, log, epoch, sequence, occurred_at) DO NOTHING
-"""
+    RETURNING leaf_index
+"""  # noqa: S608 - of constants
 _NUMBERINGS: Final = "SELECT log, epoch, last_sequence FROM audit_numberings WHERE tenant_id = $1 ORDER BY number"
 _ADVANCE: Final = """
     INSERT INTO audit_numberings (tenant_id, log, epoch, last_sequence)
@@ -73,19 +74,29 @@ class AuditIngestion:
     Args:
         bus: The bus.
         database_url: ``postgresql+asyncpg://…``.
+        heads: Signs the tree.
         tenant_id: The tenant.
         retention_days: Age at which entries are dropped, a month at a time.
         clock: Clock, for tests.
     """
 
     def __init__(
-        self, bus: Bus, database_url: str, *, tenant_id: str, retention_days: int, clock: Clock = now_ms
+        self,
+        bus: Bus,
+        database_url: str,
+        heads: Heads,
+        *,
+        tenant_id: str,
+        retention_days: int,
+        clock: Clock = now_ms,
     ) -> None:
         self._bus = bus
+        self._heads = heads
         self._tenant_id = tenant_id
         self._retention_ms = retention_days * _DAY_MS
         self._clock = clock
         self._kept_at = 0
+        self._months: set[Month] = set()  # that have a partition; forgotten when partitions are dropped
         self._worker = ActiveWorker(
             self._work, database_url, lock=_LOCK, channel=_NO_NOTIFICATIONS, tenant_id=tenant_id
         )
@@ -118,12 +129,17 @@ class AuditIngestion:
         numberings = Numberings(
             {(row["log"], row["epoch"]): row["last_sequence"] for row in await self._rows(connection)}
         )
-        self._kept_at = 0
+        growth = await Growth.opened(connection, self._tenant_id)
+        self._kept_at = signed_at = 0
         async with aclosing(read_after(self._bus, position, tenant_id=self._tenant_id)) as batches:
             async for messages in batches:
                 await self._keep_partitions(connection)
                 if messages:
-                    await self._store(connection, messages, numberings, created)
+                    await self._store(connection, messages, numberings, growth, created)
+                await erase_some(connection, self._tenant_id)
+                if (now := self._clock()) - signed_at >= _SIGNING_MS:
+                    await self._heads.sign(connection, growth)
+                    signed_at = now
 
     async def _rows(self, connection: asyncpg.Connection) -> Sequence[asyncpg.Record]:
         return await connection.fetch(_NUMBERINGS, self._tenant_id)  # type: ignore[no-any-return]
@@ -135,70 +151,125 @@ class AuditIngestion:
             return
         await create_partitions(connection, months_ahead(now))
         dropped = await drop_partitions(connection, before_ms=now - self._retention_ms)
+        await drop_figures(connection, self._tenant_id, before_ms=now - self._retention_ms)
         if dropped:
             _log.info("audit.partitions-dropped", count=len(dropped))
+        self._months.clear()
         self._kept_at = now
 
+    async def _require_partitions(self, connection: asyncpg.Connection, months: set[Month]) -> None:
+        if missing := months - self._months:
+            await create_partitions(connection, missing)
+            self._months |= missing
+
     async def _store(
-        self, connection: asyncpg.Connection, messages: Sequence[Msg], numberings: Numberings, created: str
+        self,
+        connection: asyncpg.Connection,
+        messages: Sequence[Msg],
+        numberings: Numberings,
+        growth: Growth,
+        created: str,
     ) -> None:
-        """Store a batch, with the gaps in it, and the new position."""
+        """Store a batch, with the gaps in it, their leaves, and the new position."""
         oldest = self._clock() - self._retention_ms
         entries: list[AuditEntry] = []
-        rows: list[tuple[object, ...]] = []
-        for entry, text in chain.from_iterable(map(self._entries, messages)):
+        rows: list[_Row] = []
+        leaves: list[Leaf] = []
+        for entry, text, leaf in chain.from_iterable(map(self._entries, messages)):
             gap = numberings.advance(entry)
             if entry.occurred_at < oldest:
                 continue
             if gap is not None:
                 entries.append(recorded := gap_entry(gap, entry))
-                rows.append(_row(recorded, msgspec.json.encode(recorded).decode()))
+                gap_text = msgspec.json.encode(recorded)
+                rows.append(_row(recorded, gap_text.decode()))
+                leaves.append(leaf_with_salt(gap_text))
                 _log.warning("audit.gap", source=entry.log, sequence=entry.sequence)
             entries.append(entry)
             rows.append(_row(entry, text))
-        await create_partitions(connection, {Month.of(entry.occurred_at) for entry in entries})
+            leaves.append(leaf)
+        await self._require_partitions(connection, {Month.of(entry.occurred_at) for entry in entries})
         position = messages[-1].metadata.sequence.stream
         advanced, numberings.advanced = numberings.advanced, {}
         async with connection.transaction():
-            if rows:
-                await connection.execute(_STORE, self._tenant_id, *map(list, zip(*rows, strict=True)))
+            stored = await _store_rows(connection, rows, leaves, growth)
+            await count_entries(connection, self._tenant_id, (_time_and_key(row) for row in stored))
+            await note_erasures(connection, self._tenant_id, entries)
             if advanced:
                 logs, epochs = zip(*advanced, strict=True)
                 await connection.execute(_ADVANCE, self._tenant_id, logs, epochs, [*advanced.values()])
             await connection.execute(_MOVE, self._tenant_id, created, position)
 
-    def _entries(self, message: Msg) -> Iterator[tuple[AuditEntry, str]]:
-        """Yield the entry or entries of a message, each with its text; log what is none of this tenant and log."""
+    def _entries(self, message: Msg) -> Iterator[tuple[AuditEntry, str, Leaf]]:
+        """Yield what a message has, each entry with its text and leaf; log what is not of this tenant and log."""
         try:
             texts = _decode_several(message.data) if message.data.startswith(b"[") else [message.data]
         except (msgspec.DecodeError, RecursionError):
             texts = [b""]
-        for text in map(bytes, texts):
-            entry = self._entry(message.subject, text)
-            if entry is None:
+        for each in map(bytes, texts):
+            found = self._entry(message.subject, each)
+            if found is None:
                 _log.error("audit.entry-malformed", subject=message.subject, sequence=message.metadata.sequence.stream)
             else:
-                yield entry, text.decode()
+                yield found
 
-    def _entry(self, subject: str, text: bytes) -> AuditEntry | None:
+    def _entry(self, subject: str, data: bytes) -> tuple[AuditEntry, str, Leaf] | None:
         try:
-            text.decode()
-            entry = _decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            text = data.decode()
+            entry, leaf = _decode(data), leaf_with_salt(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError):
             return None
         is_valid = (
             subject == audit_subject(entry.log, self._tenant_id)
             and entry.tenant_id == self._tenant_id
             and is_storable(entry)
             and 0 <= entry.occurred_at < self._clock() + _MAX_AHEAD_MS
-            and b"\\u0000" not in text
+            and "\\u0000" not in text
         )
-        return entry if is_valid else None
+        return (entry, text, leaf) if is_valid else None
 
 
-def _row(entry: AuditEntry, text: str) -> tuple[object, ...]:
-    """Return the values of an entry in the order of ``_STORE``."""
+async def _store_rows(
+    connection: asyncpg.Connection, rows: Sequence[_Row], leaves: Sequence[Leaf], growth: Growth
+) -> Sequence[_Row]:
+    """Store entries with their places in the tree; where some are repeats, the others alone. Return what is stored.
+
+    COPY costs much less than INSERT, but cannot drop repeats, which are rare.
+    """
+    while rows:
+        placed = [
+            (*row, leaf.salt, index) for index, (row, leaf) in enumerate(zip(rows, leaves, strict=True), growth.size)
+        ]
+        try:
+            async with connection.transaction():
+                await connection.copy_records_to_table("audit_entries", records=placed, columns=_COLUMNS)
+        except asyncpg.UniqueViolationError:
+            new = [index - growth.size for index in await _new_ones(connection, placed)]
+            rows, leaves = [rows[each] for each in new], [leaves[each] for each in new]
+        else:
+            await growth.append(connection, [leaf.hash for leaf in leaves])
+            return rows
+    return []
+
+
+async def _new_ones(connection: asyncpg.Connection, placed: Sequence[_Row]) -> list[int]:
+    """Return the places of those entries that are not stored yet; store nothing."""
+    attempt = connection.transaction()
+    await attempt.start()
+    try:
+        return [row["leaf_index"] for row in await connection.fetchmany(_STORE_NEW, placed)]
+    finally:
+        await attempt.rollback()
+
+
+def _time_and_key(row: _Row) -> tuple[int, str]:
+    return row[_TIME], row[_KEY]
+
+
+def _row(entry: AuditEntry, text: str) -> _Row:
+    """Return the values of an entry in the order of ``_COLUMNS``, without its place in the tree."""
     return (
+        entry.tenant_id,
         entry.occurred_at,
         entry.id,
         entry.log,
@@ -208,9 +279,15 @@ def _row(entry: AuditEntry, text: str) -> tuple[object, ...]:
         entry.operation,
         entry.application_id,
         entry.user_id,
-        entry.ids.get("user_id"),
+        entry.ids.get("user_id") or _created(entry, "user"),
         entry.actor_id,
-        entry.organization_id or entry.ids.get("organization_id"),
+        entry.organization_id or entry.ids.get("organization_id") or _created(entry, "organization"),
         entry.subject_token_id or entry.ids.get("impersonation_id"),
         text,
     )
+
+
+def _created(entry: AuditEntry, kind: str) -> str | None:
+    """Return the id of the one aggregate of a kind that a write changed; one that it created is not in its path."""
+    ids = [each.removeprefix(f"{kind}/") for each in entry.aggregates if each.startswith(f"{kind}/")]
+    return ids[0] if len(ids) == 1 else None

@@ -73,4 +73,4 @@ def is_storable(entry: AuditEntry) -> bool:
         *(entry.id, entry.epoch, entry.key, entry.operation, entry.application_id, entry.user_id, entry.actor_id),
         *(entry.organization_id, entry.subject_token_id, *entry.ids.values()),
     )
-    return 0 < entry.sequence < _MAX_SEQUENCE and all(len(value or "") <= _MAX_INDEXED for value in indexed)
+    return 0 < entry.sequence < _MAX_SEQUENCE and max(map(len, filter(None, indexed)), default=0) <= _MAX_INDEXED

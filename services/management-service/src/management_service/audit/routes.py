@@ -1,19 +1,21 @@
 """``/api/logs``: the audit trail."""
 
-from typing import Final
-from urllib.parse import urlencode
+from typing import Any, Final
 
-from litestar import Controller, Response, get
+import msgspec
+from litestar import Controller, MediaType, Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath
 from litestar.response import Stream
-from msgspec import json
 
+from identity_common.access.management_api import require_all
+from identity_common.http.api_errors import Issue, invalid_input
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi import JSON, Filter, documented
-from identity_common.http.pagination import DEFAULT_SIZE, MAX_SIZE, parse_query, read_page
+from identity_common.http.pagination import DEFAULT_SIZE, MAX_SIZE, next_page, parse_query, read_page
 from identity_common.wire.audit import AuditEntry
-from management_service.audit.service import AuditTrail
+from management_service.audit.proofs import AuditProofs, ConsistencyProof, InclusionProof, SignedHead
+from management_service.audit.service import AuditTrail, Figure
 from management_service.audit.store import TrailFilters
 
 JSON_LINES: Final = "application/x-ndjson"
@@ -53,6 +55,32 @@ _EXAMPLE: Final = {
     "aggregates": ["user/8m4b7n1c5z9l"],
     "aggregateCount": 1,
 }
+
+
+_HASH: Final = "bjQLnP-zepicpUTmu3gKLHiQHT-zNzh2hRGjBhevoB0"
+_HEAD: Final = {"head": "eyJhbGciOiJFZERTQSIs…", "treeSize": 2}
+_INCLUSION: Final = {"leafIndex": 0, "leafHash": _HASH, "treeSize": 2, "auditPath": [_HASH], "head": _HEAD["head"]}
+_CONSISTENCY: Final = {"from": 1, "to": 2, "path": [_HASH], "head": _HEAD["head"]}
+_SIZES: Final = (
+    Filter("from", "Size of the earlier tree; required.", bounds=(1, _MAX_TIME)),
+    Filter("to", "Size of the later tree; that of the last signed head if it is missing.", bounds=(1, _MAX_TIME)),
+)
+
+
+@get(
+    "/logs/jwks",
+    operation_id="GetLogKeys",
+    summary="Read the public keys of the audit trail",
+    tags=["Audit trail"],
+    opt=documented(answer=dict[str, Any], example={"keys": []}),
+)
+async def audit_jwks(audit_proofs: NamedDependency[AuditProofs]) -> Response[bytes]:
+    """Answer the keys that heads are signed with, as a JWK Set, without authentication."""
+    return Response(await audit_proofs.jwks(), media_type=JSON)
+
+
+def _json(answer: msgspec.Struct | list[Figure]) -> Response[bytes]:
+    return Response(msgspec.json.encode(answer), media_type=JSON)
 
 
 def _given(request: JsonRequest) -> dict[str, str]:
@@ -99,27 +127,94 @@ class LogController(Controller):
         """
         given = _given(request)
         size = read_page(request.scope["query_string"], whole_by_default=False).size or DEFAULT_SIZE
-        given.pop("page_size", None)
-        after = given.pop("after", None)
-        page = await audit_trail.page(_filters(given), after=after, size=size)
-        headers = {}
-        if page.next is not None:
-            address = request.app.state.base_url + request.scope["path"]
-            query = urlencode([*given.items(), ("after", page.next), ("page_size", size)])
-            headers["Link"] = f'<{address}?{query}>; rel="next"'
+        page = await audit_trail.page(_filters(given), after=given.get("after"), size=size)
+        address = request.app.state.base_url + request.scope["path"]
+        headers = next_page(address, given, after=page.next, size=size)
         return Response(f"[{','.join(page.entries)}]".encode(), media_type=JSON, headers=headers)
+
+    @get(
+        "/figures",
+        operation_id="ListLogFigures",
+        summary="Count entries by hour",
+        opt=documented(
+            answer=list[Figure],
+            example=[{"hour": 1764547200000, "key": "token.exchange.succeeded", "entries": 41}],
+            filters=_TIMES,
+        ),
+    )
+    async def list_figures(self, request: JsonRequest, audit_trail: NamedDependency[AuditTrail]) -> Response[bytes]:
+        """Answer how many entries of each key each hour has, oldest hour first; those without any are left out.
+
+        The hours of both bounds are counted as a whole. The end is now and the start is a day before the end if they
+        are missing; they are at most 31 days apart.
+        """
+        bounds = _filters(_given(request))
+        return _json(await audit_trail.figures(bounds.start_time, bounds.end_time))
 
     @get(
         "/export",
         operation_id="ExportLogs",
         summary="Export entries",
+        guards=[require_all],
         opt=documented(
-            answer=str, media_type=JSON_LINES, example=f"{json.encode(_EXAMPLE).decode()}\n", filters=_TIMES
+            answer=str, media_type=JSON_LINES, example=f"{msgspec.json.encode(_EXAMPLE).decode()}\n", filters=_TIMES
         ),
     )
     async def export(self, request: JsonRequest, audit_trail: NamedDependency[AuditTrail]) -> Stream:
-        """Answer all entries up to now, oldest first: one JSON object a line, as it is produced."""
+        """Answer all entries up to now, oldest first: one JSON object a line, as it is produced.
+
+        The scope read does not suffice.
+        """
         return Stream(audit_trail.export(_filters(_given(request))), media_type=JSON_LINES)
+
+    @get(
+        "/head",
+        operation_id="GetLogHead",
+        summary="Get the signed head of the audit trail",
+        opt=documented(answer=SignedHead, example=_HEAD),
+    )
+    async def get_head(self, audit_proofs: NamedDependency[AuditProofs]) -> Response[bytes]:
+        """Get the last signed head of the Merkle tree over all entries; a new one is signed within a second or two."""
+        return _json(await audit_proofs.head())
+
+    @get(
+        "/consistency",
+        operation_id="GetLogConsistency",
+        summary="Prove that the audit trail continues an earlier head",
+        opt=documented(answer=ConsistencyProof, example=_CONSISTENCY, filters=_SIZES),
+    )
+    async def get_consistency(
+        self, request: JsonRequest, audit_proofs: NamedDependency[AuditProofs]
+    ) -> Response[bytes]:
+        """Prove that the tree of one size begins with all of an earlier one (RFC 9162 section 2.1.4).
+
+        ``to`` is the size of the last signed head if it is missing.
+        """
+        given = _given(request)
+        if "from" not in given:
+            raise invalid_input(Issue(path="from", message="is missing"))
+        until = given.get("to")
+        return _json(await audit_proofs.consistency(int(given["from"]), None if until is None else int(until)))
+
+    @get(
+        "/leaves",
+        operation_id="ExportLogLeaves",
+        summary="Export the leaf hashes of the audit trail",
+        opt=documented(answer=str, media_type=MediaType.TEXT, example=f"{_HASH}\n"),
+    )
+    async def leaves(self, audit_proofs: NamedDependency[AuditProofs]) -> Stream:
+        """Answer the leaf hashes of all entries that a head covers, one a line, those of dropped entries too."""
+        return Stream(audit_proofs.leaves(), media_type=MediaType.TEXT)
+
+    @get(
+        "/{log_id:str}/proof",
+        operation_id="GetLogProof",
+        summary="Prove that an entry is in the audit trail",
+        opt=documented(answer=InclusionProof, example=_INCLUSION),
+    )
+    async def get_proof(self, log_id: FromPath[str], audit_proofs: NamedDependency[AuditProofs]) -> Response[bytes]:
+        """Prove that an entry is in the tree of the last signed head (RFC 9162 section 2.1.3)."""
+        return _json(await audit_proofs.inclusion(log_id))
 
     @get(
         "/{log_id:str}",

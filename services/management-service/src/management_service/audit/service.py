@@ -2,17 +2,29 @@
 
 import re
 from collections.abc import AsyncGenerator
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.clock import Clock, now_ms
 from identity_common.http.api_errors import Issue, invalid_input, missing_by_id
-from management_service.audit.store import Position, TrailFilters, find_entry, newest_first, oldest_first
+from management_service.audit.figures import HOUR_MS, hour_of
+from management_service.audit.store import (
+    Position,
+    TrailFilters,
+    find_entry,
+    hourly_figures,
+    newest_first,
+    oldest_first,
+)
+from stead.audit.heads import encoded
 
 _POSITION: Final = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})")
 _EXPORTED_AT_ONCE: Final = 1000
+_DAY_MS: Final = 24 * HOUR_MS
+_MAX_FIGURES_DAYS: Final = 31
+_MAX_FIGURES_MS: Final = _MAX_FIGURES_DAYS * _DAY_MS
 
 
 class TrailPage(msgspec.Struct, frozen=True):
@@ -25,6 +37,20 @@ class TrailPage(msgspec.Struct, frozen=True):
 
     entries: list[str]
     next: str | None
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """How often something happened in an hour.
+
+    Attributes:
+        hour: When the hour begins, in milliseconds since the epoch.
+        key: What happened.
+        entries: How many entries have this key; at least 1.
+    """
+
+    hour: int
+    key: str
+    entries: int
 
 
 class AuditTrail:
@@ -41,11 +67,11 @@ class AuditTrail:
         Raises:
             ApiError: 400 if ``after`` is not from an earlier page.
         """
-        beyond = None if after is None else _position(after)
+        beyond = None if after is None else read_position(after)
         async with self._reader.connect() as connection:
             rows = await newest_first(connection, self._tenant_id, filters, after=beyond, limit=size + 1)
         shown = rows[:size]
-        following = f"{shown[-1].occurred_at}.{shown[-1].number}" if len(rows) > size else None
+        following = Position(shown[-1].occurred_at, shown[-1].number).format() if len(rows) > size else None
         return TrailPage([row.entry for row in shown], following)
 
     async def get(self, entry_id: str) -> str:
@@ -60,6 +86,28 @@ class AuditTrail:
             raise missing_by_id()
         return entry
 
+    async def figures(self, start_time: int | None, end_time: int | None) -> list[Figure]:
+        """Return how many entries of each key each hour has, oldest hour first; the hours of the bounds included.
+
+        Args:
+            start_time: In milliseconds since the epoch; a day before the end if it is None.
+            end_time: Now if it is None.
+
+        Raises:
+            ApiError: 400 if these are more than 31 days, or the end is before the start.
+        """
+        until = self._clock() if end_time is None else end_time
+        begin = max(until - _DAY_MS, 0) if start_time is None else start_time
+        if begin > until:
+            raise invalid_input(Issue(path="start_time", message="must not be after end_time"))
+        if until - begin > _MAX_FIGURES_MS:
+            raise invalid_input(
+                Issue(path="start_time", message=f"must be within {_MAX_FIGURES_DAYS} days of end_time")
+            )
+        async with self._reader.connect() as connection:
+            rows = await hourly_figures(connection, self._tenant_id, first=hour_of(begin), last=until)
+        return [Figure(hour=row.hour, key=row.key, entries=row.entries) for row in rows]
+
     async def export(self, filters: TrailFilters) -> AsyncGenerator[bytes, None]:
         """Yield lines of JSON, oldest first, up to now; parts are read one by one, so a slow reader blocks nothing."""
         now = self._clock()
@@ -72,11 +120,25 @@ class AuditTrail:
                 rows = await oldest_first(connection, self._tenant_id, filters, after=after, limit=_EXPORTED_AT_ONCE)
             if not rows:
                 return
-            yield "".join(f"{row.entry}\n" for row in rows).encode()
+            yield "".join(map(_exported, rows)).encode()
             after = Position(rows[-1].occurred_at, rows[-1].number)
 
 
-def _position(text: str) -> Position:
+def _exported(row: Any) -> str:
+    """Return the line of an entry, with what its leaf needs to be computed again."""
+    if row.leaf_index is None:
+        return f"{row.entry}\n"
+    part = {"personalHash": row.personal_hash} if row.salt is None else {"salt": row.salt}
+    leaf = {"index": row.leaf_index, **{name: encoded(value or b"") for name, value in part.items()}}
+    return f'{row.entry.rstrip()[:-1]},"leaf":{msgspec.json.encode(leaf).decode()}}}\n'
+
+
+def read_position(text: str) -> Position:
+    """Return the position that a link to a page has.
+
+    Raises:
+        ApiError: 400.
+    """
     match = _POSITION.fullmatch(text)
     if match is None:
         raise invalid_input(Issue(path="after", message="must be from the Link of an earlier page"))

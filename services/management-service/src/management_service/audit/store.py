@@ -1,15 +1,17 @@
 """Reads entries in PostgreSQL. Each filter has an index that yields its entries in the order of the answer."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, and_, or_, select, tuple_, union_all
+from sqlalchemy import ARRAY, ColumnElement, Select, Text, and_, any_, bindparam, or_, select, tuple_, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from management_service.schema import audit_entries
+from management_service.audit.tiles import TileId, Tiles
+from management_service.schema import audit_entries, audit_figures, audit_keys, audit_tiles, audit_trees
 
 _ENTRY: Final = (audit_entries.c.occurred_at, audit_entries.c.number, audit_entries.c.entry)
+_LEAF: Final = (audit_entries.c.leaf_index, audit_entries.c.salt, audit_entries.c.personal_hash)
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -22,6 +24,10 @@ class Position(msgspec.Struct, frozen=True):
 
     occurred_at: int
     number: int
+
+    def format(self) -> str:
+        """Return it as links to a page have it."""
+        return f"{self.occurred_at}.{self.number}"
 
 
 class TrailFilters(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,13 +87,53 @@ async def newest_first(
 async def oldest_first(
     connection: AsyncConnection, tenant_id: str, filters: TrailFilters, *, after: Position | None, limit: int
 ) -> Sequence[Any]:
-    """Return the position and the JSON of the oldest entries, or of the oldest ones after a position."""
+    """Return the oldest entries, or the oldest ones after a position: the position, the JSON, and the leaf."""
     conditions = _conditions(tenant_id, filters)
     if after is not None:
         conditions += _beyond(after, newest_first=False)
     order = (audit_entries.c.occurred_at, audit_entries.c.number)
-    statement = select(*_ENTRY).where(*conditions).order_by(*order).limit(limit)
+    statement = select(*_ENTRY, *_LEAF).where(*conditions).order_by(*order).limit(limit)
     return (await connection.execute(statement)).all()
+
+
+async def hourly_figures(connection: AsyncConnection, tenant_id: str, *, first: int, last: int) -> Sequence[Any]:
+    """Return ``hour``, ``key`` and ``entries`` of the hours that begin between two times, both included."""
+    statement = (
+        select(audit_figures.c.hour, audit_figures.c.key, audit_figures.c.entries)
+        .where(audit_figures.c.tenant_id == tenant_id, audit_figures.c.hour.between(first, last))
+        .order_by(audit_figures.c.hour, audit_figures.c.key)
+    )
+    return (await connection.execute(statement)).all()
+
+
+async def find_leaf(connection: AsyncConnection, tenant_id: str, entry_id: str) -> int | None:
+    """Return the leaf index of an entry; None if there is none of this id."""
+    statement: Select[Any] = select(audit_entries.c.leaf_index).where(
+        audit_entries.c.tenant_id == tenant_id, audit_entries.c.id == entry_id
+    )
+    found: int | None = (await connection.execute(statement.limit(1))).scalar_one_or_none()
+    return found
+
+
+async def find_head(connection: AsyncConnection, tenant_id: str) -> tuple[int, str] | None:
+    """Return the size of the last signed head and the head; None before the first."""
+    statement = select(audit_trees.c.signed_size, audit_trees.c.head).where(audit_trees.c.tenant_id == tenant_id)
+    row = (await connection.execute(statement)).one_or_none()
+    return None if row is None or row.head is None else (row.signed_size, row.head)
+
+
+async def find_tiles(connection: AsyncConnection, tenant_id: str, tiles: Iterable[TileId]) -> Tiles:
+    """Return those of these tiles that are stored."""
+    place = tuple_(audit_tiles.c.level, audit_tiles.c.number)
+    statement = select(audit_tiles).where(audit_tiles.c.tenant_id == tenant_id, place.in_([*tiles]))
+    rows = (await connection.execute(statement)).all()
+    return Tiles({TileId(row.level, row.number): row.hashes for row in rows})
+
+
+async def find_keys(connection: AsyncConnection, tenant_id: str) -> Sequence[Any]:
+    """Return ``kid`` and ``private_key`` of the keys of heads, newest first."""
+    statement = select(audit_keys).where(audit_keys.c.tenant_id == tenant_id)
+    return (await connection.execute(statement.order_by(audit_keys.c.created_at.desc(), audit_keys.c.kid))).all()
 
 
 async def find_entry(connection: AsyncConnection, tenant_id: str, entry_id: str) -> str | None:
@@ -97,6 +143,19 @@ async def find_entry(connection: AsyncConnection, tenant_id: str, entry_id: str)
     )
     found: str | None = (await connection.execute(statement.limit(1))).scalar_one_or_none()
     return found
+
+
+async def entries_of_subject_tokens(connection: AsyncConnection, tenant_id: str, ids: Sequence[str]) -> Sequence[Any]:
+    """Return the subject token and the JSON of every entry about some subject tokens, oldest first."""
+    statement = (
+        select(audit_entries.c.subject_token_id, audit_entries.c.entry)
+        .where(
+            audit_entries.c.tenant_id == tenant_id,
+            audit_entries.c.subject_token_id == any_(bindparam("ids", type_=ARRAY(Text))),
+        )
+        .order_by(audit_entries.c.occurred_at, audit_entries.c.number)
+    )
+    return (await connection.execute(statement, {"ids": list(ids)})).all()
 
 
 def _conditions(tenant_id: str, filters: TrailFilters) -> list[ColumnElement[bool]]:

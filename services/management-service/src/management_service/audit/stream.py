@@ -1,20 +1,23 @@
 """Reads the stream of the audit trail in order from a position."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Final
 
 from msgspec import json
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
-from nats.errors import TimeoutError as NothingArrivedError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.streams import AUDIT_STREAM
 from identity_common.wire.audit import AUDIT_PREFIX, STREAM_AUDIT
 
-_BATCH: Final = 500
+_BATCH: Final = 50
+"""A message has up to 500 entries and 512 KiB."""
 _IDLE_S: Final = 1.0
+_GATHERING_S: Final = 0.1
+"""How long a batch waits for more: a transaction costs more than an entry."""
 _MORE_S: Final = 0.01
 _CONSUMER_TTL_S: Final = 60.0
 
@@ -58,14 +61,17 @@ async def read_after(bus: Bus, position: int, *, tenant_id: str) -> AsyncGenerat
     )
     subject = f"{AUDIT_PREFIX}.{tenant_id}.>"
     subscription = await bus.jetstream().pull_subscribe(subject, stream=STREAM_AUDIT, config=config)
-    delivered = 0
+    delivered, is_behind = 0, False
     while connection == bus.connections:
         messages: list[Msg] = []
         try:
             messages += await subscription.fetch(1, timeout=_IDLE_S)
+            if not is_behind:
+                await asyncio.sleep(_GATHERING_S)
             messages += await subscription.fetch(_BATCH, timeout=_MORE_S)
-        except NothingArrivedError:
+        except TimeoutError:  # nats-py raises its own, and asyncio's when the time is over between two of its steps
             pass  # an empty batch, or the first message alone
+        is_behind = len(messages) > _BATCH
         for message in messages:
             delivered += 1
             if message.metadata.sequence.consumer != delivered:

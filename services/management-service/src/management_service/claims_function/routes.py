@@ -13,7 +13,7 @@ from identity_common.fields import Answer, FreeFormAnswer
 from identity_common.http.api_errors import ApiError, missing_by_id
 from identity_common.http.listing import PAGED, Listing
 from identity_common.http.openapi import PUBLISHES_NOTHING, documented
-from identity_common.wire.claims_function import TOKEN_KINDS, ProblemReason, ScriptProblem, TokenKind
+from identity_common.wire.claims_function import TOKEN_KINDS, ProblemReason, RecordingState, ScriptProblem, TokenKind
 from management_service.claims_function.rules import (
     FunctionDryRun,
     FunctionReplacement,
@@ -129,13 +129,15 @@ class DryRunReport(Answer):
 
 
 class RecordingAnswer(Answer):
-    """When the recording ends and the recorded inputs are forgotten; null if it was stopped.
+    """When the recording ends and the recorded inputs are forgotten.
 
     Attributes:
         expires_at: Milliseconds since the epoch; null if nothing is recorded.
+        input_count: Number of inputs that are held, at most 100.
     """
 
     expires_at: int | None
+    input_count: int
 
 
 class FailureAnswer(Answer):
@@ -210,8 +212,12 @@ def _problem(problem: ScriptProblem | None) -> ScriptProblemAnswer | None:
     return None if problem is None else msgspec.convert(problem, ScriptProblemAnswer, from_attributes=True)
 
 
+def _recording(state: RecordingState) -> RecordingAnswer:
+    return RecordingAnswer(expires_at=state.until or None, input_count=state.inputs)
+
+
 class ClaimsFunctionTestController(Controller):
-    """Tests of scripts that are not saved."""
+    """Tests of scripts, saved or not."""
 
     path = _PATH
     tags = ("Custom claims",)
@@ -219,14 +225,14 @@ class ClaimsFunctionTestController(Controller):
     @post(
         "/test",
         operation_id="TestClaimsFunction",
-        summary="Test a script",
+        summary="Test a script or a version",
         status_code=200,
         opt=documented(headers=(DROPPED,)) | PUBLISHES_NOTHING,
     )
     async def test(
         self, data: JSONBody[FunctionTest], claims_functions: NamedDependency[ClaimsFunctions]
     ) -> Response[dict[str, Any]]:
-        """Run a script once and return the claims that it would add; 403 if it denies access."""
+        """Run a script or a saved version once and return the claims that it would add; 403 if it denies access."""
         tested = await claims_functions.test(data)
         return Response(tested.claims, headers={DROPPED: ", ".join(tested.dropped)} if tested.dropped else {})
 
@@ -327,7 +333,7 @@ class ClaimsFunctionController(Controller):
     @post(
         "/dry-run",
         operation_id="DryRunClaimsFunction",
-        summary="Try a script on recorded inputs",
+        summary="Try a script or a version on recorded inputs",
         status_code=200,
         opt=PUBLISHES_NOTHING,
     )
@@ -337,7 +343,7 @@ class ClaimsFunctionController(Controller):
         data: JSONBody[FunctionDryRun],
         claims_functions: NamedDependency[ClaimsFunctions],
     ) -> Response[DryRunReport]:
-        """Run a script over the recorded inputs and return what would change, compared with the active version."""
+        """Run a script or a saved version over the recorded inputs; compare the claims with the active version's."""
         answer = await claims_functions.dry_run(_kind(kind), data)
         runs = [
             DryRunOfInputAnswer(
@@ -366,7 +372,14 @@ class ClaimsFunctionController(Controller):
         claims_functions: NamedDependency[ClaimsFunctions],
     ) -> Response[RecordingAnswer]:
         """Record the last 100 inputs, encrypted, for at most 24 hours; 0 minutes end that and forget them."""
-        return Response(RecordingAnswer(expires_at=await claims_functions.record(_kind(kind), data.minutes)))
+        return Response(_recording(await claims_functions.record(_kind(kind), data.minutes)))
+
+    @get("/recording", operation_id="GetClaimsFunctionRecording", summary="Read the state of the recording")
+    async def recording(
+        self, kind: FromPath[str], claims_functions: NamedDependency[ClaimsFunctions]
+    ) -> RecordingAnswer:
+        """Read whether inputs are being recorded, until when, and how many are held; without the inputs."""
+        return _recording(await claims_functions.recording(_kind(kind)))
 
     @get("/failures", operation_id="ListClaimsFunctionFailures", summary="Read the last failures")
     async def failures(

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from identity_common.fields import Body, FreeForm
+from identity_common.http.api_errors import Issue, invalid_input
 from identity_common.wire.claims_function import TokenKind
 
 MAX_SCRIPT_BYTES: Final = 64 * 1024
@@ -15,6 +16,7 @@ MAX_VARIABLE_BYTES: Final = 16 * 1024
 MAX_RECORDING_MINUTES: Final = 24 * 60
 
 Variables = dict[str, str]
+VersionNumber = Annotated[int, msgspec.Meta(ge=1, le=999_999_999)]
 Minutes = Annotated[int, msgspec.Meta(ge=0, le=MAX_RECORDING_MINUTES)]
 
 
@@ -55,32 +57,38 @@ class FunctionUpdate(Body):
 
 
 class FunctionTest(Body):
-    """A script to run once, and its arguments.
+    """What to run once, a script or a saved version, and its arguments.
 
     Attributes:
         token_type: Kind of the tokens that the function is for.
-        script: Source of the function, in JavaScript; at most 64 KiB.
         token: Its argument ``token``.
         context: Its argument ``context``.
-        environment_variables: Variables that the function can read: at most 64, 16 KiB together; write-only.
+        script: Source of the function, in JavaScript; at most 64 KiB. Excludes ``version``.
+        version: Number of a saved version. Excludes ``script``.
+        environment_variables: Variables that the function can read: at most 64, 16 KiB together; write-only. If they
+            are missing, those of the version; a script has none.
     """
 
     token_type: TokenKind
-    script: str
     token: FreeForm
     context: FreeForm
+    script: str | UnsetType = UNSET
+    version: VersionNumber | UnsetType = UNSET
     environment_variables: Variables | None = None
 
 
 class FunctionDryRun(Body):
-    """A candidate to run over the recorded inputs.
+    """A candidate to run over the recorded inputs: a script or a saved version.
 
     Attributes:
-        environment_variables: Those of the active version if they are missing.
-        script: Source of the function, in JavaScript; at most 64 KiB.
+        script: Source of the function, in JavaScript; at most 64 KiB. Excludes ``version``.
+        version: Number of a saved version. Excludes ``script``.
+        environment_variables: Variables that the function can read. If they are missing, those of the version; for a
+            script, those of the active version.
     """
 
-    script: str
+    script: str | UnsetType = UNSET
+    version: VersionNumber | UnsetType = UNSET
     environment_variables: Variables | None = None
 
 
@@ -92,6 +100,18 @@ class RecordingRequest(Body):
     """
 
     minutes: Minutes
+
+
+def script_or_version(body: FunctionTest | FunctionDryRun) -> str | int:
+    """Return the script that is to be run, or the number of the version.
+
+    Raises:
+        ApiError: 400 unless there is exactly one of the two.
+    """
+    given = [each for each in (body.script, body.version) if each is not UNSET]
+    if len(given) != 1:
+        raise invalid_input(Issue(path="", message="must have exactly one of script, version"))
+    return given[0]
 
 
 def is_script_too_large(script: str) -> bool:

@@ -19,7 +19,8 @@ from identity_common.wire.claims_function import (
     Failures,
     Question,
     ReadFailures,
-    RecordingStarted,
+    ReadRecording,
+    RecordingState,
     ScriptChecked,
     ScriptProblem,
     ScriptTested,
@@ -68,9 +69,13 @@ class Scripts:
         """Run a candidate over the recorded inputs."""
         return await self._ask(dry_run, DryRunAnswer)
 
-    async def record(self, kind: TokenKind, minutes: int) -> int:
-        """Record inputs from now on; return the time of the end, 0 if the recording was stopped."""
-        return (await self._ask(StartRecording(kind=kind, minutes=minutes), RecordingStarted)).until
+    async def record(self, kind: TokenKind, minutes: int) -> RecordingState:
+        """Record inputs from now on, or end that."""
+        return await self._ask(StartRecording(kind=kind, minutes=minutes), RecordingState)
+
+    async def recording(self, kind: TokenKind) -> RecordingState:
+        """Return whether inputs are being recorded."""
+        return await self._ask(ReadRecording(kind=kind), RecordingState)
 
     async def failures(self, kind: TokenKind) -> list[Failure]:
         """Return the last failures of a kind, newest first."""

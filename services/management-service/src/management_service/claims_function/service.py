@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from identity_common.access.management_api import Caller
 from identity_common.clock import Clock, now_ms
 from identity_common.fields import FreeForm, free_form_text, is_too_large
-from identity_common.http.api_errors import ApiError, ErrorData, body_too_large, missing_by_id
+from identity_common.http.api_errors import ApiError, ErrorData, body_too_large, missing_by_id, unknown_relation
 from identity_common.http.pagination import Page
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.sealing import NoFittingKeyError
@@ -18,6 +18,7 @@ from identity_common.wire.claims_function import (
     DryRunAnswer,
     Failure,
     Function,
+    RecordingState,
     ScriptProblem,
     SealedVariables,
     TestScript,
@@ -95,6 +96,14 @@ def _require_sizes(script: str, variables: rules.Variables, *samples: str | None
         raise _too_large(f"There may be at most {limits}.")
     if any(sample is not None and is_too_large(sample) for sample in samples):
         raise body_too_large()
+
+
+def _with_variables(function: Function, given: rules.Variables | None) -> Function:
+    """Return a function with other environment variables, unless none are given; require its sizes."""
+    if given is not None:
+        function = msgspec.structs.replace(function, environment_variables=given)
+    _require_sizes(function.script, function.environment_variables)
+    return function
 
 
 def _sample(value: FreeForm | None) -> str | None:
@@ -260,17 +269,19 @@ class ClaimsFunctions:
         return transaction.revision_header
 
     async def test(self, body: rules.FunctionTest) -> Tested:
-        """Run a script once, with given arguments.
+        """Run a script or a saved version once, with given arguments.
 
         Raises:
-            ApiError: 403 if the script denied access; 422 if it failed or is too large; 413; 503.
+            ApiError: 400 without either; 403 if the script denied access; 422 if it failed or is too large, or if
+                there is no such version; 413; 503.
         """
-        variables = body.environment_variables or {}
-        _require_sizes(body.script, variables)
+        chosen = rules.script_or_version(body)
+        function = Function(script=chosen) if isinstance(chosen, str) else await self._stored(body.token_type, chosen)
+        function = _with_variables(function, body.environment_variables)
         tested = await self._scripts.test(
             TestScript(
                 kind=body.token_type,
-                function=Function(script=body.script, environment_variables=variables),
+                function=function,
                 token=body.token,
                 context=body.context,
             )
@@ -285,28 +296,40 @@ class ClaimsFunctions:
         """Run a candidate over the recorded inputs, beside the active version.
 
         Raises:
-            ApiError: 422 for a script that is not acceptable, or too large; 503.
+            ApiError: 400 without a script or a version; 422 for a script that is not acceptable, or too large, and for
+                a version that does not exist; 503.
         """
-        _require_sizes(body.script, body.environment_variables or {})
+        chosen = rules.script_or_version(body)
         async with self._reader.connect() as connection:
             active = await store.find_active(connection, self._tenant_id, kind)
         in_force = None if active is None else self._function(active)
-        variables = body.environment_variables
-        if variables is None:
+        if isinstance(chosen, int):
+            candidate = _with_variables(await self._stored(kind, chosen), body.environment_variables)
+        else:
             variables = {} if in_force is None else in_force.environment_variables
-        await self._require_acceptable(body.script)
-        candidate = Function(script=body.script, environment_variables=variables)
+            candidate = Function(script=chosen, environment_variables=variables)
+            candidate = _with_variables(candidate, body.environment_variables)
+            await self._require_acceptable(chosen)
         return await self._scripts.dry_run(DryRun(kind=kind, candidate=candidate, active=in_force))
 
-    async def record(self, kind: TokenKind, minutes: int) -> int | None:
-        """Record inputs from now on; return the time of the end, None if the recording was stopped.
+    async def record(self, kind: TokenKind, minutes: int) -> RecordingState:
+        """Record inputs from now on; 0 minutes end that and forget them.
 
         Raises:
             ApiError: 503.
         """
-        until = await self._scripts.record(kind, minutes)
+        await self._changes.record_action("claims-function-recording", (kind,), "update" if minutes else "delete")
+        state = await self._scripts.record(kind, minutes)
         _log.info("claims-function.recording", kind=kind, count=minutes)
-        return until or None
+        return state
+
+    async def recording(self, kind: TokenKind) -> RecordingState:
+        """Return whether inputs are being recorded, until when, and how many are held.
+
+        Raises:
+            ApiError: 503.
+        """
+        return await self._scripts.recording(kind)
 
     async def failures(self, kind: TokenKind) -> list[Failure]:
         """Return the last failures, newest first.
@@ -377,6 +400,14 @@ class ClaimsFunctions:
             token_sample=version.token_sample,
             block_issuance_on_error=version.block_issuance_on_error,
         )
+
+    async def _stored(self, kind: TokenKind, number: int) -> Function:
+        """Return a version with its own environment variables, to be run."""
+        async with self._reader.connect() as connection:
+            found = await store.find_version(connection, self._tenant_id, kind, number)
+        if found is None:
+            raise unknown_relation()
+        return self._function(found.version)
 
     def _function(self, version: Version) -> Function:
         return Function(version=version.version, script=version.script, environment_variables=self._open(version))

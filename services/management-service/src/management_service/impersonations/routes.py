@@ -1,26 +1,118 @@
 """``/api/impersonations``."""
 
+from collections.abc import Mapping
 from typing import Final
 
-from litestar import Controller, Response, post
+from litestar import Controller, Response, get, post
 from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, JSONBody
 
 from identity_common.access.management_api import Caller, admitted_caller, require_management, require_subject_tokens
-from identity_common.http.openapi import documented
+from identity_common.http.json_body import JsonRequest
+from identity_common.http.openapi import Filter, documented
+from identity_common.http.pagination import DEFAULT_SIZE, MAX_SIZE, next_page, parse_query, read_page
+from identity_common.stores.parents import parent_exists
+from management_service.impersonations.register import ImpersonationRegister, RegisterFilters, seen_by
 from management_service.impersonations.rules import EndedImpersonations, selected_party
 from management_service.impersonations.service import Impersonations
+from management_service.impersonations.stories import ImpersonationStory
 
 _DEPENDENCIES: Final = {"caller": Provide(admitted_caller, sync_to_thread=False)}
 
+ACTIVE: Final = Filter(
+    "active", "Only those that have neither ended nor expired, or only the others.", values=("true", "false")
+)
+_PARTIES: Final = (
+    Filter("userId", "Only those of this user: the subject."),
+    Filter("actorId", "Only those in which this user acts for another."),
+    Filter("clientId", "Only those whose subject token this application exchanged."),
+    Filter("organizationId", "Only those whose access token was asked for this organization."),
+)
+_ROLE: Final = Filter(
+    "role", "The user's part: that of the subject, if it is missing, or of the actor.", values=("subject", "actor")
+)
+PAGES: Final = (
+    Filter("after", "Where the page begins: from the Link of the page before."),
+    Filter("page_size", f"Impersonations per page; {DEFAULT_SIZE} if it is missing.", bounds=(1, MAX_SIZE)),
+)
+EXAMPLE: Final = {
+    "id": "k2v0m8b4n7c1z5l9rj3xq",
+    "userId": "8m4b7n1c5z9l",
+    "actorId": "c5z9l8m4b7n1",
+    "clientId": "m4b7n1c5z9l3jrx2kq0v8",
+    "resource": "https://orders.example.com",
+    "scope": "read:orders",
+    "context": {"reason": "The customer cannot see an order.", "ticketId": "T-4711"},
+    "issuedTo": "m4b7n1c5z9l3jrx2kq0v8",
+    "createdAt": 1764547200000,
+    "exchangedAt": 1764547201000,
+    "expiresAt": 1764550801000,
+    "endedAt": 1764547260000,
+    "endedBy": "m4b7n1c5z9l3jrx2kq0v8",
+    "reason": "ended",
+}
+
+
+async def page_of(
+    request: JsonRequest, register: ImpersonationRegister, filters: RegisterFilters, given: Mapping[str, str]
+) -> Response[list[ImpersonationStory]]:
+    """Return the requested page, with the address of the next one.
+
+    Raises:
+        ApiError: 400 for parameters that are not from an earlier page.
+    """
+    size = read_page(request.scope["query_string"], whole_by_default=False).size or DEFAULT_SIZE
+    page = await register.page(filters, after=given.get("after"), size=size)
+    address = request.app.state.base_url + request.scope["path"]
+    return Response(page.stories, headers=next_page(address, given, after=page.next, size=size))
+
 
 class ImpersonationController(Controller):
-    """Ends impersonations one by one: for callers that may mint subject tokens, too."""
+    """Shows impersonations and ends them one by one: for callers that may mint subject tokens, too."""
 
     path = "/impersonations"
     tags = ("Impersonations",)
     guards = (require_subject_tokens,)
     dependencies = _DEPENDENCIES
+
+    @get(
+        "/",
+        operation_id="ListImpersonations",
+        summary="List impersonations",
+        opt=documented(example=[EXAMPLE], filters=(ACTIVE, *_PARTIES, *PAGES), headers=("Link",)),
+    )
+    async def list_impersonations(
+        self, request: JsonRequest, impersonation_register: NamedDependency[ImpersonationRegister]
+    ) -> Response[list[ImpersonationStory]]:
+        """List impersonations, newest first; with subject-tokens alone, those that this application asked for.
+
+        An impersonation must match all filters. Link has the address of the next page, if there is one; a page may
+        be shorter than page_size, even empty, and still have one. It appears as soon as the audit trail has it.
+        """
+        given = dict(parse_query(request.scope["query_string"]))
+        filters = RegisterFilters(
+            is_active=None if "active" not in given else given["active"] == "true",
+            user_id=given.get("userId"),
+            actor_id=given.get("actorId"),
+            client_id=given.get("clientId"),
+            organization_id=given.get("organizationId"),
+        )
+        return await page_of(request, impersonation_register, seen_by(admitted_caller(request), filters), given)
+
+    @get(
+        "/{impersonation_id:str}",
+        operation_id="GetImpersonation",
+        summary="Get an impersonation",
+        opt=documented(example=EXAMPLE),
+    )
+    async def get_impersonation(
+        self,
+        impersonation_id: FromPath[str],
+        caller: NamedDependency[Caller],
+        impersonation_register: NamedDependency[ImpersonationRegister],
+    ) -> ImpersonationStory:
+        """Get an impersonation by its id (Impersonation-Id), with its entries in the audit trail, oldest first."""
+        return await impersonation_register.get(caller, impersonation_id)
 
     @post(
         "/{impersonation_id:str}/end",
@@ -58,3 +150,33 @@ class ImpersonationsController(Controller):
         Ends those that have begun by now; later ones are not affected.
         """
         return Response(None, headers=await impersonations.end_all(selected_party(data)))
+
+
+class UserImpersonationController(Controller):
+    """Impersonations of a user."""
+
+    path = "/users/{user_id:str}/impersonations"
+    tags = ("Impersonations",)
+    guards = (require_management, parent_exists("user"))
+
+    @get(
+        "/",
+        operation_id="ListUserImpersonations",
+        summary="List impersonations of a user",
+        opt=documented(example=[EXAMPLE], filters=(_ROLE, ACTIVE, *PAGES), headers=("Link",)),
+    )
+    async def list_impersonations(
+        self,
+        user_id: FromPath[str],
+        request: JsonRequest,
+        impersonation_register: NamedDependency[ImpersonationRegister],
+    ) -> Response[list[ImpersonationStory]]:
+        """List impersonations in which a user is the subject, or the actor, newest first."""
+        given = dict(parse_query(request.scope["query_string"]))
+        is_actor = given.get("role") == "actor"
+        filters = RegisterFilters(
+            is_active=None if "active" not in given else given["active"] == "true",
+            user_id=None if is_actor else user_id,
+            actor_id=user_id if is_actor else None,
+        )
+        return await page_of(request, impersonation_register, filters, given)

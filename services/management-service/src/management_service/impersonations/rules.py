@@ -9,8 +9,9 @@ from msgspec import UNSET, UnsetType
 
 from identity_common.fields import Body
 from identity_common.http.api_errors import ApiError, Issue, invalid_input
-from identity_common.wire.impersonations import ALL, ImpersonationEnd, party
+from identity_common.wire.impersonations import ImpersonationEnd
 from identity_common.wire.revocations import cutoff_id
+from stead.impersonations import ALL, party
 
 _ID: Final = re.compile("[0-9a-z]{21}")
 _DAY_MS: Final = 86_400_000

@@ -49,6 +49,10 @@ class Impersonations:
             raise missing_by_id("entity.not_found")
         if SCOPE_ALL not in caller.scopes and await self._asked_for_by(impersonation_id) != caller.application_id:
             raise missing_by_id("entity.not_found")
+        return await self.end_one(impersonation_id)
+
+    async def end_one(self, impersonation_id: str) -> dict[str, str]:
+        """End an impersonation that the caller may end; see ``end``."""
         return await self._record(end_of_one(impersonation_id, now=self._clock()))
 
     async def end_all(self, ended: str) -> dict[str, str]:

@@ -14,7 +14,9 @@ from identity_common.outbox.changes import Changes, Transaction
 from identity_common.scope_names import is_scope_name
 from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.wire.events import ResourceState, ScopeState
+from management_service.party_ends import put_party_end, resource_party
 from management_service.resources import rules, store
+from management_service.resources.narrowing import NamedScope, record_lost_scopes
 from management_service.resources.store import Resource, Scope
 
 _REFUSALS = {
@@ -154,6 +156,8 @@ class Resources:
         async with self._changes.transaction() as transaction:
             resource = await self._lock_editable(transaction, resource_id, otherwise="entity.not_found")
             scope_ids = await store.delete_resource(transaction.connection, self._tenant_id, resource_id)
+            party = resource_party(resource.indicator)
+            await put_party_end(transaction.connection, self._tenant_id, party, "deleted", now=self._clock())
             # With the indicator: it is all that a verifier knows of the resource.
             state = ResourceState(id=resource_id, deleted=True, indicator=resource.indicator)
             transaction.record("resource", (resource_id,), "deleted", state)
@@ -189,7 +193,7 @@ class Resources:
             ApiError: 400 for the Management API, 404, 422 for a name that is invalid or in use.
         """
         async with self._changes.transaction() as transaction:
-            await self._lock_editable(transaction, resource_id)
+            resource = await self._lock_editable(transaction, resource_id)
             scope = await store.lock_scope(transaction.connection, self._tenant_id, resource_id, scope_id)
             if scope is None:
                 raise missing_by_id("entity.not_exists")
@@ -203,6 +207,8 @@ class Resources:
                 with refusals(_REFUSALS):
                     await store.update_scope(transaction.connection, changed)
                 transaction.record("scope", (resource_id, scope_id), "updated", scope_state(changed))
+                if changed.name != scope.name:
+                    record_lost_scopes(transaction, [NamedScope(resource.indicator, scope.name)])
         return changed, transaction.revision_header
 
     @retry_on_conflict
@@ -213,10 +219,13 @@ class Resources:
             ApiError: 400 for the Management API, 404.
         """
         async with self._changes.transaction() as transaction:
-            await self._lock_editable(transaction, resource_id)
-            if not await store.delete_scope(transaction.connection, self._tenant_id, resource_id, scope_id):
+            resource = await self._lock_editable(transaction, resource_id)
+            scope = await store.lock_scope(transaction.connection, self._tenant_id, resource_id, scope_id)
+            if scope is None:
                 raise missing_by_id("entity.not_found")
+            await store.delete_scope(transaction.connection, self._tenant_id, resource_id, scope_id)
             self._record_scope_deletion(transaction, resource_id, scope_id)
+            record_lost_scopes(transaction, [NamedScope(resource.indicator, scope.name)])
         return transaction.revision_header
 
     @retry_on_conflict

@@ -11,6 +11,7 @@ from identity_common.outbox.changes import Changes, Transaction
 from identity_common.stores.database import retry_on_conflict
 from identity_common.wire.events import AssignmentState, HolderKind, RoleType
 from management_service.applications.store import Application
+from management_service.resources.narrowing import record_lost_roles
 from management_service.roles import holders, store
 from management_service.roles.rules import ROLE_TYPE_OF
 from management_service.roles.store import Role
@@ -181,3 +182,5 @@ class Assignments:
                 if len(role_ids) > MAX_RELATED:
                     raise too_many_related()
                 record_assignment(transaction, kind, holder_id, role_ids)
+                if not set(role_ids).issuperset(before[holder_id]):
+                    record_lost_roles(transaction, kind, holder_id)

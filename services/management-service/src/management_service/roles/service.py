@@ -21,6 +21,7 @@ from identity_common.identifiers import new_id
 from identity_common.outbox.changes import Changes, Transaction
 from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.wire.events import RoleState
+from management_service.resources.narrowing import named_scopes, record_lost_scopes
 from management_service.resources.store import Scope
 from management_service.roles import rules, store
 from management_service.roles.store import Role, RoleFilter
@@ -127,9 +128,14 @@ class Roles:
             ApiError: 404.
         """
         async with self._changes.transaction() as transaction:
-            if not await store.delete_role(transaction.connection, self._tenant_id, role_id):
+            connection = transaction.connection
+            if await store.lock_role(connection, self._tenant_id, role_id) is None:
                 raise missing_by_id("entity.not_found")
+            granted = await store.granted_scope_ids(connection, self._tenant_id, role_id)
+            lost = await named_scopes(connection, self._tenant_id, granted)
+            await store.delete_role(connection, self._tenant_id, role_id)
             transaction.record("role", (role_id,), "deleted", RoleState(id=role_id, deleted=True))
+            record_lost_scopes(transaction, lost)
         return transaction.revision_header
 
     async def list_scopes(self, role_id: str, page: Page) -> tuple[list[Scope], int]:
@@ -163,9 +169,11 @@ class Roles:
             role = await self._lock(transaction, role_id)
             granted = await store.granted_scope_ids(transaction.connection, self._tenant_id, role_id)
             surplus = set(granted).difference(scope_ids)
+            lost = await named_scopes(transaction.connection, self._tenant_id, surplus)
             revoked = await store.revoke_scopes(transaction.connection, self._tenant_id, role_id, surplus)
             if await self._grant(transaction, role, scope_ids) or revoked:
                 await self._record(transaction, role, "updated")
+                record_lost_scopes(transaction, lost)
         return transaction.revision_header
 
     @retry_on_conflict
@@ -182,6 +190,7 @@ class Roles:
             ):
                 raise missing_by_id("entity.not_found")
             await self._record(transaction, role, "updated")
+            record_lost_scopes(transaction, await named_scopes(transaction.connection, self._tenant_id, [scope_id]))
         return transaction.revision_header
 
     async def _lock(self, transaction: Transaction, role_id: str) -> Role:

@@ -1,14 +1,10 @@
 """The check of the caller that mints a subject token: it ends in the round trip to Redis that stores the token."""
 
-from typing import Final
-
 import msgspec
 from litestar.types import Scope
 
-from identity_common.access.management_api import SCOPE_ALL, SCOPE_SUBJECT_TOKENS, SignedToken
+from identity_common.access.management_api import MINTING, SignedToken
 from management_service.authentication import Authentication, NamedUser
-
-_SCOPES: Final = frozenset({SCOPE_ALL, SCOPE_SUBJECT_TOKENS})
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -32,7 +28,7 @@ class CallerCheck:
         Raises:
             ApiError: 401, 403, or 503 when the issuer's keys cannot be read.
         """
-        return cls(authentication, await authentication.recognize(scope, one_of=_SCOPES))
+        return cls(authentication, await authentication.recognize(scope, one_of=MINTING))
 
     @property
     def client_id(self) -> str:

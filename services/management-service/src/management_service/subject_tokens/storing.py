@@ -27,7 +27,7 @@ _MAX_TEXT: Final = 256
 _FULL: Final = 0
 
 # KEYS: the subject token, the stream and the numbering of the audit trail, the impersonation. ARGV: how many entries
-# may wait in the stream, id and JSON of the entry, the record, its TTL in milliseconds, who asked, and how long that
+# may wait in the stream, id of the entry, the entry, the record, its TTL in milliseconds, who asked, and how long that
 # application may end the impersonation. Returns 0 if the stream is full, which stores nothing; none if the token
 # exists.
 _STORE: Final = (
@@ -36,7 +36,7 @@ _STORE: Final = (
 if redis.call('XLEN', KEYS[2]) >= tonumber(ARGV[1]) then return 0 end
 if not redis.call('SET', KEYS[1], ARGV[4], 'NX', 'PX', ARGV[5]) then return false end
 redis.call('SET', KEYS[4], ARGV[6], 'PX', ARGV[7])
-append(KEYS[2], KEYS[3], ARGV[2], 'entry', ARGV[3])
+append(KEYS[2], KEYS[3], ARGV[2], {ARGV[3]})
 return 1
 """
 )

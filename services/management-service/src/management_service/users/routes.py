@@ -1,6 +1,6 @@
 """``/api/users``."""
 
-from typing import Final, get_args
+from typing import Final, Literal, get_args
 
 from litestar import Controller, Response, delete, get, patch, post
 from litestar.di import NamedDependency
@@ -53,6 +53,7 @@ _SEARCH: Final = (
 _WITHOUT_ORGANIZATION: Final = Filter(
     "excludeOrganizationId", "Only users that are not members of this organization, whatever joint says."
 )
+_WITHOUT_ROLE: Final = Filter("excludeRoleId", "Only users that do not hold this API role, whatever joint says.")
 
 
 def _read_search(listing: Listing) -> UserSearch:
@@ -71,7 +72,8 @@ def _read_search(listing: Listing) -> UserSearch:
     if problems:
         raise invalid_input(*problems)
     is_joint = listing.filter(_JOINT.name) == "and"
-    return UserSearch(listing.page.search, tuple(fields), "and" if is_joint else "or")
+    joint: Literal["and", "or"] = "and" if is_joint else "or"
+    return UserSearch(listing.page.search, tuple(fields), joint, listing.filter(_WITHOUT_ROLE.name))
 
 
 def user_answer(user: User) -> UserAnswer:
@@ -100,7 +102,7 @@ class UserController(Controller):
         "/",
         operation_id="ListUsers",
         summary="List users",
-        opt=documented(filters=(*_SEARCH, _WITHOUT_ORGANIZATION), refuses=(422,)),
+        opt=documented(filters=(*_SEARCH, _WITHOUT_ORGANIZATION, _WITHOUT_ROLE), refuses=(422,)),
     )
     async def list_users(
         self,

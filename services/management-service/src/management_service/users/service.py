@@ -25,6 +25,7 @@ from identity_common.stores.database import cancelled, refusals, retry_on_confli
 from identity_common.stores.redis import StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import AssignmentState, UserState
+from management_service.party_ends import Cause, put_party_end, user_party
 from management_service.passwords.attempts import SignInAttempts
 from management_service.passwords.hashing import Passwords
 from management_service.users import rules, store
@@ -234,10 +235,13 @@ class Users:
     @retry_on_conflict
     async def _set_password_hash(self, user_id: str, password_hash: str) -> tuple[User, dict[str, str]]:
         async with self._changes.transaction() as transaction:
-            user = await self._lock(transaction, user_id)
-            members = {"has_password": True, "tokens_valid_after": self._next_tokens_valid_after(user)}
-            user = await self._store_change(transaction, user, members, password_hash=password_hash)
+            user = await self.store_password(transaction, await self._lock(transaction, user_id), password_hash)
         return user, transaction.revision_header
+
+    async def store_password(self, transaction: Transaction, user: User, password_hash: str) -> User:
+        """Store and record a new password, which invalidates earlier tokens, of a user that is locked."""
+        members = {"has_password": True, "tokens_valid_after": self._next_tokens_valid_after(user)}
+        return await self._store_change(transaction, user, members, password_hash=password_hash)
 
     async def clear_sign_in_attempts(self, user_id: str) -> None:
         """Reset the count of wrong passwords, so that the user may sign in again at once.
@@ -246,6 +250,7 @@ class Users:
             ApiError: 404; 503 if Redis does not answer.
         """
         user = await self.get(user_id)
+        await self._changes.record_action("sign-in-attempts", (user_id,), "clear")
         try:
             await self._attempts.clear(user_id, tokens_valid_after=user.tokens_valid_after)
         except StoreUnavailable as error:
@@ -262,6 +267,7 @@ class Users:
         async with self._changes.transaction() as transaction:
             if not await store.delete_user(transaction.connection, self._tenant_id, user_id):
                 raise missing_by_id("entity.not_found")
+            await self._record_end(transaction, user_id, "deleted")
             transaction.record("user", (user_id,), "deleted", UserState(id=user_id, deleted=True))
             assignment = AssignmentState(id=user_id, deleted=True, holder_kind="user")
             transaction.record("assignment", ("user", user_id), "deleted", assignment)
@@ -269,6 +275,10 @@ class Users:
 
     def _next_tokens_valid_after(self, user: User) -> int:
         return rules.next_tokens_valid_after(now=self._clock(), tokens_valid_after=user.tokens_valid_after)
+
+    async def _record_end(self, transaction: Transaction, user_id: str, cause: Cause) -> None:
+        party = user_party(user_id)
+        await put_party_end(transaction.connection, self._tenant_id, party, cause, now=self._clock())
 
     async def _lock(
         self, transaction: Transaction, user_id: str, *, otherwise: str = "entity.not_exists_with_id"
@@ -288,5 +298,7 @@ class Users:
         changed = msgspec.structs.replace(changed, updated_at=max(self._clock(), user.updated_at))
         with refusals(_REFUSALS):
             await store.update_user(transaction.connection, changed, password_hash=password_hash)
+        if changed.tokens_valid_after != user.tokens_valid_after:
+            await self._record_end(transaction, user.id, "suspended" if password_hash is None else "password")
         transaction.record("user", (user.id,), "updated", user_state(changed))
         return changed

@@ -26,7 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from identity_common.http.pagination import Page
 from identity_common.search import identity_key, phone_key, search_key, search_term
 from identity_common.stores.database import is_none_of
-from management_service.schema import users
+from management_service.schema import user_roles, users
 from management_service.users.rules import FieldSearch, SearchField, UserSearch, canonical
 
 
@@ -72,6 +72,15 @@ _IN_TENANT: Final = select(users.c.id, users.c.name).where(users.c.tenant_id == 
 # planner from walking the index of names and testing one user after the other until a page is full.
 _MATCHES: Final = func.strpos(users.c.search_key, bindparam("term", type_=Text)) > 0
 _UNINDEXED: Final[ColumnElement[int]] = literal_column("0")
+_HOLDS_ROLE: Final = (
+    select(user_roles.c.role_id)
+    .where(
+        user_roles.c.tenant_id == users.c.tenant_id,
+        user_roles.c.user_id == users.c.id,
+        user_roles.c.role_id == bindparam("role"),
+    )
+    .exists()
+)
 _ESCAPED: Final = str.maketrans({"\\": "\\\\", "_": "\\_"})
 _NAME: Final = func.lower(collate(users.c.name, "default"))  # with the collation "C", lower() knows ASCII only
 _FIELDS: Final[Mapping[SearchField, tuple[ColumnElement[Any], Callable[[str], str]]]] = {
@@ -148,6 +157,9 @@ async def list_users(
     matching, values = _IN_TENANT, {"tenant": tenant_id}
     if without:
         matching = matching.where(is_none_of(users.c.id, without)).offset(_UNINDEXED)
+    if search.without_role_id is not None:
+        matching = matching.where(~_HOLDS_ROLE)
+        values["role"] = search.without_role_id
     conditions = [_field_matches(each) for each in search.fields]
     if term := search_term(search.text):
         conditions.append(_MATCHES)

@@ -1,14 +1,15 @@
 """What all edges in Kubernetes share: the table, without a route for "everything else", and the Services.
 
-A Kubernetes edge routes ``/api/*`` to management-service and no other unlisted path, because management-service serves
-nothing else. So the paths that every service has (``/health``, ``/metrics``, ``/schema``) are not routed.
+A Kubernetes edge routes ``/api/*`` and ``/console/*`` to management-service and no other unlisted path, because
+management-service serves nothing else that is not listed. So the paths that every service has (``/health``,
+``/metrics``, ``/schema``) are not routed.
 """
 
 from typing import Final
 
 from identity_common.http.routing import FALLBACK, ROUTES, Service
 
-TABLE: Final[tuple[tuple[str, Service], ...]] = (*ROUTES, ("/api/*", FALLBACK))
+TABLE: Final[tuple[tuple[str, Service], ...]] = (*ROUTES, ("/api/*", FALLBACK), ("/console/*", FALLBACK))
 PORT: Final = 8000
 
 

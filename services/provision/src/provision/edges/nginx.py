@@ -9,7 +9,7 @@ _HEAD: Final = """\
 
 log_format without_queries '$remote_addr [$time_iso8601] "$request_method $uri" $status $body_bytes_sent $request_time';
 
-server {
+UPSTREAMSserver {
     listen 3000;
     access_log /dev/stdout without_queries;
     server_tokens off;
@@ -26,6 +26,12 @@ server {
 _RESOLVER: Final = "    resolver 127.0.0.11 valid=2s;\n"
 
 
+# A Service still sends connections to the pod of a process that was just killed. They are refused, and another attempt
+# reaches another pod, in one of two cases. "timeout" is left out: a slow answer is not asked for again.
+_ATTEMPTS: Final = 8
+_RETRY: Final = "    proxy_next_upstream error;\n"
+
+
 def nginx() -> str:
     """Return the configuration for Docker Compose."""
     return _server("nginx", _RESOLVER, "set $service {name}; proxy_pass http://$service:8000;")
@@ -33,15 +39,23 @@ def nginx() -> str:
 
 def nginx_in_kubernetes() -> str:
     """Return the configuration for a pod: the address of a Service is looked up once, as it stays the same."""
-    return _server("nginx-in-kubernetes", "", "proxy_pass http://{name}:8000;")
+    return _server("nginx-in-kubernetes", _RETRY, "proxy_pass http://{name};", upstreams=_upstreams())
 
 
-def _server(form: str, resolver: str, forward: str) -> str:
+def _upstreams() -> str:
+    """Return an upstream for each Service, with its one address once for each attempt."""
+    names = sorted({f"{service}-service" for service in (*dict(ROUTES).values(), FALLBACK)})
+    block = ("upstream {name} {{\n" + "    server {name}:8000 max_fails=0;\n" * _ATTEMPTS + "}}\n\n").format
+    return "".join(block(name=name) for name in names)
+
+
+def _server(form: str, settings: str, forward: str, *, upstreams: str = "") -> str:
     """Return the server; the first expression that matches a path decides, as in the table."""
     hidden = [f"    location ~ ^{expression(pattern)}$ {{ return 404; }}\n" for pattern in NOT_ROUTED]
     routed = [_location(f"~ ^{expression(pattern)}$", service, forward) for pattern, service in ROUTES]
     locations = [*hidden, *routed, _location("/", FALLBACK, forward)]
-    return _HEAD.replace("FORM", form) + resolver + "\n" + "".join(locations) + "}"
+    head = _HEAD.replace("FORM", form).replace("UPSTREAMS", upstreams)
+    return head + settings + "\n" + "".join(locations) + "}"
 
 
 def _location(match: str, service: str, forward: str) -> str:

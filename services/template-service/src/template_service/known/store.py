@@ -83,6 +83,9 @@ _PUT_USERS: Final = text(
 ).bindparams(
     _TENANT, *_arrays(ids=str, revisions=int, names=str, suspended=bool, valid_after=int, keys=str, states=str)
 )
+MAY_EXCHANGE: Final = "coalesce((state::json ->> 'allow_token_exchange')::boolean, false)"
+"""Whether an application of ``known_applications`` may exchange tokens; its state omits defaults."""
+
 _PUT_APPLICATIONS: Final = text(
     """
     INSERT INTO known_applications AS known (tenant_id, id, revision, name, type, state)

@@ -6,13 +6,13 @@ and which are revoked (``identity_common.access``).
 
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from litestar.types import Scope
 
 from identity_common.access.management_api import (
-    SCOPE_ALL,
+    READING,
     SignedToken,
     UnrevokedTokens,
     forbidden,
@@ -20,17 +20,15 @@ from identity_common.access.management_api import (
     unauthorized,
     verified,
 )
-from identity_common.actors import actors_of
 from identity_common.http.api_errors import ApiError, missing_by_id
 from identity_common.http.conditional import is_known
 from stead import AccessToken, TokenInvalid
+from stead.impersonations import actors_of
 from template_service.known.freshness import Directory
 from template_service.member_permissions.cache import PermissionCache
 from template_service.member_permissions.store import Member, PermissionState, StateKey
 from template_service.member_permissions.waiting import Caller
 from template_service.members.service import require_membership
-
-_ALL: Final = frozenset({SCOPE_ALL})
 
 
 class _Payload(msgspec.Struct):
@@ -157,7 +155,7 @@ class ReadAccess:
 
     def _require_reader(self, token: AccessToken, member: Member) -> None:
         if token.audience == self._management_api:
-            require_scope(token, one_of=_ALL)
+            require_scope(token, one_of=READING)
         elif token.audience != self._organization + member.organization_id or token.subject != member.member_id:
             raise forbidden()
 
@@ -184,7 +182,9 @@ def _keys(member: Member, token: AccessToken) -> list[StateKey]:
     if actors is None:
         raise unauthorized()
     issued_at_ms = int(token.issued_at) * 1000
-    return [StateKey(token.client_id, user_id, issued_at_ms, *member) for user_id in (token.subject, *actors)]
+    is_exchanged = token.grant_type is not None
+    people = (token.subject, *actors)
+    return [StateKey(token.client_id, user_id, issued_at_ms, *member, is_exchanged) for user_id in people]
 
 
 def _is_live(states: Sequence[PermissionState]) -> bool:

@@ -7,6 +7,7 @@ from identity_common.access.liveness import live_caller
 from identity_common.http.api_errors import store_unavailable
 from identity_common.stores.lookups import KeyLookup, Lookups
 from stead.event_types import MemberType
+from template_service.known.store import MAY_EXCHANGE
 from template_service.role_contents.store import OrganizationPermission
 
 MemberKey = tuple[str, str]
@@ -32,6 +33,7 @@ class StateKey(NamedTuple):
     Attributes:
         user_id: The subject or an actor of the caller's token; the client itself without a user.
         issued_at_ms: When the token was issued.
+        is_exchanged: Whether it was got by token exchange.
     """
 
     client_id: str
@@ -40,6 +42,7 @@ class StateKey(NamedTuple):
     organization_id: str
     member_type: MemberType
     member_id: str
+    is_exchanged: bool = False
 
 
 class DatabaseVersion(NamedTuple):
@@ -77,7 +80,8 @@ class PermissionState(NamedTuple):
 # permission's when its name or description does.
 _STATES: Final = KeyLookup(f"""
     SELECT
-        {live_caller("asked", applications="known_applications", users="known_users")} AS is_live,
+        {live_caller("asked", applications="known_applications", users="known_users", may_exchange=MAY_EXCHANGE)}
+            AS is_live,
         EXISTS (SELECT FROM organizations WHERE tenant_id = $1 AND id = asked.organization_id OFFSET 0)
             AS organization_exists,
         EXISTS (
@@ -107,8 +111,10 @@ _STATES: Final = KeyLookup(f"""
         source_revision.revision, known.stream, known.sequence
     FROM source_revision
     LEFT JOIN directory_position AS known ON known.tenant_id = $1
-    CROSS JOIN unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[]) WITH ORDINALITY
-        AS asked (client_id, subject, issued_at, organization_id, member_type, member_id, position)
+    CROSS JOIN unnest(
+        $2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::boolean[]
+    ) WITH ORDINALITY
+        AS asked (client_id, subject, issued_at, organization_id, member_type, member_id, is_exchanged, position)
     WHERE source_revision.tenant_id = $1
     ORDER BY asked.position
 """)  # noqa: S608 - no values

@@ -45,6 +45,7 @@ class AuditedTokenRequest(msgspec.Struct, kw_only=True):
         subject_token_id: Public id of the subject token, once it was taken.
         issued_token_id: ``jti`` of the token to be issued.
         scope: The granted scopes.
+        expires_at: When a token that is got by exchange expires, milliseconds since the epoch.
         reason: Code of the refusal, where the error of OAuth does not say enough.
         is_taken: Whether the answer of Redis says that the subject token was taken; then the attempt is recorded.
     """
@@ -59,6 +60,7 @@ class AuditedTokenRequest(msgspec.Struct, kw_only=True):
     subject_token_id: str | None = None
     issued_token_id: str | None = None
     scope: str | None = None
+    expires_at: int | None = None
     reason: str | None = None
     is_taken: bool = False
 
@@ -83,6 +85,10 @@ class TokenAudit:
         self._stream = AuditStream(commands, self.keys, backlog=backlog)
         self._tenant_id = tenant_id
         self._clock = clock
+
+    async def flush(self) -> None:
+        """Send what waits to Redis; for the end of the process."""
+        await self._stream.flush()
 
     def attempt(self, request: AuditedTokenRequest) -> AuditEntry:
         """Return the entry that is appended by the take, which adds the subject token and its user."""
@@ -134,7 +140,7 @@ class TokenAudit:
     def _append(
         self, key: str, request: AuditedTokenRequest, outcome: Outcome = "success", reason: str | None = None
     ) -> None:
-        self._stream.append(self._entry(key, request, outcome, reason), must_fit=request.is_taken)
+        self._stream.append(self._entry(key, request, outcome, reason), is_outcome=request.is_taken)
 
     def _entry(
         self, key: str, request: AuditedTokenRequest, outcome: Outcome = "success", reason: str | None = None
@@ -155,6 +161,7 @@ class TokenAudit:
             resource=request.resource,
             scope=None if request.scope is None else request.scope[:_MAX_TEXT],
             issued_token_id=request.issued_token_id,
+            expires_at=request.expires_at,
             request_id=REQUEST_ID.get() or "",
             address=request.address[:_MAX_ADDRESS],
             user_agent=request.user_agent,

@@ -28,8 +28,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.background import BackgroundLoop
 from identity_common.clock import Clock, now_ms
+from identity_common.http.audited_request import audited_request
 from identity_common.oauth import OAuthError
 from identity_common.telemetry.logs import get_logger
+from token_service.audit.writes import record_write
 from token_service.authorizations import consents
 from token_service.authorizations.codes import MARK_TTL_S
 from token_service.authorizations.consented import Authorization, Consented
@@ -106,6 +108,10 @@ _DELETE_OVER: Final = delete(authorizations).where(
 )
 
 
+def _consent(user_id: str, application_id: str) -> str:
+    return f"consent/{user_id}/{application_id}"
+
+
 def consented_from(text: str) -> Consented:
     """Decode the column ``consented``."""
     return _decode_consented(text)
@@ -128,6 +134,7 @@ class Agreement:
         self._connection = connection
         self._tenant_id = tenant_id
         self._clock = clock
+        self._has_changed = False
         self.known = known
 
     async def begin(self, authorization: Authorization, *, implicit: bool) -> None:
@@ -139,7 +146,9 @@ class Agreement:
         """
         now, consented = self._clock(), authorization.consented
         whose = (self._tenant_id, authorization.user_id, authorization.application_id)
-        await consents.add(self._connection, *whose, consented=consented, known=self.known, implicit=implicit, now=now)
+        self._has_changed |= await consents.add(
+            self._connection, *whose, consented=consented, known=self.known, implicit=implicit, now=now
+        )
         row = {
             **msgspec.structs.asdict(authorization),
             "tenant_id": self._tenant_id,
@@ -148,6 +157,20 @@ class Agreement:
             "tokens_expire_at": now,  # no token yet
         }
         await self._connection.execute(_INSERT, row)
+
+    async def record(self, user_id: str, application_id: str) -> None:
+        """Tell the audit trail at the end of the transaction if the consent has changed."""
+        if self._has_changed:
+            is_new = self.known.recorded == Consented(organizations=frozenset())
+            await record_write(
+                self._connection,
+                self._tenant_id,
+                "token.consent.create" if is_new else "token.consent.update",
+                aggregates=[_consent(user_id, application_id)],
+                occurred_at=self._clock(),
+                user_id=user_id,
+                application_id=application_id,
+            )
 
 
 class Authorizations:
@@ -188,7 +211,9 @@ class Authorizations:
         with database_answers():
             async with self._engine.begin() as connection:
                 known = await consents.keep(connection, *whose, alone=alone)
-                yield Agreement(connection, self._tenant_id, known, self._clock)
+                agreement = Agreement(connection, self._tenant_id, known, self._clock)
+                yield agreement
+                await agreement.record(user_id, application_id)
 
     async def redeem(self, connection: AsyncConnection, authorization_id: str, *, tokens_expire_at: int) -> bool:
         """Mark the code of an authorization as redeemed; return whether that was possible.
@@ -257,6 +282,16 @@ class Authorizations:
                 was_known = await consents.withdraw(connection, self._tenant_id, user_id, application_id)
                 values = {"user": user_id, "application": application_id}
                 has_ended = await self._end(connection, _END_OF_USER_AND_APPLICATION, **values)
+                if was_known or has_ended:
+                    await record_write(
+                        connection,
+                        self._tenant_id,
+                        "token.consent.delete",
+                        aggregates=[_consent(user_id, application_id)],
+                        occurred_at=self._clock(),
+                        request=audited_request(),
+                        user_id=user_id,
+                    )
         await self._revocations.copy()
         return has_ended or was_known
 

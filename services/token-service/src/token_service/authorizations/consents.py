@@ -199,21 +199,22 @@ async def add(
     known: KnownConsent,
     implicit: bool,
     now: int,
-) -> None:
-    """Store what is new in a consent. Picked organizations replace earlier ones.
+) -> bool:
+    """Store what is new in a consent; return whether anything changed. Picked organizations replace earlier ones.
 
     What is given on a page is new if it was implicit so far, and stays given.
     """
     picked, known_picks = consented.organizations, known.recorded.organizations or frozenset()
-    if picked is not None and not known_picks <= picked:
-        dropped = {"dropped": sorted(known_picks - picked)}
-        await connection.execute(_DROP, _whose(tenant_id, user_id, application_id) | dropped)
+    dropped = sorted(known_picks - picked) if picked is not None else []
+    if dropped:
+        await connection.execute(_DROP, _whose(tenant_id, user_id, application_id) | {"dropped": dropped})
     whose = {"tenant_id": tenant_id, "user_id": user_id, "application_id": application_id}
     new = sorted({*_names(consented)} - {*_names(known.recorded if implicit else known.given)})
     if new:
         stated = {**whose, "consented_at": now, "implicit": implicit}
         rows = [{**stated, "kind": kind, "resource": resource, "name": name} for kind, resource, name in new]
         await connection.execute(_RECORD if implicit else _GIVE, rows)
+    return bool(new or dropped)
 
 
 async def settle(connection: AsyncConnection, tenant_id: str, *, third_parties: Collection[str]) -> None:

@@ -28,7 +28,8 @@ from identity_common.wire.claims_function import (
     Function,
     Question,
     ReadFailures,
-    RecordingStarted,
+    ReadRecording,
+    RecordingState,
     ScriptChecked,
     ScriptProblem,
     ScriptTested,
@@ -107,6 +108,8 @@ class ClaimsFunctionAnswers:
                 return await self._dry_run(question, min(deadline, time.monotonic() + question.patience_ms / _MS))
             case StartRecording():
                 return await self._record(question)
+            case ReadRecording():
+                return await self._recordings.state(question.kind)
             case ReadFailures():
                 return Failures(failures=await self._failures.last(question.kind))
 
@@ -157,11 +160,12 @@ class ClaimsFunctionAnswers:
             return ScriptTested(denied=outcome.message or "")
         return ScriptTested(problem=_script_problem(outcome))
 
-    async def _record(self, question: StartRecording) -> RecordingStarted:
+    async def _record(self, question: StartRecording) -> RecordingState:
         if question.minutes <= 0:
             await self._recordings.end(question.kind)
-            return RecordingStarted(until=0)
-        return RecordingStarted(until=await self._recordings.begin(question.kind, minutes=question.minutes))
+        else:
+            await self._recordings.begin(question.kind, minutes=question.minutes)
+        return await self._recordings.state(question.kind)
 
     async def _subscribe(self) -> None:
         await self._bus.connected()

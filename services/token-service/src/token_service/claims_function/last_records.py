@@ -10,12 +10,28 @@ _log = get_logger(__name__)
 
 MOST: Final = 100
 
-# KEYS: the list. ARGV: the record, how many are kept, their TTL in milliseconds. The list's own value counts all
-# records so far, and so says which place is the oldest.
+# KEYS: the list; the key that no record outlives, if there is one. ARGV: the record, how many are kept, their TTL in
+# milliseconds. The list's own value counts all records so far, and so says which place is the oldest.
 _ADD: Final = """
+local ttl = tonumber(ARGV[3])
+if KEYS[2] then
+  ttl = math.min(ttl, redis.call('PTTL', KEYS[2]))
+  if ttl <= 0 then
+    return
+  end
+end
 local place = redis.call('INCR', KEYS[1]) % tonumber(ARGV[2])
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
-redis.call('SET', KEYS[1] .. ':' .. string.format('%d', place), ARGV[1], 'PX', ARGV[3])
+redis.call('PEXPIRE', KEYS[1], ttl)
+redis.call('SET', KEYS[1] .. ':' .. string.format('%d', place), ARGV[1], 'PX', ttl)
+"""
+
+# KEYS: the list and its places. ARGV: the longest TTL in milliseconds.
+_SHORTEN: Final = """
+for _, key in ipairs(KEYS) do
+  if redis.call('PTTL', key) > tonumber(ARGV[1]) then
+    redis.call('PEXPIRE', key, ARGV[1])
+  end
+end
 """
 
 
@@ -25,16 +41,19 @@ class LastRecords:
     Args:
         commands: To Redis.
         key: Of the list; its records are below it.
+        within: Key that no record outlives, and without which none is added; None if there is none.
     """
 
-    def __init__(self, commands: RedisCommands, key: str) -> None:
+    def __init__(self, commands: RedisCommands, key: str, *, within: str | None = None) -> None:
         self._commands = commands
         self._key = key
+        self._adds_to = (key,) if within is None else (key, within)
         self._places = [f"{key}:{place}" for place in range(MOST)]
 
     def add(self, record: bytes, *, ttl_ms: int) -> None:
         """Add a record, without waiting for Redis; if Redis does not answer it is lost, which is logged."""
-        self._commands.execute("EVAL", _ADD, 1, self._key, record, MOST, ttl_ms).add_done_callback(_log_a_loss)
+        added = self._commands.execute("EVAL", _ADD, len(self._adds_to), *self._adds_to, record, MOST, ttl_ms)
+        added.add_done_callback(_log_a_loss)
 
     async def all(self) -> list[bytes]:
         """Return the records, in no order.
@@ -44,6 +63,23 @@ class LastRecords:
         """
         found = await self._commands.execute("MGET", *self._places)
         return [record for record in found if record is not None]
+
+    async def count(self) -> int:
+        """Return the number of the records.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        return int(await self._commands.execute("EXISTS", *self._places))
+
+    async def shorten(self, ttl_ms: int) -> None:
+        """Let no record live longer than this from now on.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        keys = (self._key, *self._places)
+        await self._commands.execute("EVAL", _SHORTEN, len(keys), *keys, ttl_ms)
 
     async def clear(self) -> None:
         """Remove the records.

@@ -1,6 +1,7 @@
 """Recorded arguments of the function, for dry runs: sealed, in Redis, while an operator has switched recording on.
 
-A recording ends by itself, after a day at most, and its inputs are forgotten then. Every replica records.
+A recording ends by itself, after a day at most, and its inputs are forgotten then. Every replica records. No
+input outlives the key of the recording in Redis, so a replica that does not know yet of the end adds none.
 """
 
 from typing import Final
@@ -12,7 +13,7 @@ from identity_common.clock import Clock, now_ms
 from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.stores.redis import RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.claims_function import TOKEN_KINDS, TokenKind
+from identity_common.wire.claims_function import TOKEN_KINDS, RecordingState, TokenKind
 from token_service.claims_function.context import Arguments
 from token_service.claims_function.last_records import LastRecords
 
@@ -54,9 +55,11 @@ class Recordings:
         self._commands = commands
         self._keys = keys
         self._clock = clock
-        self._inputs = {kind: LastRecords(commands, _inputs_key(tenant_id, kind)) for kind in TOKEN_KINDS}
         self._names = {kind: _inputs_key(tenant_id, kind) for kind in TOKEN_KINDS}
         self._until_keys = {kind: _until_key(tenant_id, kind) for kind in TOKEN_KINDS}
+        self._inputs = {
+            kind: LastRecords(commands, self._names[kind], within=self._until_keys[kind]) for kind in TOKEN_KINDS
+        }
         self._until: dict[TokenKind, int] = dict.fromkeys(TOKEN_KINDS, 0)
         self._loop = BackgroundLoop(
             self._look,
@@ -89,8 +92,8 @@ class Recordings:
             recorded = _encode({"at": now, "token": arguments.token, "context": arguments.context})
             self._inputs[kind].add(self._keys.seal(recorded, name=self._names[kind]), ttl_ms=left_ms)
 
-    async def begin(self, kind: TokenKind, *, minutes: int) -> int:
-        """Record for some minutes, a day at most, from now on; return until when, in milliseconds since the epoch.
+    async def begin(self, kind: TokenKind, *, minutes: int) -> None:
+        """Record for some minutes, a day at most, from now on.
 
         Raises:
             StoreUnavailable: Redis does not answer.
@@ -99,7 +102,7 @@ class Recordings:
         until = self._clock() + length_ms
         await self._commands.execute("SET", self._until_keys[kind], until, "PX", length_ms)
         self._until[kind] = until
-        return until
+        await self._inputs[kind].shorten(length_ms)
 
     async def end(self, kind: TokenKind) -> None:
         """End the recording and forget its inputs.
@@ -110,6 +113,15 @@ class Recordings:
         self._until[kind] = 0
         await self._commands.execute("DEL", self._until_keys[kind])
         await self._inputs[kind].clear()
+
+    async def state(self, kind: TokenKind) -> RecordingState:
+        """Return until when inputs of this kind are recorded, and how many are held.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        until = int(await self._commands.execute("GET", self._until_keys[kind]) or 0)
+        return RecordingState(until=until, inputs=await self._inputs[kind].count())
 
     async def last(self, kind: TokenKind) -> list[Recorded]:
         """Return the last recorded inputs of all replicas, newest first.

@@ -75,6 +75,14 @@ class Directory:
         if self.in_memory.freshness.silence_s > self._max_age_s:
             raise temporarily_unavailable("the directory is out of date")
 
+    def revisions_of(self, sources: Sequence[Source], *parts: Freshness) -> dict[str, int] | None:
+        """Return the revisions that these parts, or both, have seen; to be read before the roles that they are for.
+
+        None without a source: no scope comes from a role then.
+        """
+        read = parts or (self.in_memory.freshness, self.in_redis.freshness)
+        return {source: max(0, min(part.seen(source) for part in read)) for source in sources} or None
+
     def has_seen(self, awaited: Mapping[str, int]) -> bool:
         """Return whether both parts, and what else must, have seen these revisions."""
         return not awaited or all(part.has_seen(_known_to(part, self.further, awaited)) for part in self._all_parts)

@@ -184,7 +184,7 @@ def metadata_endpoints(
             response_modes_supported=["query"],
             code_challenge_methods_supported=["S256"],
             prompt_values_supported=["none", "login", "consent"],
-            ui_locales_supported=list(LANGUAGES),
+            ui_locales_supported=list(LANGUAGES.by_tag),
             subject_types_supported=["public"],
             id_token_signing_alg_values_supported=loaded().algorithms,
             token_endpoint_auth_methods_supported=sorted(set[str]().union(*METHODS.values())),

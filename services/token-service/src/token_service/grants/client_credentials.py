@@ -43,6 +43,7 @@ class PreparedClientToken(msgspec.Struct, frozen=True):
     """A token that only needs to be signed.
 
     Attributes:
+        permissions_as_of: The revisions that the scopes were computed from.
         membership: The client's in the organization of the target, if it is in one.
         audited: What the audit trail will say of the request.
     """
@@ -50,6 +51,7 @@ class PreparedClientToken(msgspec.Struct, frozen=True):
     client: ApplicationState
     target: Target
     scopes: frozenset[str]
+    permissions_as_of: Mapping[str, int] | None
     membership: Membership | None
     audited: AuditedTokenRequest
 
@@ -82,16 +84,24 @@ class ClientCredentialsGrant:
             raise invalid_target("name a resource or an organization")
         request.audited.target(target.organization_id, target.indicator)
         requested = parse_scope(form.scope or None)
+        permissions_as_of = self._permissions_as_of(target)
         held, membership = await self._held_scopes(client, target, requested, request.awaited)
         if may_be_newly_held(requested=requested, held=held):
             await self._directory.catch_up(*target.sources)
+            permissions_as_of = self._permissions_as_of(target)
             held, membership = await self._held_scopes(client, target, requested, request.awaited)
         granted = grantable_scopes(requested=requested, held=held)
         if not request.is_waiting:
             self._targets.report_unknown_scopes(
                 target, requested=requested, granted=granted, grant_type=self.grant_type, client_id=client.id
             )
-        return PreparedClientToken(client, target, granted, membership, request.audited)
+        return PreparedClientToken(client, target, granted, permissions_as_of, membership, request.audited)
+
+    def _permissions_as_of(self, target: Target) -> dict[str, int] | None:
+        """Return the revisions of what ``_held_scopes`` will read."""
+        in_memory, in_redis = self._directory.in_memory.freshness, self._directory.in_redis.freshness
+        parts = (in_memory,) if target.organization_id is None else (in_memory, in_redis)
+        return self._directory.revisions_of(target.sources, *parts)
 
     async def _held_scopes(
         self, client: ApplicationState, target: Target, requested: frozenset[str], awaited: Mapping[str, int]
@@ -134,6 +144,7 @@ class ClientCredentialsGrant:
             scopes=prepared.scopes,
             lifetime_s=target.lifetime_s,
             organization_id=target.organization_claim,
+            permissions_as_of=prepared.permissions_as_of,
             jti=token.jti,
             extra_claims=extra_claims,
         )

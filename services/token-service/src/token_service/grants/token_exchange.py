@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from identity_common.actors import actors_of
+from identity_common.clock import now_ms
 from identity_common.oauth import (
     GRANT_TOKEN_EXCHANGE,
     TOKEN_TYPE_ACCESS_TOKEN,
@@ -21,8 +21,8 @@ from identity_common.oauth import (
 )
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
-from identity_common.wire.impersonations import ImpersonationSegments, parties_of
 from identity_common.wire.subject_tokens import SubjectTokenRecord
+from stead.impersonations import ImpersonationSegments, actors_of, parties_of
 from token_service.audit import AuditedTokenRequest
 from token_service.claims_function import CustomClaims, Reservation
 from token_service.directory import Directory, Membership, Person, Snapshot
@@ -193,6 +193,7 @@ class TokenExchangeGrant:
     async def _issue(self, prepared: PreparedExchange, reserved: Reservation, key: AwaitedKey) -> TokenResponse:
         target, requested = prepared.target, prepared.requested
         audited = prepared.audited
+        permissions_as_of = self._directory.revisions_of(target.sources)
         taken = await self._subject_tokens.take(  # spent from here on
             prepared.subject_token,
             target.organization_id,
@@ -208,6 +209,7 @@ class TokenExchangeGrant:
         held = held_scopes(self._directory.in_memory, target, subject.role_ids, requested)
         if target.sources and may_be_newly_held(requested=requested, held=held):
             await self._directory.catch_up(*target.sources)
+            permissions_as_of = self._directory.revisions_of(target.sources)
             subject = await self._live_subject(record, prepared)
             held = held_scopes(self._directory.in_memory, target, subject.role_ids, requested)
         scopes = grantable_scopes(requested=requested, held=held)
@@ -240,11 +242,13 @@ class TokenExchangeGrant:
             organization_id=target.organization_claim,
             grant_type=GRANT_TOKEN_EXCHANGE,
             actor=prepared.actor.claim if prepared.actor else None,
+            permissions_as_of=permissions_as_of,
             tokens_valid_after=subject.person.user.tokens_valid_after,
             jti=token.jti,
             extra_claims=extra_claims,
         )
         audited.scope = format_scope(token.scopes)
+        audited.expires_at = now_ms() + target.lifetime_s * 1000
         _log.info(
             "subject-token.exchanged",
             subject_token_id=record.id,

@@ -66,6 +66,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         scopes: Of the access token.
         offline_access: Whether the scope of that name is among those that were consented to and requested.
+        permissions_as_of: The revisions that the scopes were computed from, if they come from roles.
         membership: The user's in the organization of the target, if it is in one.
         jti: Of the access token.
         claims: Of the ID token; none if none is to be issued.
@@ -79,6 +80,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     target: Target
     scopes: frozenset[str]
     offline_access: bool
+    permissions_as_of: Mapping[str, int] | None
     membership: Membership | None
     jti: str
     claims: PersonClaims | None
@@ -151,10 +153,12 @@ class UserTokens:
         self._require_consented(consented, picked, target)
         wanted = requested & _consented_for(consented, target)
         in_memory = self._directory.in_memory
+        permissions_as_of = self._directory.revisions_of(target.sources)
         person, role_ids, membership = await self._live_person(authorization, requested_token)
         held = held_scopes(in_memory, target, role_ids, wanted)
         if target.sources and may_be_newly_held(requested=wanted, held=held):
             await self._directory.catch_up(*target.sources)
+            permissions_as_of = self._directory.revisions_of(target.sources)
             person, role_ids, membership = await self._live_person(authorization, requested_token)
             held = held_scopes(in_memory, target, role_ids, wanted)
         scopes, jti = grantable_scopes(requested=wanted, held=held), new_jti(authorization.id)
@@ -166,6 +170,7 @@ class UserTokens:
             target=target,
             scopes=scopes,
             offline_access="offline_access" in requested & consented.scopes,
+            permissions_as_of=permissions_as_of,
             membership=membership,
             jti=jti,
             claims=await self._claims(person, requested & consented.scopes, picked),
@@ -214,6 +219,7 @@ class UserTokens:
             scopes=decision.scopes,
             lifetime_s=decision.target.lifetime_s,
             organization_id=decision.target.organization_claim,
+            permissions_as_of=decision.permissions_as_of,
             tokens_valid_after=tokens_valid_after,
             jti=decision.jti,
             extra_claims=decision.extra_claims,

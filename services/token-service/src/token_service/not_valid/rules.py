@@ -5,15 +5,16 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from identity_common.wire.events import ApplicationState, ResourceState, UserState
-from identity_common.wire.revocations import retired_key_id
-from stead.event_types import MemberState, OrganizationState
-from stead.not_valid.entries import ALWAYS, NotValid, entry_of
+from identity_common.wire.events import ApplicationState, NarrowingState, ResourceState, UserState
+from identity_common.wire.revocations import cutoff_id, retired_key_id
+from stead.event_types import MemberPermissionsState, MemberState, OrganizationState
+from stead.not_valid.entries import ALWAYS, Narrowed, NotValid, entry_of, narrowed_entries
 
 LEEWAY_S: Final = 900
 """The largest leeway of a verifier, and for how long a token may be issued from what was known before."""
 
 _KEY_PREFIX: Final = retired_key_id("")
+_CUTOFF_PREFIX: Final = cutoff_id("")
 
 
 class Change(NamedTuple):
@@ -21,7 +22,7 @@ class Change(NamedTuple):
 
     Attributes:
         entry: See ``stead.not_valid.entries``.
-        not_before: Seconds since the epoch, or ``ALWAYS``.
+        not_before: Seconds since the epoch, or ``ALWAYS``; of lost permissions a part of a revision.
         only_if_known: Whether this replaces an earlier record only: what is valid again needs none otherwise.
     """
 
@@ -34,23 +35,30 @@ class Change(NamedTuple):
         return NotValid(self.entry, self.not_before, forget_at)
 
 
-def of_revocation(revoked_id: str, expires_at_ms: int) -> NotValid:
-    """Return the record of a revoked token or authorization, or of a retired signing key."""
+def of_revocation(revoked_id: str, expires_at_ms: int, begun_until_ms: int | None) -> list[NotValid]:
+    """Return the records of a revoked token or authorization, a retired signing key, or the ends of a party."""
+    forget_at = -(-expires_at_ms // 1000) + LEEWAY_S
+    if begun_until_ms is not None:
+        party = revoked_id.removeprefix(_CUTOFF_PREFIX)
+        ended = narrowed_entries("impersonations", party, revision=begun_until_ms + 1)
+        return [NotValid(entry, number, forget_at) for entry, number in ended.items()]
     if revoked_id.startswith(_KEY_PREFIX):
         entry = entry_of("key", revoked_id.removeprefix(_KEY_PREFIX))
     else:
         entry = entry_of("token", revoked_id)
-    return NotValid(entry, ALWAYS, -(-expires_at_ms // 1000) + LEEWAY_S)
+    return [NotValid(entry, ALWAYS, forget_at)]
 
 
-def of_event(kind: str, data: msgspec.Raw, *, changed_at_s: int) -> list[Change]:
+def of_event(kind: str, data: msgspec.Raw, *, changed_at_s: int, revision: int = 0) -> list[Change]:
     """Return what the new state of an aggregate means.
 
     Args:
-        kind: Of the aggregate: ``user``, ``application``, ``resource``, ``organization`` or ``member``.
+        kind: Of the aggregate: ``user``, ``application``, ``resource``, ``narrowing``, ``organization``, ``member`` or
+            ``member-permissions``.
         data: Its state.
         changed_at_s: When it changed, in whole seconds, rounded down as ``iat`` is: what is valid again is so for
             tokens that were issued from this second on.
+        revision: Of the event.
     """
     match kind:
         case "user":
@@ -68,7 +76,21 @@ def of_event(kind: str, data: msgspec.Raw, *, changed_at_s: int) -> list[Change]
             member = msgspec.json.decode(data, type=MemberState)
             entry = entry_of("member", member.organization_id, member.member_id)
             return [_gone(entry, member.deleted, changed_at_s)]
+        case "narrowing":
+            narrowing = msgspec.json.decode(data, type=NarrowingState)
+            if narrowing.kind == "scope":
+                return _narrowed("scope", narrowing.indicator, narrowing.name, revision=revision)
+            return _narrowed("holder", narrowing.id, revision=revision)
+        case "member-permissions":
+            permissions = msgspec.json.decode(data, type=MemberPermissionsState)
+            if permissions.removed or permissions.incomplete:
+                ids = (permissions.organization_id, permissions.member_id)
+                return _narrowed("member-permissions", *ids, revision=revision)
     return []
+
+
+def _narrowed(kind: Narrowed, *ids: str, revision: int) -> list[Change]:
+    return [Change(entry, number) for entry, number in narrowed_entries(kind, *ids, revision=revision).items()]
 
 
 def _of_user(user: UserState) -> list[Change]:

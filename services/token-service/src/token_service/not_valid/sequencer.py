@@ -2,7 +2,8 @@
 
 What was revoked comes from this service's database, everything else from the bus. A record, its place in the sequence
 and the position up to which both were read are one transaction; its commit sends the signed message to every replica
-(``tail``). Neither Redis nor a store on the bus is involved, so nothing can be lost that was acknowledged.
+(``tail``). Neither Redis nor a store on the bus is involved, so nothing can be lost that was acknowledged. After the
+commit the message is also published on the bus, at most once: a reader there finds a lost one as a gap.
 """
 
 import asyncio
@@ -23,9 +24,9 @@ from identity_common.bus.stream_reader import Batch, ReadingInterrupted, StreamR
 from identity_common.clock import Clock, now_ms
 from identity_common.outbox.active_worker import ActiveWorker, LockHolder
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.events import STREAM_STATE, event_subject
+from identity_common.wire.events import STREAM_EVENTS, STREAM_STATE, event_subject
 from stead.not_valid.entries import NotValid
-from stead.not_valid.messages import MAX_MESSAGE_RECORDS, MESSAGE_TYPE, Message, encoded_records
+from stead.not_valid.messages import MAX_MESSAGE_RECORDS, MESSAGE_TYPE, Message, encoded_records, subject_of
 from token_service.not_valid.keys import FeedKeys
 from token_service.not_valid.rules import LEEWAY_S, Change, latest, of_event, of_revocation
 from token_service.not_valid.tail import CHANNEL, LiveMessage
@@ -43,7 +44,8 @@ _FORGET_EVERY_S: Final = 600.0
 _CREATE: Final = "INSERT INTO not_valid_feed VALUES ($1, $2, 0, 0, '', 0, 0) ON CONFLICT DO NOTHING"
 _STATE: Final = "SELECT * FROM not_valid_feed WHERE tenant_id = $1 FOR UPDATE"
 _REVOKED: Final = """
-    SELECT id, expires_at, number FROM revocations WHERE tenant_id = $1 AND number > $2 ORDER BY number LIMIT $3
+    SELECT id, expires_at, number, begun_until FROM revocations WHERE tenant_id = $1 AND number > $2
+    ORDER BY number LIMIT $3
 """
 _KNOWN: Final = "SELECT entry, not_before FROM not_valid_entries WHERE tenant_id = $1 AND entry = ANY($2)"
 _STORE: Final = """
@@ -54,7 +56,8 @@ _STORE: Final = """
         forget_at = GREATEST(not_valid_entries.forget_at, EXCLUDED.forget_at)
 """
 _ADVANCE: Final = """
-    UPDATE not_valid_feed SET sequence = $2, revocations_read = $3, stream = $4, position = $5, longest_lifetime_s = $6
+    UPDATE not_valid_feed SET sequence = $2, revocations_read = $3, stream = $4, position = $5, longest_lifetime_s = $6,
+        events_stream = $7, events_position = $8
     WHERE tenant_id = $1
 """
 _FORGET: Final = "DELETE FROM not_valid_entries WHERE tenant_id = $1 AND forget_at <= $2"
@@ -82,15 +85,17 @@ class _Position(NamedTuple):
 
 
 class _Heard:
-    """What the bus told and the database does not know yet.
+    """What a stream told and the database does not know yet.
 
     Attributes:
+        reader: Of the stream.
         arrived: Changes, in the order of the stream.
         position: Of the last event, whether it means anything or not.
         is_caught_up: Whether the end of the stream was reached since reading began.
     """
 
-    def __init__(self, position: _Position) -> None:
+    def __init__(self, reader: StreamReader, position: _Position) -> None:
+        self.reader = reader
         self.arrived: deque[_Arrived] = deque()
         self.position = position
         self.is_caught_up = False
@@ -102,7 +107,7 @@ class _Heard:
             event = message.event
             changed_at_s = int(datetime.fromisoformat(event.time).timestamp())
             kind = event.type.rpartition(".")[0]
-            changes = of_event(kind, event.data, changed_at_s=changed_at_s)
+            changes = of_event(kind, event.data, changed_at_s=changed_at_s, revision=event.revision)
             self.arrived.extend(_Arrived(change, changed_at_s, message.sequence) for change in changes)
             self.position = _Position(self.position.stream, message.sequence)
         self.is_caught_up |= batch.caught_up
@@ -112,6 +117,21 @@ class _Heard:
     def is_recent(self) -> bool:
         """Whether everything that was published until a moment ago is known."""
         return self.is_caught_up and time.monotonic() - self._heard_at < _SILENCE_S
+
+    def first(self) -> tuple[_Position, list[_Arrived]]:
+        """Return the first changes, those of an event together, and the position after them."""
+        arrived = [self.arrived[place] for place in range(min(_AT_ONCE, len(self.arrived)))]
+        if len(arrived) == len(self.arrived):
+            return self.position, arrived
+        following = self.arrived[len(arrived)].position
+        while arrived[-1].position == following:
+            arrived.pop()
+        return _Position(self.position.stream, arrived[-1].position), arrived
+
+    def drop(self, count: int) -> None:
+        """Forget the first changes: the database knows them."""
+        for _ in range(count):
+            self.arrived.popleft()
 
 
 class Sequencer:
@@ -141,20 +161,29 @@ class Sequencer:
         self._keys = keys
         self._tenant_id = tenant_id
         self._issuer = issuer
+        self._subject = subject_of(tenant_id)
         self._longest_lifetime_s = longest_lifetime_s
         self._clock = clock
-        self._heard = _Heard(_Position("", 0))
         self._forgot_at = 0.0
-        self._reader = StreamReader(
+        self._state_reader = StreamReader(
             bus,
             STREAM_STATE,
             [
                 *(event_subject("management", tenant_id, kind, "*") for kind in ("user", "application", "resource")),
+                event_subject("management", tenant_id, "narrowing", "*", "*"),
                 event_subject("template", tenant_id, "organization", "*"),
                 event_subject("template", tenant_id, "member", "*", "*"),
             ],
             reader="not-valid-feed",
         )
+        # Not the state: its newest event of a member may say what was added only, after one that says what was lost.
+        self._events_reader = StreamReader(
+            bus,
+            STREAM_EVENTS,
+            [event_subject("template", tenant_id, "member-permissions", "*", "*")],
+            reader="not-valid-feed",
+        )
+        self._heard: tuple[_Heard, _Heard] = self._unheard(_Position("", 0), _Position("", 0))
         worker = ActiveWorker(
             self._sequence, database_url, lock="not-valid-feed", channel=NOTIFY_CHANNEL, tenant_id=tenant_id
         )
@@ -181,79 +210,83 @@ class Sequencer:
         await connection.execute(_CREATE, self._tenant_id, self._clock())
         async with connection.transaction():
             state = await connection.fetchrow(_STATE, self._tenant_id)
-        self._heard = _Heard(_Position(state["stream"], state["position"]))
-        reading = BackgroundLoop(
-            partial(self._read, holder),
-            name="not-valid-feed-reader",
-            pause_s=_RETRY_S,
-            log=_log,
-            failed="not-valid-feed.unread",
-            interrupted="not-valid-feed.unheard",
-            expected=(NatsError, OSError, TimeoutError),
-            resume_on=(ReadingInterrupted,),
+        self._heard = self._unheard(
+            _Position(state["stream"], state["position"]), _Position(state["events_stream"], state["events_position"])
         )
-        reading.start()
+        readings = [
+            BackgroundLoop(
+                partial(self._read, heard, holder),
+                name="not-valid-feed-reader",
+                pause_s=_RETRY_S,
+                log=_log,
+                failed="not-valid-feed.unread",
+                interrupted="not-valid-feed.unheard",
+                expected=(NatsError, OSError, TimeoutError),
+                resume_on=(ReadingInterrupted,),
+            )
+            for heard in self._heard
+        ]
+        for reading in readings:
+            reading.start()
         try:
             while True:
                 await holder.turn(partial(self._take_turn, connection))
         finally:
-            await reading.stop()
+            await asyncio.gather(*(reading.stop() for reading in readings))
 
-    async def _read(self, holder: LockHolder) -> None:
+    def _unheard(self, state: _Position, events: _Position) -> tuple[_Heard, _Heard]:
+        return _Heard(self._state_reader, state), _Heard(self._events_reader, events)
+
+    async def _read(self, heard: _Heard, holder: LockHolder) -> None:
         """Read on from the last position until the reading is interrupted."""
-        self._heard.is_caught_up = False
+        heard.is_caught_up = False
         await self._bus.connected()
-        stream = await self._reader.identity()
-        if stream != self._heard.position.stream:  # the stream was recreated: its positions start again
-            self._heard.position = _Position(stream, 0)
-        async with contextlib.aclosing(self._reader.read_after(self._heard.position.sequence)) as batches:
+        stream = await heard.reader.identity()
+        if stream != heard.position.stream:  # the stream was recreated: its positions start again
+            heard.position = _Position(stream, 0)
+        async with contextlib.aclosing(heard.reader.read_after(heard.position.sequence)) as batches:
             async for batch in batches:
-                while len(self._heard.arrived) > _BUFFERED:  # noqa: ASYNC110 - the database is slower than the bus
+                while len(heard.arrived) > _BUFFERED:  # noqa: ASYNC110 - the database is slower than the bus
                     await asyncio.sleep(_BUFFER_CHECK_S)
-                had_caught_up = self._heard.is_caught_up
-                self._heard.take(batch)
-                if self._heard.arrived or not had_caught_up:
+                had_caught_up = heard.is_caught_up
+                heard.take(batch)
+                if heard.arrived or not had_caught_up:
                     holder.wake()
 
     async def _take_turn(self, connection: asyncpg.Connection) -> bool:
         """Store and announce what has arrived, or send a heartbeat; return whether anything had arrived."""
         if not self._keys.is_loaded:
             return False
-        position, arrived = self._next_arrived()
-        time_ms = self._clock() if self._bus.is_connected and self._heard.is_recent else 0
+        (state_position, of_state), (events_position, of_events) = (heard.first() for heard in self._heard)
+        is_current = self._bus.is_connected and all(heard.is_recent for heard in self._heard)
+        time_ms = self._clock() if is_current else 0
+        announced: list[str] = []
         async with connection.transaction():
             state = await connection.fetchrow(_STATE, self._tenant_id)
             revoked = await connection.fetch(_REVOKED, self._tenant_id, state["revocations_read"], _AT_ONCE)
             lifetime_s = max(state["longest_lifetime_s"], self._longest_lifetime_s())
-            records = [of_revocation(row["id"], row["expires_at"]) for row in revoked]
-            records += await self._relevant(connection, arrived, lifetime_s)
+            records = [
+                record for row in revoked for record in of_revocation(row["id"], row["expires_at"], row["begun_until"])
+            ]
+            records += await self._relevant(connection, [*of_state, *of_events], lifetime_s)
             stored = [record for record in latest(records).values() if record.forget_at * 1000 > self._clock()]
             sequence = state["sequence"]
             for start in range(0, len(stored), MAX_MESSAGE_RECORDS):
                 part = stored[start : start + MAX_MESSAGE_RECORDS]
                 await self._store(connection, part, after=sequence)
-                await self._announce(connection, state["epoch"], sequence, part, time_ms=time_ms)
+                announced.append(await self._announce(connection, state["epoch"], sequence, part, time_ms=time_ms))
                 sequence += len(part)
             if not stored:
-                await self._announce(connection, state["epoch"], sequence, (), time_ms=time_ms)
+                announced.append(await self._announce(connection, state["epoch"], sequence, (), time_ms=time_ms))
             read = revoked[-1]["number"] if revoked else state["revocations_read"]
-            if (sequence, read, *position, lifetime_s) != tuple(state)[2:]:
-                await connection.execute(_ADVANCE, self._tenant_id, sequence, read, *position, lifetime_s)
-        for _ in arrived:
-            self._heard.arrived.popleft()
+            reached = (sequence, read, *state_position, lifetime_s, *events_position)
+            if reached != tuple(state)[2:]:
+                await connection.execute(_ADVANCE, self._tenant_id, *reached)
+        await self._publish(announced)
+        for heard, taken in zip(self._heard, (of_state, of_events), strict=True):
+            heard.drop(len(taken))
         await self._forget(connection)
-        return bool(revoked or self._heard.arrived)
-
-    def _next_arrived(self) -> tuple[_Position, list[_Arrived]]:
-        """Return the next changes, those of an event together, and the position after them."""
-        heard = self._heard
-        arrived = [heard.arrived[place] for place in range(min(_AT_ONCE, len(heard.arrived)))]
-        if len(arrived) == len(heard.arrived):
-            return heard.position, arrived
-        following = heard.arrived[len(arrived)].position
-        while arrived[-1].position == following:
-            arrived.pop()
-        return _Position(heard.position.stream, arrived[-1].position), arrived
+        return bool(revoked or any(heard.arrived for heard in self._heard))
 
     async def _relevant(
         self, connection: asyncpg.Connection, arrived: Sequence[_Arrived], lifetime_s: int
@@ -286,8 +319,8 @@ class Sequencer:
 
     async def _announce(
         self, connection: asyncpg.Connection, epoch: int, sequence: int, part: Sequence[NotValid], *, time_ms: int
-    ) -> None:
-        """Send a signed message to every replica when the transaction commits."""
+    ) -> str:
+        """Send a signed message to every replica when the transaction commits; return it."""
         message = Message(
             iss=self._issuer,
             epoch=epoch,
@@ -298,6 +331,17 @@ class Sequencer:
         )
         live = LiveMessage(epoch, message.to, self._keys.sign(message, typ=MESSAGE_TYPE))
         await connection.execute(_NOTIFY, CHANNEL, live.notification(self._tenant_id))
+        return live.token
+
+    async def _publish(self, tokens: Sequence[str]) -> None:
+        """Publish signed messages on the bus; none for later, since a heartbeat says that the feed is current."""
+        if not self._bus.is_connected:
+            return
+        try:
+            for token in tokens:
+                await self._bus.client.publish(self._subject, token.encode())
+        except NatsError as error:  # a gap to readers on the bus, which a snapshot closes
+            _log.warning("not-valid-feed.unpublished", error=type(error).__name__)
 
     async def _forget(self, connection: asyncpg.Connection) -> None:
         if time.monotonic() - self._forgot_at > _FORGET_EVERY_S:

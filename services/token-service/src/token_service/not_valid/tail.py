@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncGenerator, Generator
 from typing import Final, NamedTuple, Self
 
@@ -87,6 +88,8 @@ class Tail:
         self._database_url = make_url(database_url).set(drivername="postgresql").render_as_string(hide_password=False)
         self._tenant_id = tenant_id
         self._readers: set[_Reader] = set()
+        self._last: LiveMessage | None = None
+        self._heard_at = time.monotonic()
         self._loop = BackgroundLoop(
             self._listen,
             name="not-valid-tail",
@@ -96,6 +99,21 @@ class Tail:
             interrupted="not-valid-tail.interrupted",
             expected=(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError),
         )
+
+    @property
+    def sequence(self) -> int:
+        """The sequence that was heard last; 0 before the first message."""
+        return self._last.to if self._last else 0
+
+    @property
+    def silence_s(self) -> float:
+        """Seconds since the last message, heartbeats included."""
+        return time.monotonic() - self._heard_at
+
+    @property
+    def readers(self) -> int:
+        """How many readers follow the feed at this replica."""
+        return len(self._readers)
 
     def start(self) -> None:
         """Listen, in the background."""
@@ -138,6 +156,7 @@ class Tail:
     def _take(self, _: object, __: int, ___: str, payload: object) -> None:
         message = LiveMessage.parse(str(payload), tenant_id=self._tenant_id)
         if message is not None:
+            self._last, self._heard_at = message, time.monotonic()
             for reader in tuple(self._readers):
                 reader.put(message)
 

@@ -11,10 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from identity_common.actors import actors_of
 from identity_common.wire.events import ApplicationState
-from identity_common.wire.impersonations import Impersonation
 from stead.errors import TokenInvalid
+from stead.impersonations import Impersonation, actors_of
 from stead.verification import AccessToken, Expectations, TokenChecker, read_token
 from token_service.directory import Directory, Person, Subject
 from token_service.presented_tokens.liveness import KnownOfToken, why_token_dead

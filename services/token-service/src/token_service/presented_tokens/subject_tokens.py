@@ -18,9 +18,9 @@ from identity_common.oauth import temporarily_unavailable
 from identity_common.stores.audit_streams import LUA_APPEND, encode_entry
 from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.impersonations import Impersonation, ImpersonationSegments, party
 from identity_common.wire.revocations import cutoff_id, position_key, revocation_key
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
+from stead.impersonations import Impersonation, ImpersonationSegments, party
 from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.directory import Snapshot
 from token_service.directory.keys import DirectoryKeys
@@ -35,10 +35,10 @@ _decode = msgspec.json.Decoder(SubjectTokenRecord).decode
 _AUDIT_PAUSE_S: Final = 5
 
 # KEYS: the subject token, the stream and the numbering of the audit trail, the prefix of a revocation, the keys of the
-# copy of the revocations and those of RecordKeys. ARGV: how many entries may wait in the stream, id and JSON of the
-# attempt's entry, then the prefixes of RecordKeys and that of a cutoff for the user. Returns 0 if the stream is full,
-# which spends nothing; otherwise the record, the user id found in it, and the values of: the revocation of the record's
-# id, the other keys, the prefixes with the user id. The first id and the first user_id in a record are its own
+# copy of the revocations and those of RecordKeys. ARGV: how many entries may wait in the stream, the id of the entry of
+# the attempt, that entry, then the prefixes of RecordKeys and that of a cutoff for the user. Returns 0 if the stream is
+# full, which spends nothing; otherwise the record, the user id found in it, and the values of: the revocation of the
+# record's id, the other keys, the prefixes with the user id. The first id and the first user_id in a record are its own
 # (SubjectTokenRecord). EVAL, not EVALSHA: a missing script would need a second attempt.
 _TAKE: Final = (
     LUA_APPEND
@@ -48,7 +48,8 @@ local record = redis.call('GETDEL', KEYS[1])
 if not record then return false end
 local id = string.match(record, '"id":"([^"]*)"') or ''
 local user_id = string.match(record, '"user_id":"([^"]*)"') or ''
-append(KEYS[2], KEYS[3], ARGV[2], 'entry', ARGV[3], 'subject_token_id', id, 'user_id', user_id)
+local members = '"subjectTokenId":' .. cjson.encode(id) .. ',"userId":' .. cjson.encode(user_id) .. ','
+append(KEYS[2], KEYS[3], ARGV[2], {members .. ARGV[3]})
 local keys = {unpack(KEYS, 4)}
 keys[1] = keys[1] .. id
 for _, prefix in ipairs({unpack(ARGV, 4)}) do keys[#keys + 1] = prefix .. user_id end

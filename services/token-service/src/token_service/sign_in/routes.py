@@ -14,6 +14,7 @@ from litestar.handlers import HTTPRouteHandler
 from identity_common.clock import Clock, now_ms
 from identity_common.identifiers import new_secret
 from identity_common.oauth import OAuthError
+from identity_common.pages.cookies import Cookies
 from identity_common.stores.redis import StoreUnavailable
 from identity_common.wire.events import ApplicationState
 from token_service.sign_in.client_address import ProxyWatch
@@ -22,8 +23,8 @@ from token_service.sign_in.flow import Granted, NeedsConsent, NeedsSignIn, NextS
 from token_service.sign_in.pages.assets import asset_routes
 from token_service.sign_in.pages.browser import Browser, is_from_page, redirect
 from token_service.sign_in.pages.consent import Form, consent_page
-from token_service.sign_in.pages.cookies import BROWSER, DEVICE, SESSION, Cookies
-from token_service.sign_in.pages.languages import requested
+from token_service.sign_in.pages.cookies import BROWSER, DEVICE, SESSION
+from token_service.sign_in.pages.languages import LANGUAGES
 from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest, Expired
 from token_service.sign_in.pages.views import page
 from token_service.sign_in.password_sign_in import PasswordSignIn, SignInRefused
@@ -147,7 +148,7 @@ class AuthorizationPages:
             return self._refuse(redirect_uri, state, refusal.error, refusal.description)
         except (OAuthError, StoreUnavailable):
             return self._refuse(redirect_uri, state, "temporarily_unavailable", "try again in a moment")
-        return await self._continue(browser, request, step, requested(parameters.get("ui_locales")))
+        return await self._continue(browser, request, step, LANGUAGES.requested(parameters.get("ui_locales")))
 
     async def _require_place(self, browser: Browser) -> None:
         """Count a request that is about to be stored; refuse it beyond the limit of its address.
@@ -245,7 +246,9 @@ class AuthorizationPages:
         picked = await self._picked(pending.request, who, application, form)
         await self._take(browser, pending_id)
         step = await self._flow.agree(pending, who, application, organizations=picked)
-        return await self._continue(browser, pending.request, step, requested(browser.query().get("ui_locales")))
+        return await self._continue(
+            browser, pending.request, step, LANGUAGES.requested(browser.query().get("ui_locales"))
+        )
 
     async def _switch(self, browser: Browser, form: Parameters) -> Answer:
         """Ask for another sign-in; the session goes on until another user has signed in."""
@@ -384,7 +387,7 @@ class AuthorizationPages:
     def _next(self, browser: Browser, step: NextStep, pending_id: str) -> str:
         """Return the address of the page that follows one of our pages."""
         query = browser.query()
-        return self._address(step, pending_id, query.get("client_id"), requested(query.get("ui_locales")))
+        return self._address(step, pending_id, query.get("client_id"), LANGUAGES.requested(query.get("ui_locales")))
 
     def _address(self, step: NextStep, pending_id: str, client_id: str | None, language: str | None) -> str:
         """Return the address of a page; it says what the page must know even if the request is gone."""
@@ -392,7 +395,7 @@ class AuthorizationPages:
         return f"{self._base_url}{path}?{_query(request=pending_id, client_id=client_id, ui_locales=language)}"
 
     def _form_action(self, browser: Browser, path: str, application: ApplicationState) -> str:
-        language = requested(browser.query().get("ui_locales"))
+        language = LANGUAGES.requested(browser.query().get("ui_locales"))
         return f"{path}?{_query(client_id=application.id, ui_locales=language)}"
 
     def _browser(self, request: AnyRequest) -> Browser:

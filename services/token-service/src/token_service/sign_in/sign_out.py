@@ -7,12 +7,13 @@ from litestar import Response, get, post
 from litestar.handlers import HTTPRouteHandler
 
 from identity_common.identifiers import new_secret
+from identity_common.pages.cookies import Cookies
 from identity_common.wire.events import ApplicationState
 from token_service.audit import TokenAudit
 from token_service.sign_in.flow import SignInFlow
 from token_service.sign_in.pages.browser import Browser, is_from_page, redirect
 from token_service.sign_in.pages.consent import name_of
-from token_service.sign_in.pages.cookies import BROWSER, SESSION, Cookies
+from token_service.sign_in.pages.cookies import BROWSER, SESSION
 from token_service.sign_in.pages.problems import PROBLEMS, AnyRequest
 from token_service.sign_in.pages.views import page
 from token_service.sign_in.redirect_uris import form_action_source, with_parameters

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from identity_common.actors import actors_of
+from stead.impersonations import actors_of
 
 MAX_ACTOR_DEPTH: Final = 4
 
@@ -36,6 +36,7 @@ class AccessTokenClaims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
         organization_id: The organization to which a token for a resource is restricted.
         gty: The grant type, in tokens issued by exchange.
         act: The actor, if an actor token was presented.
+        pv: The revisions by source that the scopes were computed from, in tokens whose scopes come from roles.
     """
 
     iss: str
@@ -49,6 +50,7 @@ class AccessTokenClaims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     organization_id: str | None = None
     gty: str | None = None
     act: Actor | None = None
+    pv: Mapping[str, int] | None = None
 
 
 def issued_at_s(*, now: int, tokens_valid_after: int) -> int:

@@ -42,6 +42,7 @@ class Issuer:
         organization_id: str | None = None,
         grant_type: str | None = None,
         actor: Actor | None = None,
+        permissions_as_of: Mapping[str, int] | None = None,
         tokens_valid_after: int = 0,
         jti: str | None = None,
         extra_claims: Mapping[str, Any] | None = None,
@@ -58,6 +59,7 @@ class Issuer:
             organization_id: Becomes ``organization_id``; for a token for a resource within an organization.
             grant_type: Becomes ``gty``; for tokens issued by exchange.
             actor: Becomes ``act``.
+            permissions_as_of: Becomes ``pv``; from ``Directory.revisions_of``.
             tokens_valid_after: The subject's, milliseconds.
             jti: From ``new_jti``; a new one by default.
             extra_claims: Further claims; they never replace one of the above.
@@ -75,6 +77,7 @@ class Issuer:
             organization_id=organization_id,
             gty=grant_type,
             act=actor,
+            pv=permissions_as_of,
         )
         return await key.sign({**extra_claims, **msgspec.to_builtins(claims)} if extra_claims else claims)
 

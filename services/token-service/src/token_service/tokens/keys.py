@@ -14,11 +14,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.background import BackgroundLoop
 from identity_common.clock import Clock, now_ms
+from identity_common.http.audited_request import AuditedRequest, audited_request
 from identity_common.oauth import temporarily_unavailable
 from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.stores.coalescing import Coalescer
 from identity_common.telemetry.logs import get_logger
 from stead.verification import KeySet
+from token_service.audit.writes import record_write
 from token_service.tokens.signing import (
     Jwk,
     SigningAlgorithm,
@@ -66,7 +68,7 @@ _PROLONG = text(
     """
 )
 _REMOVE_EXPIRED = text(
-    "DELETE FROM signing_key WHERE tenant_id = :tenant_id AND status = 'Previous' AND valid_until < :now"
+    "DELETE FROM signing_key WHERE tenant_id = :tenant_id AND status = 'Previous' AND valid_until < :now RETURNING kid"
 )
 _FORGET = text("DELETE FROM signing_key WHERE tenant_id = :tenant_id")
 _DELETE = text("DELETE FROM signing_key WHERE tenant_id = :tenant_id AND kid = :kid")
@@ -273,6 +275,7 @@ class SigningKeys:
             await self._create(connection, "Next", algorithm or self._algorithm)
             if emergency:
                 await self._retirements.record_retired_key(connection, kids["Current"].kid)
+            await self._record(connection, "rotate", [row.kid for row in kids.values()], audited_request())
         await self.load()
         await self._retirements.copy()
         return await self.stored()
@@ -296,9 +299,23 @@ class SigningKeys:
                 if key.status == "Next":
                     await self._create(connection, "Next", key.algorithm)
                 await self._retirements.record_retired_key(connection, kid)
+                await self._record(connection, "delete", [kid], audited_request())
         await self.load()
         await self._retirements.copy()  # also for an unknown key: the deletion may be a retry
         return key is not None
+
+    async def _record(
+        self, connection: AsyncConnection, verb: str, kids: Sequence[str], request: AuditedRequest | None
+    ) -> None:
+        """Tell the audit trail, at the end of the transaction."""
+        await record_write(
+            connection,
+            self._tenant_id,
+            f"token.signing-key.{verb}",
+            aggregates=[f"signing-key/{kid}" for kid in kids],
+            occurred_at=self._clock(),
+            request=request,
+        )
 
     async def _delete(self, connection: AsyncConnection, kid: str) -> None:
         await connection.execute(_DELETE, {"tenant_id": self._tenant_id, "kid": kid})
@@ -318,8 +335,11 @@ class SigningKeys:
             if not await self._rows(connection):
                 await self._create_first(connection)
             await self._prolong(connection)
-            await connection.execute(_REMOVE_EXPIRED, {"tenant_id": self._tenant_id, "now": self._clock()})
+            values = {"tenant_id": self._tenant_id, "now": self._clock()}
+            expired = (await connection.execute(_REMOVE_EXPIRED, values)).scalars().all()
             keys = [(row.status, await self._open(connection, row)) for row in await self._rows(connection)]
+            if expired:
+                await self._record(connection, "delete", expired, None)
         current = next(key for status, key in keys if status == "Current")
         jwks = msgspec.json.encode(JwkSet([key.jwk for _, key in keys]))
         if self._ring is None or self._ring.jwks != jwks or self._ring.current.kid != current.kid:

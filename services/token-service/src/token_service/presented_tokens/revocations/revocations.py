@@ -19,8 +19,8 @@ from identity_common.clock import Clock, now_ms
 from identity_common.oauth import OAuthError, temporarily_unavailable
 from identity_common.stores.redis import RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
-from identity_common.wire.impersonations import Impersonation
 from identity_common.wire.revocations import CopyPosition, position_key, retired_key_id, revocation_key
+from stead.impersonations import Impersonation
 from token_service.presented_tokens.revocations import store
 from token_service.presented_tokens.revocations.store import NumberedRevocation, Revocation
 from token_service.store_errors import database_answers, redis_unavailable

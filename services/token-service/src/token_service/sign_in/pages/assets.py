@@ -1,22 +1,20 @@
 """What the pages load: a stylesheet, a script that only adds comfort, and a stylesheet for an application's colour."""
 
-import hashlib
 import re
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from litestar import Response, get
 from litestar.exceptions import NotFoundException
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath
 
 from identity_common.colors import contrast, mixed
+from identity_common.pages.assets import HEADERS, Asset, asset_route
+from identity_common.pages.design import DESIGN
 
 _HERE: Final = Path(__file__).parent
 _ACCENT: Final = "/sign-in/accent/"
-_MAX_AGE_S: Final = 86_400
-_HEADERS: Final = {"Cache-Control": f"public, max-age={_MAX_AGE_S}", "X-Content-Type-Options": "nosniff"}
 
 _WHITE: Final = "#ffffff"
 _DARK_CARD: Final = "#1c212a"
@@ -24,20 +22,7 @@ _DARK_TEXT: Final = "#10182b"
 _LEGIBLE: Final = 4.5  # WCAG 2.2 section 1.4.3
 
 
-class Asset(msgspec.Struct, frozen=True):
-    """A file of every page."""
-
-    path: str
-    media_type: str
-    content: bytes
-
-    @property
-    def address(self) -> str:
-        """The path with a hash of the content, so that a cached copy is never older than the page."""
-        return f"{self.path}?{hashlib.sha256(self.content).hexdigest()[:12]}"
-
-
-STYLE: Final = Asset("/sign-in/style.css", "text/css", (_HERE / "style.css").read_bytes())
+STYLE: Final = Asset("/sign-in/style.css", "text/css", DESIGN + (_HERE / "style.css").read_bytes())
 SCRIPT: Final = Asset("/sign-in/script.js", "text/javascript", (_HERE / "script.js").read_bytes())
 
 
@@ -67,18 +52,10 @@ def _scheme(color: str, text: str) -> str:
 def asset_routes() -> list[HTTPRouteHandler]:
     """Return the routes of the assets."""
 
-    @get(STYLE.path, include_in_schema=False, sync_to_thread=False)
-    def style() -> Response[bytes]:
-        return Response(STYLE.content, media_type=STYLE.media_type, headers=_HEADERS)
-
-    @get(SCRIPT.path, include_in_schema=False, sync_to_thread=False)
-    def script() -> Response[bytes]:
-        return Response(SCRIPT.content, media_type=SCRIPT.media_type, headers=_HEADERS)
-
     @get(f"{_ACCENT}{{color:str}}", include_in_schema=False, sync_to_thread=False)
     def accent(color: FromPath[str]) -> Response[bytes]:
         if re.fullmatch("[0-9a-f]{6}", color) is None:
             raise NotFoundException
-        return Response(accent_style(f"#{color}").encode(), media_type="text/css", headers=_HEADERS)
+        return Response(accent_style(f"#{color}").encode(), media_type="text/css", headers=HEADERS)
 
-    return [style, script, accent]
+    return [asset_route(STYLE), asset_route(SCRIPT), accent]

@@ -9,8 +9,9 @@ from litestar.datastructures import Cookie
 
 from identity_common.http.client_address import client_address
 from identity_common.http.request_body import read_whole
-from token_service.sign_in.pages.cookies import BROWSER, DEVICE, SESSION, Cookies
-from token_service.sign_in.pages.languages import choose
+from identity_common.pages.cookies import Cookies
+from token_service.sign_in.pages.cookies import BROWSER, DEVICE, SESSION
+from token_service.sign_in.pages.languages import LANGUAGES
 from token_service.sign_in.request import MAX_BYTES, BadRequest, Parameters, parse_parameters
 
 SEE_OTHER: Final = 303
@@ -46,7 +47,7 @@ class Browser:
 
     def language(self, parameters: Parameters) -> str:
         """Return the language of a page that answers these parameters."""
-        return choose(parameters.get("ui_locales"), self._request.headers.get("Accept-Language"))
+        return LANGUAGES.choose(parameters.get("ui_locales"), self._request.headers.get("Accept-Language"))
 
     async def form(self) -> Parameters:
         """Return the form that was sent.
@@ -69,7 +70,7 @@ def language_of(request: "Request") -> str:  # type: ignore[type-arg]
         ui_locales = parse_parameters(request.scope["query_string"]).get("ui_locales")
     except BadRequest:
         ui_locales = None
-    return choose(ui_locales, request.headers.get("Accept-Language"))
+    return LANGUAGES.choose(ui_locales, request.headers.get("Accept-Language"))
 
 
 def is_from_page(form: Parameters, csrf_token: str) -> bool:

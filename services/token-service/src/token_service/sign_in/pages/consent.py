@@ -19,6 +19,7 @@ _ABOUT_PEOPLE: Final = (
     "phone",
     "address",
     "roles",
+    "impersonations",
     "offline_access",
     "organizations",
     "organization_roles",

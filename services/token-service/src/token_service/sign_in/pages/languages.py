@@ -1,92 +1,9 @@
-"""The languages of the pages: gettext catalogues, and which language a browser gets.
+"""The languages of the pages: one file each, ``catalogues/<tag>.po``; the README of the service says how to add one."""
 
-English is the language of the templates. Every other language is one file, ``catalogues/<tag>.po``; the README of the
-service says how to add one.
-"""
-
-import io
-import re
 from pathlib import Path
 from typing import Final
 
-import msgspec
-from babel import Locale
-from babel.messages.mofile import write_mo
-from babel.messages.pofile import read_po
-from babel.support import NullTranslations, Translations
+from identity_common.pages.languages import Languages
 
 CATALOGUES: Final = Path(__file__).parent / "catalogues"
-SOURCE_LANGUAGE: Final = "en"
-
-_MAX_TAGS: Final = 20
-_QUALITY: Final = re.compile(r"\s*q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)\s*", re.IGNORECASE)
-
-
-class Language(msgspec.Struct, frozen=True):
-    """One language of the pages.
-
-    Attributes:
-        tag: Of BCP 47: the name of its catalogue.
-        direction: ``ltr`` or ``rtl``.
-        translations: Of the English texts.
-    """
-
-    tag: str
-    direction: str
-    translations: NullTranslations
-
-
-def _language(tag: str, translations: NullTranslations) -> Language:
-    return Language(tag, Locale.parse(tag, sep="-").text_direction, translations)
-
-
-def _translations(path: Path) -> Translations:
-    """Return a catalogue, compiled in memory: no compiled file can be older than its source."""
-    compiled = io.BytesIO()
-    with path.open("rb") as source:
-        write_mo(compiled, read_po(source, abort_invalid=True))
-    compiled.seek(0)
-    return Translations(compiled)
-
-
-LANGUAGES: Final = {SOURCE_LANGUAGE: _language(SOURCE_LANGUAGE, NullTranslations())} | {
-    path.stem: _language(path.stem, _translations(path)) for path in sorted(CATALOGUES.glob("*.po"))
-}
-"""Every language, by its tag."""
-_BY_LOWERCASE: Final = {tag.lower(): tag for tag in LANGUAGES}
-
-
-def requested(ui_locales: str | None) -> str | None:
-    """Return the first language of ``ui_locales`` that there is; none if there is none.
-
-    Source:
-        OpenID Connect Core 1.0 section 3.1.2.1: tags by preference, separated by spaces; unknown ones are no error.
-    """
-    return _first(ui_locales.split(" ", _MAX_TAGS)[:_MAX_TAGS] if ui_locales else [])
-
-
-def choose(ui_locales: str | None, accept_language: str | None) -> str:
-    """Return the language of a page: the application's wish, the browser's, or English."""
-    return requested(ui_locales) or _first(_accepted(accept_language or "")) or SOURCE_LANGUAGE
-
-
-def _first(tags: list[str]) -> str | None:
-    """Return the language of the first tag that has one: itself, or without its last subtags (RFC 4647 section 3.4)."""
-    for tag in tags:
-        subtags = tag.strip().lower().split("-")
-        for length in range(len(subtags), 0, -1):
-            if found := _BY_LOWERCASE.get("-".join(subtags[:length])):
-                return found
-    return None
-
-
-def _accepted(header: str) -> list[str]:
-    """Return the tags of ``Accept-Language`` by preference (RFC 9110 sections 12.4.2 and 12.5.4)."""
-    weighted = []
-    for entry in header.split(",", _MAX_TAGS)[:_MAX_TAGS]:
-        tag, semicolon, weight = entry.partition(";")
-        match = _QUALITY.fullmatch(weight)
-        quality = float(match[1]) if match else 0.0 if semicolon else 1.0
-        if quality > 0:
-            weighted.append((quality, tag))
-    return [tag for _, tag in sorted(weighted, key=lambda each: -each[0])]
+LANGUAGES: Final = Languages(CATALOGUES)

@@ -4,37 +4,20 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import msgspec
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from litestar import MediaType, Response
 
+from identity_common.pages.rendering import environments, page_headers
 from identity_common.wire.events import ApplicationState
 from token_service.sign_in.pages.assets import SCRIPT, STYLE, accent_address
-from token_service.sign_in.pages.languages import LANGUAGES, Language
+from token_service.sign_in.pages.languages import LANGUAGES
 from token_service.sign_in.redirect_uris import home_of
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
-def environment(language: Language) -> Environment:
-    """Return the templates in a language."""
-    templates = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        extensions=["jinja2.ext.i18n"],
-    )
-    templates.policies["ext.i18n.trimmed"] = True
-    templates.install_gettext_translations(language.translations, newstyle=True)  # type: ignore[attr-defined]
-    templates.globals |= {"language": language.tag, "direction": language.direction, "stylesheet": STYLE.address}
-    return templates
-
-
-_ENVIRONMENTS: Final = {tag: environment(language) for tag, language in LANGUAGES.items()}
+_ENVIRONMENTS: Final = environments(TEMPLATES, LANGUAGES, stylesheet=STYLE.address)
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -115,26 +98,3 @@ def page(
     )
     answer = page_headers(form_action, logo=logo, nonce=nonce) | {"Content-Language": language} | (headers or {})
     return Response(html, status_code=status, media_type=MediaType.HTML, headers=answer)
-
-
-def page_headers(form_action: str = "", *, logo: str | None = None, nonce: str | None = None) -> dict[str, str]:
-    """Return the headers that protect a page.
-
-    No frames, and no foreign content but the logo; no script but the one with the nonce; not cached, no referrer.
-    """
-    policy = ["default-src 'none'", "style-src 'self'", "base-uri 'none'", "frame-ancestors 'none'"]
-    policy += [f"script-src 'nonce-{nonce}'"] if nonce else []
-    policy += [f"img-src {_origin(logo)}"] if logo else []
-    policy += [f"form-action 'self' {form_action}".rstrip()]
-    return {
-        "Content-Security-Policy": "; ".join(policy),
-        "X-Frame-Options": "DENY",
-        "X-Content-Type-Options": "nosniff",
-        "Referrer-Policy": "no-referrer",
-        "Cache-Control": "no-store",
-    }
-
-
-def _origin(uri: str) -> str:
-    parts = urlsplit(uri)
-    return f"{parts.scheme}://{parts.netloc}"

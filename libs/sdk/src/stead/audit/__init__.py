@@ -1,0 +1,26 @@
+"""The audit trail, verified: signed heads of its Merkle tree, proofs, and exports.
+
+``python -m stead.audit verify`` checks an export against a head; ``verify_export`` is the same in Python. Nothing here
+trusts the service: every hash is computed anew from what was exported.
+"""
+
+from stead._keys import KeySet
+from stead.audit.export import Finding, Report, verify_export
+from stead.audit.heads import Head, InvalidHead, read_head
+from stead.audit.leaves import PERSONAL_MEMBERS, leaf_of
+from stead.audit.tree import is_consistent, is_included, root_of
+
+__all__ = [
+    "PERSONAL_MEMBERS",
+    "Finding",
+    "Head",
+    "InvalidHead",
+    "KeySet",
+    "Report",
+    "is_consistent",
+    "is_included",
+    "leaf_of",
+    "read_head",
+    "root_of",
+    "verify_export",
+]

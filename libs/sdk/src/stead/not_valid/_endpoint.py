@@ -1,0 +1,160 @@
+"""The issuer's endpoints of the feed over HTTP: its keys, and the snapshot that every reader starts from."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import httpx2 as httpx
+
+from stead._key_source import KeyFreshness, KeySource
+from stead._keys import KeySet
+from stead._tls import default_ssl_context
+from stead.errors import Unavailable
+from stead.not_valid._state import FeedState, Gap
+from stead.not_valid.messages import InvalidFeed, Message, read_message, read_snapshot
+
+_log = logging.getLogger("stead")
+
+_MAX_SNAPSHOT_BYTES: Final = 512 * 1024 * 1024
+_KEYS_FLOOR_S: Final = 1.0
+_FIRST_RETRY_S: Final = 0.1
+_LAST_RETRY_S: Final = 2.0
+
+INTERRUPTIONS: Final = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, Unavailable, ValueError)
+"""What reading over HTTP raises, until the next attempt."""
+
+
+class FeedEndpoint:
+    """Reads keys and snapshots.
+
+    Args:
+        url: Of the snapshot; keys and events are below it.
+        issuer: Of the tokens.
+        auth: The credential of a client; None if the feed is public.
+        timeout_s: Seconds of silence after which a request is given up.
+        clock: Returns seconds since the epoch.
+        http: Client to use in place of an own one.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        issuer: str,
+        auth: httpx.BasicAuth | None,
+        timeout_s: float,
+        clock: Callable[[], float],
+        http: httpx.Client | None,
+    ) -> None:
+        self.url = url
+        self.timeout_s = timeout_s
+        self._issuer = issuer
+        self._auth = auth
+        self._timeout = httpx.Timeout(timeout_s)
+        self._http = http
+        self._keys = KeySource(
+            f"{url}/jwks",
+            freshness=KeyFreshness(floor_s=_KEYS_FLOOR_S),
+            clock=clock,
+            timeout_s=timeout_s,
+            http=http,
+        )
+        self._unusable: KeySet | None = None
+
+    @contextlib.contextmanager
+    def client(self) -> Iterator[httpx.Client]:
+        """Lend the client for requests; close it afterwards if it is an own one."""
+        if self._http is not None:
+            yield self._http
+            return
+        with httpx.Client(verify=default_ssl_context()) as http:
+            yield http
+
+    def keys(self) -> KeySet:
+        """Return the keys, fetched again if they were found unusable.
+
+        Raises:
+            Unavailable: They cannot be fetched.
+        """
+        keys = self._keys.keys(stale=self._unusable)
+        self._unusable = None
+        return keys
+
+    def distrust(self, keys: KeySet | None) -> None:
+        """Have keys fetched again before the next use: something did not fit them, so they may have been rotated."""
+        self._unusable = keys
+
+    def message(self, token: str, keys: KeySet) -> Message:
+        """Verify a message.
+
+        Raises:
+            InvalidFeed: It is not accepted.
+        """
+        return read_message(token, keys, issuer=self._issuer)
+
+    def load(self, http: httpx.Client, keys: KeySet, state: FeedState) -> None:
+        """Replace what is known by the current snapshot.
+
+        Raises:
+            InvalidFeed: It is not accepted.
+            Unavailable: It was refused.
+            httpx2.HTTPError: There was no answer.
+        """
+        with self.get(http, self.url, {"Accept-Encoding": "gzip"}) as answer:
+            require_ok(answer)
+            body = bytearray()
+            for part in answer.iter_bytes():
+                body += part
+                if len(body) > _MAX_SNAPSHOT_BYTES:
+                    raise InvalidFeed("the snapshot is too large")
+        state.load(*read_snapshot(bytes(body), keys, issuer=self._issuer))
+
+    def get(
+        self, http: httpx.Client, url: str, headers: dict[str, str]
+    ) -> contextlib.AbstractContextManager[httpx.Response]:
+        """Return the pending answer to a GET."""
+        return http.stream("GET", url, headers=headers, auth=self._auth, timeout=self._timeout, follow_redirects=False)
+
+
+def require_ok(answer: httpx.Response) -> None:
+    """Accept 200 only.
+
+    Raises:
+        Unavailable: It is another status.
+    """
+    if answer.status_code != httpx.codes.OK:
+        raise Unavailable(f"the not-valid feed was answered {answer.status_code}")
+
+
+def repeat(
+    attempt: Callable[[], None],
+    state: FeedState,
+    stopped: threading.Event,
+    *,
+    interruptions: tuple[type[BaseException], ...] = INTERRUPTIONS,
+) -> None:
+    """Follow the feed until told to stop: begin again after every failure, after a while if there is no progress.
+
+    Args:
+        attempt: Follows the feed until it is interrupted; returns early where it cannot be continued.
+        state: What is known.
+        stopped: Whether to stop.
+        interruptions: What ends an attempt without being a fault of this library.
+    """
+    retry_s = _FIRST_RETRY_S
+    while not stopped.is_set():
+        reached = state.position
+        try:
+            attempt()
+        except Gap:
+            pass
+        except InvalidFeed as invalid:
+            _log.warning("the not-valid feed is not acceptable: %s", invalid)
+        except interruptions as error:
+            _log.warning("the not-valid feed was interrupted: %s", type(error).__name__)
+        retry_s = _FIRST_RETRY_S if state.position != reached else min(2 * retry_s, _LAST_RETRY_S)
+        stopped.wait(retry_s)

@@ -1,0 +1,72 @@
+"""What a proxy asks about a request, and the headers of the answer.
+
+A check is ``/check/<scopes>``, or ``/check-in-organization/<scopes>`` where the API compares ``X-Auth-Organization``
+with what a request is about. ``<scopes>`` is ``-`` for any token, else the required scope, percent-encoded; several
+with ``%20`` between them. What follows ``/~`` is ignored: Envoy appends the client's own path and query.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Final
+from urllib.parse import quote, unquote_to_bytes
+
+from stead.verification import AccessToken
+
+_CHECK: Final = re.compile(rb"/check(-in-organization)?/([^/?]+)(?:/~(?:/.*)?)?", re.DOTALL)
+_SCOPE_TOKEN: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749 section 3.3
+_NO_SCOPE: Final = "-"
+_AS_IT_IS: Final = "".join(map(chr, range(0x21, 0x7F))).replace("%", "")
+
+
+class Check:
+    """What one address demands of a token.
+
+    Attributes:
+        scopes: All of which the token must have; may be empty.
+        organization_aware: Whether a token that is valid within one organization only is acceptable.
+    """
+
+    __slots__ = ("organization_aware", "scopes")
+
+    def __init__(self, scopes: frozenset[str], *, organization_aware: bool) -> None:
+        self.scopes = scopes
+        self.organization_aware = organization_aware
+
+
+def check_at(raw_path: bytes) -> Check | None:
+    """Return the check of an address as it was sent; None if it is not one.
+
+    The path is never normalised: what a client appends, ``/../`` included, cannot change the scope.
+    """
+    address = _CHECK.fullmatch(raw_path)
+    return None if address is None else _check(address[2], address[1] is not None)
+
+
+@functools.lru_cache(maxsize=256)
+def _check(scopes: bytes, organization_aware: bool) -> Check | None:
+    text = unquote_to_bytes(scopes).decode("latin-1")
+    required = [] if text == _NO_SCOPE else text.split(" ")
+    if not all(map(_SCOPE_TOKEN.fullmatch, required)):
+        return None
+    return Check(frozenset(required), organization_aware=organization_aware)
+
+
+def identity_headers(token: AccessToken) -> list[tuple[bytes, bytes]]:
+    """Return who a request comes from: always all four, empty where unused.
+
+    A header that were left out would let the client's own through in some proxies. ``%`` and whatever is not visible
+    ASCII is percent-encoded as UTF-8, so that no claim can end a header.
+    """
+    actor = (token.actor or {}).get("sub")
+    return [
+        (b"x-auth-subject", _encoded(token.subject)),
+        (b"x-auth-actor", _encoded(actor if isinstance(actor, str) else "")),
+        (b"x-auth-scope", b" ".join(map(_encoded, sorted(token.scopes)))),
+        (b"x-auth-organization", _encoded(token.organization_id or "")),
+    ]
+
+
+def _encoded(value: str) -> bytes:
+    return quote(value, safe=_AS_IT_IS, errors="replace").encode("ascii")

@@ -1,0 +1,127 @@
+"""What the verifier process is told, by options or by the environment."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, cast
+
+import msgspec
+
+from stead.not_valid.feed import WhenStale
+
+
+class InvalidSettings(Exception):  # noqa: N818 - the name reads as the answer
+    """Settings are missing or invalid; the text has one line for each, without its value."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of one process.
+
+    Attributes:
+        issuer: ``iss`` of the tokens, byte for byte.
+        audience: The resource indicator of the API behind the proxy.
+        jwks_url: Address of the issuer's keys; None for ``{issuer}/jwks``.
+        feed_url: Base address of the service, for the not-valid feed; None to do without the feed.
+        client_id: Of any application with a secret, to read the feed; None if the feed is public.
+        client_secret: Its secret.
+        leeway_s: Tolerated clock difference in seconds when ``exp`` and ``nbf`` are judged.
+        stale_after_s: Seconds after the last heartbeat from which the feed is stale.
+        when_stale: Whether tokens are refused (``closed``) or accepted (``open``) while the feed is stale.
+        when_stale_impersonated: The same for tokens with ``act`` or ``gty``.
+        host: Address to listen on.
+        port: Port to listen on.
+    """
+
+    issuer: str
+    audience: str
+    jwks_url: str | None = None
+    feed_url: str | None = None
+    client_id: str | None = None
+    client_secret: str | None = None
+    leeway_s: float = 60.0
+    stale_after_s: float = 4.0
+    when_stale: WhenStale = "open"
+    when_stale_impersonated: WhenStale = "closed"
+    host: str = "127.0.0.1"
+    port: int = 8000
+
+    def __repr__(self) -> str:
+        """Hide the values: they include a secret."""
+        return "Settings(…)"
+
+
+_VARIABLES: Final = {
+    "issuer": "iss of the tokens (required)",
+    "audience": "resource indicator of the API behind the proxy (required)",
+    "jwks_url": "address of the issuer's keys, if not ISSUER/jwks",
+    "feed_url": "base address of the service, to follow its not-valid feed; without it, no feed",
+    "client_id": "application that may read the feed; its secret is in CLIENT_SECRET or CLIENT_SECRET_FILE",
+    "leeway_s": "tolerated clock difference, 60",
+    "stale_after_s": "seconds without a heartbeat until the feed is stale, 4",
+    "when_stale": "closed or open: what happens to tokens while the feed is stale, open",
+    "when_stale_impersonated": "the same for tokens with act or gty, closed",
+}
+"""Option and environment variable (in capitals) of each setting that has both."""
+
+
+def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+    """Read the options, and the environment for those that are not given. An empty variable counts as absent.
+
+    Raises:
+        InvalidSettings: One line for every setting that is missing or invalid.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m stead.verifier",
+        description="Verify access tokens for a reverse proxy. --issuer may be ISSUER in the environment, and so on.",
+        allow_abbrev=False,
+    )
+    for name, text in _VARIABLES.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", default=environment.get(name.upper()), help=text)
+    parser.add_argument("--host", help="address to listen on, 127.0.0.1")
+    parser.add_argument("--port", help="port to listen on, 8000")
+    given = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value}
+    problems: list[str] = []
+    secret = _secret(environment, problems)
+    values: dict[str, object] = {} if secret is None else {"client_secret": secret}
+    for field in msgspec.structs.fields(Settings):
+        if field.name not in given:
+            if field.required:
+                problems.append(f"--{field.name} or {field.name.upper()}: must be set")
+            continue
+        try:
+            values[field.name] = msgspec.convert(given[field.name], field.type, strict=False)
+        except msgspec.ValidationError:
+            problems.append(f"{field.name.upper()}: not acceptable")
+    problems += _contradictions(values)
+    if problems:
+        raise InvalidSettings("\n".join(problems))
+    return msgspec.convert(values, Settings)
+
+
+def _secret(environment: Mapping[str, str], problems: list[str]) -> str | None:
+    secret, path = environment.get("CLIENT_SECRET"), environment.get("CLIENT_SECRET_FILE")
+    if secret and path:
+        problems.append("CLIENT_SECRET: set it or CLIENT_SECRET_FILE, not both")
+    elif path:
+        try:
+            return Path(path).read_text().strip() or None
+        except (OSError, UnicodeDecodeError) as error:
+            problems.append(f"CLIENT_SECRET_FILE: cannot be read ({type(error).__name__})")
+    return secret or None
+
+
+def _contradictions(values: Mapping[str, object]) -> list[str]:
+    found = []
+    if ("client_id" in values) != ("client_secret" in values):
+        found.append("CLIENT_ID and CLIENT_SECRET: set both or neither")
+    if "client_id" in values and "feed_url" not in values:
+        found.append("CLIENT_ID: of use only with FEED_URL")
+    for name in ("leeway_s", "stale_after_s"):
+        number = cast("float", values.get(name, 1.0))
+        if not (number >= 0 if name == "leeway_s" else number > 0) or number == float("inf"):
+            found.append(f"{name.upper()}: must be a positive number of seconds")
+    if not 0 <= cast("int", values.get("port", 0)) <= 65_535:
+        found.append("PORT: not a port")
+    return found

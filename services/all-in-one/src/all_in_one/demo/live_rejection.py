@@ -1,0 +1,133 @@
+"""Act three: an administrator ends an impersonation, and an API that only verifies tokens refuses it at once."""
+
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import msgspec
+
+from all_in_one.credentials import Credentials
+from all_in_one.demo.screen import act, show, step
+from stead import (
+    AccessTokenVerifier,
+    ApiError,
+    Impersonation,
+    ManagementClient,
+    NotFound,
+    NotValidFeed,
+    TokenInvalid,
+    Unavailable,
+    exchange_subject_token,
+)
+from stead.audit import InvalidHead, KeySet, is_included, read_head
+from stead.audit.heads import decoded
+from stead.models import InclusionProof
+
+_PATIENCE_S: Final = 20.0
+_PAUSE_S: Final = 0.005
+_NOT_COVERED_YET: Final = 409
+_ENTRIES: Final = 4
+"""Issued, taken, succeeded, ended."""
+
+_T = TypeVar("_T")
+
+
+def live_rejection(credentials: Credentials) -> None:
+    """End an impersonation; tell its story, and prove it.
+
+    Raises:
+        IdentityError: The stack refused a step, or did not answer.
+    """
+    customer = credentials.demo.users[1]
+    access, application = credentials.management_api, credentials.traditional
+    feed = NotValidFeed.over_http(
+        credentials.base_url, client_id=application.client_id, client_secret=application.client_secret
+    )
+    api = AccessTokenVerifier(base_url=credentials.base_url, audience=credentials.demo.resource, feed=feed)
+    management = ManagementClient(
+        credentials.base_url,
+        client_id=access.client_id,
+        client_secret=access.client_secret,
+        resource=access.resource,
+    )
+    act(f"Act three: an impersonation of {customer.username} is ended, everywhere")
+    with feed, management:
+        step("1. Somebody acts as the customer; an API accepts the token, which it only verifies.")
+        asked = management.subject_tokens.create(customer.id, {"ticketId": "TCK-1043", "reason": "asks for a refund"})
+        token = exchange_subject_token(
+            credentials.base_url,
+            client_id=application.client_id,
+            client_secret=application.client_secret,
+            subject_token=asked.token,
+            resource=credentials.demo.resource,
+        ).access_token
+        accepted = _within_patience(lambda: api.verify(token), Unavailable)
+        show("accepted", f"sub {accepted.claims['sub']}, no request to anybody")
+
+        step("2. An administrator ends the impersonation; the API hears of it on the not-valid feed.")
+        management.impersonations.end(asked.impersonation_id)
+        ended = time.monotonic()
+        reason = _refused(api, token)
+        show("refused", f"{reason}, {(time.monotonic() - ended) * 1000:.0f} ms after the end was acknowledged")
+
+        step("3. The audit trail has the whole story, and proves it.")
+        story = _within_patience(lambda: _told(management, asked.impersonation_id), NotFound)
+        for event in story.events:
+            show(event.key.rpartition(".")[2], event.key)
+        entry = story.events[0]
+        proof = _within_patience(lambda: _proof(management, entry.id), Unavailable)
+        head = read_head(proof.head, KeySet.parse(msgspec.json.encode(management.logs.keys())))
+        path = [decoded(each) for each in proof.audit_path]
+        if not is_included(decoded(proof.leaf_hash), proof.leaf_index, head.tree_size, path, head.root):
+            raise InvalidHead("the proof does not hold")
+        show("verified", f"entry {proof.leaf_index} of {head.tree_size} in a tree whose head is signed")
+
+
+def _refused(api: AccessTokenVerifier, token: str) -> str:
+    """Return why the API refuses a token, as soon as it does."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        try:
+            api.verify(token)
+        except TokenInvalid as refusal:
+            return refusal.reason
+        time.sleep(_PAUSE_S)
+    raise Unavailable(f"the token is still accepted after {_PATIENCE_S:.0f} s")
+
+
+def _told(management: ManagementClient, impersonation_id: str) -> Impersonation:
+    """Return an impersonation whose end is in the trail.
+
+    Raises:
+        NotFound: It is not there yet.
+    """
+    found = management.impersonations.get(impersonation_id)
+    if found.ended_at is None or len(found.events) < _ENTRIES:
+        raise NotFound("the trail is behind", status=404, code="entity.not_found")
+    return found
+
+
+def _proof(management: ManagementClient, entry_id: str) -> InclusionProof:
+    """Return the proof of an entry.
+
+    Raises:
+        Unavailable: No head covers it yet.
+    """
+    try:
+        return management.logs.proof(entry_id)
+    except ApiError as error:
+        if error.status != _NOT_COVERED_YET:
+            raise
+        raise Unavailable(error.message) from None
+
+
+def _within_patience(ask: Callable[[], _T], while_: type[Exception]) -> _T:
+    """Return an answer that may take a moment."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return ask()
+        except while_:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_S)

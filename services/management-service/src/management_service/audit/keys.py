@@ -1,0 +1,89 @@
+"""The keys of heads: Ed25519, apart from those of tokens and of the not-valid feed, sealed in the database."""
+
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+import asyncpg
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from identity_common.clock import now_ms
+from identity_common.sealing import SealingKeys
+from stead.audit.heads import ALGORITHM, HEAD_TYPE, Head, encoded
+
+_SELECT: Final = "SELECT kid, private_key FROM audit_keys WHERE tenant_id = $1 ORDER BY created_at DESC, kid"
+_INSERT: Final = "INSERT INTO audit_keys (tenant_id, kid, private_key, created_at) VALUES ($1, $2, $3, $4)"
+_RESEAL: Final = "UPDATE audit_keys SET private_key = $3 WHERE tenant_id = $1 AND kid = $2"
+
+
+class HeadKey(NamedTuple):
+    """A key and its id, which is its JWK thumbprint (RFC 7638)."""
+
+    kid: str
+    key: Ed25519PrivateKey
+
+    def sign(self, head: Head) -> str:
+        """Return the JWS of a head (compact serialization, RFC 7515 section 7.1)."""
+        header = msgspec.json.encode({"alg": ALGORITHM, "typ": HEAD_TYPE, "kid": self.kid})
+        signing_input = f"{encoded(header)}.{encoded(msgspec.json.encode(head))}"
+        return f"{signing_input}.{encoded(self.key.sign(signing_input.encode()))}"
+
+
+async def signing_key(connection: asyncpg.Connection, sealing: SealingKeys, tenant_id: str) -> HeadKey:
+    """Return the newest key; create the first one, and seal those of an older key-encryption key again.
+
+    Only the ingesting replica does, so that there is one first key.
+
+    Raises:
+        NoFittingKeyError: No key-encryption key opens a key.
+    """
+    rows = await connection.fetch(_SELECT, tenant_id)
+    if not rows:
+        key = Ed25519PrivateKey.generate()
+        kid = encoded(sha256(msgspec.json.encode(_public(key), order="sorted")).digest())
+        await connection.execute(_INSERT, tenant_id, kid, _sealed(sealing, kid, key), now_ms())
+        return HeadKey(kid, key)
+    keys = [HeadKey(row["kid"], _opened(sealing, row["kid"], row["private_key"])) for row in rows]
+    for row, (kid, key) in zip(rows, keys, strict=True):
+        if not sealing.is_newest(row["private_key"], name=_name(kid)):
+            await connection.execute(_RESEAL, tenant_id, kid, _sealed(sealing, kid, key))
+    return keys[0]
+
+
+def jwk_set(sealing: SealingKeys, rows: Iterable[Any]) -> bytes:
+    """Return the public keys as a JWK Set (RFC 7517 section 5).
+
+    They come from the sealed private ones: a key that was put into the table by another hand is not published.
+
+    Args:
+        sealing: Opens the keys.
+        rows: ``kid`` and ``private_key`` of each.
+
+    Raises:
+        NoFittingKeyError: No key-encryption key opens a key.
+    """
+    keys = [
+        {**_public(_opened(sealing, row.kid, row.private_key)), "kid": row.kid, "use": "sig", "alg": ALGORITHM}
+        for row in rows
+    ]
+    return msgspec.json.encode({"keys": keys})
+
+
+def _public(key: Ed25519PrivateKey) -> dict[str, str]:
+    """Return the members of the public key that its thumbprint covers (RFC 8037 section 2)."""
+    return {"crv": "Ed25519", "kty": "OKP", "x": encoded(key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw))}
+
+
+def _sealed(sealing: SealingKeys, kid: str, key: Ed25519PrivateKey) -> bytes:
+    return sealing.seal(key.private_bytes_raw(), name=_name(kid))
+
+
+def _opened(sealing: SealingKeys, kid: str, sealed: bytes) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(sealing.open(sealed, name=_name(kid)))
+
+
+def _name(kid: str) -> str:
+    """Return the name that a key is sealed for: no other sealed value opens here, nor the reverse."""
+    return f"audit-head:{kid}"

@@ -1,0 +1,1 @@
+"""The areas of the console; each module declares the pages and forms of one."""

@@ -1,0 +1,345 @@
+"""``/console/applications``: OAuth clients, their settings, secrets and API roles."""
+
+import asyncio
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+from litestar import Response
+
+from management_service.console.console import Area
+from management_service.console.forms import Form
+from management_service.console.visits import NoSuchPage, Visit
+from stead import Application
+from stead.errors import Conflict, InvalidInput, NotFound, VersionMismatch
+
+PATH: Final = "/console/applications"
+
+_AREA: Final = "applications"
+_PAGE_SIZE: Final = 25
+_ENTRIES: Final = 10
+_TYPES: Final = ("Traditional", "SPA", "Native", "MachineToMachine")
+_MACHINE: Final = "MachineToMachine"
+_WITH_SECRETS: Final = ("Traditional", _MACHINE)
+_OIDC: Final = "oidcClientMetadata"
+_CUSTOM: Final = "customClientMetadata"
+_FIELDS: Final = {
+    "application.third_party_application_cannot_enable_token_exchange": f"{_CUSTOM}.allowTokenExchange",
+    "application.secret_name_exists": "name",
+}
+
+AREA: Final = Area()
+
+
+@AREA.page("/applications")
+async def applications(visit: Visit) -> Response[str]:
+    search, number, kind = visit.parameter("search"), visit.page_number(), visit.parameter("type")
+    types = [each for each in _TYPES if each == kind]
+    found = await visit.api.applications.list(search=search or None, types=types, page_size=_PAGE_SIZE).page(
+        str(number)
+    )
+    return await visit.page(
+        "applications/list.html",
+        area=_AREA,
+        applications=found,
+        search=search,
+        number=number,
+        types=_TYPES,
+        kind=kind if types else "",
+    )
+
+
+@AREA.page("/applications/new", scope="all")
+async def new_application(visit: Visit) -> Response[str]:
+    return await visit.page("applications/new.html", area=_AREA, types=_TYPES, form=visit.typed() or Form())
+
+
+@AREA.action("/applications/new")
+async def create_application(visit: Visit, form: Form) -> Response[str]:
+    try:
+        created = await visit.api.applications.create(
+            name=form.value("name"),
+            type=form.value("type"),  # type: ignore[arg-type]  # the API says which there are
+            description=form.text("description"),
+            is_third_party=form.is_checked("isThirdParty"),
+        )
+    except (InvalidInput, Conflict) as error:
+        form.refuse(error, _FIELDS)
+        return await visit.page("applications/new.html", area=_AREA, status=error.status, types=_TYPES, form=form)
+    return await visit.done(f"{PATH}/{created.id}", "created", name=created.name)
+
+
+@AREA.page("/applications/{application_id:str}")
+async def application(visit: Visit, application_id: str) -> Response[str]:
+    return await _page(visit, application_id)
+
+
+@AREA.action("/applications/{application_id:str}")
+async def update_application(visit: Visit, application_id: str, form: Form) -> Response[str]:
+    kind = (await visit.api.applications.get(application_id)).type
+    try:
+        custom_data = _json_object(form.value("customData"))
+    except ValueError:
+        form.errors["customData"] = "json"
+        return await _page(visit, application_id, form=form, status=422)
+    try:
+        updated = await visit.api.applications.update(
+            application_id,
+            name=form.value("name"),
+            description=form.text("description"),
+            custom_data=custom_data,
+            if_match=form.etag(),
+            **_settings(form, kind),
+        )
+    except (InvalidInput, Conflict, VersionMismatch) as error:
+        form.refuse(error, _FIELDS)
+        return await _page(visit, application_id, form=form, status=error.status)
+    return await visit.done(f"{PATH}/{application_id}", "saved", name=updated.name)
+
+
+@AREA.page("/applications/{application_id:str}/secrets/new", scope="all")
+async def new_secret(visit: Visit, application_id: str) -> Response[str]:
+    return await _secret_page(visit, application_id, visit.typed() or Form())
+
+
+@AREA.action("/applications/{application_id:str}/secrets/new")
+async def create_secret(visit: Visit, application_id: str, form: Form) -> Response[str]:
+    try:
+        expires_at = _end_of_day(form.text("expiresAt"))
+    except ValueError:
+        form.errors["expiresAt"] = "date"
+        return await _secret_page(visit, application_id, form, status=422)
+    try:
+        secret = await visit.api.applications.create_secret(
+            application_id, form.value("name").strip(), expires_at=expires_at
+        )
+    except (InvalidInput, Conflict) as error:
+        form.refuse(error, _FIELDS)
+        return await _secret_page(visit, application_id, form, status=error.status)
+    return await visit.done(f"{PATH}/{application_id}", "secret.created", secret=secret.value, name=secret.name)
+
+
+@AREA.page("/applications/{application_id:str}/secrets/delete", scope="all")
+async def secret_deletion(visit: Visit, application_id: str) -> Response[str]:
+    typed = visit.typed()
+    name = visit.request.query_params.get("name", "") if typed is None else typed.value("name")
+    return await _secret_deletion_page(visit, application_id, name, typed or Form())
+
+
+@AREA.action("/applications/{application_id:str}/secrets/delete")
+async def delete_secret(visit: Visit, application_id: str, form: Form) -> Response[str]:
+    name = form.value("name")
+    if form.value("confirmation").strip() != name.strip():
+        form.errors["confirmation"] = "mismatch"
+        return await _secret_deletion_page(visit, application_id, name, form, status=422)
+    await visit.api.applications.delete_secret(application_id, name)
+    return await visit.done(f"{PATH}/{application_id}", "secret.deleted", name=name)
+
+
+@AREA.page("/applications/{application_id:str}/roles")
+async def roles(visit: Visit, application_id: str) -> Response[str]:
+    return await _roles_page(visit, application_id, visit.typed() or Form())
+
+
+@AREA.action("/applications/{application_id:str}/roles")
+async def change_roles(visit: Visit, application_id: str, form: Form) -> Response[str]:
+    added, removed = form.all("add"), form.all("remove")
+    try:
+        if added:
+            await visit.api.applications.assign_roles(application_id, added)
+        for role_id in removed:
+            with suppress(NotFound):  # another administrator was quicker
+                await visit.api.applications.remove_role(application_id, role_id)
+    except (InvalidInput, Conflict) as error:
+        form.refuse(error)
+        return await _roles_page(visit, application_id, form, status=error.status)
+    kind = "roles_changed" if added or removed else "unchanged"
+    return await visit.done(f"{PATH}/{application_id}/roles", kind)
+
+
+@AREA.page("/applications/{application_id:str}/delete", scope="all")
+async def deletion(visit: Visit, application_id: str) -> Response[str]:
+    return await _deletion_page(visit, application_id, Form())
+
+
+@AREA.action("/applications/{application_id:str}/delete")
+async def delete_application(visit: Visit, application_id: str, form: Form) -> Response[str]:
+    name = (await visit.api.applications.get(application_id)).name
+    if form.value("confirmation").strip() != name.strip():
+        form.errors["confirmation"] = "mismatch"
+        return await _deletion_page(visit, application_id, form, status=422)
+    await visit.api.applications.delete(application_id)
+    return await visit.done(PATH, "application.deleted", name=name)
+
+
+async def _page(visit: Visit, application_id: str, *, form: Form | None = None, status: int = 200) -> Response[str]:
+    application, secrets, organizations, lately = await asyncio.gather(
+        visit.api.applications.get(application_id),
+        visit.api.applications.secrets(application_id).page(),
+        visit.api.applications.organizations(application_id).page(),
+        visit.api.logs.list(application_id=application_id, page_size=_ENTRIES).page(),
+    )
+    is_machine = application.type == _MACHINE
+    current = Form.editing(application.etag, **_values(application))
+    values = form or visit.typed() or current
+    values.compare(current)
+    return await visit.page(
+        "applications/detail.html",
+        area=_AREA,
+        status=status,
+        application=application,
+        form=values,
+        is_machine=is_machine,
+        may_have_secrets=application.type in _WITH_SECRETS,
+        secrets=secrets,
+        roles=await visit.api.applications.roles(application_id).page() if is_machine else None,
+        organizations=organizations,
+        entries=lately.items,
+    )
+
+
+def _values(application: Application) -> dict[str, object]:
+    """Return what the form of an application shows, by the names of the API."""
+    oidc, custom = application.oidc_client_metadata, application.custom_client_metadata
+    values: dict[str, object] = {
+        "name": application.name,
+        "description": application.description,
+        f"{_CUSTOM}.allowTokenExchange": custom.allow_token_exchange,
+        "customData": _pretty(application.custom_data),
+    }
+    if application.type == _MACHINE:
+        return values
+    values |= {
+        "isThirdParty": application.is_third_party,
+        f"{_OIDC}.redirectUris": "\n".join(oidc.redirect_uris),
+        f"{_OIDC}.postLogoutRedirectUris": "\n".join(oidc.post_logout_redirect_uris),
+        f"{_CUSTOM}.corsAllowedOrigins": "\n".join(custom.cors_allowed_origins),
+        f"{_CUSTOM}.idTokenTtl": custom.id_token_ttl,
+        f"{_CUSTOM}.refreshTokenTtlInDays": custom.refresh_token_ttl_in_days,
+        f"{_CUSTOM}.alwaysIssueRefreshToken": custom.always_issue_refresh_token,
+        "branding.logoUri": application.branding.get("logoUri"),
+        "branding.primaryColor": application.branding.get("primaryColor"),
+    }
+    if application.type == "Traditional":
+        values |= {
+            f"{_CUSTOM}.rotateRefreshToken": custom.rotate_refresh_token,
+            f"{_CUSTOM}.requirePkce": custom.require_pkce,
+            f"{_CUSTOM}.tokenEndpointAuthMethod": custom.token_endpoint_auth_method,
+        }
+    return values
+
+
+def _settings(form: Form, kind: str) -> dict[str, Any]:
+    """Return the settings that a form has for this type of application, as the API takes them."""
+    custom: dict[str, Any] = {"allowTokenExchange": form.is_checked(f"{_CUSTOM}.allowTokenExchange")}
+    if kind == _MACHINE:
+        return {"custom_client_metadata": custom}
+    custom |= {
+        "corsAllowedOrigins": form.lines(f"{_CUSTOM}.corsAllowedOrigins"),
+        "idTokenTtl": form.number(f"{_CUSTOM}.idTokenTtl"),
+        "refreshTokenTtlInDays": form.number(f"{_CUSTOM}.refreshTokenTtlInDays"),
+        "alwaysIssueRefreshToken": form.is_checked(f"{_CUSTOM}.alwaysIssueRefreshToken"),
+    }
+    if kind == "Traditional":
+        custom |= {
+            "rotateRefreshToken": form.is_checked(f"{_CUSTOM}.rotateRefreshToken"),
+            "requirePkce": form.is_checked(f"{_CUSTOM}.requirePkce"),
+            "tokenEndpointAuthMethod": form.text(f"{_CUSTOM}.tokenEndpointAuthMethod"),
+        }
+    return {
+        "is_third_party": form.is_checked("isThirdParty"),
+        "oidc_client_metadata": {
+            "redirectUris": form.lines(f"{_OIDC}.redirectUris"),
+            "postLogoutRedirectUris": form.lines(f"{_OIDC}.postLogoutRedirectUris"),
+        },
+        "custom_client_metadata": custom,
+        "branding": {
+            "logoUri": form.text("branding.logoUri"),
+            "primaryColor": form.text("branding.primaryColor"),
+        },
+    }
+
+
+def _pretty(data: dict[str, Any]) -> str:
+    """Return an object as JSON for people; empty for an empty one."""
+    return msgspec.json.format(msgspec.json.encode(data)).decode() if data else ""
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    """Return the object that a text has; an empty one for no text.
+
+    Raises:
+        ValueError: It has none.
+    """
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any]) if text.strip() else {}
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _end_of_day(text: str | None) -> int | None:
+    """Return the end of a day (UTC), in milliseconds since the epoch; None for no day.
+
+    Raises:
+        ValueError: The text is no date.
+    """
+    if text is None:
+        return None
+    day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+    try:
+        return int((day + timedelta(days=1)).timestamp() * 1000)
+    except OverflowError:
+        raise ValueError(text) from None
+
+
+async def _secret_page(visit: Visit, application_id: str, form: Form, *, status: int = 200) -> Response[str]:
+    application = await visit.api.applications.get(application_id)
+    return await visit.page(
+        "applications/new_secret.html", area=_AREA, status=status, application=application, form=form
+    )
+
+
+async def _secret_deletion_page(
+    visit: Visit, application_id: str, name: str, form: Form, *, status: int = 200
+) -> Response[str]:
+    application = await visit.api.applications.get(application_id)
+    if not name:
+        raise NoSuchPage
+    return await visit.page(
+        "applications/delete_secret.html", area=_AREA, status=status, application=application, name=name, form=form
+    )
+
+
+async def _roles_page(visit: Visit, application_id: str, form: Form, *, status: int = 200) -> Response[str]:
+    search = visit.parameter("search")
+    unheld = visit.api.roles.list(
+        search=search or None, type=_MACHINE, without_application_id=application_id, page_size=_PAGE_SIZE
+    )
+    application, held, available = await asyncio.gather(
+        visit.api.applications.get(application_id), visit.api.applications.roles(application_id).page(), unheld.page()
+    )
+    return await visit.page(
+        "applications/roles.html",
+        area=_AREA,
+        status=status,
+        application=application,
+        held=held,
+        available=available,
+        search=search,
+        form=form,
+    )
+
+
+async def _deletion_page(visit: Visit, application_id: str, form: Form, *, status: int = 200) -> Response[str]:
+    application, organizations = await asyncio.gather(
+        visit.api.applications.get(application_id), visit.api.applications.organizations(application_id).page()
+    )
+    return await visit.page(
+        "applications/delete.html",
+        area=_AREA,
+        status=status,
+        application=application,
+        organizations=organizations.total,
+        form=form,
+    )

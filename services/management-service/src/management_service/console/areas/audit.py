@@ -1,0 +1,178 @@
+"""``/console/audit``: the audit trail, and whether nobody has changed it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+from litestar import Response
+
+from management_service.console.areas.names import application_names, user_names
+from management_service.console.console import Area
+from management_service.console.forms import Form
+from management_service.console.visits import Visit
+from stead.audit import Head, InvalidHead, KeySet, is_consistent, is_included, read_head
+from stead.audit.heads import decoded
+from stead.errors import ApiError, InvalidInput
+from stead.models import InclusionProof, SignedHead
+
+PATH: Final = "/console/audit"
+
+_AREA: Final = "audit"
+_PAGE_SIZE: Final = 50
+_NOT_COVERED: Final = 409
+_FILTERS: Final = {
+    "userId": "user_id",
+    "actorId": "actor_id",
+    "applicationId": "application_id",
+    "organizationId": "organization_id",
+    "subjectTokenId": "subject_token_id",
+    "operation": "operation",
+    "logKey": "key",
+}
+_DATES: Final = ("from", "until")
+
+AREA: Final = Area()
+
+
+@AREA.page("/audit")
+async def audit(visit: Visit) -> Response[str]:
+    given = {name: value for name in (*_FILTERS, *_DATES) if (value := visit.parameter(name))}
+    form = Form.of(**given)
+    filters: dict[str, Any] = {member: given[name] for name, member in _FILTERS.items() if name in given}
+    filters |= _period(form)
+    listed = visit.api.logs.list(page_size=_PAGE_SIZE, **filters)
+    try:
+        found = await listed.page(visit.parameter("after") or None)
+    except InvalidInput as error:
+        form.refuse(error)
+        return await visit.page("audit/list.html", area=_AREA, status=error.status, form=form, given=given, found=None)
+    return await visit.page("audit/list.html", area=_AREA, form=form, given=given, found=found)
+
+
+@AREA.page("/audit/export", scope="all")
+async def export(visit: Visit) -> Response[Any]:
+    return await visit.download("/api/logs/export", name="audit-trail.jsonl")
+
+
+@AREA.page("/audit/chain")
+async def chain(visit: Visit) -> Response[str]:
+    return await _chain_page(visit, visit.typed() or Form())
+
+
+@AREA.action("/audit/chain", scope="read")
+async def compare_heads(visit: Visit, form: Form) -> Response[str]:
+    return await _chain_page(visit, form, compare=True)
+
+
+@AREA.page("/audit/{entry_id:str}")
+async def entry(visit: Visit, entry_id: str) -> Response[str]:
+    found = await visit.api.logs.get(entry_id)
+    proof = await _proof(visit, entry_id)
+    return await visit.page(
+        "audit/entry.html",
+        area=_AREA,
+        entry=found,
+        proof=proof,
+        is_proved=proof is not None and _is_proved(proof, await _keys(visit)),
+        users=await user_names(visit, [found.user_id, found.actor_id]),
+        applications=await application_names(visit, [found.application_id]),
+    )
+
+
+@AREA.page("/audit/{entry_id:str}/proof")
+async def proof(visit: Visit, entry_id: str) -> Response[Any]:
+    return await visit.download(f"/api/logs/{entry_id}/proof", name=f"proof-{entry_id}.json")
+
+
+def _period(form: Form) -> dict[str, int]:
+    """Return the bounds that two dates name, in UTC, both included; what is no date is refused in the form."""
+    bounds = {}
+    for name, member, days in (("from", "start_time", 0), ("until", "end_time", 1)):
+        text = form.text(name)
+        if text is None:
+            continue
+        try:
+            day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC) + timedelta(days=days)
+            bounds[member] = int(day.timestamp() * 1000) - days
+        except (ValueError, OverflowError):
+            form.errors[name] = "date"
+    return {member: bound for member, bound in bounds.items() if bound >= 0}
+
+
+async def _keys(visit: Visit) -> KeySet:
+    """Return the keys of heads; none before the first head."""
+    try:
+        return KeySet.parse(msgspec.json.encode(await visit.api.logs.keys()))
+    except ValueError:
+        return KeySet(())
+
+
+async def _proof(visit: Visit, entry_id: str) -> InclusionProof | None:
+    """Return the proof that an entry is in the tree; None until a head covers it."""
+    try:
+        return await visit.api.logs.proof(entry_id)
+    except ApiError as error:
+        if error.status != _NOT_COVERED:
+            raise
+        return None
+
+
+def _is_proved(proof: InclusionProof, keys: KeySet) -> bool:
+    """Return whether the proof holds for the signed head that it names."""
+    try:
+        head = read_head(proof.head, keys)
+        path = [decoded(each) for each in proof.audit_path]
+        return is_included(decoded(proof.leaf_hash), proof.leaf_index, head.tree_size, path, head.root)
+    except InvalidHead:
+        return False
+
+
+async def _chain_page(visit: Visit, form: Form, *, compare: bool = False) -> Response[str]:
+    keys = await _keys(visit)
+    signed: SignedHead | None
+    try:
+        signed = await visit.api.logs.head()
+    except ApiError:
+        signed = None
+    head = None if signed is None else _accepted(signed.head, keys)
+    continues: bool | None = None
+    if compare and head is not None:
+        earlier = _accepted(form.value("earlier").strip(), keys)
+        if earlier is None:
+            form.errors["earlier"] = "head"
+        else:
+            continues = await _continues(visit, earlier, keys)
+    return await visit.page(
+        "audit/chain.html",
+        area=_AREA,
+        status=422 if form.errors else 200,
+        form=form,
+        signed=signed,
+        head=head,
+        continues=continues,
+    )
+
+
+def _accepted(token: str, keys: KeySet) -> Head | None:
+    """Return a head whose signature is one of ours; None for any other text."""
+    try:
+        return read_head(token, keys)
+    except InvalidHead:
+        return None
+
+
+async def _continues(visit: Visit, earlier: Head, keys: KeySet) -> bool:
+    """Return whether the trail still begins with everything that an earlier head covers."""
+    try:
+        proof = await visit.api.logs.consistency(max(earlier.tree_size, 1))
+        head = read_head(proof.head, keys)
+        if head.log_id != earlier.log_id:
+            return False
+        if earlier.tree_size == 0:
+            return True
+        path = [decoded(each) for each in proof.path]
+        return proof.second == head.tree_size and is_consistent(
+            earlier.tree_size, earlier.root, head.tree_size, head.root, path
+        )
+    except (ApiError, InvalidHead):
+        return False

@@ -1,0 +1,460 @@
+"""``/console/claims``: the custom-claims function, its versions, trials and failures."""
+
+import asyncio
+import difflib
+import time
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+from litestar import Response
+from msgspec import UNSET, UnsetType
+
+from management_service.console.areas.names import application_names, user_names
+from management_service.console.console import Area
+from management_service.console.forms import Form
+from management_service.console.visits import NoSuchPage, Visit
+from stead import ClaimsFunction, ClaimsFunctionFailure, DryRunReport, TestedClaims
+from stead.errors import ApiError, Conflict, Forbidden, InvalidInput, NotFound, Unavailable, VersionMismatch
+from stead.models import Recording
+
+PATH: Final = "/console/claims"
+
+_AREA: Final = "claims"
+_VERSIONS: Final = 20
+_CONTEXT_LINES: Final = 3
+
+Kind = Literal["access-token", "client-credentials"]
+KINDS: Final[tuple[Kind, ...]] = ("access-token", "client-credentials")
+
+_EXAMPLES: Final[dict[Kind, str]] = {
+    "access-token": """const getCustomJwtClaims = async ({ token, context, environmentVariables, api }) => {
+  return { plan: context.user.customData.plan };
+};
+""",
+    "client-credentials": """const getCustomJwtClaims = async ({ token, context, environmentVariables, api }) => {
+  return { application: context.application.name };
+};
+""",
+}
+_TOKENS: Final[dict[Kind, dict[str, Any]]] = {
+    "access-token": {"kind": "AccessToken", "aud": "https://api.example.com", "scope": "read:orders"},
+    "client-credentials": {"kind": "ClientCredentials", "aud": "https://api.example.com", "scope": "read:orders"},
+}
+_CONTEXTS: Final[dict[Kind, dict[str, Any]]] = {
+    "access-token": {"user": {"id": "8m4b7n1c5z9l", "name": "Ada", "customData": {"plan": "gold"}}},
+    "client-credentials": {"application": {"id": "m4b7n1c5z9l3jrx2kq0v8", "name": "Nightly export", "customData": {}}},
+}
+
+AREA: Final = Area()
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Why a script gave no claims, and where.
+
+    Attributes:
+        message: What is wrong.
+        line: From 1; None if no place is to blame.
+        column: From 1.
+        text: The line itself.
+    """
+
+    message: str
+    line: int | None
+    column: int | None
+    text: str
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """What a script did; one of these.
+
+    Attributes:
+        tested: The claims of a test.
+        denied: The message with which it denied access.
+        report: A dry run over the recorded inputs.
+        problem: Why it failed.
+    """
+
+    tested: TestedClaims | None = None
+    denied: str | None = None
+    report: DryRunReport | None = None
+    problem: Problem | None = None
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """What is tried.
+
+    Attributes:
+        script: What was typed, or that of the version.
+        variables: Environment variables; None for those of the active version, or of this one.
+        version: Number of a saved version; None for a script that is not saved.
+    """
+
+    script: str
+    variables: dict[str, str] | None = None
+    version: int | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """How the API names it."""
+        if self.version is not None:
+            return {"version": self.version}
+        return {"script": self.script, "environment_variables": self.variables}
+
+
+@AREA.page("/claims")
+async def functions(visit: Visit) -> Response[str]:
+    found = await asyncio.gather(*(_active(visit, kind) for kind in KINDS))
+    failures = await asyncio.gather(*(_failures(visit, kind) for kind in KINDS))
+    return await visit.page("claims/list.html", area=_AREA, functions=list(zip(KINDS, found, failures, strict=True)))
+
+
+@AREA.page("/claims/{kind:str}")
+async def function(visit: Visit, kind: str) -> Response[str]:
+    return await _page(visit, _kind(kind))
+
+
+@AREA.action("/claims/{kind:str}")
+async def save_or_try(visit: Visit, kind: str, form: Form) -> Response[str]:
+    of = _kind(kind)
+    step = form.value("step")
+    try:
+        variables, samples = _variables(form), _samples(form)
+    except _InvalidFieldError as invalid:
+        form.errors[invalid.field] = invalid.error
+        return await _page(visit, of, form=form, status=422)
+    candidate = Candidate(form.value("script"), variables)
+    try:
+        if step == "test":
+            return await _page(visit, of, form=form, trial=await _test(visit, of, candidate, samples))
+        if step == "dry-run":
+            return await _page(visit, of, form=form, trial=await _dry_run(visit, of, candidate))
+        before = await _active(visit, of)
+        saved = await _save(visit, of, form, variables, samples)
+    except Unavailable as error:
+        form.problem = str(error)
+        return await _page(visit, of, form=form, status=503)
+    except Conflict as error:
+        trial = Trial(problem=_problem(candidate.script, error))
+        return await _page(visit, of, form=form, trial=trial, status=error.status)
+    except NotFound:  # switched off meanwhile
+        form.is_overtaken = True
+        return await _page(visit, of, form=form, status=412)
+    except (InvalidInput, VersionMismatch) as error:
+        form.refuse(error)
+        return await _page(visit, of, form=form, status=error.status)
+    if before is not None and saved.version == before.version:
+        return await visit.done(f"{PATH}/{of}", "unchanged")
+    return await visit.done(f"{PATH}/{of}", "claims.saved", name=str(saved.version), undo=_undo(of, before))
+
+
+@AREA.action("/claims/{kind:str}/recording")
+async def record(visit: Visit, kind: str, form: Form) -> Response[str]:
+    of = _kind(kind)
+    try:
+        recording = await visit.api.custom_claims.record(of, form.number("minutes"))
+    except InvalidInput as error:
+        form.refuse(error)
+        return await _page(visit, of, to_record=form, status=error.status)
+    if recording.expires_at is None:
+        return await visit.done(f"{PATH}/{of}", "claims.recording_stopped")
+    minutes = max(0, round((recording.expires_at - time.time() * 1000) / 60_000))
+    return await visit.done(f"{PATH}/{of}", "claims.recording", name=str(minutes))
+
+
+@AREA.page("/claims/{kind:str}/delete", scope="all")
+async def deletion(visit: Visit, kind: str) -> Response[str]:
+    active = await visit.api.custom_claims.get(_kind(kind))
+    return await visit.page("claims/delete.html", area=_AREA, kind=kind, active=active, form=Form())
+
+
+@AREA.action("/claims/{kind:str}/delete")
+async def deactivate(visit: Visit, kind: str, form: Form) -> Response[str]:
+    del form
+    of = _kind(kind)
+    before = await visit.api.custom_claims.get(of)
+    await visit.api.custom_claims.delete(of)
+    return await visit.done(f"{PATH}/{of}", "claims.deactivated", undo=_undo(of, before))
+
+
+@AREA.page("/claims/{kind:str}/versions/{number:str}")
+async def version(visit: Visit, kind: str, number: str) -> Response[str]:
+    return await _version_page(visit, _kind(kind), number)
+
+
+@AREA.action("/claims/{kind:str}/versions/{number:str}")
+async def activate_or_try(visit: Visit, kind: str, number: str, form: Form) -> Response[str]:
+    of, step = _kind(kind), form.value("step")
+    saved = await _version(visit, of, number)
+    if step in {"test", "dry-run"}:
+        candidate = Candidate(saved.script, version=saved.version)
+        samples = dict(saved.token_sample or _TOKENS[of]), dict(saved.context_sample or _CONTEXTS[of])
+        try:
+            trial = await (_test(visit, of, candidate, samples) if step == "test" else _dry_run(visit, of, candidate))
+        except Unavailable as error:
+            form.problem = str(error)
+            return await _version_page(visit, of, number, form=form, status=503)
+        return await _version_page(visit, of, number, trial=trial)
+    before = await _active(visit, of)
+    activated = await visit.api.custom_claims.activate(of, saved.version)
+    return await visit.done(f"{PATH}/{of}", "claims.activated", name=str(activated.version), undo=_undo(of, before))
+
+
+class _InvalidFieldError(Exception):
+    def __init__(self, field: str, error: str) -> None:
+        super().__init__(field)
+        self.field = field
+        self.error = error
+
+
+def differences(before: str, after: str) -> list[tuple[str, str]]:
+    """Return the lines in which two scripts differ, with some around them: a mark, ``+-@`` or a blank, and the text."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=_CONTEXT_LINES)
+    marked = ((line[0], line if line.startswith("@@") else line[1:]) for line in lines)
+    return [*marked][2:]  # without the names of the files
+
+
+def _kind(kind: str) -> Kind:
+    """Return which tokens the function is for.
+
+    Raises:
+        NoSuchPage: There is no such kind.
+    """
+    for each in KINDS:
+        if each == kind:
+            return each
+    raise NoSuchPage
+
+
+def _undo(kind: Kind, before: ClaimsFunction | None) -> str:
+    """Return the page on which what was active before can be made active again; on that nothing was, switched off."""
+    return f"{PATH}/{kind}/delete" if before is None else f"{PATH}/{kind}/versions/{before.version}"
+
+
+async def _active(visit: Visit, kind: Kind) -> ClaimsFunction | None:
+    try:
+        return await visit.api.custom_claims.get(kind)
+    except NotFound:
+        return None
+
+
+async def _failures(visit: Visit, kind: Kind) -> list[ClaimsFunctionFailure] | None:
+    """Return the last failures; None while they cannot be read."""
+    try:
+        return await visit.api.custom_claims.failures(kind)
+    except Unavailable:
+        return None
+
+
+async def _recording(visit: Visit, kind: Kind) -> Recording | None:
+    """Return the state of the recording; None while it cannot be read."""
+    try:
+        return await visit.api.custom_claims.recording(kind)
+    except Unavailable:
+        return None
+
+
+async def _version(visit: Visit, kind: Kind, number: str) -> ClaimsFunction:
+    """Return a version.
+
+    Raises:
+        NoSuchPage: It is no number.
+        NotFound: There is no such version.
+    """
+    if not (number.isascii() and number.isdecimal() and len(number) < 10):
+        raise NoSuchPage
+    return await visit.api.custom_claims.get_version(kind, int(number))
+
+
+def _variables(form: Form) -> dict[str, str] | None:
+    """Return the environment variables that were typed, ``NAME=value`` on each line; None to keep those there are."""
+    if not form.is_checked("replace"):
+        return None
+    variables = {}
+    for line in form.value("environmentVariables").split("\n"):
+        name, equals, value = line.partition("=")
+        name = name.strip()
+        if not line.strip():
+            continue
+        if not equals or not name or name in variables:
+            raise _InvalidFieldError("environmentVariables", "line")
+        variables[name] = value
+    return variables
+
+
+def _samples(form: Form) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the samples of a token and of a context."""
+    samples = []
+    for field in ("tokenSample", "contextSample"):
+        try:
+            samples.append(msgspec.json.decode(form.value(field) or "{}", type=dict[str, Any]))
+        except (msgspec.MsgspecError, RecursionError):
+            raise _InvalidFieldError(field, "json") from None
+    return samples[0], samples[1]
+
+
+async def _save(
+    visit: Visit,
+    kind: Kind,
+    form: Form,
+    variables: dict[str, str] | None,
+    samples: tuple[dict[str, Any], dict[str, Any]],
+) -> ClaimsFunction:
+    """Save a new version of the active one, or the first one."""
+    token, context = samples
+    blocks, etag = form.is_checked("blockIssuanceOnError"), form.etag()
+    if etag is UNSET:
+        return await visit.api.custom_claims.save(
+            kind,
+            form.value("script"),
+            environment_variables=variables,
+            context_sample=context,
+            token_sample=token,
+            block_issuance_on_error=blocks,
+            if_none_match="*",
+        )
+    given: dict[str, str] | UnsetType = UNSET if variables is None else variables
+    return await visit.api.custom_claims.update(
+        kind,
+        script=form.value("script"),
+        environment_variables=given,
+        context_sample=context,
+        token_sample=token,
+        block_issuance_on_error=blocks,
+        if_match=etag,
+    )
+
+
+async def _test(
+    visit: Visit,
+    kind: Kind,
+    candidate: Candidate,
+    samples: tuple[dict[str, Any], dict[str, Any]],
+) -> Trial:
+    token, context = samples
+    try:
+        tested = await visit.api.custom_claims.test(kind, token=token, context=context, **candidate.arguments)
+    except Forbidden as error:
+        return Trial(denied=error.message)
+    except Conflict as error:
+        return Trial(problem=_problem(candidate.script, error))
+    return Trial(tested=tested)
+
+
+async def _dry_run(visit: Visit, kind: Kind, candidate: Candidate) -> Trial:
+    try:
+        report = await visit.api.custom_claims.dry_run(kind, **candidate.arguments)
+    except Conflict as error:
+        return Trial(problem=_problem(candidate.script, error))
+    return Trial(report=report)
+
+
+def _problem(script: str, error: ApiError) -> Problem:
+    lines = script.split("\n")
+    line = error.data.get("line")
+    text = lines[line - 1] if isinstance(line, int) and 0 < line <= len(lines) else ""
+    return Problem(str(error.data.get("message") or error.message), line, error.data.get("column"), text)
+
+
+def _pretty(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value)).decode()
+
+
+async def _page(
+    visit: Visit,
+    kind: Kind,
+    *,
+    form: Form | None = None,
+    to_record: Form | None = None,
+    trial: Trial | None = None,
+    status: int = 200,
+) -> Response[str]:
+    active, versions, failures, recording = await asyncio.gather(
+        _active(visit, kind),
+        visit.api.custom_claims.versions(kind, page_size=_VERSIONS).page(str(visit.page_number())),
+        _failures(visit, kind),
+        _recording(visit, kind),
+    )
+    current = Form.editing(
+        active.etag if active else None,
+        script=active.script if active else _EXAMPLES[kind],
+        blockIssuanceOnError=active.block_issuance_on_error if active else False,
+        tokenSample=_pretty((active.token_sample if active else None) or _TOKENS[kind]),
+        contextSample=_pretty((active.context_sample if active else None) or _CONTEXTS[kind]),
+    )
+    values = form or visit.typed() or current
+    values.compare(current)
+    return await visit.page(
+        "claims/function.html",
+        area=_AREA,
+        status=status,
+        kind=kind,
+        active=active,
+        form=values,
+        recording=recording,
+        to_record=to_record or Form(),
+        trial=trial,
+        pretty=_pretty,
+        versions=versions,
+        number=visit.page_number(),
+        size=_VERSIONS,
+        failures=failures,
+        **await _authors(visit, versions.items),
+    )
+
+
+async def _version_page(
+    visit: Visit,
+    kind: Kind,
+    number: str,
+    *,
+    form: Form | None = None,
+    trial: Trial | None = None,
+    status: int = 200,
+) -> Response[str]:
+    found, active, recent = await asyncio.gather(
+        _version(visit, kind, number),
+        _active(visit, kind),
+        visit.api.custom_claims.versions(kind).page(),
+    )
+    other = await _compared(visit, kind, found, active)
+    choices = sorted({*(each.version for each in recent.items), *([other.version] if other else [])}, reverse=True)
+    return await visit.page(
+        "claims/version.html",
+        area=_AREA,
+        status=status,
+        kind=kind,
+        saved=found,
+        other=other,
+        choices=[each for each in choices if each != found.version],
+        differences=differences(other.script, found.script) if other else [],
+        form=form or Form(),
+        trial=trial,
+        pretty=_pretty,
+        **await _authors(visit, [found]),
+    )
+
+
+async def _compared(
+    visit: Visit, kind: Kind, shown: ClaimsFunction, active: ClaimsFunction | None
+) -> ClaimsFunction | None:
+    """Return the version to compare one with: the chosen one, the active one, or the one before the active one.
+
+    Raises:
+        NoSuchPage: The choice is no number.
+        NotFound: There is no such version.
+    """
+    if chosen := visit.parameter("against"):
+        return await _version(visit, kind, chosen)
+    if active is None or active.version != shown.version:
+        return active
+    return await _version(visit, kind, str(shown.version - 1)) if shown.version > 1 else None
+
+
+async def _authors(visit: Visit, versions: Sequence[Any]) -> dict[str, Any]:
+    """Return the names of those who saved versions."""
+    users, applications = await asyncio.gather(
+        user_names(visit, [each.created_by.user_id for each in versions]),
+        application_names(visit, [each.created_by.application_id for each in versions]),
+    )
+    return {"users": users, "applications": applications}

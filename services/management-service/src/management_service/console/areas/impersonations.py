@@ -1,0 +1,182 @@
+"""``/console/impersonations``: who acts as whom, why, and the end of it."""
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from litestar import Response
+
+from management_service.console.areas.names import application_names, user_names
+from management_service.console.console import Area
+from management_service.console.forms import Form
+from management_service.console.visits import NoSuchPage, Visit
+from stead import AuditEntry, Impersonation
+from stead.errors import Conflict, InvalidInput, NotFound
+
+PATH: Final = "/console/impersonations"
+
+_AREA: Final = "impersonations"
+_PAGE_SIZE: Final = 25
+_COUNTED: Final = 100
+_STATES: Final = {"active": True, "over": False, "all": None}
+_PARTIES: Final = ("userId", "actorId", "clientId")
+_MEMBERS: Final = {"userId": "user_id", "actorId": "actor_id", "clientId": "client_id"}
+_EVERYONE: Final = "all"
+_CONTEXT: Final = ("reason", "ticketId")
+_FIELDS: Final = {"user.suspended": "userId"}
+
+_EXCHANGE: Final = """\
+curl -u "$CLIENT_ID:$CLIENT_SECRET" {base_url}/oidc/token \\
+  -d grant_type=urn:ietf:params:oauth:grant-type:token-exchange \\
+  -d subject_token="$SUBJECT_TOKEN" -d subject_token_type=urn:ietf:params:oauth:token-type:access_token \\
+  -d resource=https://api.example.com"""
+
+AREA: Final = Area()
+
+
+@AREA.page("/impersonations")
+async def impersonations(visit: Visit) -> Response[str]:
+    state = visit.parameter("state")
+    if state not in _STATES:
+        state = "active"
+    party = _party(visit)
+    found = await visit.api.impersonations.list(active=_STATES[state], page_size=_PAGE_SIZE, **_arguments(party)).page(
+        visit.parameter("after") or None
+    )
+    return await visit.page(
+        "impersonations/list.html",
+        area=_AREA,
+        found=found,
+        state=state,
+        party=party,
+        **await _called(visit, found.items, party),
+    )
+
+
+@AREA.page("/impersonations/new", scope="all")
+async def new_subject_token(visit: Visit) -> Response[str]:
+    return await _new_page(visit, visit.typed() or Form.of(userId=visit.parameter("userId")))
+
+
+@AREA.action("/impersonations/new")
+async def create_subject_token(visit: Visit, form: Form) -> Response[str]:
+    """Show a subject token once, to be exchanged by hand; the administrator's console is the application that asks."""
+    context = {name: text for name in _CONTEXT if (text := form.text(name))}
+    try:
+        token = await visit.api.subject_tokens.create(form.value("userId").strip(), context)
+    except NotFound:
+        form.errors["userId"] = "unknown"
+    except (InvalidInput, Conflict) as error:
+        form.refuse(error, _FIELDS)
+    else:
+        return await visit.done(
+            f"{PATH}?state=all", "impersonation.asked", secret=token.token, seconds=str(token.expires_in)
+        )
+    return await _new_page(visit, form, status=422)
+
+
+@AREA.page("/impersonations/end", scope="all")
+async def ending_many(visit: Visit) -> Response[str]:
+    typed = visit.typed()
+    return await _ending_many_page(visit, _party(visit) if typed is None else _party_of(typed), typed or Form())
+
+
+@AREA.action("/impersonations/end")
+async def end_many(visit: Visit, form: Form) -> Response[str]:
+    party = _party_of(form)
+    expected = await _word(visit, party)
+    if form.value("confirmation").strip() != expected:
+        form.errors["confirmation"] = "mismatch"
+        return await _ending_many_page(visit, party, form, status=422)
+    if party:
+        await visit.api.impersonations.end_all(**_arguments(party))
+    else:
+        await visit.api.impersonations.end_all(all=True)
+    return await visit.done(PATH, "impersonations.ended")
+
+
+@AREA.page("/impersonations/{impersonation_id:str}")
+async def impersonation(visit: Visit, impersonation_id: str) -> Response[str]:
+    found = await visit.api.impersonations.get(impersonation_id)
+    return await visit.page(
+        "impersonations/detail.html",
+        area=_AREA,
+        each=found,
+        is_active=_is_active(found),
+        **await _called(visit, [found], {}, found.events),
+    )
+
+
+@AREA.page("/impersonations/{impersonation_id:str}/end", scope="all")
+async def ending(visit: Visit, impersonation_id: str) -> Response[str]:
+    found = await visit.api.impersonations.get(impersonation_id)
+    return await visit.page("impersonations/end.html", area=_AREA, each=found, **await _called(visit, [found], {}))
+
+
+@AREA.action("/impersonations/{impersonation_id:str}/end")
+async def end(visit: Visit, impersonation_id: str, form: Form) -> Response[str]:
+    del form
+    await visit.api.impersonations.end(impersonation_id)
+    return await visit.done(f"{PATH}/{impersonation_id}", "impersonation.ended")
+
+
+async def _new_page(visit: Visit, form: Form, *, status: int = 200) -> Response[str]:
+    command = _EXCHANGE.format(base_url=visit.base_url)
+    return await visit.page("impersonations/new.html", area=_AREA, status=status, form=form, command=command)
+
+
+def _party(visit: Visit) -> dict[str, str]:
+    """Return the parties that the address names."""
+    return {name: value for name in _PARTIES if (value := visit.parameter(name))}
+
+
+def _party_of(form: Form) -> dict[str, str]:
+    """Return the parties that a form names."""
+    return {name: value for name in _PARTIES if (value := form.text(name))}
+
+
+def _arguments(party: dict[str, str]) -> dict[str, Any]:
+    return {_MEMBERS[name]: value for name, value in party.items()}
+
+
+async def _word(visit: Visit, party: dict[str, str]) -> str:
+    """Return what is typed to confirm the end of many: whose they are.
+
+    Raises:
+        NoSuchPage: Several parties are named.
+    """
+    if len(party) > 1:
+        raise NoSuchPage
+    users = await user_names(visit, [party.get("userId"), party.get("actorId")])
+    applications = await application_names(visit, [party.get("clientId")])
+    return next(iter((users | applications).values()), _EVERYONE)
+
+
+async def _ending_many_page(visit: Visit, party: dict[str, str], form: Form, *, status: int = 200) -> Response[str]:
+    word = await _word(visit, party)
+    found = await visit.api.impersonations.list(active=True, page_size=_COUNTED, **_arguments(party)).page()
+    return await visit.page(
+        "impersonations/end_many.html",
+        area=_AREA,
+        status=status,
+        party=party,
+        word=word,
+        count=len(found.items),
+        has_more=found.following is not None,
+        form=form,
+    )
+
+
+async def _called(
+    visit: Visit, found: Sequence[Impersonation], party: dict[str, str], events: tuple[AuditEntry, ...] = ()
+) -> dict[str, Any]:
+    """Return the names of everybody whom a page mentions."""
+    people = [each.user_id for each in found] + [each.actor_id for each in found]
+    people += [party.get("userId"), party.get("actorId"), *(each.user_id for each in events)]
+    clients = [each.client_id for each in found] + [each.issued_to for each in found]
+    clients += [party.get("clientId"), *(each.application_id for each in events)]
+    return {"users": await user_names(visit, people), "applications": await application_names(visit, clients)}
+
+
+def _is_active(found: Impersonation) -> bool:
+    return found.ended_at is None and found.expires_at > time.time() * 1000

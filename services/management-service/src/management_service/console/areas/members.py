@@ -1,0 +1,304 @@
+"""``/console/organizations/{id}/users`` and ``…/applications``: members, their roles, and what these roles grant."""
+
+import asyncio
+import csv
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+from litestar import Response
+
+from management_service.console.areas.organizations import NAME, PATH
+from management_service.console.console import Area
+from management_service.console.forms import Form
+from management_service.console.visits import NoSuchPage, Visit
+from stead import OrganizationRole
+from stead.errors import ApiError, Conflict, InvalidInput, NotFound, VersionMismatch
+
+AREA: Final = Area()
+
+_PAGE_SIZE: Final = 25
+_MAX_LINES: Final = 500
+_AT_ONCE: Final = 8
+
+
+class Members(msgspec.Struct, frozen=True):
+    """The operations of the API on one kind of members.
+
+    Attributes:
+        kind: ``users`` or ``applications``: the last segment of the path.
+        role_type: Of the roles that they can have.
+    """
+
+    kind: str
+    role_type: Any
+    list: Callable[..., Any]
+    add: Callable[..., Awaitable[None]]
+    remove: Callable[..., Awaitable[None]]
+    assign_to_all: Callable[..., Awaitable[None]]
+    roles: Callable[..., Any]
+    replace_roles: Callable[..., Awaitable[None]]
+
+    @classmethod
+    def of(cls, visit: Visit, kind: str) -> "Members":
+        """Return the operations.
+
+        Raises:
+            NoSuchPage: There is no such kind.
+        """
+        api = visit.api.organizations
+        if kind == "users":
+            of_all = (api.users, api.add_users, api.remove_user, api.assign_roles_to_users)
+            return cls(kind, "User", *of_all, api.user_roles, api.replace_user_roles)
+        if kind == "applications":
+            of_all = (api.applications, api.add_applications, api.remove_application, api.assign_roles_to_applications)  # type: ignore[assignment]
+            return cls(kind, "MachineToMachine", *of_all, api.application_roles, api.replace_application_roles)
+        raise NoSuchPage
+
+
+class Line(msgspec.Struct):
+    """One line of a list of new members.
+
+    Attributes:
+        number: From 1.
+        text: As it was typed.
+        who: An id, or for users also a user name or an e-mail address.
+        roles: Names of roles.
+        member_id: Whom it means, if that is known.
+        problem: ``unknown``, ``ambiguous`` or ``role``; empty if the line can be used.
+        detail: The name of an unknown role.
+    """
+
+    number: int
+    text: str
+    who: str
+    roles: Sequence[str]
+    member_id: str = ""
+    problem: str = ""
+    detail: str = ""
+
+
+class Granted(msgspec.Struct, frozen=True):
+    """A permission that a member has.
+
+    Attributes:
+        name: Of the permission.
+        resource: Name of the API; empty for an organization permission.
+        roles: Names of the roles that it comes from.
+    """
+
+    name: str
+    resource: str
+    roles: Sequence[str]
+
+
+@AREA.page("/organizations/{organization_id:str}/{kind:str}")
+async def members(visit: Visit, organization_id: str, kind: str) -> Response[str]:
+    operations = Members.of(visit, kind)
+    search, number = visit.parameter("search"), visit.page_number()
+    organization, found = await asyncio.gather(
+        visit.api.organizations.get(organization_id),
+        operations.list(organization_id, search=search or None, page_size=_PAGE_SIZE).page(str(number)),
+    )
+    values = {"kind": kind, "organization": organization, "members": found, "search": search, "number": number}
+    return await visit.page("organizations/members.html", area=NAME, **values)
+
+
+@AREA.page("/organizations/{organization_id:str}/{kind:str}/add", scope="all")
+async def new_members(visit: Visit, organization_id: str, kind: str) -> Response[str]:
+    return await _add_page(visit, organization_id, Members.of(visit, kind), visit.typed() or Form())
+
+
+@AREA.action("/organizations/{organization_id:str}/{kind:str}/add")
+async def add_members(visit: Visit, organization_id: str, kind: str, form: Form) -> Response[str]:
+    operations = Members.of(visit, kind)
+    texts = form.lines("members")
+    if not texts or len(texts) > _MAX_LINES:
+        form.errors["members"] = "length"
+        return await _add_page(visit, organization_id, operations, form, status=422)
+    roles = {role.name: role.id async for role in visit.api.organization_roles.list(type=operations.role_type)}
+    lines = [_read_line(number, text) for number, text in enumerate(texts, 1)]
+    await _find_members(visit, lines, kind, roles)
+    usable = [line for line in lines if not line.problem]
+    try:
+        if usable:
+            await operations.add(organization_id, [*{line.member_id for line in usable}])
+        for names, ids in _by_roles(usable).items():
+            await operations.assign_to_all(organization_id, ids, [roles[name] for name in names])
+    except (InvalidInput, Conflict) as error:
+        form.refuse(error)
+        return await _add_page(visit, organization_id, operations, form, status=error.status)
+    problems = [line for line in lines if line.problem]
+    if problems:
+        rest = Form({"members": ["\n".join(line.text for line in problems)]})
+        added = len(usable)
+        return await _add_page(visit, organization_id, operations, rest, status=422, problems=problems, added=added)
+    return await visit.done(f"{PATH}/{organization_id}/{kind}", "members.added", count=str(len(usable)))
+
+
+@AREA.page("/organizations/{organization_id:str}/{kind:str}/{member_id:str}")
+async def member(visit: Visit, organization_id: str, kind: str, member_id: str) -> Response[str]:
+    return await _member_page(visit, organization_id, Members.of(visit, kind), member_id, visit.typed())
+
+
+@AREA.action("/organizations/{organization_id:str}/{kind:str}/{member_id:str}")
+async def replace_roles(visit: Visit, organization_id: str, kind: str, member_id: str, form: Form) -> Response[str]:
+    operations = Members.of(visit, kind)
+    try:
+        await operations.replace_roles(organization_id, member_id, form.all("role"), if_match=form.etag())
+    except (InvalidInput, Conflict, VersionMismatch) as error:
+        form.refuse(error)
+        return await _member_page(visit, organization_id, operations, member_id, form, status=error.status)
+    return await visit.done(f"{PATH}/{organization_id}/{kind}/{member_id}", "member.saved")
+
+
+@AREA.page("/organizations/{organization_id:str}/{kind:str}/{member_id:str}/remove", scope="all")
+async def removal(visit: Visit, organization_id: str, kind: str, member_id: str) -> Response[str]:
+    operations = Members.of(visit, kind)
+    organization, name = await asyncio.gather(
+        visit.api.organizations.get(organization_id), _name_of(visit, kind, member_id)
+    )
+    values = {"kind": operations.kind, "organization": organization, "member_id": member_id, "name": name}
+    return await visit.page("organizations/remove.html", area=NAME, **values)
+
+
+@AREA.action("/organizations/{organization_id:str}/{kind:str}/{member_id:str}/remove")
+async def remove_member(visit: Visit, organization_id: str, kind: str, member_id: str, form: Form) -> Response[str]:
+    del form
+    name = await _name_of(visit, kind, member_id)
+    await Members.of(visit, kind).remove(organization_id, member_id)
+    return await visit.done(f"{PATH}/{organization_id}/{kind}", "member.removed", name=name)
+
+
+async def _add_page(
+    visit: Visit,
+    organization_id: str,
+    operations: Members,
+    form: Form,
+    *,
+    status: int = 200,
+    problems: Sequence[Line] = (),
+    added: int = 0,
+) -> Response[str]:
+    return await visit.page(
+        "organizations/add_members.html",
+        area=NAME,
+        status=status,
+        organization=await visit.api.organizations.get(organization_id),
+        kind=operations.kind,
+        form=form,
+        problems=problems,
+        added=added,
+        max_lines=_MAX_LINES,
+    )
+
+
+async def _member_page(
+    visit: Visit, organization_id: str, operations: Members, member_id: str, form: Form | None, *, status: int = 200
+) -> Response[str]:
+    try:
+        organization, name, held, offered = await asyncio.gather(
+            visit.api.organizations.get(organization_id),
+            _name_of(visit, operations.kind, member_id),
+            operations.roles(organization_id, member_id).page(),
+            _all(visit.api.organization_roles.list(type=operations.role_type)),
+        )
+    except Conflict:  # no member, or no longer
+        raise NoSuchPage from None
+    roles = held.items if held.following is None else await _all(operations.roles(organization_id, member_id))
+    current = Form.editing(held.etag, role=[role.id for role in roles])
+    values = form or current
+    changed = set(values.all("was.role")) ^ set(current.all("role"))
+    values.compare(current, choices={"role"})
+    contents = {role.id: role for role in offered}
+    return await visit.page(
+        "organizations/member.html",
+        area=NAME,
+        status=status,
+        organization=organization,
+        kind=operations.kind,
+        member_id=member_id,
+        name=name,
+        roles=offered,
+        picked=set(values.all("role")),
+        changed=changed if values.is_overtaken else (),
+        granted=granted_by([contents.get(role.id, role) for role in roles]),
+        form=values,
+    )
+
+
+def granted_by(roles: Sequence[OrganizationRole]) -> list[Granted]:
+    """Return what these roles grant together, organization permissions first, each with the roles it comes from."""
+    sources: dict[tuple[str, str], list[str]] = {}
+    for role in roles:
+        for permission in role.scopes or ():
+            sources.setdefault(("", permission.name), []).append(role.name)
+        for scope in role.resource_scopes or ():
+            sources.setdefault((scope.resource.name, scope.name), []).append(role.name)
+    return [Granted(name, resource, names) for (resource, name), names in sorted(sources.items())]
+
+
+def _read_line(number: int, text: str) -> Line:
+    """Return a line: who, and after commas or semicolons the names of roles."""
+    cells = next(csv.reader([text.replace(";", ",")], skipinitialspace=True), [""])
+    who, *roles = (cell.strip() for cell in cells)
+    return Line(number, text, who, [role for role in roles if role])
+
+
+async def _find_members(visit: Visit, lines: Sequence[Line], kind: str, roles: dict[str, str]) -> None:
+    """Find whom each line means; note what is wrong with it."""
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def find(line: Line) -> None:
+        unknown = [name for name in line.roles if name not in roles]
+        if unknown:
+            line.problem, line.detail = "role", unknown[0]
+            return
+        async with turns:
+            found = await _members_called(visit, line.who, kind)
+        line.member_id = found[0] if len(found) == 1 else ""
+        line.problem = "" if line.member_id else "ambiguous" if found else "unknown"
+
+    await asyncio.gather(*map(find, lines))
+
+
+async def _members_called(visit: Visit, who: str, kind: str) -> list[str]:
+    """Return the ids of the users or applications that a text names."""
+    if not who or len(who) > 128:
+        return []
+    if kind == "applications":
+        try:
+            return [(await visit.api.applications.get(who)).id]
+        except (NotFound, ValueError):  # ValueError: no text that an address can hold
+            return []
+    named = {"id": who, "username": who, "primaryEmail": who}
+    try:
+        found = await visit.api.users.list(exact=named, joint="or", page_size=2).page()  # type: ignore[arg-type]
+    except InvalidInput:
+        return []
+    return [user.id for user in found.items]
+
+
+def _by_roles(lines: Sequence[Line]) -> dict[tuple[str, ...], list[str]]:
+    """Return the members by the roles that they get, as one request assigns the same roles to many."""
+    grouped: dict[tuple[str, ...], list[str]] = {}
+    for line in lines:
+        if line.roles:
+            ids = grouped.setdefault(tuple(sorted(set(line.roles))), [])
+            if line.member_id not in ids:
+                ids.append(line.member_id)
+    return grouped
+
+
+async def _name_of(visit: Visit, kind: str, member_id: str) -> str:
+    try:
+        if kind == "users":
+            user = await visit.api.users.get(member_id)
+            return user.name or user.username or user.primary_email or user.id
+        return (await visit.api.applications.get(member_id)).name
+    except ApiError:
+        raise NoSuchPage from None
+
+
+async def _all(listed: Any) -> list[Any]:
+    return [each async for each in listed]

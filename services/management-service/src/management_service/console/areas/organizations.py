@@ -1,0 +1,111 @@
+"""``/console/organizations``: organizations themselves; ``members.py`` has their members."""
+
+import asyncio
+from typing import Final
+
+from litestar import Response
+
+from management_service.console.console import Area
+from management_service.console.forms import Form
+from management_service.console.visits import Visit
+from stead.errors import Conflict, InvalidInput, VersionMismatch
+
+AREA: Final = Area()
+NAME: Final = "organizations"
+PATH: Final = "/console/organizations"
+
+_PAGE_SIZE: Final = 25
+_ENTRIES: Final = 10
+
+
+@AREA.page("/organizations")
+async def organizations(visit: Visit) -> Response[str]:
+    search, number = visit.parameter("search"), visit.page_number()
+    found = await visit.api.organizations.list(search=search or None, show_featured=True, page_size=_PAGE_SIZE).page(
+        str(number)
+    )
+    return await visit.page("organizations/list.html", area=NAME, organizations=found, search=search, number=number)
+
+
+@AREA.page("/organizations/new", scope="all")
+async def new_organization(visit: Visit) -> Response[str]:
+    return await visit.page("organizations/new.html", area=NAME, form=visit.typed() or Form())
+
+
+@AREA.action("/organizations/new")
+async def create_organization(visit: Visit, form: Form) -> Response[str]:
+    try:
+        created = await visit.api.organizations.create(form.value("name"), description=form.text("description"))
+    except (InvalidInput, Conflict) as error:
+        form.refuse(error)
+        return await visit.page("organizations/new.html", area=NAME, status=error.status, form=form)
+    return await visit.done(f"{PATH}/{created.id}", "created", name=created.name)
+
+
+@AREA.page("/organizations/{organization_id:str}")
+async def organization(visit: Visit, organization_id: str) -> Response[str]:
+    return await _page(visit, organization_id)
+
+
+@AREA.action("/organizations/{organization_id:str}")
+async def update_organization(visit: Visit, organization_id: str, form: Form) -> Response[str]:
+    try:
+        updated = await visit.api.organizations.update(
+            organization_id, name=form.value("name"), description=form.text("description"), if_match=form.etag()
+        )
+    except (InvalidInput, Conflict, VersionMismatch) as error:
+        form.refuse(error)
+        return await _page(visit, organization_id, form=form, status=error.status)
+    return await visit.done(f"{PATH}/{organization_id}", "saved", name=updated.name)
+
+
+@AREA.page("/organizations/{organization_id:str}/delete", scope="all")
+async def deletion(visit: Visit, organization_id: str) -> Response[str]:
+    return await _deletion_page(visit, organization_id, Form())
+
+
+@AREA.action("/organizations/{organization_id:str}/delete")
+async def delete_organization(visit: Visit, organization_id: str, form: Form) -> Response[str]:
+    name = (await visit.api.organizations.get(organization_id)).name
+    if form.value("confirmation").strip() != name.strip():
+        form.errors["confirmation"] = "mismatch"
+        return await _deletion_page(visit, organization_id, form, status=422)
+    await visit.api.organizations.delete(organization_id)
+    return await visit.done(PATH, "organization.deleted", name=name)
+
+
+async def _page(visit: Visit, organization_id: str, *, form: Form | None = None, status: int = 200) -> Response[str]:
+    shown, users, applications, lately = await asyncio.gather(
+        visit.api.organizations.get(organization_id),
+        visit.api.organizations.users(organization_id, page_size=1).page(),
+        visit.api.organizations.applications(organization_id, page_size=1).page(),
+        visit.api.logs.list(organization_id=organization_id, page_size=_ENTRIES).page(),
+    )
+    current = Form.editing(shown.etag, name=shown.name, description=shown.description)
+    values = form or visit.typed() or current
+    values.compare(current)
+    return await visit.page(
+        "organizations/detail.html",
+        area=NAME,
+        status=status,
+        organization=shown,
+        form=values,
+        counts={"users": users.total, "applications": applications.total},
+        entries=lately.items,
+    )
+
+
+async def _deletion_page(visit: Visit, organization_id: str, form: Form, *, status: int = 200) -> Response[str]:
+    shown, users, applications = await asyncio.gather(
+        visit.api.organizations.get(organization_id),
+        visit.api.organizations.users(organization_id, page_size=1).page(),
+        visit.api.organizations.applications(organization_id, page_size=1).page(),
+    )
+    return await visit.page(
+        "organizations/delete.html",
+        area=NAME,
+        status=status,
+        organization=shown,
+        members=(users.total or 0) + (applications.total or 0),
+        form=form,
+    )

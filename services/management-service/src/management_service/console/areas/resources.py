@@ -1,0 +1,212 @@
+"""``/console/resources``: the APIs that tokens are issued for, and their scopes."""
+
+import asyncio
+from typing import Final
+
+from litestar import Response
+
+from management_service.console.console import Area
+from management_service.console.forms import Form
+from management_service.console.visits import NoSuchPage, Visit
+from stead import Resource
+from stead.errors import Conflict, InvalidInput, VersionMismatch
+from stead.models import Scope
+
+PATH: Final = "/console/resources"
+
+_AREA: Final = "resources"
+_PAGE_SIZE: Final = 25
+_FIELDS: Final = {
+    "resource.resource_identifier_in_use": "indicator",
+    "resource.invalid_indicator": "indicator",
+    "scope.name_exists": "name",
+    "scope.invalid_name": "name",
+}
+
+AREA: Final = Area()
+
+
+@AREA.page("/resources")
+async def resources(visit: Visit) -> Response[str]:
+    search, number = visit.parameter("search"), visit.page_number()
+    found = await visit.api.resources.list(search=search or None, page_size=_PAGE_SIZE).page(str(number))
+    return await visit.page("resources/list.html", area=_AREA, resources=found, search=search, number=number)
+
+
+@AREA.page("/resources/new", scope="all")
+async def new_resource(visit: Visit) -> Response[str]:
+    return await visit.page("resources/new.html", area=_AREA, form=visit.typed() or Form())
+
+
+@AREA.action("/resources/new")
+async def create_resource(visit: Visit, form: Form) -> Response[str]:
+    try:
+        created = await visit.api.resources.create(
+            form.value("name"), form.value("indicator").strip(), form.number("accessTokenTtl")
+        )
+    except (InvalidInput, Conflict) as error:
+        form.refuse(error, _FIELDS)
+        return await visit.page("resources/new.html", area=_AREA, status=error.status, form=form)
+    return await visit.done(f"{PATH}/{created.id}", "created", name=created.name)
+
+
+@AREA.page("/resources/{resource_id:str}")
+async def resource(visit: Visit, resource_id: str) -> Response[str]:
+    return await _page(visit, resource_id)
+
+
+@AREA.action("/resources/{resource_id:str}")
+async def update_resource(visit: Visit, resource_id: str, form: Form) -> Response[str]:
+    try:
+        updated = await visit.api.resources.update(
+            resource_id,
+            name=form.value("name"),
+            access_token_ttl=form.number("accessTokenTtl"),
+            if_match=form.etag(),
+        )
+    except (InvalidInput, Conflict, VersionMismatch) as error:
+        form.refuse(error, _FIELDS)
+        return await _page(visit, resource_id, form=form, status=error.status)
+    return await visit.done(f"{PATH}/{resource_id}", "saved", name=updated.name)
+
+
+@AREA.action("/resources/{resource_id:str}/default")
+async def set_default(visit: Visit, resource_id: str, form: Form) -> Response[str]:
+    updated = await visit.api.resources.set_default(resource_id, is_default=form.is_checked("isDefault"))
+    return await visit.done(f"{PATH}/{resource_id}", "saved", name=updated.name)
+
+
+@AREA.page("/resources/{resource_id:str}/scopes/new", scope="all")
+async def new_scope(visit: Visit, resource_id: str) -> Response[str]:
+    return await _scope_page(visit, resource_id, visit.typed() or Form())
+
+
+@AREA.action("/resources/{resource_id:str}/scopes/new")
+async def create_scope(visit: Visit, resource_id: str, form: Form) -> Response[str]:
+    try:
+        scope = await visit.api.resources.create_scope(resource_id, form.value("name"), form.text("description"))
+    except (InvalidInput, Conflict) as error:
+        form.refuse(error, _FIELDS)
+        return await _scope_page(visit, resource_id, form, status=error.status)
+    return await visit.done(f"{PATH}/{resource_id}", "created", name=scope.name)
+
+
+@AREA.page("/resources/{resource_id:str}/scopes/{scope_id:str}", scope="all")
+async def scope(visit: Visit, resource_id: str, scope_id: str) -> Response[str]:
+    return await _scope_change_page(visit, resource_id, scope_id)
+
+
+@AREA.action("/resources/{resource_id:str}/scopes/{scope_id:str}")
+async def update_scope(visit: Visit, resource_id: str, scope_id: str, form: Form) -> Response[str]:
+    name, description = form.value("name"), form.text("description")
+    try:
+        await visit.api.resources.update_scope(resource_id, scope_id, name=name, description=description)
+    except (InvalidInput, Conflict) as error:
+        form.refuse(error, _FIELDS)
+        return await _scope_change_page(visit, resource_id, scope_id, form, status=error.status)
+    return await visit.done(f"{PATH}/{resource_id}", "saved", name=name)
+
+
+@AREA.page("/resources/{resource_id:str}/scopes/{scope_id:str}/delete", scope="all")
+async def scope_deletion(visit: Visit, resource_id: str, scope_id: str) -> Response[str]:
+    return await _scope_deletion_page(visit, resource_id, scope_id, Form())
+
+
+@AREA.action("/resources/{resource_id:str}/scopes/{scope_id:str}/delete")
+async def delete_scope(visit: Visit, resource_id: str, scope_id: str, form: Form) -> Response[str]:
+    _, scope = await _scope(visit, resource_id, scope_id)
+    if form.value("confirmation").strip() != scope.name:
+        form.errors["confirmation"] = "mismatch"
+        return await _scope_deletion_page(visit, resource_id, scope_id, form, status=422)
+    await visit.api.resources.delete_scope(resource_id, scope_id)
+    return await visit.done(f"{PATH}/{resource_id}", "deleted", name=scope.name)
+
+
+@AREA.page("/resources/{resource_id:str}/delete", scope="all")
+async def deletion(visit: Visit, resource_id: str) -> Response[str]:
+    return await _deletion_page(visit, resource_id, Form())
+
+
+@AREA.action("/resources/{resource_id:str}/delete")
+async def delete_resource(visit: Visit, resource_id: str, form: Form) -> Response[str]:
+    name = (await visit.api.resources.get(resource_id)).name
+    if form.value("confirmation").strip() != name.strip():
+        form.errors["confirmation"] = "mismatch"
+        return await _deletion_page(visit, resource_id, form, status=422)
+    try:
+        await visit.api.resources.delete(resource_id)
+    except (InvalidInput, Conflict) as error:
+        form.refuse(error)
+        return await _deletion_page(visit, resource_id, form, status=error.status)
+    return await visit.done(PATH, "deleted", name=name)
+
+
+async def _page(visit: Visit, resource_id: str, *, form: Form | None = None, status: int = 200) -> Response[str]:
+    number = visit.page_number()
+    resource, scopes = await asyncio.gather(
+        visit.api.resources.get(resource_id),
+        visit.api.resources.scopes(resource_id, page_size=_PAGE_SIZE).page(str(number)),
+    )
+    current = Form.editing(resource.etag, name=resource.name, accessTokenTtl=resource.access_token_ttl)
+    values = form or visit.typed() or current
+    values.compare(current)
+    return await visit.page(
+        "resources/detail.html",
+        area=_AREA,
+        status=status,
+        resource=resource,
+        form=values,
+        scopes=scopes,
+        number=number,
+    )
+
+
+async def _scope(visit: Visit, resource_id: str, scope_id: str) -> tuple[Resource, Scope]:
+    """Return a resource and one of its scopes.
+
+    Raises:
+        NotFound: There is no such resource.
+        NoSuchPage: It has no such scope.
+    """
+    resource = await visit.api.resources.get(resource_id)
+    async for scope in visit.api.resources.scopes(resource_id):
+        if scope.id == scope_id:
+            return resource, scope
+    raise NoSuchPage
+
+
+async def _scope_page(visit: Visit, resource_id: str, form: Form, *, status: int = 200) -> Response[str]:
+    resource = await visit.api.resources.get(resource_id)
+    return await visit.page("resources/new_scope.html", area=_AREA, status=status, resource=resource, form=form)
+
+
+async def _scope_change_page(
+    visit: Visit, resource_id: str, scope_id: str, form: Form | None = None, *, status: int = 200
+) -> Response[str]:
+    resource, scope = await _scope(visit, resource_id, scope_id)
+    return await visit.page(
+        "resources/scope.html",
+        area=_AREA,
+        status=status,
+        resource=resource,
+        scope=scope,
+        form=form or visit.typed() or Form.of(name=scope.name, description=scope.description),
+    )
+
+
+async def _scope_deletion_page(
+    visit: Visit, resource_id: str, scope_id: str, form: Form, *, status: int = 200
+) -> Response[str]:
+    resource, scope = await _scope(visit, resource_id, scope_id)
+    return await visit.page(
+        "resources/delete_scope.html", area=_AREA, status=status, resource=resource, scope=scope, form=form
+    )
+
+
+async def _deletion_page(visit: Visit, resource_id: str, form: Form, *, status: int = 200) -> Response[str]:
+    resource, scopes = await asyncio.gather(
+        visit.api.resources.get(resource_id), visit.api.resources.scopes(resource_id, page_size=1).page()
+    )
+    return await visit.page(
+        "resources/delete.html", area=_AREA, status=status, resource=resource, scopes=scopes.total, form=form
+    )

@@ -1,0 +1,278 @@
+"""``/console/template``: the matrix of roles and permissions, and what a change of it does before it is saved."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+from litestar import Response
+
+from management_service.console.console import Area
+from management_service.console.forms import ETAG_FIELD, BadForm, Form
+from management_service.console.visits import Visit
+from stead import OrganizationTemplate
+from stead.errors import Conflict, InvalidInput, VersionMismatch
+from stead.models import TemplateRole, TemplateScope
+
+PATH: Final = "/console/template"
+
+_AREA: Final = "template"
+_ROLES: Final = 12
+_PERMISSIONS: Final = 40
+
+AREA: Final = Area()
+
+
+class Permission(msgspec.Struct, frozen=True):
+    """A row of the matrix.
+
+    Attributes:
+        name: Of an organization permission, or a scope token.
+        resource: Indicator of the API; empty for an organization permission.
+    """
+
+    name: str
+    resource: str = ""
+
+
+class Cell(msgspec.Struct, frozen=True, array_like=True):
+    """One role and one permission."""
+
+    role: str
+    permission: Permission
+
+
+class Undo(msgspec.Struct, frozen=True):
+    """The cells that a saved change has to be undone by."""
+
+    grant: list[Cell]
+    revoke: list[Cell]
+
+
+class Window(msgspec.Struct, frozen=True):
+    """The part of the matrix that a page shows.
+
+    Attributes:
+        roles: Columns.
+        permissions: Rows.
+        role_count: Columns that match the filter.
+        permission_count: Rows that match the filter.
+    """
+
+    roles: Sequence[TemplateRole]
+    permissions: Sequence[Permission]
+    role_count: int
+    permission_count: int
+
+
+@AREA.page("/template")
+async def matrix(visit: Visit) -> Response[str]:
+    return await _matrix_page(visit)
+
+
+@AREA.page("/template/changes", scope="all")
+async def changes(visit: Visit) -> Response[str]:
+    typed = visit.typed()
+    return await _preview(visit, typed) if typed else await _matrix_page(visit)
+
+
+@AREA.action("/template/changes")
+async def change(visit: Visit, form: Form) -> Response[str]:
+    if form.value("step") == "undo":
+        return await _preview(visit, await _undoing(visit, form))
+    if form.value("step") != "save":
+        return await _preview(visit, form)
+    document = await visit.api.organization_template.get()
+    granted, revoked = _cells(form, "grant"), _cells(form, "revoke")
+    try:
+        await visit.api.organization_template.put(changed(document, granted, revoked), if_match=form.etag())
+    except (InvalidInput, Conflict, VersionMismatch) as error:
+        form.refuse(error)
+        return await _preview(visit, form, status=error.status)
+    return await visit.done(PATH, "template.saved", undo=_encode(Undo(grant=revoked, revoke=granted)))
+
+
+def grants(role: TemplateRole, permission: Permission) -> bool:
+    """Return whether a role grants a permission."""
+    if permission.resource:
+        return TemplateScope(resource=permission.resource, name=permission.name) in role.scopes
+    return permission.name in role.permissions
+
+
+def changed(document: OrganizationTemplate, granted: Iterable[Cell], revoked: Iterable[Cell]) -> OrganizationTemplate:
+    """Return the document with some cells changed; what it no longer has is left out."""
+    added, removed = list(granted), list(revoked)
+
+    def role_after(role: TemplateRole) -> TemplateRole:
+        more = [cell.permission for cell in added if cell.role == role.name]
+        fewer = {cell.permission for cell in removed if cell.role == role.name}
+        permissions = [*map(Permission, role.permissions)]
+        permissions += [Permission(scope.name, scope.resource) for scope in role.scopes]
+        after = [each for each in dict.fromkeys([*permissions, *more]) if each not in fewer]
+        return msgspec.structs.replace(
+            role,
+            permissions=[each.name for each in after if not each.resource],
+            scopes=[TemplateScope(resource=each.resource, name=each.name) for each in after if each.resource],
+        )
+
+    return msgspec.structs.replace(document, roles=[role_after(role) for role in document.roles])
+
+
+async def _matrix_page(visit: Visit) -> Response[str]:
+    document = await visit.api.organization_template.get()
+    everything = [Permission(each.name) for each in document.permissions] + await _api_permissions(visit)
+    kind = "MachineToMachine" if visit.parameter("type") == "MachineToMachine" else "User"
+    role_filter, permission_filter = visit.parameter("roles"), visit.parameter("permissions")
+    roles = [role for role in document.roles if role.type == kind and role_filter.lower() in role.name.lower()]
+    rows = [each for each in everything if permission_filter.lower() in f"{each.name} {each.resource}".lower()]
+    column, row = _place(visit, "column", len(roles)), _place(visit, "row", len(rows))
+    window = Window(roles[column : column + _ROLES], rows[row : row + _PERMISSIONS], len(roles), len(rows))
+    return await visit.page(
+        "template/matrix.html",
+        area=_AREA,
+        window=window,
+        grants=grants,
+        type=kind,
+        role_filter=role_filter,
+        permission_filter=permission_filter,
+        column=column,
+        row=row,
+        column_size=_ROLES,
+        row_size=_PERMISSIONS,
+        is_empty=not document.roles and not document.permissions,
+        form=Form.of(etag=document.etag),
+    )
+
+
+async def _undoing(visit: Visit, form: Form) -> Form:
+    """Return the form that undoes a change, on the template as it is now.
+
+    Raises:
+        BadForm: The change is none that a page of ours names.
+    """
+    try:
+        undo = msgspec.json.decode(form.value("undo"), type=Undo)
+    except msgspec.MsgspecError:
+        raise BadForm from None
+    document = await visit.api.organization_template.get()
+    return Form(
+        {
+            "step": ["save"],
+            ETAG_FIELD: [document.etag or ""],
+            "grant": [_encode(cell) for cell in undo.grant],
+            "revoke": [_encode(cell) for cell in undo.revoke],
+        }
+    )
+
+
+async def _preview(visit: Visit, form: Form, *, status: int = 200) -> Response[str]:
+    """Show what the changed cells do."""
+    document = await visit.api.organization_template.get()
+    others: tuple[list[Cell], list[Cell]] = ([], [])
+    if form.value("step") == "save":
+        granted, revoked = _cells(form, "grant"), _cells(form, "revoke")
+    else:
+        granted, revoked = _differences(form)
+        form.is_overtaken = form.etag() != document.etag
+        if form.is_overtaken:
+            others = _changed_by_others(form, document)
+    form.compare(Form.of(etag=document.etag))
+    granted, done = _split(granted, document, held=False)
+    revoked, undone = _split(revoked, document, held=True)
+    report = None
+    if status == 200 or form.is_overtaken:
+        try:
+            report = await visit.api.organization_template.put(changed(document, granted, revoked), dry_run=True)
+        except (InvalidInput, Conflict) as error:
+            form.refuse(error)
+            status = error.status
+    return await visit.page(
+        "template/changes.html",
+        area=_AREA,
+        status=status,
+        form=form,
+        report=report,
+        granted=granted,
+        revoked=revoked,
+        needless=[*done, *undone],
+        granted_by_others=others[0],
+        revoked_by_others=others[1],
+        encoded=_encode,
+    )
+
+
+async def _api_permissions(visit: Visit) -> list[Permission]:
+    """Return the scopes of all API resources, grouped by resource; no organization role grants the Management API."""
+    return [
+        Permission(scope.name, resource.indicator)
+        async for resource in visit.api.resources.list()
+        if resource.indicator != visit.management_api
+        async for scope in visit.api.resources.scopes(resource.id)
+    ]
+
+
+def _differences(form: Form) -> tuple[list[Cell], list[Cell]]:
+    """Return the cells that were checked and those that were cleared, beside what the page had shown.
+
+    Raises:
+        BadForm: A cell is not in the part of the matrix that the form names.
+    """
+    places, shown, checked = _places(form), set(form.all("was")), set(form.all("cell"))
+    if not (shown | checked) <= places.keys():
+        raise BadForm
+    return [places[each] for each in sorted(checked - shown)], [places[each] for each in sorted(shown - checked)]
+
+
+def _changed_by_others(form: Form, document: OrganizationTemplate) -> tuple[list[Cell], list[Cell]]:
+    """Return the cells that were granted and those that were revoked since the page showed them."""
+    roles, shown = {role.name: role for role in document.roles}, set(form.all("was"))
+    granted: list[Cell] = []
+    revoked: list[Cell] = []
+    for place, cell in _places(form).items():
+        is_held = cell.role in roles and grants(roles[cell.role], cell.permission)
+        if is_held != (place in shown):
+            (granted if is_held else revoked).append(cell)
+    return granted, revoked
+
+
+def _split(cells: Iterable[Cell], document: OrganizationTemplate, *, held: bool) -> tuple[list[Cell], list[Cell]]:
+    """Return the cells that a change finds as it expects them, and those that it has nothing to do with any more."""
+    roles = {role.name: role for role in document.roles}
+    found: list[Cell] = []
+    rest: list[Cell] = []
+    for cell in cells:
+        is_as_expected = cell.role in roles and grants(roles[cell.role], cell.permission) == held
+        (found if is_as_expected else rest).append(cell)
+    return found, rest
+
+
+def _places(form: Form) -> dict[str, Cell]:
+    """Return the cells of the part of the matrix that the page shows, by column and row."""
+    rows = [_permission(text) for text in form.all("permission")]
+    return {
+        f"{column}.{row}": Cell(role, permission)
+        for column, role in enumerate(form.all("role"))
+        for row, permission in enumerate(rows)
+    }
+
+
+def _permission(text: str) -> Permission:
+    name, _, resource = text.partition(" ")
+    return Permission(name, resource)
+
+
+def _cells(form: Form, name: str) -> list[Cell]:
+    try:
+        return [msgspec.json.decode(text, type=Cell) for text in form.all(name)]
+    except msgspec.MsgspecError:
+        raise BadForm from None
+
+
+def _encode(value: Cell | Undo) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _place(visit: Visit, name: str, count: int) -> int:
+    """Return where a window begins: a number that the address names, inside the list."""
+    text = visit.parameter(name)
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0
+    return number if number < count else 0

@@ -1,0 +1,134 @@
+"""``/console/template/roles`` and ``/console/template/permissions``: what the columns and rows of the matrix are."""
+
+from typing import Any, Final
+
+import msgspec
+from litestar import Response
+
+from management_service.console.console import Area
+from management_service.console.forms import Form
+from management_service.console.visits import NoSuchPage, Visit
+from stead import OrganizationTemplate, TemplateReport
+from stead.errors import Conflict, InvalidInput, VersionMismatch
+
+PATH: Final = "/console/template"
+
+_AREA: Final = "template"
+_ROLES: Final = "roles"
+_PERMISSIONS: Final = "permissions"
+_PAGE_SIZE: Final = 25
+
+AREA: Final = Area()
+
+
+@AREA.page("/template/{kind:str}")
+async def entries(visit: Visit, kind: str) -> Response[str]:
+    search, number = visit.parameter("search"), visit.page_number()
+    found = await _api(visit, kind).list(search=search or None, page_size=_PAGE_SIZE).page(str(number))
+    return await visit.page("template/entries.html", area=_AREA, kind=kind, entries=found, search=search, number=number)
+
+
+@AREA.page("/template/{kind:str}/new", scope="all")
+async def new_entry(visit: Visit, kind: str) -> Response[str]:
+    return await _new_page(visit, kind, visit.typed() or Form())
+
+
+@AREA.action("/template/{kind:str}/new")
+async def create_entry(visit: Visit, kind: str, form: Form) -> Response[str]:
+    more = {"type": form.value("type")} if kind == _ROLES else {}
+    try:
+        created = await _api(visit, kind).create(form.value("name"), form.text("description"), **more)
+    except (InvalidInput, Conflict) as error:
+        form.refuse(error, _name_in_use(error))
+        return await _new_page(visit, kind, form, status=error.status)
+    return await visit.done(f"{PATH}/{kind}", "created", name=created.name)
+
+
+@AREA.page("/template/{kind:str}/{entry_id:str}")
+async def entry(visit: Visit, kind: str, entry_id: str) -> Response[str]:
+    return await _page(visit, kind, entry_id)
+
+
+@AREA.action("/template/{kind:str}/{entry_id:str}")
+async def update_entry(visit: Visit, kind: str, entry_id: str, form: Form) -> Response[str]:
+    try:
+        updated = await _api(visit, kind).update(
+            entry_id, name=form.value("name"), description=form.text("description"), if_match=form.etag()
+        )
+    except (InvalidInput, Conflict, VersionMismatch) as error:
+        form.refuse(error, _name_in_use(error))
+        return await _page(visit, kind, entry_id, form=form, status=error.status)
+    return await visit.done(f"{PATH}/{kind}", "saved", name=updated.name)
+
+
+@AREA.page("/template/{kind:str}/{entry_id:str}/delete", scope="all")
+async def deletion(visit: Visit, kind: str, entry_id: str) -> Response[str]:
+    return await _deletion_page(visit, kind, entry_id, Form())
+
+
+@AREA.action("/template/{kind:str}/{entry_id:str}/delete")
+async def delete_entry(visit: Visit, kind: str, entry_id: str, form: Form) -> Response[str]:
+    name = (await _api(visit, kind).get(entry_id)).name
+    if form.value("confirmation").strip() != name.strip():
+        form.errors["confirmation"] = "mismatch"
+        return await _deletion_page(visit, kind, entry_id, form, status=422)
+    await _api(visit, kind).delete(entry_id)
+    return await visit.done(f"{PATH}/{kind}", "deleted", name=name)
+
+
+def without(document: OrganizationTemplate, kind: str, name: str) -> OrganizationTemplate:
+    """Return the document without a role, or without a permission, which no role grants any more."""
+    if kind == _ROLES:
+        return msgspec.structs.replace(document, roles=[role for role in document.roles if role.name != name])
+    return msgspec.structs.replace(
+        document,
+        permissions=[each for each in document.permissions if each.name != name],
+        roles=[
+            msgspec.structs.replace(role, permissions=[each for each in role.permissions if each != name])
+            for role in document.roles
+        ],
+    )
+
+
+def _api(visit: Visit, kind: str) -> Any:
+    """Return the operations on roles or permissions, which are called the same.
+
+    Raises:
+        NoSuchPage: It is neither.
+    """
+    if kind == _ROLES:
+        return visit.api.organization_roles
+    if kind == _PERMISSIONS:
+        return visit.api.organization_permissions
+    raise NoSuchPage
+
+
+def _name_in_use(error: InvalidInput | Conflict | VersionMismatch) -> dict[str, str]:
+    """Return where the only conflict that a name and a description can have belongs."""
+    return {error.code: "name"} if isinstance(error, Conflict) else {}
+
+
+async def _new_page(visit: Visit, kind: str, form: Form, *, status: int = 200) -> Response[str]:
+    _api(visit, kind)
+    return await visit.page("template/new.html", area=_AREA, status=status, kind=kind, form=form)
+
+
+async def _page(
+    visit: Visit, kind: str, entry_id: str, *, form: Form | None = None, status: int = 200
+) -> Response[str]:
+    found = await _api(visit, kind).get(entry_id)
+    current = Form.editing(found.etag, name=found.name, description=found.description)
+    values = form or visit.typed() or current
+    values.compare(current)
+    return await visit.page("template/entry.html", area=_AREA, status=status, kind=kind, entry=found, form=values)
+
+
+async def _deletion_page(visit: Visit, kind: str, entry_id: str, form: Form, *, status: int = 200) -> Response[str]:
+    found = await _api(visit, kind).get(entry_id)
+    document = await visit.api.organization_template.get()
+    report: TemplateReport = await visit.api.organization_template.put(
+        without(document, kind, found.name), dry_run=True
+    )
+    return await visit.page(
+        "template/delete.html", area=_AREA, status=status, kind=kind, entry=found, report=report, form=form
+    )

@@ -1,0 +1,263 @@
+"""``/console/users``."""
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+from litestar import Response
+
+from management_service.console.areas.names import application_names, shown_name
+from management_service.console.console import Area
+from management_service.console.forms import Form
+from management_service.console.invitations import ACCEPTING
+from management_service.console.visits import Visit
+from stead.errors import Conflict, InvalidInput, NotFound, VersionMismatch
+
+PATH: Final = "/console/users"
+
+_AREA: Final = "users"
+_PAGE_SIZE: Final = 25
+_ENTRIES: Final = 10
+_A_DAY: Final = 24 * 60
+_FIELDS: Final = {
+    "user.username_already_in_use": "username",
+    "user.email_already_in_use": "primaryEmail",
+    "user.phone_already_in_use": "primaryPhone",
+    "user.invalid_phone": "primaryPhone",
+    "user.password_rejected": "password",
+}
+
+AREA: Final = Area()
+
+
+@AREA.page("/users")
+async def users(visit: Visit) -> Response[str]:
+    search = visit.parameter("search")
+    listed = visit.api.users.list(search=search or None, page_size=_PAGE_SIZE)
+    number = visit.page_number()
+    found = await listed.page(str(number))
+    return await visit.page("users/list.html", area=_AREA, users=found, search=search, number=number)
+
+
+@AREA.page("/users/new", scope="all")
+async def new_user(visit: Visit) -> Response[str]:
+    return await visit.page("users/new.html", area=_AREA, form=visit.typed() or Form())
+
+
+@AREA.action("/users/new")
+async def create_user(visit: Visit, form: Form) -> Response[str]:
+    try:
+        user = await visit.api.users.create(
+            username=form.text("username"),
+            name=form.text("name"),
+            primary_email=form.text("primaryEmail"),
+            primary_phone=form.text("primaryPhone"),
+            password=form.value("password") or None,
+        )
+    except (InvalidInput, Conflict) as error:
+        form.refuse(error, _FIELDS)
+        return await visit.page("users/new.html", area=_AREA, status=error.status, form=form)
+    return await visit.done(f"{PATH}/{user.id}", "created", name=shown_name(user))
+
+
+@AREA.page("/users/{user_id:str}")
+async def user(visit: Visit, user_id: str) -> Response[str]:
+    return await _user_page(visit, user_id)
+
+
+@AREA.action("/users/{user_id:str}")
+async def update_user(visit: Visit, user_id: str, form: Form) -> Response[str]:
+    try:
+        user = await visit.api.users.update(
+            user_id,
+            username=form.text("username"),
+            name=form.text("name"),
+            primary_email=form.text("primaryEmail"),
+            primary_phone=form.text("primaryPhone"),
+            if_match=form.etag(),
+        )
+    except (InvalidInput, Conflict, VersionMismatch) as error:
+        form.refuse(error, _FIELDS)
+        return await _user_page(visit, user_id, form=form, status=error.status)
+    return await visit.done(f"{PATH}/{user_id}", "saved", name=shown_name(user))
+
+
+@AREA.page("/users/{user_id:str}/password", scope="all")
+async def password(visit: Visit, user_id: str) -> Response[str]:
+    user = await visit.api.users.get(user_id)
+    return await visit.page("users/password.html", area=_AREA, user=user, form=visit.typed() or Form())
+
+
+@AREA.action("/users/{user_id:str}/password")
+async def set_password(visit: Visit, user_id: str, form: Form) -> Response[str]:
+    user = await visit.api.users.get(user_id)
+    try:
+        await visit.api.users.set_password(user_id, form.value("password"))
+    except (InvalidInput, Conflict) as error:
+        form.refuse(error, _FIELDS)
+        return await visit.page("users/password.html", area=_AREA, status=error.status, user=user, form=form)
+    return await visit.done(f"{PATH}/{user_id}", "user.password_set", name=shown_name(user))
+
+
+@AREA.page("/users/{user_id:str}/invitation", scope="all")
+async def invitation(visit: Visit, user_id: str) -> Response[str]:
+    return await _invitation_page(visit, user_id, visit.typed() or Form.of(minutes=_A_DAY))
+
+
+@AREA.action("/users/{user_id:str}/invitation")
+async def invite(visit: Visit, user_id: str, form: Form) -> Response[str]:
+    if form.value("step") == "withdraw":
+        await visit.api.users.withdraw_invitation(user_id)
+        return await visit.done(f"{PATH}/{user_id}", "user.invitation_withdrawn")
+    try:
+        invitation = await visit.api.users.invite(user_id, minutes=form.number("minutes"))
+    except InvalidInput as error:
+        form.refuse(error)
+        return await _invitation_page(visit, user_id, form, status=error.status)
+    return await visit.done(f"{PATH}/{user_id}", "user.invited", secret=invitation.invitation)
+
+
+@AREA.page("/users/{user_id:str}/suspension", scope="all")
+async def suspension(visit: Visit, user_id: str) -> Response[str]:
+    user = await visit.api.users.get(user_id)
+    return await visit.page("users/suspension.html", area=_AREA, user=user)
+
+
+@AREA.action("/users/{user_id:str}/suspension")
+async def suspend(visit: Visit, user_id: str, form: Form) -> Response[str]:
+    suspended = form.value("suspended") == "yes"
+    await visit.api.users.suspend(user_id, suspended=suspended)
+    user = await visit.api.users.get(user_id)
+    kind = "user.suspended" if suspended else "user.reinstated"
+    return await visit.done(f"{PATH}/{user_id}", kind, name=shown_name(user))
+
+
+@AREA.action("/users/{user_id:str}/sign-in-attempts")
+async def clear_attempts(visit: Visit, user_id: str, form: Form) -> Response[str]:
+    del form
+    await visit.api.users.clear_sign_in_attempts(user_id)
+    return await visit.done(f"{PATH}/{user_id}", "user.attempts_cleared")
+
+
+@AREA.page("/users/{user_id:str}/delete", scope="all")
+async def deletion(visit: Visit, user_id: str) -> Response[str]:
+    return await _deletion_page(visit, user_id, Form())
+
+
+@AREA.action("/users/{user_id:str}/delete")
+async def delete_user(visit: Visit, user_id: str, form: Form) -> Response[str]:
+    name = shown_name(await visit.api.users.get(user_id))
+    if form.value("confirmation").strip() != name:
+        form.errors["confirmation"] = "mismatch"
+        return await _deletion_page(visit, user_id, form, status=422)
+    await visit.api.users.delete(user_id)
+    return await visit.done(PATH, "user.deleted", name=name)
+
+
+@AREA.page("/users/{user_id:str}/roles")
+async def roles(visit: Visit, user_id: str) -> Response[str]:
+    return await _roles_page(visit, user_id, visit.typed() or Form())
+
+
+@AREA.action("/users/{user_id:str}/roles")
+async def change_roles(visit: Visit, user_id: str, form: Form) -> Response[str]:
+    added, removed = form.all("add"), form.all("remove")
+    try:
+        if added:
+            await visit.api.users.assign_roles(user_id, added)
+        for role_id in removed:
+            with suppress(NotFound):  # another administrator was quicker
+                await visit.api.users.remove_role(user_id, role_id)
+    except (InvalidInput, Conflict) as error:
+        form.refuse(error)
+        return await _roles_page(visit, user_id, form, status=error.status)
+    kind = "roles_changed" if added or removed else "unchanged"
+    return await visit.done(f"{PATH}/{user_id}/roles", kind)
+
+
+@AREA.page("/users/{user_id:str}/consents/{application_id:str}", scope="all")
+async def consent(visit: Visit, user_id: str, application_id: str) -> Response[str]:
+    user, application = await asyncio.gather(visit.api.users.get(user_id), visit.api.applications.get(application_id))
+    return await visit.page("users/consent.html", area=_AREA, user=user, application=application)
+
+
+@AREA.action("/users/{user_id:str}/consents/{application_id:str}")
+async def withdraw_consent(visit: Visit, user_id: str, application_id: str, form: Form) -> Response[str]:
+    del form
+    await visit.api.users.withdraw_consent(user_id, application_id)
+    return await visit.done(f"{PATH}/{user_id}", "user.consent_withdrawn")
+
+
+async def _user_page(visit: Visit, user_id: str, *, form: Form | None = None, status: int = 200) -> Response[str]:
+    user, roles, consents, organizations, lately = await asyncio.gather(
+        visit.api.users.get(user_id),
+        visit.api.users.roles(user_id).page(),
+        visit.api.users.consents(user_id),
+        visit.api.users.organizations(user_id).page(),
+        visit.api.logs.list(user_id=user_id, page_size=_ENTRIES).page(),
+    )
+    names = await application_names(visit, [consent.application_id for consent in consents])
+    current = Form.editing(
+        user.etag,
+        username=user.username,
+        name=user.name,
+        primaryEmail=user.primary_email,
+        primaryPhone=user.primary_phone,
+    )
+    values = form or visit.typed() or current
+    values.compare(current)
+    return await visit.page(
+        "users/detail.html",
+        area=_AREA,
+        status=status,
+        user=user,
+        name=shown_name(user),
+        form=values,
+        roles=roles,
+        consents=consents,
+        application_names=names,
+        organizations=organizations,
+        entries=lately.items,
+    )
+
+
+async def _invitation_page(visit: Visit, user_id: str, form: Form, *, status: int = 200) -> Response[str]:
+    user = await visit.api.users.get(user_id)
+    return await visit.page(
+        "users/invitation.html", area=_AREA, status=status, user=user, form=form, address=f"{visit.base_url}{ACCEPTING}"
+    )
+
+
+async def _deletion_page(visit: Visit, user_id: str, form: Form, *, status: int = 200) -> Response[str]:
+    user, organizations = await asyncio.gather(
+        visit.api.users.get(user_id), visit.api.users.organizations(user_id).page()
+    )
+    return await visit.page(
+        "users/delete.html",
+        area=_AREA,
+        status=status,
+        user=user,
+        name=shown_name(user),
+        organizations=organizations.total,
+        form=form,
+    )
+
+
+async def _roles_page(visit: Visit, user_id: str, form: Form, *, status: int = 200) -> Response[str]:
+    search = visit.parameter("search")
+    user, held, available = await asyncio.gather(
+        visit.api.users.get(user_id),
+        visit.api.users.roles(user_id).page(),
+        visit.api.roles.list(search=search or None, type="User", without_user_id=user_id, page_size=_PAGE_SIZE).page(),
+    )
+    return await visit.page(
+        "users/roles.html",
+        area=_AREA,
+        status=status,
+        user=user,
+        name=shown_name(user),
+        held=held,
+        available=available,
+        search=search,
+        form=form,
+    )

@@ -1,0 +1,133 @@
+"""How the areas declare their pages: what every page and every form has in common is here, once.
+
+A page is opened with the administrator's rights; one that only leads to a change needs the scope ``all``. A form needs
+it too, and the session's token against forgery and our own origin; it is sent to the address of its page, so that it
+can be shown again with what was typed.
+"""
+
+import hmac
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from litestar import Request, Response, get, post
+from litestar.handlers import HTTPRouteHandler
+
+from management_service.console.forms import CSRF_FIELD, Form, read_form
+from management_service.console.sign_in import begin
+from management_service.console.visits import COOKIE, HOME, NoRights, SignInNeeded, Surroundings, Visit
+
+Page = Callable[..., Awaitable[Response[str]]]
+"""Answers a request: ``page(visit, **path_parameters)``; a form gets ``form`` too."""
+
+_READ: Final = "read"
+_ALL: Final = "all"
+
+
+class Forged(Exception):  # noqa: N818 - the name is what happened
+    """A form that no page of this session sent."""
+
+
+class Declared(NamedTuple):
+    """A page or a form.
+
+    Attributes:
+        scope: What the administrator needs.
+    """
+
+    path: str
+    answer: Page
+    is_form: bool
+    scope: str
+
+    def require_scope(self, visit: Visit) -> None:
+        """Refuse an administrator who may change nothing.
+
+        Raises:
+            NoRights: The scope ``all`` is needed and missing.
+        """
+        if self.scope == _ALL and not visit.may_change:
+            raise NoRights(_ALL)
+
+
+class Area:
+    """The pages and forms of one area, as its module declares them."""
+
+    def __init__(self) -> None:
+        self.declared: list[Declared] = []
+
+    def page(self, path: str = "", *, scope: str = _READ) -> Callable[[Page], Page]:
+        """Declare a page under ``/console``; path parameters are written ``{name:str}``."""
+        return self._declare(path, is_form=False, scope=scope)
+
+    def action(self, path: str, *, scope: str = _ALL) -> Callable[[Page], Page]:
+        """Declare what the forms of a page do."""
+        return self._declare(path, is_form=True, scope=scope)
+
+    def _declare(self, path: str, *, is_form: bool, scope: str) -> Callable[[Page], Page]:
+        def declare(answer: Page) -> Page:
+            self.declared.append(Declared(HOME + path, answer, is_form, scope))
+            return answer
+
+        return declare
+
+
+class Console:
+    """Serves the areas."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
+        address = urlsplit(surroundings.base_url)
+        self._origin = f"{address.scheme}://{address.netloc}"
+
+    def routes(self, area: Area) -> list[HTTPRouteHandler]:
+        """Return the routes of an area."""
+        return [self._form(each) if each.is_form else self._page(each) for each in area.declared]
+
+    def _page(self, declared: Declared) -> HTTPRouteHandler:
+        @get(declared.path, include_in_schema=False)
+        async def show(request: Request[Any, Any, Any]) -> Response[str]:
+            try:
+                visit = await self._visit(request)
+                declared.require_scope(visit)
+                return await declared.answer(visit, **request.path_params)
+            except SignInNeeded:
+                return await begin(self._surroundings, request)
+
+        return show
+
+    def _form(self, declared: Declared) -> HTTPRouteHandler:
+        @post(declared.path, include_in_schema=False, status_code=200)
+        async def carry_out(request: Request[Any, Any, Any]) -> Response[str]:
+            form: Form | None = None
+            try:
+                visit = await self._visit(request)
+                form = await read_form(request)
+                self._require_own(visit, form)
+                declared.require_scope(visit)
+                return await declared.answer(visit, form=form, **request.path_params)
+            except SignInNeeded:
+                return await begin(self._surroundings, request, form)
+
+        return carry_out
+
+    async def _visit(self, request: Request[Any, Any, Any]) -> Visit:
+        """Return the visit of a signed-in administrator.
+
+        Raises:
+            SignInNeeded: Nobody is signed in.
+            NoRights: The person has no role for the Management API.
+        """
+        cookie = self._surroundings.cookies.read(request.scope["headers"], COOKIE)
+        session = await self._surroundings.sessions.find(cookie)
+        if session is None:
+            raise SignInNeeded
+        visit = Visit(self._surroundings, request, session)
+        await visit.open()
+        return visit
+
+    def _require_own(self, visit: Visit, form: Form) -> None:
+        sent = form.value(CSRF_FIELD).encode()
+        origin = visit.request.headers.get("Origin", self._origin)
+        if not hmac.compare_digest(sent, visit.session.csrf_token.encode()) or origin != self._origin:
+            raise Forged

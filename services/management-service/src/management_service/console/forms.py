@@ -1,0 +1,187 @@
+"""Forms of the pages: what was typed, and what is wrong with it."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from litestar import Request
+from msgspec import UNSET, UnsetType
+
+from identity_common.http.request_body import read_whole
+from stead.errors import ApiError, VersionMismatch
+
+CSRF_FIELD: Final = "csrf_token"
+ETAG_FIELD: Final = "etag"
+"""The version that the page of a form shows; empty for a relation that is too long to have one."""
+MAX_BYTES: Final = 1024 * 1024
+"""Of a form: a list of members that was pasted is the largest."""
+
+_MAX_FIELDS: Final = 5_000
+_WAS: Final = "was."
+"""Begins the names of the fields that repeat what a page showed before anything was typed."""
+_ETAG: Final = re.compile(r'(?:"[\x21\x23-\x7e]{1,128}")?')
+
+
+class BadForm(Exception):  # noqa: N818 - the name is what happened
+    """The body is not a form that a page of ours sends."""
+
+
+class Form:
+    """What was typed into the fields of a form, and what is wrong with it.
+
+    Attributes:
+        errors: What is wrong, by field.
+        problem: What is wrong with no field in particular; empty if nothing is.
+        is_overtaken: Whether what the page showed was changed before the form was sent.
+        saved: What is saved now, by the fields that were changed both here and meanwhile.
+        adopted: What the page had shown, by the fields that were changed meanwhile only, and now have what is saved.
+    """
+
+    def __init__(self, fields: Mapping[str, Sequence[str]] | None = None) -> None:
+        self._fields = fields or {}
+        self.errors: dict[str, str] = {}
+        self.problem = ""
+        self.is_overtaken = False
+        self.saved: dict[str, str] = {}
+        self.adopted: dict[str, str] = {}
+
+    @classmethod
+    def of(cls, **values: object) -> "Form":
+        """Return a form with these values of an entity; None is an empty field."""
+        return cls({name: [_shown(value)] for name, value in values.items()})
+
+    @classmethod
+    def editing(cls, etag: str | None, **values: object) -> "Form":
+        """Return the form of an entity in this version; a list has the values of checkboxes of one name."""
+        shown = {
+            name: [_shown(each) for each in (value if isinstance(value, list) else [value])]
+            for name, value in values.items()
+        }
+        return cls({ETAG_FIELD: [etag or ""], **{_WAS + name: texts for name, texts in shown.items()}, **shown})
+
+    @property
+    def shown(self) -> dict[str, list[str]]:
+        """The fields that repeat what the page showed."""
+        return {name: list(values) for name, values in self._fields.items() if name.startswith(_WAS)}
+
+    @property
+    def fields(self) -> dict[str, list[str]]:
+        """All fields but the token against forgery, in their order."""
+        return {name: list(values) for name, values in self._fields.items() if name != CSRF_FIELD}
+
+    def value(self, name: str) -> str:
+        """Return the text of a field; empty if it was not sent."""
+        values = self._fields.get(name)
+        return values[-1] if values else ""
+
+    def text(self, name: str) -> str | None:
+        """Return the text of a field without blanks around it; None if nothing is left."""
+        return self.value(name).strip() or None
+
+    def number(self, name: str) -> Any:
+        """Return the number in a field, None if it is empty, and any other text as it is: the API refuses that."""
+        text = self.text(name)
+        return int(text) if text and text.isascii() and text.isdecimal() and len(text) <= 15 else text
+
+    def all(self, name: str) -> list[str]:
+        """Return every value of a field: of checkboxes of one name."""
+        return list(self._fields.get(name, ()))
+
+    def lines(self, name: str) -> list[str]:
+        """Return the lines of a field that are not blank."""
+        return [line.strip() for line in self.value(name).splitlines() if line.strip()]
+
+    def is_checked(self, name: str) -> bool:
+        """Return whether a checkbox is checked."""
+        return bool(self.value(name))
+
+    def etag(self) -> str | UnsetType:
+        """Return the version that the page showed, for ``if_match``; UNSET for what has none.
+
+        Raises:
+            BadForm: No page of ours sends this.
+        """
+        text = self._fields.get(ETAG_FIELD, ("-",))[-1]
+        if _ETAG.fullmatch(text) is None:
+            raise BadForm
+        return text or UNSET
+
+    def compare(self, current: "Form", *, choices: Collection[str] = ()) -> None:
+        """Bring what was typed and what was saved meanwhile together, if the form is overtaken.
+
+        A field that was not changed here gets what is saved now. One that was changed here and meanwhile keeps what was
+        typed, with what is saved beside it; sent again, the form replaces that.
+
+        Args:
+            current: What is saved now.
+            choices: Names of checkboxes: each of their values is changed or not.
+        """
+        if not self.is_overtaken:
+            return
+        after = {name: self.all(name) for name in self._fields}
+        for name in (shown.removeprefix(_WAS) for shown in current.shown):
+            if name in choices:
+                was, mine = set(self.all(_WAS + name)), set(self.all(name))
+                after[name] = sorted((set(current.all(name)) | (mine - was)) - (was - mine))
+            elif current.text(name) in {self.text(_WAS + name), self.text(name)}:
+                continue
+            elif self.text(name) == self.text(_WAS + name):
+                self.adopted[name] = self.value(_WAS + name)
+                after[name] = current.all(name)
+            else:
+                self.saved[name] = current.value(name)
+        self._fields = {**after, **current.shown, ETAG_FIELD: current.all(ETAG_FIELD)}
+
+    def refuse(self, error: ApiError, fields: Mapping[str, str] | None = None) -> None:
+        """Take over what the API says is wrong.
+
+        Args:
+            error: What it says.
+            fields: The field that an error code is about.
+        """
+        if isinstance(error, VersionMismatch):
+            self.is_overtaken = True
+            return
+        if field := (fields or {}).get(error.code):
+            self.errors[field] = error.message
+            return
+        unplaced = []
+        for issue in error.issues:
+            path, message = str(issue.get("path", "")), str(issue.get("message", ""))
+            name, _, place = path.partition("[")
+            if name in self._fields:
+                line = place.partition("]")[0]
+                self.errors.setdefault(name, f"{int(line) + 1}: {message}" if line.isdecimal() else message)
+            else:
+                unplaced.append(f"{path}: {message}" if path else message)
+        if unplaced or not self.errors:
+            self.problem = "; ".join(unplaced) or error.message
+
+
+async def read_form(request: Request) -> Form:  # type: ignore[type-arg]
+    """Return the form that was sent.
+
+    Raises:
+        BadForm: It is none, too large, or incomplete.
+    """
+    content_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if content_type != "application/x-www-form-urlencoded":
+        raise BadForm
+    body = await read_whole(request.receive, at_most=MAX_BYTES)
+    if body is None or len(body) > MAX_BYTES:
+        raise BadForm
+    try:
+        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict")
+    except ValueError:
+        raise BadForm from None
+    fields: dict[str, list[str]] = {}
+    for name, value in pairs:
+        fields.setdefault(name, []).append(value.replace("\r\n", "\n"))
+    return Form(fields)
+
+
+def _shown(value: object) -> str:
+    if value is None or value is False:
+        return ""
+    return "yes" if value is True else str(value)

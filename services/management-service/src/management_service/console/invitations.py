@@ -1,0 +1,55 @@
+"""``/console/invitation``: where an invited person chooses a password; nobody is signed in there."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from litestar import Request, Response, get, post
+from litestar.handlers import HTTPRouteHandler
+
+from identity_common.http.client_address import client_address
+from management_service.console.console import Forged
+from management_service.console.forms import Form, read_form
+from management_service.console.rendering import render
+from management_service.console.visits import HOME, Surroundings, language_of
+from stead import async_accept_invitation
+from stead.errors import Conflict, InvalidInput
+
+ACCEPTING: Final = f"{HOME}/invitation"
+
+_FIELDS: Final = {"invitation.not_valid": "invitation"}
+
+
+def invitation_routes(surroundings: Surroundings) -> Sequence[HTTPRouteHandler]:
+    """Return the page and what its form does."""
+    address = urlsplit(surroundings.base_url)
+    own_origin = f"{address.scheme}://{address.netloc}"
+
+    @get(ACCEPTING, include_in_schema=False)
+    async def show(request: Request[Any, Any, Any]) -> Response[str]:
+        return render("invitation.html", language_of(request), form=Form(), may_change=True)
+
+    @post(ACCEPTING, include_in_schema=False, status_code=200)
+    async def accept(request: Request[Any, Any, Any]) -> Response[str]:
+        """Accept an invitation. The code itself is what no other site's form can know."""
+        form = await read_form(request)
+        if request.headers.get("Origin", own_origin) != own_origin:
+            raise Forged
+        language, code, password = language_of(request), form.value("invitation").strip(), form.value("password")
+        if password != form.value("repeated"):
+            form.errors["repeated"] = "mismatch"
+            return render("invitation.html", language, status=422, form=form, may_change=True)
+        headers = {
+            "X-Forwarded-For": client_address(request.scope, trusted_proxies=surroundings.trusted_proxies),
+            "User-Agent": request.headers.get("User-Agent", ""),
+        }
+        try:
+            await async_accept_invitation(
+                surroundings.base_url, code, password, headers=headers, http=surroundings.http
+            )
+        except (Conflict, InvalidInput) as error:
+            form.refuse(error, _FIELDS)
+            return render("invitation.html", language, status=error.status, form=form, may_change=True)
+        return render("invitation_accepted.html", language)
+
+    return [show, accept]

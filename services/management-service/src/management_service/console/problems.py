@@ -1,0 +1,68 @@
+"""The pages that say why a request was not carried out."""
+
+from typing import Final
+
+from litestar import Response
+from litestar.types import ExceptionHandlersMap
+
+from identity_common.stores.redis import StoreUnavailable
+from identity_common.telemetry.logs import get_logger
+from management_service.console.console import Forged
+from management_service.console.credentials import NotConfigured
+from management_service.console.forms import BadForm
+from management_service.console.rendering import render
+from management_service.console.visits import AnyRequest, NoRights, NoSuchPage, language_of
+from stead.errors import ApiError, InvalidId, NotFound, Unavailable
+
+_log = get_logger(__name__)
+
+
+def _show_no_rights(request: AnyRequest, error: NoRights) -> Response[str]:
+    return render("no_rights.html", language_of(request), status=403, scope=error.scope)
+
+
+def _show_forged(request: AnyRequest, error: Exception) -> Response[str]:
+    _log.warning("console.form_refused", error=type(error).__name__)
+    return render("forged.html", language_of(request), status=403)
+
+
+def _show_not_configured(request: AnyRequest, error: Exception) -> Response[str]:
+    del error
+    return render("not_configured.html", language_of(request), status=503, headers={"Retry-After": "5"})
+
+
+def _show_unavailable(request: AnyRequest, error: Exception) -> Response[str]:
+    _log.warning("console.unavailable", error=type(error).__name__)
+    return render("unavailable.html", language_of(request), status=503, headers={"Retry-After": "1"})
+
+
+def _show_not_found(request: AnyRequest, error: Exception) -> Response[str]:
+    del error
+    return render("not_found.html", language_of(request), status=404)
+
+
+def _show_refusal(request: AnyRequest, error: ApiError) -> Response[str]:
+    """Answer what no page has a place for: another administrator was quicker, for example."""
+    language = language_of(request)
+    return render("failed.html", language, status=error.status, reason=error.message, request_id=error.request_id)
+
+
+def _show_failure(request: AnyRequest, error: Exception) -> Response[str]:
+    _log.error("console.failed", error=type(error).__name__, exc_info=error)
+    return render("failed.html", language_of(request), status=500, reason="", request_id=None)
+
+
+PROBLEMS: Final[ExceptionHandlersMap] = {
+    NoRights: _show_no_rights,
+    Forged: _show_forged,
+    BadForm: _show_forged,
+    NotConfigured: _show_not_configured,
+    NoSuchPage: _show_not_found,
+    NotFound: _show_not_found,
+    InvalidId: _show_not_found,
+    ApiError: _show_refusal,
+    Unavailable: _show_unavailable,
+    StoreUnavailable: _show_unavailable,
+    Exception: _show_failure,
+}
+"""Exception handlers of every page."""

@@ -1,0 +1,71 @@
+"""Rendering of pages: a template in a language, inside the frame with navigation and notices."""
+
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from litestar import MediaType, Response
+from litestar.datastructures import Cookie
+
+from identity_common.pages.rendering import environments, page_headers
+from identity_common.version import VERSION
+from management_service.console.assets import SCRIPT, STYLE
+from management_service.console.languages import LANGUAGES
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+
+
+def moment(milliseconds: int | None) -> str:
+    """Return a time as ``2026-11-23 08:15:00`` in UTC; empty for none."""
+    if milliseconds is None:
+        return ""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+_ENVIRONMENTS: Final = environments(
+    TEMPLATES, LANGUAGES, stylesheet=STYLE.address, script=SCRIPT.address, version=VERSION, moment=moment
+)
+
+
+def render(
+    template: str,
+    language: str,
+    *,
+    status: int = 200,
+    cookies: tuple[Cookie, ...] = (),
+    headers: Mapping[str, str] | None = None,
+    **values: Any,
+) -> Response[str]:
+    """Return a page.
+
+    Args:
+        template: Its name.
+        language: Its tag.
+        status: HTTP status.
+        cookies: To set.
+        headers: Additional ones.
+        values: For the template; none with the name of what every page has, such as ``version``.
+    """
+    environment = _ENVIRONMENTS[language]
+    if hidden := values.keys() & environment.globals.keys():
+        raise ValueError(f"these values would hide those of every page: {sorted(hidden)}")
+    nonce = secrets.token_urlsafe(16)
+    html = environment.get_template(template).render(nonce=nonce, **values)
+    protection = page_headers(nonce=nonce)
+    protection["Referrer-Policy"] = "same-origin"  # with no-referrer, the Origin of our own forms would be null
+    protection["Content-Security-Policy"] += "; require-trusted-types-for 'script'; trusted-types 'none'"
+    return Response(
+        html,
+        status_code=status,
+        media_type=MediaType.HTML,
+        headers={**protection, "Content-Language": language, **(headers or {})},
+        cookies=list(cookies),
+    )
+
+
+def redirect(location: str, *, cookies: tuple[Cookie, ...] = ()) -> Response[str]:
+    """Redirect the browser with 303, so that it does not repeat a form."""
+    headers = {"Location": location, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+    return Response("", status_code=303, media_type=MediaType.TEXT, headers=headers, cookies=list(cookies))

@@ -1,0 +1,53 @@
+"""The routes of the console: sign-in, files, and the pages of every area."""
+
+from litestar import Router
+
+from identity_common.pages.assets import asset_route
+from management_service.console.areas import (
+    applications,
+    audit,
+    claims,
+    home,
+    impersonations,
+    members,
+    organizations,
+    resources,
+    roles,
+    search,
+    template,
+    template_entries,
+    template_file,
+    users,
+)
+from management_service.console.assets import SCRIPT, STYLE
+from management_service.console.console import Console
+from management_service.console.invitations import invitation_routes
+from management_service.console.problems import PROBLEMS
+from management_service.console.sign_in import sign_in_routes
+from management_service.console.visits import Surroundings
+
+_AREAS = (
+    home.AREA,
+    template.AREA,
+    template_file.AREA,
+    template_entries.AREA,
+    organizations.AREA,
+    members.AREA,
+    users.AREA,
+    roles.AREA,
+    applications.AREA,
+    resources.AREA,
+    claims.AREA,
+    impersonations.AREA,
+    audit.AREA,
+    search.AREA,
+)
+
+
+def console_router(surroundings: Surroundings) -> Router:
+    """Return the routes under ``/console``."""
+    console = Console(surroundings)
+    pages = [route for area in _AREAS for route in console.routes(area)]
+    files = [asset_route(STYLE), asset_route(SCRIPT)]
+    open_to_all = [*files, *sign_in_routes(surroundings), *invitation_routes(surroundings)]
+    return Router("/", route_handlers=[*open_to_all, *pages], exception_handlers=PROBLEMS)

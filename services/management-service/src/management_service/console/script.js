@@ -1,0 +1,135 @@
+/* Comfort only: every page works without this script. */
+"use strict";
+
+const isTyping = (target) => target instanceof HTMLElement && target.closest("input:not([type=checkbox]), textarea, select") !== null;
+
+/* Shortcuts of single keys can be switched off, as speech input may type them: WCAG 2.2, success criterion 2.1.4. */
+const SINGLE_KEYS = "stead-single-keys";
+const usesSingleKeys = () => localStorage.getItem(SINGLE_KEYS) !== "off";
+for (const box of document.querySelectorAll("[data-single-keys]")) {
+  box.closest("label").hidden = false;
+  box.checked = usesSingleKeys();
+  box.addEventListener("change", () => localStorage.setItem(SINGLE_KEYS, box.checked ? "on" : "off"));
+}
+
+const list = document.getElementById("shortcuts");
+for (const link of document.querySelectorAll("[data-shows=shortcuts]")) {
+  link.addEventListener("click", (event) => {
+    if (!list) return;
+    list.showModal();
+    event.preventDefault();
+  });
+}
+
+const GO_MS = 1500;
+let goUntil = 0;
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || !usesSingleKeys() || list?.open) return;
+  const key = CSS.escape(event.key);
+  const area = Date.now() < goUntil ? document.querySelector(`[data-go="${key}"]`) : null;
+  const field = document.querySelector(`[data-key="${key}"]`);
+  goUntil = event.key === "g" && !document.querySelector("td.changed") ? Date.now() + GO_MS : 0;
+  if (area) {
+    area.click();
+  } else if (event.key === "?" && list) {
+    list.showModal();
+  } else if (field) {
+    field.focus();
+    field.select?.();
+  } else {
+    return;
+  }
+  event.preventDefault();
+});
+
+/* A deletion can be sent only when the name was typed. */
+const confirmation = document.querySelector("input[data-expected]");
+if (confirmation) {
+  const button = confirmation.form.querySelector("button[type=submit]");
+  const update = () => { button.disabled = confirmation.value.trim() !== confirmation.dataset.expected; };
+  confirmation.addEventListener("input", update);
+  update();
+}
+
+/* The matrix shows which cells differ from what is stored. */
+const matrix = document.querySelector(".matrix");
+if (matrix) {
+  const count = document.getElementById("changed");
+  const update = () => {
+    let changed = 0;
+    for (const box of matrix.querySelectorAll("input[type=checkbox]")) {
+      const differs = box.checked !== box.defaultChecked;
+      box.closest("td").classList.toggle("changed", differs);
+      changed += Number(differs);
+    }
+    count.textContent = count.dataset.text.replace("{changed}", String(changed));
+    count.hidden = changed === 0;
+  };
+  matrix.addEventListener("change", update);
+  matrix.addEventListener("keydown", (event) => {
+    const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    const move = moves[event.key];
+    const cell = event.target.closest?.("td");
+    if (!move || !cell) return;
+    let row = cell.parentElement;
+    do row = move[0] < 0 ? row.previousElementSibling : move[0] > 0 ? row.nextElementSibling : row;
+    while (row && row.classList.contains("group"));
+    const next = row?.children[cell.cellIndex + move[1]]?.querySelector("input");
+    if (next) {
+      next.focus();
+      event.preventDefault();
+    }
+  });
+  window.addEventListener("pageshow", update);
+}
+
+/* A file fills the field beside it. */
+for (const input of document.querySelectorAll("input[type=file][data-fills]")) {
+  input.parentElement.hidden = false;
+  input.addEventListener("change", async () => {
+    const [file] = input.files;
+    if (file) document.getElementById(input.dataset.fills).value = await file.text();
+  });
+}
+
+/* A secret can be copied where the browser lets scripts write to the clipboard. */
+for (const button of document.querySelectorAll("[data-copies]")) {
+  button.hidden = !navigator.clipboard;
+  button.addEventListener("click", () => navigator.clipboard.writeText(document.getElementById(button.dataset.copies).textContent));
+}
+
+/* A script has the numbers of its lines beside it, and a mark at the one that is wrong. */
+for (const script of document.querySelectorAll("textarea[data-lines]")) {
+  const editor = document.createElement("div");
+  const gutter = document.createElement("pre");
+  editor.className = "editor";
+  gutter.className = "gutter";
+  gutter.setAttribute("aria-hidden", "true");
+  script.before(editor);
+  editor.append(gutter, script);
+  const number = () => {
+    const lines = script.value.split("\n").length;
+    gutter.textContent = Array.from({ length: lines }, (_, line) => (String(line + 1) === script.dataset.wrong ? `▸ ${line + 1}` : line + 1)).join("\n");
+  };
+  const follow = () => {
+    editor.style.height = "";
+    gutter.style.height = `${script.offsetHeight}px`;
+    gutter.scrollTop = script.scrollTop;
+  };
+  script.addEventListener("input", () => { number(); follow(); });
+  script.addEventListener("scroll", follow);
+  new ResizeObserver(follow).observe(script);
+  number();
+}
+
+/* Clocks run down; who wants no motion sees the time that was left when the page was made. */
+const clocks = document.querySelectorAll("[data-until]");
+if (clocks.length && !matchMedia("(prefers-reduced-motion: reduce)").matches) {
+  setInterval(() => {
+    for (const clock of clocks) {
+      const left = Math.max(0, Math.floor((Number(clock.dataset.until) - Date.now()) / 1000));
+      const parts = [Math.floor(left / 60) % 60, left % 60].map((part) => String(part).padStart(2, "0"));
+      clock.textContent = [Math.floor(left / 3600), ...parts].join(":");
+    }
+  }, 1000);
+}

@@ -1,0 +1,219 @@
+"""Sessions of administrators, in Redis, sealed under a secret that only the browser's cookie holds.
+
+A session has two parts that are written apart, so that a request that only leaves a notice cannot put back tokens that
+another request has renewed meanwhile.
+"""
+
+import base64
+import hashlib
+from typing import Final, Self
+
+import msgspec
+
+from identity_common.identifiers import new_id, new_secret
+from identity_common.sealing import NoFittingKeyError, SealingKeys
+from identity_common.stores.redis import RedisCommands
+
+SESSION_TTL_S: Final = 8 * 3600
+"""Of a session that is not used."""
+
+_REFRESHING_MS: Final = 15_000  # longer than a refresh may take
+_UNLOCK: Final = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
+
+
+class Tokens(msgspec.Struct):
+    """What signing in brought; changed by signing in and by renewing tokens only.
+
+    Attributes:
+        storage: Of ``stead.AsyncIdentityClient``.
+    """
+
+    storage: dict[str, str] = {}
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """What the next page says.
+
+    Attributes:
+        kind: Which text of ``notices.html``.
+        values: For the text.
+        secret: Shown once, to be copied.
+    """
+
+    kind: str
+    values: dict[str, str] = {}
+    secret: str | None = None
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A form that was sent when nobody was signed in any more.
+
+    Attributes:
+        path: The page with the form, with its query.
+        fields: What was typed.
+    """
+
+    path: str
+    fields: dict[str, list[str]]
+
+
+class Memory(msgspec.Struct):
+    """What one page leaves for the next one.
+
+    Attributes:
+        revision: The highest ``Identity-Revision`` seen.
+        notices: Shown by the next page.
+        draft: Put into its form again.
+        return_to: Path to go to after the sign-in.
+    """
+
+    revision: str | None = None
+    notices: list[Notice] = []
+    draft: Draft | None = None
+    return_to: str = ""
+
+
+class Session:
+    """One browser's session.
+
+    Attributes:
+        tokens: Save it with ``save_tokens``.
+        memory: Save it with ``save_memory``.
+    """
+
+    def __init__(self, commands: RedisCommands, key: str, secret: str, tokens: Tokens, memory: Memory) -> None:
+        self.tokens = tokens
+        self.memory = memory
+        self._commands = commands
+        self._key = key
+        self._secret = secret
+        self._seal = _sealing_keys(secret)
+
+    @property
+    def cookie(self) -> str:
+        """The value of the cookie."""
+        return f"{self._key.rpartition(':')[2]}.{self._secret}"
+
+    @property
+    def csrf_token(self) -> str:
+        """What every form of this session carries; reveals nothing of the secret that it is derived from."""
+        return hashlib.sha256(f"csrf:{self._secret}".encode()).hexdigest()
+
+    async def save_tokens(self) -> None:
+        """Write the tokens.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        await self._save("tokens", msgspec.json.encode(self.tokens))
+
+    async def save_memory(self) -> None:
+        """Write the rest.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        await self._save("memory", msgspec.json.encode(self.memory))
+
+    async def reload_tokens(self) -> bool:
+        """Read the tokens again; return False if the session has ended.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        sealed = await self._commands.execute("HGET", self._key, "tokens")
+        if sealed is None:
+            return False
+        stored = msgspec.json.decode(self._open("tokens", sealed), type=Tokens).storage
+        self.tokens.storage.clear()  # the client of this request holds the same dict
+        self.tokens.storage.update(stored)
+        return True
+
+    async def lock_refresh(self) -> str | None:
+        """Begin the only refresh of this session, on whichever replica; None while there is another one.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        holder = new_id()
+        taken = await self._commands.execute("SET", f"{self._key}:refresh", holder, "NX", "PX", _REFRESHING_MS)
+        return holder if taken else None
+
+    async def unlock_refresh(self, holder: str) -> None:
+        """End the refresh that ``lock_refresh`` began.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        await self._commands.execute("EVAL", _UNLOCK, 1, f"{self._key}:refresh", holder)
+
+    async def end(self) -> None:
+        """End the session.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        await self._commands.execute("DEL", self._key)
+
+    async def _save(self, part: str, content: bytes) -> None:
+        sealed = self._seal.seal(content, name=f"{self._key}:{part}")
+        saved = self._commands.execute("HSET", self._key, part, sealed)
+        await self._commands.execute("EXPIRE", self._key, SESSION_TTL_S)
+        await saved
+
+    def _open(self, part: str, sealed: bytes) -> bytes:
+        return self._seal.open(sealed, name=f"{self._key}:{part}")
+
+    @classmethod
+    def opened(cls, commands: RedisCommands, key: str, secret: str, parts: dict[bytes, bytes]) -> Self:
+        """Return the session with these sealed parts.
+
+        Raises:
+            NoFittingKeyError: The secret is another session's, or a part was altered.
+            msgspec.ValidationError: Another version wrote it.
+        """
+        session = cls(commands, key, secret, Tokens(), Memory())
+        for name, kind in (("tokens", Tokens), ("memory", Memory)):
+            if sealed := parts.get(name.encode()):
+                setattr(session, name, msgspec.json.decode(session._open(name, sealed), type=kind))
+        return session
+
+
+class Sessions:
+    """The sessions of one tenant."""
+
+    def __init__(self, commands: RedisCommands, *, tenant_id: str) -> None:
+        self._commands = commands
+        self._tenant_id = tenant_id
+
+    def new(self) -> Session:
+        """Return a session with an id and a secret of its own; nothing is written yet."""
+        return Session(self._commands, self._key(new_id()), new_secret(), Tokens(), Memory())
+
+    async def find(self, cookie: str | None) -> Session | None:
+        """Return the session of a cookie, and prolong it; None if it is unknown, expired or ended.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        session_id, _, secret = (cookie or "").partition(".")
+        if not session_id or not secret or ":" in session_id:
+            return None
+        key = self._key(session_id)
+        read = self._commands.execute("HGETALL", key)
+        await self._commands.execute("EXPIRE", key, SESSION_TTL_S)
+        found = await read
+        parts = found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
+        if not parts:
+            return None
+        try:
+            return Session.opened(self._commands, key, secret, parts)
+        except (NoFittingKeyError, msgspec.MsgspecError):
+            return None
+
+    def _key(self, session_id: str) -> str:
+        return f"identity:{self._tenant_id}:console-session:{session_id}"
+
+
+def _sealing_keys(secret: str) -> SealingKeys:
+    return SealingKeys([base64.b64encode(hashlib.sha256(f"seal:{secret}".encode()).digest()).decode()])

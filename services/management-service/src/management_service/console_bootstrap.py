@@ -1,0 +1,125 @@
+"""Creates what the console needs: its own client, a role for administrators, and the first of them.
+
+Idempotent, and no password is changed: a user is created only while nobody holds the role, without a password but with
+an invitation to choose one.
+"""
+
+from typing import Final
+
+from identity_common.http.pagination import Page
+from identity_common.identifiers import new_id, new_secret
+from identity_common.serving import CommandError
+from management_service.applications.rules import ApplicationCreation, ApplicationUpdate, OidcClientMetadata
+from management_service.applications.service import Applications
+from management_service.applications.store import ApplicationFilter
+from management_service.bootstrap import ClientSecrets
+from management_service.console.credentials import CLIENT_ID, CLIENT_SECRET
+from management_service.invitations.rules import MAX_MINUTES
+from management_service.invitations.service import Invitations
+from management_service.kubernetes_secret import KubernetesSecret
+from management_service.roles.assignments import Assignments
+from management_service.roles.rules import RoleCreation
+from management_service.roles.service import Roles
+from management_service.users.rules import FieldSearch, UserCreation, UserSearch
+from management_service.users.service import Users
+from management_service.users.store import User
+
+APPLICATION_NAME: Final = "Console"
+ROLE_NAME: Final = "Administrator"
+USERNAME: Final = "administrator"
+
+_WHOLE: Final = Page(size=None)
+_FIRST: Final = Page(size=1)
+
+
+class ConsoleBootstrap:
+    """Creates them through the service's own operations."""
+
+    def __init__(
+        self,
+        *,
+        roles: Roles,
+        applications: Applications,
+        users: Users,
+        invitations: Invitations,
+        assignments: Assignments,
+        base_url: str,
+    ) -> None:
+        self._roles = roles
+        self._applications = applications
+        self._users = users
+        self._invitations = invitations
+        self._assignments = assignments
+        self._redirect_uri = f"{base_url}/console/callback"
+        self._addresses = OidcClientMetadata(
+            redirect_uris=[self._redirect_uri], post_logout_redirect_uris=[f"{base_url}/console"]
+        )
+
+    async def client(self, secret: KubernetesSecret) -> None:
+        """Write the values of the files that the console reads its client from, unless those there are valid.
+
+        Raises:
+            CommandError: The Secret cannot be read or written.
+        """
+        earlier = await secret.read() or {}
+        application_id = await self._ensure_application()
+        known = earlier.get(CLIENT_SECRET) if earlier.get(CLIENT_ID) == application_id else None
+        client_secret = await ClientSecrets(self._applications).valid(application_id, known)
+        values = {CLIENT_ID: application_id, CLIENT_SECRET: client_secret}
+        if values != earlier:
+            await secret.write(values)
+
+    async def administrator(self, secret: KubernetesSecret, *, scope_id: str) -> None:
+        """Create the first administrator, and write ``username`` and ``invitation``, unless there is an administrator.
+
+        One who has no password yet is invited again if the Secret has no valid invitation: after a crash, for example.
+
+        Args:
+            secret: Where to.
+            scope_id: The scope ``all`` of the Management API.
+
+        Raises:
+            CommandError: A role of another type has the name; or the Secret cannot be read or written.
+        """
+        role_id = await self._ensure_role(scope_id)
+        holders, total = await self._assignments.list_users(role_id, _FIRST)
+        if total > 1 or any(holder.has_password for holder in holders):
+            return
+        invited = holders[0] if holders else await self._create_administrator(role_id)
+        earlier = await secret.read() or {}
+        if not await self._invitations.is_valid(invited.id, earlier.get("invitation", "")):
+            invitation = new_secret()
+            await secret.write({"username": invited.username or "", "invitation": invitation})
+            await self._invitations.create(invited.id, minutes=MAX_MINUTES, value=invitation)
+
+    async def _create_administrator(self, role_id: str) -> User:
+        is_named = UserSearch(fields=(FieldSearch("username", USERNAME, "exact"),))
+        _, others = await self._users.list_users(_FIRST, is_named, without=())
+        username = f"{USERNAME}_{new_id()[:4]}" if others else USERNAME
+        user, _ = await self._users.create(UserCreation(username=username, name="Administrator"))
+        await self._assignments.add_roles("user", user.id, [role_id])
+        return user
+
+    async def _ensure_application(self) -> str:
+        """Return the first-party application of this name, with the redirect URIs of this address."""
+        only = ApplicationFilter(types=("Traditional",), is_third_party=False)
+        found, _ = await self._applications.list_applications(_WHOLE, only, without=())
+        application = next((each for each in found if each.name == APPLICATION_NAME), None)
+        if application is None:
+            application, _ = await self._applications.create(
+                ApplicationCreation(name=APPLICATION_NAME, type="Traditional", oidc_client_metadata=self._addresses)
+            )
+        elif application.redirect_uris != (self._redirect_uri,):
+            await self._applications.update(application.id, ApplicationUpdate(oidc_client_metadata=self._addresses))
+        return application.id
+
+    async def _ensure_role(self, scope_id: str) -> str:
+        role = await self._roles.find_by_name(ROLE_NAME)
+        if role is None:
+            role, _ = await self._roles.create(
+                RoleCreation(name=ROLE_NAME, description="May do everything in the console.", type="User")
+            )
+        if role.type != "User":
+            raise CommandError(f"the role {ROLE_NAME!r} exists with the type {role.type}: delete it first")
+        await self._roles.add_scopes(role.id, [scope_id])
+        return role.id

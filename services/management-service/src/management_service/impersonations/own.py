@@ -1,0 +1,169 @@
+"""``/oidc/me/impersonations``: what a person sees of the impersonations of their own account, and how they end them.
+
+The caller is the person: a userinfo token from a sign-in, with the scope ``impersonations``.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from litestar import Controller, Response, get, post
+from litestar.connection import ASGIConnection
+from litestar.di import NamedDependency
+from litestar.handlers import BaseRouteHandler
+from litestar.params import FromPath
+from litestar.types import ASGIApp, HTTPScope, Scope
+
+from identity_common.access.management_api import (
+    Caller,
+    Verify,
+    admitted_caller,
+    require_storable_path,
+    unauthorized,
+    verified,
+)
+from identity_common.http.api_errors import ApiError, missing_by_id
+from identity_common.http.audited_request import audit_request
+from identity_common.http.client_address import client_address
+from identity_common.http.cors import Cors, Headers
+from identity_common.http.json_body import JsonRequest
+from identity_common.http.openapi import documented, more_of
+from identity_common.http.pagination import parse_query
+from identity_common.http.query_parameters import require_declared
+from identity_common.oauth import SCOPE_IMPERSONATIONS
+from management_service.impersonations.register import ImpersonationRegister, RegisterFilters
+from management_service.impersonations.routes import ACTIVE, EXAMPLE, PAGES, page_of
+from management_service.impersonations.service import Impersonations
+from management_service.impersonations.stories import ImpersonationStory
+from stead import AccessToken
+
+PATH: Final = "/oidc/me/impersonations"
+
+_ANY_PAGE: Final[Headers] = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-expose-headers", b"ETag, Identity-Revision, Link, Retry-After, WWW-Authenticate"),
+]
+
+
+def _forbidden() -> ApiError:
+    challenge = f'Bearer error="insufficient_scope", scope="{SCOPE_IMPERSONATIONS}"'
+    message = f"This needs a userinfo token from a sign-in of the user, with the scope {SCOPE_IMPERSONATIONS}."
+    return ApiError(403, "auth.forbidden", message, headers={"WWW-Authenticate": challenge})
+
+
+class PersonAccess:
+    """Admits persons to what concerns themselves.
+
+    Args:
+        verify: Verifies a userinfo token and that it is not revoked.
+        is_live: Returns whether the token's client and user are live.
+        trusted_proxies: How many proxies in front of the service append to ``X-Forwarded-For``.
+    """
+
+    def __init__(
+        self, verify: Verify, is_live: Callable[[AccessToken], Awaitable[bool]], *, trusted_proxies: int
+    ) -> None:
+        self.trusted_proxies = trusted_proxies
+        self._verify = verify
+        self._is_live = is_live
+
+    async def require(self, scope: Scope) -> Caller:
+        """Return the caller of a request: a live user, without an actor or another party in between.
+
+        Raises:
+            ApiError: 401; 403 for a token from an exchange or without the scope; 400 for a path with a NUL character;
+                503 when the keys or a store cannot be read.
+
+        Source:
+            RFC 6750 section 3.1.
+        """
+        token = await verified(scope, self._verify)
+        if token.subject == token.client_id or token.actor is not None or token.grant_type is not None:
+            raise _forbidden()
+        if SCOPE_IMPERSONATIONS not in token.scopes:
+            raise _forbidden()
+        require_storable_path(scope)
+        if not await self._is_live(token):
+            raise unauthorized()
+        return Caller(token.client_id, token.subject, token.id, token.scopes)
+
+
+async def require_person(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """Guard: a person with the scope ``impersonations``; ``admitted_caller`` returns it to the handler.
+
+    Raises:
+        ApiError: See ``PersonAccess.require``; 400 for query parameters that the operation does not declare.
+    """
+    access: PersonAccess = connection.app.state.person_access
+    caller = await access.require(connection.scope)
+    require_declared(connection.scope["query_string"], more_of(connection.route_handler))  # as below /api
+    connection.state.caller = caller
+    audit_request(
+        connection.scope,
+        handler,
+        application_id=caller.application_id,
+        user_id=caller.user_id,
+        token_id=caller.token_id,
+        address=client_address(connection.scope, trusted_proxies=access.trusted_proxies),
+    )
+
+
+def readable_by_pages(app: ASGIApp) -> ASGIApp:
+    """Return the app with the CORS layer: pages of every origin may read these answers, as those of userinfo."""
+    return Cors(app, _permission, methods=b"GET, POST")
+
+
+def _permission(request: HTTPScope, _: bytes | None) -> Headers | None:
+    return _ANY_PAGE if f"{request['path']}/".startswith(f"{PATH}/") else None
+
+
+class OwnImpersonationController(Controller):
+    """Shows a person the impersonations of their account, and ends them one by one."""
+
+    path = PATH
+    tags = ("Impersonations",)
+    guards = (require_person,)
+
+    @get(
+        "/",
+        operation_id="ListOwnImpersonations",
+        summary="List impersonations of the user's own account",
+        opt=documented(example=[EXAMPLE], filters=(ACTIVE, *PAGES), headers=("Link",), takes_userinfo_token=True),
+    )
+    async def list_impersonations(
+        self, request: JsonRequest, impersonation_register: NamedDependency[ImpersonationRegister]
+    ) -> Response[list[ImpersonationStory]]:
+        """List impersonations in which the user is the subject, newest first.
+
+        Needs a userinfo token of the user from a sign-in, with the scope impersonations; no token from an exchange.
+        """
+        given = dict(parse_query(request.scope["query_string"]))
+        filters = RegisterFilters(
+            is_active=None if "active" not in given else given["active"] == "true",
+            user_id=admitted_caller(request).user_id,
+        )
+        answer = await page_of(request, impersonation_register, filters, given)
+        answer.headers["Cache-Control"] = "private, no-cache"
+        return answer
+
+    @post(
+        "/{impersonation_id:str}/end",
+        operation_id="EndOwnImpersonation",
+        summary="End an impersonation of the user's own account",
+        status_code=204,
+        opt=documented(refuses=(422,), takes_userinfo_token=True),
+    )
+    async def end(
+        self,
+        impersonation_id: FromPath[str],
+        request: JsonRequest,
+        impersonation_register: NamedDependency[ImpersonationRegister],
+        impersonations: NamedDependency[Impersonations],
+    ) -> Response[None]:
+        """End an impersonation in which the user is the subject, and those within it. It may be ended again.
+
+        Needs a userinfo token of the user from a sign-in, with the scope impersonations; no token from an exchange.
+        """
+        found = await impersonation_register.find(impersonation_id)
+        if found is None or found.user_id != admitted_caller(request).user_id:
+            raise missing_by_id("entity.not_found")
+        return Response(None, headers=await impersonations.end_one(impersonation_id))

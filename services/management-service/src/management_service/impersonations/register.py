@@ -1,0 +1,165 @@
+"""Reads impersonations: pages of the audit trail, each entry completed to its story."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from identity_common.access.management_api import READING, Caller
+from identity_common.clock import Clock, now_ms
+from identity_common.http.api_errors import missing_by_id
+from identity_common.wire.audit import AuditEntry
+from management_service.audit.service import read_position
+from management_service.audit.store import Position, TrailFilters, entries_of_subject_tokens, newest_first
+from management_service.impersonations.rules import is_well_formed
+from management_service.impersonations.store import find_ends
+from management_service.impersonations.stories import (
+    ISSUED,
+    TAKEN,
+    ImpersonationStory,
+    ending_ids,
+    ending_parties,
+    story,
+)
+from management_service.party_ends import find_party_ends
+
+_READ_AT_ONCE: Final = 100
+_MOST_READ: Final = 1000
+"""How many impersonations a page looks at: one that few match is shorter than asked, and the next continues."""
+
+_decode = msgspec.json.Decoder(AuditEntry).decode
+
+
+class RegisterFilters(msgspec.Struct, frozen=True, kw_only=True):
+    """What impersonations must have; all of it.
+
+    Attributes:
+        is_active: Whether they have neither ended nor expired.
+        user_id: The subject.
+        actor_id: The actor.
+        client_id: The application that exchanged.
+        organization_id: That the access token was asked for.
+        issued_to: The application that asked for the subject token.
+    """
+
+    is_active: bool | None = None
+    user_id: str | None = None
+    actor_id: str | None = None
+    client_id: str | None = None
+    organization_id: str | None = None
+    issued_to: str | None = None
+
+
+class RegisterPage(msgspec.Struct, frozen=True):
+    """A page of the register.
+
+    Attributes:
+        stories: Newest first, without their events.
+        next: Where the next page begins; None on the last one.
+    """
+
+    stories: list[ImpersonationStory]
+    next: str | None
+
+
+class ImpersonationRegister:
+    """Reads the impersonations of a tenant."""
+
+    def __init__(self, reader: AsyncEngine, *, tenant_id: str, clock: Clock = now_ms) -> None:
+        self._reader = reader
+        self._tenant_id = tenant_id
+        self._clock = clock
+
+    async def get(self, caller: Caller, impersonation_id: str) -> ImpersonationStory:
+        """Return an impersonation with its events.
+
+        Raises:
+            ApiError: 404, also for one that a caller with neither ``all`` nor ``read`` did not ask for.
+        """
+        found = await self.find(impersonation_id)
+        if found is None or (caller.scopes.isdisjoint(READING) and found.issued_to != caller.application_id):
+            raise missing_by_id("entity.not_found")
+        return found
+
+    async def find(self, impersonation_id: str) -> ImpersonationStory | None:
+        """Return an impersonation with its events; None for an unknown id."""
+        if not is_well_formed(impersonation_id):
+            return None
+        async with self._reader.connect() as connection:
+            entries = await self._entries(connection, [impersonation_id])
+            found = next(iter(await self._stories(connection, entries)), None)
+        return found and msgspec.structs.replace(found, events=entries[impersonation_id])
+
+    async def page(self, filters: RegisterFilters, *, after: str | None, size: int) -> RegisterPage:
+        """Return impersonations, newest first.
+
+        Raises:
+            ApiError: 400 if ``after`` is not from an earlier page.
+        """
+        position = None if after is None else read_position(after)
+        walk, now = _walk(filters), self._clock()
+        at_once = size + 1 if filters.is_active is None else _READ_AT_ONCE
+        found: list[ImpersonationStory] = []
+        async with self._reader.connect() as connection:
+            for _ in range(_MOST_READ // at_once):
+                rows = await newest_first(connection, self._tenant_id, walk, after=position, limit=at_once)
+                ids = [_decode(row.entry).subject_token_id or "" for row in rows]
+                stories = {
+                    each.id: each for each in await self._stories(connection, await self._entries(connection, ids))
+                }
+                for row, impersonation_id in zip(rows, ids, strict=True):
+                    if len(found) == size and position is not None:
+                        return RegisterPage(found, position.format())
+                    position = Position(row.occurred_at, row.number)
+                    each = stories.get(impersonation_id)
+                    if each is not None and _matches(each, filters, now=now):
+                        found.append(each)
+                if len(rows) < at_once:
+                    return RegisterPage(found, None)
+        return RegisterPage(found, None if position is None else position.format())
+
+    async def _entries(self, connection: AsyncConnection, ids: Sequence[str]) -> dict[str, list[AuditEntry]]:
+        """Return the entries of some impersonations by id, oldest first."""
+        found: dict[str, list[AuditEntry]] = {}
+        for row in await entries_of_subject_tokens(connection, self._tenant_id, ids):
+            found.setdefault(row.subject_token_id, []).append(_decode(row.entry))
+        return found
+
+    async def _stories(
+        self, connection: AsyncConnection, entries: dict[str, list[AuditEntry]]
+    ) -> list[ImpersonationStory]:
+        end_ids = {end_id for each in entries.values() for end_id in ending_ids(each)}
+        ends = {end.id: end for end in await find_ends(connection, self._tenant_id, end_ids)} if end_ids else {}
+        parties = {party for each in entries.values() for party in ending_parties(each)}
+        happened = await find_party_ends(connection, self._tenant_id, parties) if parties else {}
+        return [told for each in entries.values() if (told := story(each, ends, happened)) is not None]
+
+
+def seen_by(caller: Caller, filters: RegisterFilters) -> RegisterFilters:
+    """Return filters for what a caller may see: with neither ``all`` nor ``read``, what it asked for."""
+    if not caller.scopes.isdisjoint(READING):
+        return filters
+    return msgspec.structs.replace(filters, issued_to=caller.application_id)
+
+
+def _walk(filters: RegisterFilters) -> TrailFilters:
+    """Return the entries, one of each impersonation, among which the matching ones are."""
+    of_exchange = (filters.actor_id, filters.client_id, filters.organization_id)
+    if any(each is not None for each in of_exchange):
+        return TrailFilters(
+            key=TAKEN,
+            user_id=filters.user_id,
+            actor_id=filters.actor_id,
+            application_id=filters.client_id,
+            organization_id=filters.organization_id,
+        )
+    return TrailFilters(key=ISSUED, user_id=filters.user_id, application_id=filters.issued_to)
+
+
+def _matches(found: ImpersonationStory, filters: RegisterFilters, *, now: int) -> bool:
+    if filters.is_active is not None and found.is_active(now) != filters.is_active:
+        return False
+    names = ("user_id", "actor_id", "client_id", "organization_id", "issued_to")
+    wanted = {name: value for name in names if (value := getattr(filters, name)) is not None}
+    return all(getattr(found, name) == value for name, value in wanted.items())

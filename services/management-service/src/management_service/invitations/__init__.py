@@ -1,0 +1,1 @@
+"""Invitations: one-time secrets with which users choose their own passwords."""

@@ -1,0 +1,92 @@
+"""``/api/users/{userId}/invitation``, and ``/api/invitations/accept`` for the invited user."""
+
+from typing import Final
+
+from litestar import Controller, Response, delete, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+
+from identity_common.access.management_api import ManagementAccess
+from identity_common.fields import Answer
+from identity_common.http.audited_request import audit_request
+from identity_common.http.client_address import client_address
+from identity_common.http.json_body import JsonRequest
+from identity_common.http.openapi import CHANGES_DIRECTORY, PUBLISHES_NOTHING, documented
+from identity_common.stores.parents import parent_exists
+from management_service.invitations.rules import InvitationAcceptance, InvitationCreation
+from management_service.invitations.service import Invitations
+
+_TAG: Final = "Invitations"
+
+
+class InvitationAnswer(Answer):
+    """A new invitation, shown once.
+
+    Attributes:
+        invitation: Its value, which the invited user needs.
+        expires_at: When it expires, milliseconds since the epoch.
+    """
+
+    invitation: str
+    expires_at: int
+
+
+class InvitationController(Controller):
+    """The invitation of a user."""
+
+    path = "/users/{user_id:str}/invitation"
+    tags = (_TAG,)
+    guards = (parent_exists("user"),)
+
+    @post(
+        "/",
+        operation_id="CreateUserInvitation",
+        summary="Invite a user to choose a password",
+        status_code=200,
+        opt=PUBLISHES_NOTHING,
+    )
+    async def create_invitation(
+        self, user_id: FromPath[str], data: JSONBody[InvitationCreation], invitations: NamedDependency[Invitations]
+    ) -> InvitationAnswer:
+        """Create an invitation, which is shown once, in place of the user's earlier one.
+
+        It can be accepted once, until it expires, the user's password is set otherwise, or the user is suspended.
+        """
+        value, expires_at = await invitations.create(user_id, minutes=data.minutes)
+        return InvitationAnswer(invitation=value, expires_at=expires_at)
+
+    @delete(
+        "/",
+        operation_id="DeleteUserInvitation",
+        summary="Withdraw a user's invitation",
+        status_code=204,
+        opt=PUBLISHES_NOTHING,
+    )
+    async def withdraw(self, user_id: FromPath[str], invitations: NamedDependency[Invitations]) -> Response[None]:
+        """Withdraw the invitation of a user, if there is one."""
+        await invitations.withdraw(user_id)
+        return Response(None)
+
+
+@post(
+    "/invitations/accept",
+    operation_id="AcceptInvitation",
+    summary="Accept an invitation",
+    tags=[_TAG],
+    status_code=204,
+    opt={**CHANGES_DIRECTORY, **documented(refuses=(422,))},
+)
+async def accept(
+    request: JsonRequest, data: JSONBody[InvitationAcceptance], invitations: NamedDependency[Invitations]
+) -> Response[None]:
+    """Set the password of the invited user, without an access token: the invitation is the credential."""
+    access: ManagementAccess = request.app.state.management_access
+    audit_request(
+        request.scope,
+        request.route_handler,
+        application_id=None,
+        user_id=None,
+        token_id="",
+        address=client_address(request.scope, trusted_proxies=access.trusted_proxies),
+    )
+    return Response(None, headers=await invitations.accept(data))

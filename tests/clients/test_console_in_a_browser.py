@@ -1,0 +1,221 @@
+"""The console in a real browser: tasks with scripts, and every page by axe-core, on a phone and a desktop."""
+
+from __future__ import annotations
+
+import secrets
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.support.administrator import CONSOLE, Administrator
+from tests.support.at_a_browser import PASSWORD
+from tests.support.browser import Inspector
+from tests.support.patience import eventually
+from tests.support.running_stack import RunningStack
+
+pytestmark = pytest.mark.clients
+
+HOSTILE = "<img src=x onerror=alert(1)> عبد"
+SCRIPT = "const getCustomJwtClaims = async () => ({});\n"
+
+
+@pytest.fixture(scope="module")
+def administrator(stack: RunningStack) -> Administrator:
+    return Administrator(stack, "all", name=HOSTILE)
+
+
+async def signed_in(page: Page, administrator: Administrator, path: str = CONSOLE) -> None:
+    await page.goto(f"{administrator.stack.base_url}{path}")
+    await page.get_by_label("User name, e-mail or phone").fill(administrator.username)
+    await page.get_by_label("Password").fill(PASSWORD)
+    await page.get_by_role("button", name="Sign in", exact=True).click()
+    await expect(page.get_by_role("banner")).to_contain_text(HOSTILE)
+    await page.wait_for_load_state()  # and so the script has run
+
+
+async def test_every_page_is_accessible(page: Page, administrator: Administrator, inspector: Inspector) -> None:
+    management = administrator.stack.management
+    user = management.users.create(name=HOSTILE * 4, username=f"user_{secrets.token_hex(4)}").id
+    for number in range(3):
+        permission = management.organization_permissions.create(f"act:{secrets.token_hex(4)}", HOSTILE)
+        role = management.organization_roles.create(f"{HOSTILE} {number} {secrets.token_hex(2)}")
+        management.organization_roles.assign_permissions(role.id, [permission.id])
+    organization = management.organizations.create(HOSTILE).id
+    management.organizations.add_users(organization, [user])
+    organizations = f"{CONSOLE}/organizations"
+    await signed_in(page, administrator)
+    users = f"{CONSOLE}/users"
+    for name, path in {
+        "home": CONSOLE,
+        "users": users,
+        "no-users": f"{users}?search=nobody-at-all",
+        "new-user": f"{users}/new",
+        "user": f"{users}/{user}",
+        "password": f"{users}/{user}/password",
+        "suspension": f"{users}/{user}/suspension",
+        "deletion": f"{users}/{user}/delete",
+        "roles": f"{users}/{user}/roles",
+        "template": f"{CONSOLE}/template",
+        "organizations": organizations,
+        "organization": f"{organizations}/{organization}",
+        "members": f"{organizations}/{organization}/users",
+        "add-members": f"{organizations}/{organization}/users/add",
+        "member": f"{organizations}/{organization}/users/{user}",
+        "search": f"{CONSOLE}/search?q=a",
+        "shortcuts": f"{CONSOLE}/shortcuts",
+        "not-found": f"{users}/nobody",
+    }.items():
+        await page.goto(f"{administrator.stack.base_url}{path}")
+        await inspector.inspect(page, f"console-{name}")
+
+
+async def test_the_pages_of_clients_claims_and_impersonations_are_accessible(
+    page: Page, administrator: Administrator, inspector: Inspector
+) -> None:
+    stack = administrator.stack
+    management, mark = stack.management, secrets.token_hex(4)
+    application = management.applications.create(name=HOSTILE * 4, type="Traditional", description=HOSTILE).id
+    management.applications.create_secret(application, "first")
+    resource = next(each for each in management.resources.list() if each.indicator == stack.credentials.demo.resource)
+    role = management.roles.create(f"{HOSTILE} {mark}", HOSTILE, "User", None).id
+    management.roles.assign_users(role, [administrator.user_id])
+    permission = management.organization_permissions.create(f"act:{mark}", HOSTILE).id
+    subject_token = management.subject_tokens.create(administrator.user_id, {"reason": HOSTILE})
+    stack.exchange(subject_token.token, scope=["openid"])
+    for script in (SCRIPT, f"// {HOSTILE}\n{SCRIPT}"):
+        management.custom_claims.save("client-credentials", script)
+    management.custom_claims.record("client-credentials", 5)
+    eventually(lambda: any(management.impersonations.list(user_id=administrator.user_id)))
+    await signed_in(page, administrator)
+    for name, path in {
+        "applications": "applications",
+        "application": f"applications/{application}",
+        "new-secret": f"applications/{application}/secrets/new",
+        "resource": f"resources/{resource.id}",
+        "role": f"roles/{role}",
+        "role-scopes": f"roles/{role}/scopes?resource={resource.id}",
+        "role-holders": f"roles/{role}/holders",
+        "claims": "claims/client-credentials",
+        "claims-version": "claims/client-credentials/versions/1",
+        "claims-comparison": "claims/client-credentials/versions/2?against=1",
+        "template-permissions": "template/permissions",
+        "template-deletion": f"template/permissions/{permission}/delete",
+        "template-file": "template/file",
+        "impersonations": "impersonations",
+        "impersonation": f"impersonations/{subject_token.impersonation_id}",
+        "audit": "audit",
+        "chain": "audit/chain",
+    }.items():
+        await page.goto(f"{stack.base_url}{CONSOLE}/{path}")
+        await inspector.inspect(page, f"console-{name}")
+    management.custom_claims.record("client-credentials", 0)
+    management.custom_claims.delete("client-credentials")
+
+
+async def test_an_error_of_a_script_is_marked_in_its_line(page: Page, administrator: Administrator) -> None:
+    await signed_in(page, administrator, f"{CONSOLE}/claims/access-token")
+    await page.get_by_label("Script", exact=True).fill("const getCustomJwtClaims = async () => {\n  return {;\n};")
+    await expect(page.locator(".gutter")).to_have_text("1\n2\n3")
+    await page.get_by_role("button", name="Run with the sample").click()
+    await expect(page.get_by_role("alert")).to_contain_text("Line 2, column")
+    await expect(page.locator(".gutter")).to_have_text("1\n▸ 2\n3")
+
+
+async def test_the_second_of_two_administrators_decides(
+    page: Page, administrator: Administrator, inspector: Inspector
+) -> None:
+    management, mark = administrator.stack.management, secrets.token_hex(4)
+    user = management.users.create(name=f"Ada {mark}").id
+    organization = management.organizations.create(f"Engines {mark}").id
+    role = management.organization_roles.create(f"{HOSTILE} {mark}").id
+    permission = management.organization_permissions.create(f"read:{mark}").id
+    management.organizations.add_users(organization, [user])
+    await signed_in(page, administrator, f"{CONSOLE}/users/{user}")
+    management.users.update(user, name=HOSTILE * 4)
+    await page.get_by_label("Name", exact=True).fill("Augusta")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_role("alert")).to_contain_text("Somebody else changed this")
+    await expect(page.get_by_label("Name", exact=True)).to_have_accessible_description(f"Saved now: {HOSTILE * 4}")
+    await inspector.inspect(page, "console-user-overtaken")
+    await page.get_by_role("button", name="Replace what is saved").click()
+    await expect(page.get_by_role("status").first).to_contain_text("Saved Augusta.")
+
+    await page.goto(f"{administrator.stack.base_url}{CONSOLE}/organizations/{organization}/users/{user}")
+    management.organizations.assign_user_roles(organization, user, [role])
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.locator(".tag.saved")).to_have_text("changed by somebody else")
+    await inspector.inspect(page, "console-member-overtaken")
+
+    await page.goto(f"{administrator.stack.base_url}{CONSOLE}/template?permissions={mark}&roles={mark}")
+    management.organization_roles.assign_permissions(role, [permission])
+    await page.get_by_role("button", name="Show what this changes").click()
+    await expect(page.get_by_role("heading", name="Granted by somebody else meanwhile")).to_be_visible()
+    await inspector.inspect(page, "console-template-overtaken")
+
+
+async def test_the_matrix_counts_what_differs(page: Page, administrator: Administrator) -> None:
+    management = administrator.stack.management
+    mark = secrets.token_hex(4)
+    for name in ("read", "write"):
+        management.organization_permissions.create(f"{name}:{mark}")
+    management.organization_roles.create(f"clerk {mark}")
+    await signed_in(page, administrator, f"{CONSOLE}/template?permissions={mark}&roles={mark}")
+    boxes = page.locator(".matrix input[type=checkbox]")
+    await boxes.nth(0).focus()
+    await page.keyboard.press("Space")
+    await page.keyboard.press("ArrowDown")
+    await page.keyboard.press("Space")
+    await expect(page.locator("#changed")).to_have_text("2 changed")
+    await page.get_by_role("button", name="Show what this changes").click()
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_role("status").first).to_contain_text("Saved the organization template")
+    role = next(each for each in management.organization_roles.list() if each.name == f"clerk {mark}")
+    granted = {each.name for each in management.organization_roles.permissions(role.id)}
+    assert granted == {f"read:{mark}", f"write:{mark}"}
+
+
+async def test_a_user_can_be_deleted_only_by_name(page: Page, administrator: Administrator) -> None:
+    name = f"Ada {secrets.token_hex(4)}"
+    user = administrator.stack.management.users.create(name=name).id
+    await signed_in(page, administrator, f"{CONSOLE}/users/{user}/delete")
+    button = page.get_by_role("button", name="Delete user")
+    await expect(button).to_be_disabled()
+    await page.get_by_label("to confirm").fill(name)
+    await button.click()
+    await expect(page.get_by_role("status").first).to_contain_text(f"Deleted {name}.")
+
+
+async def test_a_slash_begins_a_search(page: Page, administrator: Administrator) -> None:
+    await signed_in(page, administrator)
+    await page.keyboard.press("/")
+    await expect(page.get_by_label("Search everywhere")).to_be_focused()
+
+
+async def test_single_keys_list_the_shortcuts_lead_to_areas_and_can_be_switched_off(
+    page: Page, administrator: Administrator, inspector: Inspector
+) -> None:
+    await signed_in(page, administrator)
+    for keys, path in (("gu", "/users"), ("gl", "/audit"), ("gh", "")):
+        await page.keyboard.type(keys)
+        await page.wait_for_url(f"**{CONSOLE}{path}")
+    await page.keyboard.press("?")
+    shortcuts = page.get_by_role("dialog", name="Keyboard shortcuts")
+    await expect(shortcuts).to_contain_text("Search everywhere")
+    await inspector.inspect(page, "console-shortcuts-dialog")
+    await page.keyboard.type("gu")
+    await expect(shortcuts).to_be_visible()
+    await shortcuts.get_by_label("Use shortcuts of single keys").uncheck()
+    await page.keyboard.press("Escape")
+    await expect(shortcuts).to_be_hidden()
+
+    await page.keyboard.press("?")
+    await page.keyboard.press("/")
+    await expect(shortcuts).to_be_hidden()
+    await expect(page.get_by_label("Search everywhere")).not_to_be_focused()
+    await page.get_by_role("link", name="Keyboard shortcuts").click()
+    await shortcuts.get_by_label("Use shortcuts of single keys").check()
+    await shortcuts.get_by_role("button", name="Close").click()
+    await page.keyboard.press("/")
+    await expect(page.get_by_label("Search everywhere")).to_be_focused()
+    await page.keyboard.type("gu")
+    await expect(page).to_have_url(f"{administrator.stack.base_url}{CONSOLE}")

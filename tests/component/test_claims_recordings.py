@@ -1,0 +1,91 @@
+"""Recorded inputs of the custom-claims function: none outlives its recording, whichever replica has recorded it."""
+
+import base64
+import os
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+import pytest
+import pytest_asyncio
+from redis.asyncio import Redis
+
+from identity_common.identifiers import new_id
+from identity_common.sealing import SealingKeys
+from identity_common.stores.redis import RedisCommands, connect_redis
+from provision import ServerAddresses
+from token_service.claims_function.context import (
+    ApplicationOfContext,
+    Arguments,
+    Context,
+    GrantOfContext,
+    TokenArgument,
+)
+from token_service.claims_function.recordings import Recordings
+
+pytestmark = pytest.mark.servers
+
+KIND: Final = "client-credentials"
+
+
+class Replicas:
+    """Two replicas of a tenant of its own."""
+
+    def __init__(self, servers: ServerAddresses) -> None:
+        self.redis: Redis = connect_redis(servers.token_redis_url)
+        self._commands = RedisCommands(self.redis)
+        self._tenant_id = f"t{new_id()}"
+        keys = SealingKeys([base64.b64encode(os.urandom(32)).decode()])
+        self.one, self.other = (Recordings(self._commands, keys, tenant_id=self._tenant_id) for _ in range(2))
+
+    async def record(self, recordings: Recordings) -> None:
+        """Record an input, and wait until Redis has it: a batch of commands keeps its order."""
+        token = TokenArgument(jti="t", aud="x", scope="", client_id="app", kind="ClientCredentials")
+        application = ApplicationOfContext(
+            id="app", name="n", type="MachineToMachine", is_third_party=False, custom_data=msgspec.Raw(b"{}")
+        )
+        context = Context(grant=GrantOfContext(type="client_credentials"), application=application)
+        recordings.add(KIND, Arguments(token=token, context=context))
+        await self._commands.execute("GET", "identity:nothing")
+
+    async def longest_ms(self) -> int:
+        """Return the longest TTL of what Redis has of the recording; 0 if it has nothing."""
+        keys = [
+            key async for key in self.redis.scan_iter(f"identity:{self._tenant_id}:claims-function:*", count=10_000)
+        ]
+        ttls = [await self.redis.pttl(key) for key in keys]
+        assert -1 not in ttls
+        return max(ttls, default=0)
+
+
+@pytest_asyncio.fixture
+async def replicas(servers: ServerAddresses) -> AsyncIterator[Replicas]:
+    replicas = Replicas(servers)
+    yield replicas
+    await replicas.one.end(KIND)
+    await replicas.redis.aclose()
+
+
+async def test_a_shorter_recording_ends_an_earlier_one_with_its_inputs(replicas: Replicas) -> None:
+    await replicas.one.begin(KIND, minutes=60)
+    await replicas.record(replicas.one)
+    assert 60_000 < await replicas.longest_ms() <= 3_600_000
+    await replicas.one.begin(KIND, minutes=1)
+    assert (await replicas.one.state(KIND)).inputs == 1
+    assert 0 < await replicas.longest_ms() <= 60_000
+
+
+async def test_a_replica_that_does_not_know_of_the_end_yet_records_nothing(replicas: Replicas) -> None:
+    await replicas.one.begin(KIND, minutes=60)
+    await replicas.other._look()
+    await replicas.record(replicas.other)
+    assert (await replicas.one.state(KIND)).inputs == 1
+    await replicas.one.begin(KIND, minutes=1)
+    await replicas.record(replicas.other)
+    assert (await replicas.one.state(KIND)).inputs == 2
+    assert 0 < await replicas.longest_ms() <= 60_000
+    await replicas.one.end(KIND)
+    assert replicas.other.is_on(KIND)
+    await replicas.record(replicas.other)
+    assert (await replicas.one.state(KIND)).inputs == 0
+    assert await replicas.longest_ms() == 0

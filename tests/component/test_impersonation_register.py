@@ -1,0 +1,292 @@
+"""``/api/impersonations``: the register, told from the audit trail and the ends; its filters, rights and pages."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2 as httpx
+import msgspec
+import nats
+import pytest
+
+from identity_common.clock import now_ms
+from identity_common.wire.audit import AuditContext, AuditEntry, audit_subject
+from stead.impersonations import ImpersonationSegments
+from tests.support.management_api import Management, issues, refusal
+from tests.support.patience import PATIENCE_S
+
+pytestmark = pytest.mark.servers
+
+BEGUN = now_ms() - 600_000
+HOUR = 3_600_000
+REASON = AuditContext(reason="A lost order", ticket_id="T-1")
+
+
+def impersonation(number: int) -> str:
+    return f"{number}".rjust(21, "i")
+
+
+def issued(number: int, *, by: str = "desk", of: str = "ann", ttl: int = HOUR) -> AuditEntry:
+    at = BEGUN + number
+    return made(number, "subject-token.issued", at, by=by, user_id=of, expires_at=at + ttl, context=REASON)
+
+
+def exchanged(number: int, *, of: str = "ann", within: tuple[str, ...] = (), **more: Any) -> AuditEntry:
+    jti = ImpersonationSegments((*within, impersonation(number)), BEGUN + number).format()
+    more = {"scope": "read", "resource": "urn:orders", "issued_token_id": jti, "expires_at": BEGUN + HOUR, **more}
+    return made(number, "token.exchange.succeeded", BEGUN + 200 + number, by="web", user_id=of, **more)
+
+
+def taken(number: int, *, by: str = "web", of: str = "ann", **more: Any) -> AuditEntry:
+    return made(number, "token.exchange.taken", BEGUN + 100 + number, by=by, user_id=of, **more)
+
+
+def made(number: int, key: str, at: int, *, by: str, **more: Any) -> AuditEntry:
+    values = {"application_id": by, "subject_token_id": impersonation(number), **more}
+    return AuditEntry(id=f"{key}-{number}", occurred_at=at, tenant_id="", log="subject-tokens", key=key, **values)
+
+
+ACTED: dict[str, Any] = {"actor_id": "eve", "organization_id": "org"}
+ENTRIES = (
+    issued(1),
+    taken(1, **ACTED),
+    exchanged(1, **ACTED),
+    issued(2, ttl=60_000),  # expired, never exchanged
+    issued(3, of="bob", by="other"),
+    taken(3, of="bob", by="other"),
+    made(3, "token.exchange.refused", BEGUN + 203, by="other", outcome="refused", reason="access_denied"),
+    issued(4, of="bob"),
+    taken(4, of="bob", actor_id="ann"),
+    exchanged(4, of="bob", actor_id="ann", within=(impersonation(1),)),
+)
+
+
+async def publish(own: Management) -> None:
+    """Publish them all to the one of the two logs that management-service may write to."""
+    client = await nats.connect(own.settings.nats_url, inbox_prefix="_INBOX_management")
+    for number, each in enumerate(ENTRIES, 1):
+        entry = msgspec.structs.replace(each, sequence=number, tenant_id=own.tenant_id)
+        await client.jetstream().publish(audit_subject(entry.log, own.tenant_id), msgspec.json.encode(entry))
+    await client.close()
+
+
+@pytest.fixture(scope="module")
+async def own(management: Management) -> AsyncIterator[Management]:
+    """A tenant with these impersonations and no others."""
+    async with Management(management.addresses, management.issuer) as own:
+        await publish(own)
+        async with asyncio.timeout(PATIENCE_S):
+            while await numbers(own.client) != [4, 3, 2, 1] or len(await events(own, 4)) < 3:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        yield own
+
+
+async def numbers(client: httpx.AsyncClient, at: str = "/api/impersonations", **params: Any) -> list[int]:
+    answer = await client.get(at, params=params)
+    assert answer.status_code == 200, answer.text
+    assert all("events" not in each for each in answer.json())
+    return [int(each["id"].lstrip("i")) for each in answer.json()]
+
+
+async def events(own: Management, number: int) -> list[str]:
+    answer = await own.client.get(f"/api/impersonations/{impersonation(number)}")
+    return [each["key"] for each in answer.json().get("events", ())]
+
+
+async def test_an_impersonation_reads_as_one_story(own: Management) -> None:
+    answer = await own.client.get(f"/api/impersonations/{impersonation(1)}")
+    told = answer.json()
+    assert [each["key"] for each in told.pop("events")] == [
+        "subject-token.issued",
+        "token.exchange.taken",
+        "token.exchange.succeeded",
+    ]
+    assert told == {
+        "id": impersonation(1),
+        "userId": "ann",
+        "actorId": "eve",
+        "clientId": "web",
+        "organizationId": "org",
+        "resource": "urn:orders",
+        "scope": "read",
+        "context": {"reason": "A lost order", "ticketId": "T-1"},
+        "issuedTo": "desk",
+        "createdAt": BEGUN + 1,
+        "exchangedAt": BEGUN + 101,
+        "expiresAt": BEGUN + HOUR,
+    }
+
+
+async def test_an_exchange_that_was_refused_after_the_take_ends_it(own: Management) -> None:
+    told = (await own.client.get(f"/api/impersonations/{impersonation(3)}")).json()
+    assert (told["endedAt"], told["reason"], "endedBy" in told) == (BEGUN + 203, "access_denied", False)
+
+
+async def test_each_filter_selects_what_it_says_newest_first(own: Management) -> None:
+    cases: dict[str, dict[str, str]] = {
+        "none": {},
+        "active": {"active": "true"},
+        "over": {"active": "false"},
+        "user": {"userId": "ann"},
+        "actor": {"actorId": "eve"},
+        "client": {"clientId": "web"},
+        "organization": {"organizationId": "org"},
+        "all of it": {"userId": "bob", "clientId": "web", "actorId": "ann", "active": "true"},
+        "nothing": {"userId": "bob", "organizationId": "org"},
+    }
+    assert {name: await numbers(own.client, **params) for name, params in cases.items()} == {
+        "none": [4, 3, 2, 1],
+        "active": [4, 1],
+        "over": [3, 2],
+        "user": [2, 1],
+        "actor": [1],
+        "client": [4, 1],
+        "organization": [1],
+        "all of it": [4],
+        "nothing": [],
+    }
+
+
+async def test_pages_follow_each_other(own: Management) -> None:
+    for params, expected in (({}, [4, 3, 2, 1]), ({"active": "true"}, [4, 1])):
+        found: list[int] = []
+        address = httpx.URL("/api/impersonations", params={**params, "page_size": "1"})
+        while True:
+            answer = await own.client.get(address)
+            found += [int(each["id"].lstrip("i")) for each in answer.json()]
+            if "next" not in answer.links:
+                break
+            address = httpx.URL("/api/impersonations", params=httpx.URL(answer.links["next"]["url"]).params)
+        assert found == expected
+
+
+async def test_the_scope_for_minting_sees_what_its_application_asked_for(own: Management) -> None:
+    machine = await own.machine()
+    async with own.client_with(own.token(client_id=machine, scope="subject-tokens")) as narrow:
+        user = await own.created("users")
+        begun = (await narrow.post("/api/subject-tokens", json={"userId": user["id"]})).headers["Impersonation-Id"]
+        async with asyncio.timeout(PATIENCE_S):
+            while not (seen := (await narrow.get("/api/impersonations")).json()):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert [each["id"] for each in seen] == [begun]
+        assert (await narrow.get(f"/api/impersonations/{begun}")).json()["issuedTo"] == machine
+        assert (await narrow.get("/api/impersonations", params={"clientId": "web"})).json() == []
+        foreign = await narrow.get(f"/api/impersonations/{impersonation(1)}")
+        assert refusal(foreign) == (404, "entity.not_found")
+        assert (await narrow.get(f"/api/users/{user['id']}/impersonations")).status_code == 403
+
+        at_user = f"/api/users/{user['id']}/impersonations"
+        assert [each["id"] for each in (await own.client.get(at_user)).json()] == [begun]
+        assert (await own.client.get(at_user, params={"role": "actor"})).json() == []
+
+        async with own.client_with(own.token(scope="read")) as reader:
+            everything = (await own.client.get("/api/impersonations")).json()
+            assert (await reader.get("/api/impersonations")).json() == everything
+            assert (await reader.get(f"/api/impersonations/{begun}")).json()["issuedTo"] == machine
+            assert (await reader.post(f"/api/impersonations/{begun}/end")).status_code == 403
+        assert (await narrow.post(f"/api/impersonations/{begun}/end")).status_code == 204
+        async with asyncio.timeout(PATIENCE_S):
+            while "endedBy" not in (told := (await own.client.get(f"/api/impersonations/{begun}")).json()):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert (told["endedBy"], told["reason"]) == (machine, "ended")
+        assert (await own.client.get(at_user, params={"active": "true"})).json() == []
+
+
+async def test_wrong_parameters_are_named(own: Management) -> None:
+    wrong = "userid=x&active=yes&actorId=a&actorId=b&clientId=&organizationId=%00"
+    expected = {"userid", "active", "actorId", "clientId", "organizationId"}
+    assert issues(await own.client.get(f"/api/impersonations?{wrong}")) == expected
+    assert issues(await own.client.get("/api/impersonations?after=x")) == {"after"}
+    assert refusal(await own.client.get("/api/impersonations?page_size=0")) == (400, "guard.invalid_pagination")
+    user = await own.created("users")
+    assert issues(await own.client.get(f"/api/users/{user['id']}/impersonations?role=client")) == {"role"}
+    unknown = await own.client.get("/api/users/nobody/impersonations")
+    assert refusal(unknown) == (404, "entity.not_exists_with_id")
+    for missing in ("short", "x" * 21):
+        assert refusal(await own.client.get(f"/api/impersonations/{missing}")) == (404, "entity.not_found")
+    async with own.client_with(own.token(scope="read:things")) as other:
+        assert (await other.get("/api/impersonations")).status_code == 403
+
+
+PARTIES = """INSERT INTO party_ends (tenant_id, party, ended_at, cause, ended_by) VALUES ($1, $2, $3, $4, 'root')"""
+
+
+@pytest.mark.parametrize(
+    ("party", "at", "cause", "expected"),
+    [
+        ("user:ann", 50, "suspended", (50, "user_suspended")),
+        ("user:ann", 0, "password", None),  # before the subject token
+        ("user:eve", 150, "password", (150, "actor_password")),
+        ("user:eve", 50, "suspended", None),  # before the actor's token was judged
+        ("client:web", 150, "exchange_off", (150, "client_exchange_off")),
+        ("client:desk", 150, "deleted", None),  # asked for the subject token, and has no part in the exchange
+        ("resource:urn:orders", 300, "deleted", (300, "resource_deleted")),
+        ("user:ann", HOUR + 1, "deleted", None),  # had expired
+    ],
+)
+async def test_what_happens_to_a_party_ends_what_it_is_part_of(
+    own: Management, party: str, at: int, cause: str, expected: tuple[int, str] | None
+) -> None:
+    await own.database.execute(PARTIES, own.tenant_id, party, BEGUN + at, cause)
+    told = (await own.client.get(f"/api/impersonations/{impersonation(1)}")).json()
+    active = await numbers(own.client, active="true")
+    await own.database.execute("DELETE FROM party_ends WHERE tenant_id = $1", own.tenant_id)
+    if expected is None:
+        assert "endedAt" not in told
+    else:
+        assert (told["endedAt"] - BEGUN, told["reason"], told["endedBy"]) == (*expected, "root")
+    assert (1 in active) is (expected is None)
+
+
+async def test_of_what_happened_and_what_was_ended_the_first_one_is_told(own: Management) -> None:
+    for at, cause in ((400, "deleted"), (300, "suspended"), (350, "suspended")):
+        await own.database.execute(PARTIES, own.tenant_id, "user:ann", BEGUN + at, cause)
+    told = (await own.client.get(f"/api/impersonations/{impersonation(1)}")).json()
+    await own.database.execute("DELETE FROM party_ends WHERE tenant_id = $1", own.tenant_id)
+    assert (told["endedAt"], told["reason"]) == (BEGUN + 300, "user_suspended")
+
+
+async def test_what_ends_impersonations_is_recorded_with_its_author(own: Management) -> None:
+    client, before = own.client, now_ms()
+    user, other = [(await own.created("users"))["id"] for _ in range(2)]
+    exchange = {"allowTokenExchange": True}
+    application = (await own.created("applications", name="A", type="SPA", customClientMetadata=exchange))["id"]
+    unused = (await own.created("applications", name="B", type="SPA"))["id"]
+    indicator = f"https://{user}.example.com"
+    resource = (await own.created("resources", name="R", indicator=indicator))["id"]
+    for method, path, body in (
+        ("PATCH", f"users/{user}", {"name": "no end"}),
+        ("PATCH", f"users/{user}/password", {"password": "a good password"}),
+        ("PATCH", f"users/{user}/is-suspended", {"isSuspended": True}),
+        ("PATCH", f"users/{user}/is-suspended", {"isSuspended": True}),  # changes nothing
+        ("DELETE", f"users/{other}", None),
+        ("PATCH", f"applications/{application}", {"customClientMetadata": exchange}),
+        ("PATCH", f"applications/{application}", {"customClientMetadata": {"allowTokenExchange": False}}),
+        ("DELETE", f"applications/{unused}", None),
+        ("DELETE", f"resources/{resource}", None),
+    ):
+        answer = await client.request(method, f"/api/{path}", **({} if body is None else {"json": body}))
+        assert answer.is_success, answer.text
+    rows = await own.database.fetch("SELECT * FROM party_ends WHERE tenant_id = $1 ORDER BY ended_at", own.tenant_id)
+    assert [(row["party"], row["cause"]) for row in rows] == [
+        (f"user:{user}", "password"),
+        (f"user:{user}", "suspended"),
+        (f"user:{other}", "deleted"),
+        (f"client:{application}", "exchange_off"),
+        (f"client:{unused}", "deleted"),
+        (f"resource:{indicator}", "deleted"),
+    ]
+    assert {row["ended_by"] for row in rows} == {own.credentials.client_id}
+    assert all(before <= row["ended_at"] <= now_ms() for row in rows)
+
+
+async def test_the_end_of_a_party_covers_those_within_it_too(own: Management) -> None:
+    """The last test: it ends what the others list."""
+    assert (await own.client.post("/api/impersonations/end", json={"organizationId": "org"})).status_code == 204
+    told = (await own.client.get(f"/api/impersonations/{impersonation(1)}")).json()
+    assert (told["reason"], "endedBy" in told) == ("organization", False)
+    assert await numbers(own.client, active="true", userId="ann") == []
+
+    assert (await own.client.post(f"/api/impersonations/{impersonation(1)}/end")).status_code == 204
+    within = (await own.client.get(f"/api/impersonations/{impersonation(4)}")).json()
+    assert within["reason"] == "within"

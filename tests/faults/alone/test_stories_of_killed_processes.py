@@ -1,0 +1,110 @@
+"""Every process is killed in the middle of impersonations, Redis with its log on disk too: each token has one story."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2 as httpx
+import jwt
+import pytest
+
+from all_in_one.embedded import EmbeddedServers
+from identity_common.clock import now_ms
+from stead import ManagementClient
+from tests.support.impersonation import Impersonation, cycle_works
+from tests.support.lengths import length
+from tests.support.patience import PATIENCE_S, eventually
+from tests.support.processes import Deployment, ServiceProcess, Victim
+
+pytestmark = pytest.mark.slow
+
+IMPERSONATIONS = length(short=400, long=10_000)
+CONCURRENT = 8
+AWAITS_OUTCOMES = bool(length(short=0, long=1))
+"""An outcome that died with its process is recorded as unknown, a minute later."""
+LONGEST_S = 180
+OUTCOMES = ("token.exchange.succeeded", "token.exchange.unknown")
+
+
+@pytest.fixture(scope="module")
+def own_servers(own_directory: Path) -> Iterator[EmbeddedServers]:
+    """Servers that lose nothing when they are killed: ``appendfsync always``."""
+    servers = EmbeddedServers(own_directory, sync=True)
+    try:
+        yield servers
+    finally:
+        servers.delete()
+
+
+async def impersonate(deployment: Deployment, impersonation: Impersonation, subject_tokens: list[str]) -> set[str]:
+    """Exchange each token once, at the replicas in turn; return the ids of those whose access token was delivered."""
+    delivered, pending = set(), list(enumerate(subject_tokens))
+    urls = [f"{process.url}/oidc/token" for process in deployment.tokens]
+    async with httpx.AsyncClient(auth=impersonation.auth, timeout=30) as client:
+
+        async def work() -> None:
+            while pending:
+                number, subject_token = pending.pop()
+                try:
+                    answer = await client.post(urls[number % len(urls)], data=impersonation.form(subject_token))
+                except httpx.TransportError:
+                    await asyncio.sleep(0.1)
+                    continue
+                if answer.status_code == 200:
+                    claims = jwt.decode(answer.json()["access_token"], options={"verify_signature": False})
+                    delivered.add(claims["jti"].split(".")[-2])
+                else:
+                    assert answer.status_code == 503, answer.text
+                    await asyncio.sleep(0.1)
+
+        await asyncio.gather(*(work() for _ in range(CONCURRENT)))
+    return delivered
+
+
+async def killed_in_turn(victims: list[Victim], working: asyncio.Task[set[str]]) -> int:
+    """Kill each process, and again, while the work lasts; return how many were killed."""
+    killed = 0
+    while not working.done():
+        victim = victims[killed % len(victims)]
+        victim.kill()
+        victim.start()
+        killed += 1
+        if isinstance(victim, ServiceProcess):
+            await asyncio.to_thread(victim.wait_until_ready)
+        else:
+            await asyncio.sleep(0.3)
+    return killed
+
+
+async def test_each_token_that_was_delivered_has_one_story_whatever_was_killed(
+    own_servers: EmbeddedServers, deployment: Deployment, management: ManagementClient, impersonation: Impersonation
+) -> None:
+    eventually(lambda: cycle_works(deployment, management, impersonation))
+    began_at = now_ms()
+    begun = [management.subject_tokens.create(impersonation.user_id) for _ in range(IMPERSONATIONS)]
+    victims: list[Victim] = [
+        own_servers.valkey, deployment.tokens[0], deployment.management, own_servers.valkey, deployment.template
+    ]  # fmt: skip
+    working = asyncio.create_task(impersonate(deployment, impersonation, [each.token for each in begun]))
+    killed = await killed_in_turn(victims, working)
+    delivered = await working
+    assert delivered
+    assert killed
+    await asyncio.to_thread(eventually, lambda: cycle_works(deployment, management, impersonation))
+
+    deadline = time.monotonic() + max(PATIENCE_S, LONGEST_S)
+    while True:
+        entries = await asyncio.to_thread(lambda: list(management.logs.list(start_time=began_at)))
+        taken = Counter(entry.subject_token_id for entry in entries if entry.key == "token.exchange.taken")
+        ended = Counter(entry.subject_token_id for entry in entries if entry.key in OUTCOMES)
+        if delivered <= taken.keys() and (delivered <= ended.keys() or not AWAITS_OUTCOMES):
+            break
+        assert time.monotonic() < deadline, (len(delivered - taken.keys()), len(delivered - ended.keys()))
+        await asyncio.sleep(1)
+    assert max(taken.values()) == max(ended.values()) == 1
+    missing = [entry.gap for entry in entries if entry.gap is not None and entry.gap.first is not None]
+    assert missing == []  # a log may begin a new epoch, which is recorded as a gap

@@ -1,0 +1,375 @@
+"""The console as a browser without scripts sees it: signing in, rights, forms, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+
+import pytest
+
+from tests.support.administrator import CONSOLE, Administrator, errors, heading, notices
+from tests.support.patience import eventually
+from tests.support.running_stack import RunningStack
+
+ORGANIZATIONS = f"{CONSOLE}/organizations"
+USERS = f"{CONSOLE}/users"
+TEMPLATE = f"{CONSOLE}/template"
+NAMES = ["<script>alert(1)</script>", "عبد الله", "quotes \" and ' and &amp;", "Ada \U0001f642", "x" * 128]
+
+
+@pytest.fixture(scope="module")
+def administrator(stack: RunningStack) -> Administrator:
+    return Administrator(stack, "all")
+
+
+@pytest.fixture
+def user(stack: RunningStack) -> str:
+    return stack.management.users.create(username=f"person_{secrets.token_hex(5)}", name="Katherine Johnson").id
+
+
+def test_the_seeded_administrator_signs_in(stack: RunningStack) -> None:
+    seeded = Administrator(stack)
+    seeded.username = stack.credentials.administrator.username
+    page = seeded.browser.get(CONSOLE)
+    assert page.status_code == 303
+    sign_in = seeded.browser.get(seeded.browser.get(page.headers["Location"]).headers["Location"])
+    assert 'name="password"' in sign_in.text
+
+
+def test_a_page_is_shown_after_the_sign_in(administrator: Administrator) -> None:
+    page = administrator.opens(f"{USERS}?search=nobody-at-all")
+    assert (page.status_code, str(page.url.query, "ascii"), heading(page)) == (200, "search=nobody-at-all", "Users")
+
+
+def test_pages_load_nothing_foreign_and_nothing_inline(administrator: Administrator) -> None:
+    page = administrator.opens()
+    policy = page.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "require-trusted-types-for 'script'" in policy
+    assert page.headers["X-Frame-Options"] == "DENY"
+    assert page.headers["Cache-Control"] == "no-store"
+    assert re.findall(r"<script(?![^>]*src=)|\son[a-z]+=|\sstyle=", page.text) == []
+
+
+def test_the_browser_holds_no_token(administrator: Administrator) -> None:
+    administrator.opens()
+    kept = [value for name, value in administrator.browser.cookies.items() if name == "identity-console"]
+    assert len(kept) == 1
+    assert "eyJ" not in kept[0]
+
+
+def test_a_planted_session_is_not_continued(stack: RunningStack) -> None:
+    """Session fixation: signing in changes the cookie."""
+    administrator = Administrator(stack, "all")
+    administrator.browser.get(CONSOLE)
+    planted = administrator.browser.cookies["identity-console"]
+    administrator.opens()
+    assert administrator.browser.cookies["identity-console"] != planted
+    administrator.browser.cookies.set("identity-console", planted)
+    assert administrator.browser.get(CONSOLE).status_code == 303
+
+
+@pytest.mark.parametrize("cookie", ["", "x", "x.y", ".", "a:b.c", "é" * 40])
+def test_an_unknown_cookie_is_nobody(stack: RunningStack, cookie: str) -> None:
+    answer = stack.http.get(CONSOLE, headers={"Cookie": f"identity-console={cookie}".encode()})
+    assert answer.status_code == 303
+    assert answer.headers["Location"].startswith(f"{stack.base_url}/oidc/auth?")
+
+
+def test_who_has_no_role_is_told_what_is_missing(stack: RunningStack) -> None:
+    page = Administrator(stack).opens()
+    assert (page.status_code, heading(page)) == (403, "You may not do this")
+    assert "<code>all</code>" in page.text
+
+
+def test_who_may_only_read_sees_everything_and_changes_nothing(
+    stack: RunningStack, organization: str, user: str
+) -> None:
+    reader = Administrator(stack, "read")
+    stack.management.organizations.add_users(organization, [user])
+    seen = (
+        CONSOLE,
+        USERS,
+        f"{USERS}/{user}",
+        f"{USERS}/{user}/roles",
+        ORGANIZATIONS,
+        f"{ORGANIZATIONS}/{organization}",
+        f"{ORGANIZATIONS}/{organization}/users",
+        f"{ORGANIZATIONS}/{organization}/users/{user}",
+        TEMPLATE,
+    )
+    for path in seen:
+        page = reader.opens(path)
+        assert page.status_code == 200, path
+        assert "read-only" in page.text
+        buttons = re.findall(r'<button [^>]*type="submit"[^>]*>(.*?)</button>', page.text)
+        assert set(buttons) <= {"Sign out", "Search", "Filter"}, path
+        assert re.findall(r'href="[^"]*/(?:new|add|password|suspension|delete|remove)"', page.text) == [], path
+
+    for path in (f"{USERS}/new", f"{USERS}/{user}/delete", f"{ORGANIZATIONS}/{organization}/users/add"):
+        page = reader.opens(path)
+        assert (page.status_code, heading(page)) == (403, "You may not do this"), path
+
+    sent = reader.form(reader.opens(f"{USERS}/{user}"))[1]
+    for path in (
+        f"{USERS}/{user}",
+        f"{USERS}/{user}/delete",
+        f"{USERS}/{user}/sign-in-attempts",
+        f"{TEMPLATE}/changes",
+    ):
+        answer = reader.browser.post(path, data={**sent, "name": "Mallory", "confirmation": "Katherine Johnson"})
+        assert (answer.status_code, heading(answer)) == (403, "You may not do this"), path
+    assert "change nothing" in " ".join(answer.text.split())
+    assert stack.management.users.get(user).name == "Katherine Johnson"
+    assert reader.follows(reader.sends(reader.opens(), f"{CONSOLE}/sign-out")).status_code == 200
+
+
+@pytest.mark.parametrize("change", [{"csrf_token": ""}, {"csrf_token": "0" * 64}])
+def test_a_forged_form_does_nothing(administrator: Administrator, user: str, change: dict[str, str]) -> None:
+    page = administrator.opens(f"{USERS}/{user}")
+    answer = administrator.sends(page, name="Mallory", **change)
+    assert (answer.status_code, heading(answer)) == (403, "This page is out of date")
+    assert administrator.stack.management.users.get(user).name == "Katherine Johnson"
+
+
+def test_a_form_of_another_site_does_nothing(administrator: Administrator, user: str) -> None:
+    page = administrator.opens(f"{USERS}/{user}")
+    target, values = administrator.form(page)
+    answer = administrator.browser.post(target, data=values, headers={"Origin": "https://evil.example"})
+    assert answer.status_code == 403
+
+
+@pytest.mark.parametrize("body", [b"", b"a=b", b"\xff=1", b"csrf_token=x&" * 200_000])
+def test_a_broken_form_does_nothing(administrator: Administrator, user: str, body: bytes) -> None:
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    administrator.opens()
+    assert administrator.browser.post(f"{USERS}/{user}", content=body, headers=headers).status_code == 403
+    json_body = administrator.browser.post(f"{USERS}/{user}", json={"name": "x"})
+    assert json_body.status_code == 403
+
+
+def test_a_user_is_created_changed_and_deleted(administrator: Administrator) -> None:
+    management = administrator.stack.management
+    name = f"Mary {secrets.token_hex(4)}"
+    created = administrator.sends(administrator.opens(f"{USERS}/new"), name=name, username="", primaryEmail="")
+    page = administrator.follows(created)
+    assert (heading(page), notices(page)) == (f"<bdi>{name}</bdi>", [f"Created {name}."])
+    user_id = page.url.path.rpartition("/")[2]
+
+    page = administrator.follows(administrator.sends(page, primaryEmail=f"{user_id}@example.com"))
+    assert notices(page) == [f"Saved {name}."]
+    assert management.users.get(user_id).primary_email == f"{user_id}@example.com"
+
+    page = administrator.opens(f"{USERS}/{user_id}/delete")
+    refused = administrator.sends(page, confirmation="somebody else")
+    assert (refused.status_code, errors(refused)) == (422, {"confirmation": "This is not the name."})
+    page = administrator.follows(administrator.sends(page, confirmation=name))
+    assert notices(page) == [f"Deleted {name}. Their tokens are no longer valid."]
+    assert administrator.opens(f"{USERS}/{user_id}").status_code == 404
+
+
+def test_what_the_api_refuses_stands_beside_its_field(administrator: Administrator, user: str) -> None:
+    taken = administrator.stack.management.users.get(user).username or ""
+    page = administrator.opens(f"{USERS}/new")
+    refused = administrator.sends(page, name="Somebody", username=taken, primaryEmail="")
+    assert (refused.status_code, errors(refused)) == (422, {"username": "The username is in use."})
+    assert 'value="Somebody"' in refused.text
+    refused = administrator.sends(page, name="Somebody", username="", primaryEmail="no address")
+    assert (refused.status_code, list(errors(refused))) == (400, ["primaryEmail"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_shown_as_they_are(administrator: Administrator, name: str) -> None:
+    user_id = administrator.stack.management.users.create(name=name).id
+    page = administrator.opens(f"{USERS}/{user_id}")
+    assert administrator.form(page)[1]["name"] == [name]
+    assert "<script>alert" not in page.text
+
+
+def test_a_suspension_and_its_end(administrator: Administrator, user: str) -> None:
+    users = administrator.stack.management.users
+    suspension = f"{USERS}/{user}/suspension"
+    page = administrator.follows(administrator.sends(administrator.opens(suspension)))
+    assert users.get(user).is_suspended
+    assert notices(page) == ["Suspended Katherine Johnson. Their tokens are no longer valid."]
+    administrator.sends(administrator.opens(suspension))
+    assert not users.get(user).is_suspended
+
+
+def test_roles_are_added_and_removed(administrator: Administrator, user: str) -> None:
+    management = administrator.stack.management
+    role = management.roles.create(f"role {secrets.token_hex(5)}", "", "User")
+    page = administrator.opens(f"{USERS}/{user}/roles?search={role.name}")
+    page = administrator.follows(administrator.sends(page, add=[role.id]))
+    assert [each.id for each in management.users.roles(user)] == [role.id]
+    assert notices(page) == ["Changed the roles."]
+    administrator.sends(administrator.opens(f"{USERS}/{user}/roles"), remove=[role.id])
+    assert list(management.users.roles(user)) == []
+
+
+def test_what_was_typed_survives_an_expired_session(stack: RunningStack, user: str) -> None:
+    administrator = Administrator(stack, "all")
+    page = administrator.opens(f"{USERS}/{user}")
+    administrator.browser.cookies.delete("identity-console")
+    answer = administrator.sends(page, name="Typed for a long time")
+    page = administrator.follows(answer)
+    assert notices(page)[0].startswith("You had been signed out before this was sent.")
+    assert administrator.form(page)[1]["name"] == ["Typed for a long time"]
+    assert stack.management.users.get(user).name == "Katherine Johnson"
+    administrator.sends(page)
+    assert stack.management.users.get(user).name == "Typed for a long time"
+
+
+def test_another_sites_form_is_not_put_into_a_page(stack: RunningStack, user: str) -> None:
+    administrator = Administrator(stack, "all")
+    page = administrator.opens(f"{USERS}/{user}")
+    target, values = administrator.form(page)
+    administrator.browser.cookies.delete("identity-console")
+    evil = {"Origin": "https://evil.example"}
+    answer = administrator.browser.post(target, data={**values, "name": "Mallory"}, headers=evil)
+    assert "Mallory" not in administrator.follows(answer).text
+
+
+def test_who_is_suspended_is_signed_out(stack: RunningStack) -> None:
+    administrator = Administrator(stack, "all")
+    administrator.opens()
+    stack.management.users.suspend(administrator.user_id)
+    eventually(lambda: administrator.browser.get(USERS).status_code == 303)
+
+
+def test_signing_out_ends_the_session_and_its_tokens(stack: RunningStack) -> None:
+    administrator = Administrator(stack, "all")
+    page = administrator.opens()
+    cookie = administrator.browser.cookies["identity-console"]
+    answer = administrator.sends(page, f"{CONSOLE}/sign-out")
+    assert answer.headers["Location"].startswith(f"{stack.base_url}/oidc/session/end?")
+    administrator.browser.cookies.set("identity-console", cookie)
+    assert administrator.browser.get(CONSOLE).status_code == 303
+
+
+def test_a_change_of_the_template_is_shown_before_it_is_saved(administrator: Administrator) -> None:
+    management = administrator.stack.management
+    mark = secrets.token_hex(4)
+    permission = management.organization_permissions.create(f"read:{mark}")
+    role = management.organization_roles.create(f"editor {mark}")
+    management.organization_roles.assign_permissions(role.id, [permission.id])
+    organization = management.organizations.create(f"Engines {mark}")
+    management.organizations.add_users(organization.id, [administrator.user_id])
+    management.organizations.assign_user_roles(organization.id, administrator.user_id, role_ids=[role.id])
+
+    page = administrator.opens(f"{TEMPLATE}?roles={mark}&permissions={mark}")
+    target, values = administrator.form(page, f"{TEMPLATE}/changes")
+    assert values["cell"] == ["0.0"]
+    preview = administrator.browser.post(target, data={**values, "cell": []})
+    assert "1</strong> member in" in preview.text
+    assert f"loses <code>read:{mark}</code>" in " ".join(preview.text.split())
+    assert [each.id for each in management.organization_roles.permissions(role.id)] == [permission.id]
+
+    saved = administrator.follows(administrator.sends(preview, f"{TEMPLATE}/changes"))
+    assert notices(saved) == ["Saved the organization template. Members' permissions follow at once. Undo"]
+    assert list(management.organization_roles.permissions(role.id)) == []
+
+    _, values = administrator.form(saved, f"{TEMPLATE}/changes")
+    undo = {"csrf_token": values["csrf_token"][0], "undo": values["undo"][0], "step": "undo"}
+    preview = administrator.browser.post(target, data=undo)
+    assert f"gets <code>read:{mark}</code>" in " ".join(preview.text.split())
+    assert list(management.organization_roles.permissions(role.id)) == []
+    administrator.sends(preview, f"{TEMPLATE}/changes")
+    assert [each.id for each in management.organization_roles.permissions(role.id)] == [permission.id]
+    assert "Nothing." in administrator.browser.post(target, data=undo).text
+    assert administrator.browser.post(target, data={**undo, "undo": "[]"}).status_code == 403
+
+
+def test_a_search_leads_to_an_id_and_finds_names(administrator: Administrator, user: str) -> None:
+    search = f"{CONSOLE}/search"
+    assert administrator.opens(f"{search}?q={user}").url.path == f"{USERS}/{user}"
+    assert user in administrator.opens(f"{search}?q=Katherine").text
+    for text in ("", "..", "a/b", "%00", "x" * 500):
+        assert administrator.opens(f"{search}?q={text}").status_code == 200
+
+
+@pytest.fixture
+def organization(stack: RunningStack) -> str:
+    return stack.management.organizations.create(f"Engines {secrets.token_hex(4)}").id
+
+
+def test_an_organization_is_created_changed_and_deleted(administrator: Administrator) -> None:
+    name = f"Harbour {secrets.token_hex(4)}"
+    page = administrator.follows(administrator.sends(administrator.opens(f"{ORGANIZATIONS}/new"), name=name))
+    assert notices(page) == [f"Created {name}."]
+    path = page.url.path
+    page = administrator.follows(administrator.sends(page, description="Ships"))
+    assert administrator.stack.management.organizations.get(path.rpartition("/")[2]).description == "Ships"
+    refused = administrator.sends(page, name="")
+    assert (refused.status_code, list(errors(refused))) == (400, ["name"])
+    page = administrator.follows(administrator.sends(administrator.opens(f"{path}/delete"), confirmation=name))
+    assert notices(page) == [f"Deleted {name} and its memberships."]
+    assert administrator.opens(path).status_code == 404
+
+
+def test_members_are_added_by_lines_and_wrong_lines_stay(
+    administrator: Administrator, organization: str, user: str
+) -> None:
+    management = administrator.stack.management
+    role = management.organization_roles.create(f"editor {secrets.token_hex(4)}")
+    other = management.users.create(username=f"person_{secrets.token_hex(5)}", primary_email=f"{user}@example.com")
+    path = f"{ORGANIZATIONS}/{organization}/users"
+    lines = f"{user}, {role.name}\n{other.primary_email}\nnobody at all\n{user}; no such role\n"
+    refused = administrator.sends(administrator.opens(f"{path}/add"), members=lines)
+    assert refused.status_code == 422
+    shown = " ".join(re.sub("<[^>]+>", "", refused.text).split())
+    assert "2 members were added." in shown
+    assert "Line 3 nobody at all: nobody is called this" in shown
+    assert f"Line 4 {user}; no such role: there is no role no such role of this kind" in shown
+    held = {
+        member.id: [each.name for each in member.organization_roles]
+        for member in management.organizations.users(organization)
+    }
+    assert held == {user: [role.name], other.id: []}
+    assert administrator.sends(administrator.opens(f"{path}/add"), members=" \n").status_code == 422
+
+
+def test_a_members_permissions_name_the_roles_that_they_come_from(
+    administrator: Administrator, organization: str, user: str
+) -> None:
+    management = administrator.stack.management
+    mark = secrets.token_hex(4)
+    permission = management.organization_permissions.create(f"read:{mark}")
+    roles = [management.organization_roles.create(f"{name} {mark}") for name in ("clerk", "editor")]
+    for role in roles:
+        management.organization_roles.assign_permissions(role.id, [permission.id])
+    management.organizations.add_users(organization, [user])
+    path = f"{ORGANIZATIONS}/{organization}/users/{user}"
+    page = administrator.sends(administrator.opens(path), role=[role.id for role in roles])
+    page = administrator.follows(page)
+    assert notices(page) == ["Saved the roles. Permissions follow at once."]
+    table = " ".join(re.sub("<[^>]+>", " ", page.text).split())
+    assert f"read:{mark} the organization clerk {mark} editor {mark}" in table
+
+    page = administrator.follows(administrator.sends(administrator.opens(f"{path}/remove")))
+    assert notices(page) == ["Removed Katherine Johnson."]
+    assert list(management.organizations.users(organization)) == []
+
+
+@pytest.mark.parametrize("path", ["nothing", "users/nobody", "nothing/add", "users/nobody/remove"])
+def test_what_is_not_there_is_a_page(administrator: Administrator, organization: str, path: str) -> None:
+    page = administrator.opens(f"{ORGANIZATIONS}/{organization}/{path}")
+    assert (page.status_code, heading(page)) == (404, "There is no such thing")
+
+
+@pytest.mark.parametrize("cell", ["", "x", "0", "12.0", "-1.0", "0.0.0", "1e3.2"])
+def test_cells_that_no_page_shows_change_nothing(administrator: Administrator, cell: str) -> None:
+    page = administrator.opens(TEMPLATE)
+    target, values = administrator.form(page, f"{TEMPLATE}/changes")
+    answer = administrator.browser.post(target, data={**values, "cell": [cell], "was": []})
+    assert (answer.status_code, heading(answer)) == (403, "This page is out of date")
+
+
+@pytest.mark.parametrize("grant", ["", "{}", '["a"]', '["a", {"name": 1}]', json.dumps(["a", {"name": "x" * 9}]) * 2])
+def test_unreadable_changes_are_not_saved(administrator: Administrator, grant: str) -> None:
+    page = administrator.opens(TEMPLATE)
+    target, values = administrator.form(page, f"{TEMPLATE}/changes")
+    sent = {"csrf_token": values["csrf_token"], "step": "save", "grant": [grant]}
+    assert administrator.browser.post(target, data=sent).status_code == 403

@@ -1,0 +1,292 @@
+"""Applications, API resources and API roles in the console, as a browser without scripts sees them."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from html import unescape
+
+import pytest
+
+from stead import NotFound
+from tests.support.administrator import CONSOLE, Administrator, errors, heading, notices
+from tests.support.running_stack import RunningStack
+
+APPLICATIONS = f"{CONSOLE}/applications"
+RESOURCES = f"{CONSOLE}/resources"
+ROLES = f"{CONSOLE}/roles"
+HTML = "<i>x</i>\"'&amp; عبد"
+OIDC, CUSTOM = "oidcClientMetadata", "customClientMetadata"
+
+
+@pytest.fixture(scope="module")
+def administrator(stack: RunningStack) -> Administrator:
+    return Administrator(stack, "all", name="Grace Hopper")
+
+
+@pytest.fixture(scope="module")
+def reader(stack: RunningStack) -> Administrator:
+    return Administrator(stack, "read", name="Reader")
+
+
+def unique(text: str) -> str:
+    return f"{text} {secrets.token_hex(4)}"
+
+
+def created(administrator: Administrator, area: str, **values: str) -> str:
+    """Create something by its form; return its id."""
+    answer = administrator.sends(administrator.opens(f"{area}/new"), **values)
+    assert answer.status_code == 303, errors(answer)
+    page = administrator.follows(answer)
+    assert notices(page) == [f"Created {values['name']}."]
+    return page.url.path.rpartition("/")[2]
+
+
+def test_an_application_is_created_changed_and_deleted(stack: RunningStack, administrator: Administrator) -> None:
+    name = unique(HTML)
+    application_id = created(administrator, APPLICATIONS, name=name, type="Traditional", description=HTML)
+    here = f"{APPLICATIONS}/{application_id}"
+    page = administrator.opens(here)
+    assert HTML not in page.text
+    assert heading(page) == f"<bdi>{name}</bdi>"
+    answer = administrator.sends(
+        page,
+        **{
+            "name": f"{name} 2",
+            f"{OIDC}.redirectUris": "https://a.example.com/cb\r\n\r\n https://b.example.com/cb ",
+            f"{OIDC}.postLogoutRedirectUris": "https://a.example.com/",
+            f"{CUSTOM}.corsAllowedOrigins": "https://a.example.com",
+            f"{CUSTOM}.allowTokenExchange": "yes",
+            f"{CUSTOM}.idTokenTtl": "60",
+            f"{CUSTOM}.refreshTokenTtlInDays": "",
+            f"{CUSTOM}.rotateRefreshToken": [],
+            f"{CUSTOM}.tokenEndpointAuthMethod": "client_secret_post",
+            "branding.primaryColor": "#123456",
+            "customData": '{"plan": "large"}',
+        },
+    )
+    assert answer.status_code == 303, (errors(answer), answer.text)
+    saved = stack.management.applications.get(application_id)
+    assert saved.name == f"{name} 2"
+    assert saved.oidc_client_metadata.redirect_uris == ["https://a.example.com/cb", "https://b.example.com/cb"]
+    custom = saved.custom_client_metadata
+    assert custom.cors_allowed_origins == ["https://a.example.com"]
+    assert (custom.allow_token_exchange, custom.id_token_ttl, custom.refresh_token_ttl_in_days) == (True, 60, 14)
+    assert (custom.rotate_refresh_token, custom.require_pkce) == (False, True)
+    assert custom.token_endpoint_auth_method == "client_secret_post"
+    assert (saved.branding["primaryColor"], saved.custom_data) == ("#123456", {"plan": "large"})
+
+    page = administrator.opens(here)
+    assert administrator.sends(page).status_code == 303  # what the page shows is what it saves
+    assert stack.management.applications.get(application_id).custom_client_metadata == custom
+
+    deletion = administrator.opens(f"{here}/delete")
+    refused = administrator.sends(deletion, confirmation=name)
+    assert (refused.status_code, list(errors(refused))) == (422, ["confirmation"])
+    gone = administrator.follows(administrator.sends(deletion, confirmation=f"{name} 2"))
+    assert notices(gone) == [f"Deleted {name} 2. Its tokens are no longer valid."]
+    with pytest.raises(NotFound):
+        stack.management.applications.get(application_id)
+
+
+def test_wrong_settings_stay_in_their_fields_and_change_nothing(
+    stack: RunningStack, administrator: Administrator
+) -> None:
+    application_id = created(administrator, APPLICATIONS, name=unique("Wrong"), type="SPA")
+    before = stack.management.applications.get(application_id)
+    page = administrator.opens(f"{APPLICATIONS}/{application_id}")
+    wrong = {
+        "name": "",
+        f"{OIDC}.redirectUris": "https://a.example.com/cb\nhttp://b.example.com/*",
+        f"{CUSTOM}.idTokenTtl": "soon",
+        f"{CUSTOM}.refreshTokenTtlInDays": "366",
+        "branding.primaryColor": "#ffffff",
+        "customData": '{"a":' + "[" * 100_000,
+    }
+    for field, text in wrong.items():
+        refused = administrator.sends(page, **{field: text})
+        assert refused.status_code in {400, 422}
+        assert list(errors(refused)) == [field], refused.text
+        assert text in unescape(refused.text)
+    assert errors(administrator.sends(page, **{f"{OIDC}.redirectUris": wrong[f"{OIDC}.redirectUris"]}))[
+        f"{OIDC}.redirectUris"
+    ].startswith("2: ")
+    third = {"isThirdParty": "yes", f"{CUSTOM}.allowTokenExchange": "yes"}
+    assert list(errors(administrator.sends(page, **third))) == [f"{CUSTOM}.allowTokenExchange"]
+    assert stack.management.applications.get(application_id) == before
+    assert list(errors(administrator.sends(administrator.opens(f"{APPLICATIONS}/new"), name="x", type="Other"))) == [
+        "type"
+    ]
+
+
+def test_a_secret_is_shown_once_works_and_is_deleted(stack: RunningStack, administrator: Administrator) -> None:
+    application_id = created(administrator, APPLICATIONS, name=unique("Machine"), type="MachineToMachine")
+    here = f"{APPLICATIONS}/{application_id}"
+    form = administrator.opens(f"{here}/secrets/new")
+    name = "a b <1>"
+    page = administrator.follows(administrator.sends(form, name=name, expiresAt="2099-12-31"))
+    (secret,) = re.findall(r'<code id="secret">([0-9A-Za-z]+)</code>', page.text)
+    assert secret not in administrator.opens(here).text
+    (listed,) = stack.management.applications.secrets(application_id)
+    assert (listed.name, listed.expires_at) == (name, 4102444800000)
+    again = administrator.sends(form, name=name)
+    assert (again.status_code, list(errors(again))) == (422, ["name"])
+    assert list(errors(administrator.sends(form, name="c", expiresAt="9999-12-31x"))) == ["expiresAt"]
+    assert list(errors(administrator.sends(form, name="c", expiresAt="2001-01-01"))) == ["expiresAt"]
+
+    (link,) = re.findall(rf'href="({here}/secrets/delete\?[^"]+)"', administrator.opens(here).text)
+    deletion = administrator.opens(unescape(link))
+    assert list(errors(administrator.sends(deletion, confirmation="x"))) == ["confirmation"]
+    assert administrator.sends(deletion, confirmation=name).status_code == 303
+    assert list(stack.management.applications.secrets(application_id)) == []
+    assert administrator.opens(f"{here}/secrets/delete").status_code == 404
+
+
+def test_a_resource_its_permissions_and_a_role_that_grants_them(
+    stack: RunningStack, administrator: Administrator
+) -> None:
+    name, indicator = unique(HTML), f"https://{secrets.token_hex(4)}.example.com/"
+    form = {"name": name, "indicator": indicator, "accessTokenTtl": "120"}
+    resource_id = created(administrator, RESOURCES, **form)
+    twice = administrator.sends(administrator.opens(f"{RESOURCES}/new"), **form)
+    assert (twice.status_code, list(errors(twice))) == (422, ["indicator"])
+    here = f"{RESOURCES}/{resource_id}"
+    assert stack.management.resources.get(resource_id).access_token_ttl == 120
+    refused = administrator.sends(administrator.opens(here), accessTokenTtl="0")
+    assert (refused.status_code, list(errors(refused))) == (400, ["accessTokenTtl"])
+    assert administrator.sends(administrator.opens(here), accessTokenTtl="").status_code == 303
+    assert stack.management.resources.get(resource_id).access_token_ttl == 3600
+
+    scope = administrator.opens(f"{here}/scopes/new")
+    assert administrator.sends(scope, name="read:<things>", description=HTML).status_code == 303
+    assert list(errors(administrator.sends(scope, name="read:<things>"))) == ["name"]
+    (stored,) = stack.management.resources.scopes(resource_id)
+    assert "read:&lt;things&gt;" in administrator.opens(here).text
+
+    role_id = created(administrator, ROLES, name=unique(HTML), description="", type="User")
+    granting = f"{ROLES}/{role_id}/scopes"
+    page = administrator.opens(f"{granting}?resource={resource_id}")
+    page = administrator.follows(administrator.sends(page, add=stored.id))
+    assert notices(page) == ["Changed what the role grants. Tokens follow within a second."]
+    assert [each.id for each in stack.management.roles.scopes(role_id)] == [stored.id]
+    assert "read:&lt;things&gt;" in administrator.opens(f"{ROLES}/{role_id}").text
+
+    user = stack.management.users.create(name=unique(HTML))
+    holding = administrator.opens(f"{ROLES}/{role_id}/holders?search={user.id}")
+    assert user.id in holding.text
+    assert administrator.sends(holding, add=user.id).status_code == 303
+    assert [each.id for each in stack.management.roles.users(role_id)] == [user.id]
+    assert user.id in administrator.opens(f"{ROLES}/{role_id}").text
+    assert administrator.sends(administrator.opens(f"{ROLES}/{role_id}/holders"), remove=user.id).status_code == 303
+    assert list(stack.management.roles.users(role_id)) == []
+
+    changing = administrator.opens(f"{here}/scopes/{stored.id}")
+    assert list(errors(administrator.sends(changing, name="no token"))) == ["name"]
+    assert administrator.sends(changing, description="").status_code == 303
+    (after,) = stack.management.resources.scopes(resource_id)
+    assert (after.name, after.description) == (stored.name, None)
+
+    deleting = administrator.opens(f"{here}/scopes/{stored.id}/delete")
+    assert list(errors(administrator.sends(deleting, confirmation="no"))) == ["confirmation"]
+    assert administrator.sends(deleting, confirmation=stored.name).status_code == 303
+    assert list(stack.management.roles.scopes(role_id)) == []
+    assert administrator.opens(f"{here}/scopes/{stored.id}/delete").status_code == 404
+    for path, called in ((here, name), (f"{ROLES}/{role_id}", stack.management.roles.get(role_id).name)):
+        assert administrator.sends(administrator.opens(f"{path}/delete"), confirmation=called).status_code == 303
+        assert administrator.opens(path).status_code == 404
+
+
+def test_the_resource_of_the_management_api_is_not_deleted(stack: RunningStack, administrator: Administrator) -> None:
+    indicator = stack.credentials.management_api.resource
+    resource = next(each for each in stack.management.resources.list() if each.indicator == indicator)
+    page = administrator.opens(f"{RESOURCES}/{resource.id}/delete")
+    refused = administrator.sends(page, confirmation=resource.name)
+    assert refused.status_code == 400
+    assert 'class="problem"' in refused.text
+    assert stack.management.resources.get(resource.id) == resource
+
+
+def test_the_default_resource_is_set_and_unset(stack: RunningStack, administrator: Administrator) -> None:
+    indicator = f"https://{secrets.token_hex(4)}.example.com"
+    resource_id = created(administrator, RESOURCES, name=unique("Default"), indicator=indicator)
+    here = f"{RESOURCES}/{resource_id}"
+    for expected in (True, False):
+        assert administrator.sends(administrator.opens(here), f"{here}/default").status_code == 303
+        assert stack.management.resources.get(resource_id).is_default is expected
+
+
+def test_roles_of_machines_are_given_from_both_sides(stack: RunningStack, administrator: Administrator) -> None:
+    application_id = created(administrator, APPLICATIONS, name=unique("Machine"), type="MachineToMachine")
+    first, second = [
+        created(administrator, ROLES, name=unique("Role"), description="", type="MachineToMachine") for _ in range(2)
+    ]
+    roles = f"{APPLICATIONS}/{application_id}/roles"
+    page = administrator.opens(f"{roles}?search={stack.management.roles.get(first).name}")
+    assert administrator.sends(page, add=first).status_code == 303
+    holders = administrator.opens(f"{ROLES}/{second}/holders?search={application_id}")
+    assert administrator.sends(holders, add=application_id).status_code == 303
+    held = {each.id for each in stack.management.applications.roles(application_id)}
+    assert held == {first, second}
+    assert administrator.sends(administrator.opens(roles), remove=[first, second]).status_code == 303
+    assert list(stack.management.applications.roles(application_id)) == []
+    user = stack.management.users.create().id
+    refused = administrator.sends(holders, add=user)
+    assert refused.status_code == 422
+    assert 'class="problem"' in refused.text
+
+
+def test_who_only_reads_sees_no_form_and_no_way_to_one(
+    stack: RunningStack, administrator: Administrator, reader: Administrator
+) -> None:
+    application_id = created(administrator, APPLICATIONS, name=unique("Read"), type="MachineToMachine")
+    role_id = created(administrator, ROLES, name=unique("Read"), description="", type="User")
+    resource = next(iter(stack.management.resources.list()))
+    for path in (f"{APPLICATIONS}/{application_id}", f"{ROLES}/{role_id}", f"{RESOURCES}/{resource.id}"):
+        page = reader.opens(path).text
+        assert "/delete" not in page
+        assert '<button type="submit">' not in page
+        for action in ("delete", "new"):
+            assert reader.opens(f"{path}/{action}").status_code in {403, 404}
+        area = path.rpartition("/")[0]
+        assert "/new" not in reader.opens(area).text
+        assert reader.opens(f"{area}/new").status_code == 403
+
+
+@pytest.mark.parametrize("area", [APPLICATIONS, RESOURCES, ROLES])
+def test_search_and_pages(administrator: Administrator, area: str) -> None:
+    for path in (f"{area}?search=%00nothing", f"{area}?page=99", f"{area}?type=Other", f"{area}?search={'x' * 128}"):
+        assert administrator.opens(path).status_code == 200
+    assert administrator.opens(f"{area}?search={'x' * 129}").status_code == 400
+    assert administrator.opens(f"{area}/unknown").status_code == 404
+
+
+@pytest.mark.parametrize("area", [APPLICATIONS, RESOURCES, ROLES, f"{CONSOLE}/users", f"{CONSOLE}/organizations"])
+def test_an_id_that_no_path_can_hold_is_not_found(administrator: Administrator, area: str) -> None:
+    for wrong in ("%2E%2E", "%2e", "%2F", "..%2F.."):
+        assert administrator.opens(f"{area}/{wrong}").status_code == 404
+
+
+def test_what_another_administrator_removed_first_is_removed(stack: RunningStack, administrator: Administrator) -> None:
+    role_id = created(administrator, ROLES, name=unique("Race"), description="", type="User")
+    first, second = (stack.management.users.create(name=unique("Ada")).id for _ in range(2))
+    stack.management.roles.assign_users(role_id, [first])
+    page = administrator.opens(f"{ROLES}/{role_id}/holders")
+    stack.management.roles.remove_user(role_id, first)
+    assert administrator.sends(page, add=second, remove=first).status_code == 303
+    assert [each.id for each in stack.management.roles.users(role_id)] == [second]
+    for wrong in ("", "..", "a/b"):
+        assert administrator.sends(page, remove=wrong).status_code == 404
+    scopes = administrator.opens(f"{ROLES}/{role_id}/scopes")
+    sent = administrator.sends(scopes, resource="\u0639&x=1#y", remove="unknown")
+    assert sent.status_code == 303
+    assert sent.headers["Location"].endswith("?resource=%D8%B9%26x%3D1%23y")
+
+
+@pytest.mark.parametrize("name", ["...", " padded ", "a?b&c=d#e%"])
+def test_a_secret_of_any_name_can_be_deleted(stack: RunningStack, administrator: Administrator, name: str) -> None:
+    application_id = created(administrator, APPLICATIONS, name=unique("Machine"), type="MachineToMachine")
+    stack.management.applications.create_secret(application_id, name)
+    here = f"{APPLICATIONS}/{application_id}"
+    (link,) = re.findall(rf'href="({here}/secrets/delete\?[^"]+)"', administrator.opens(here).text)
+    assert administrator.sends(administrator.opens(unescape(link)), confirmation=name).status_code == 303
+    assert list(stack.management.applications.secrets(application_id)) == []

@@ -1,0 +1,61 @@
+"""The console's first page: what needs attention, and the last day in figures."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections import Counter
+from html import unescape
+
+import pytest
+
+from stead import AuditFigure, OAuthError
+from tests.support.administrator import CONSOLE, Administrator
+from tests.support.patience import eventually
+from tests.support.running_stack import RunningStack
+
+
+@pytest.fixture(scope="module")
+def administrator(stack: RunningStack) -> Administrator:
+    return Administrator(stack, "all", name="Grace Hopper")
+
+
+def totals(figures: list[AuditFigure]) -> Counter[str]:
+    counts = Counter[str]()
+    for figure in figures:
+        counts[figure.key] += figure.entries
+    return counts
+
+
+def shown(page: str) -> tuple[list[int], list[list[int]]]:
+    """Return the figures of the legend and the rows of the table."""
+    legend = [int(count) for count in re.findall(r"</svg>[^<:]+: (\d+)</li>", page)]
+    rows = re.findall(r'<th scope="row">[^<]+</th>((?:<td>\d+</td>)+)', page)
+    return legend, [[int(count) for count in re.findall(r"\d+", row)] for row in rows]
+
+
+def test_a_refused_exchange_needs_attention_and_is_counted(stack: RunningStack, administrator: Administrator) -> None:
+    before = totals(stack.management.logs.figures())["token.exchange.refused"]
+    with pytest.raises(OAuthError):
+        stack.exchange(f"sub_{secrets.token_hex(8)}", scope=["openid"])
+    user = stack.management.users.create(name="Ada").id
+    token = stack.management.subject_tokens.create(user)
+    stack.exchange(token.token, scope=["openid"])
+    eventually(lambda: totals(stack.management.logs.figures())["token.exchange.refused"] > before)
+
+    def is_told() -> bool:
+        page = administrator.opens(CONSOLE).text
+        refused = re.search(r'<a href="/console/audit\?logKey=token\.exchange\.refused">(\d+) exchange', page)
+        legend, rows = shown(page)
+        assert len(rows) == 24
+        assert [sum(column) for column in zip(*rows, strict=True)] == legend
+        return refused is not None and int(refused[1]) > before and legend[0] > 0 and legend[2] > before
+
+    eventually(is_told)
+    page = unescape(administrator.opens(CONSOLE).text)
+    assert re.search(r"\d+ impersonations? (is|are) going on", page)
+    assert set(re.findall(r'<rect class="([a-z-]+)" x=', page)) >= {"exchanges", "refusals"}
+
+
+def test_who_only_reads_sees_the_figures_too(stack: RunningStack) -> None:
+    assert len(shown(Administrator(stack, "read", name="Reader").opens(CONSOLE).text)[1]) == 24

@@ -1,0 +1,190 @@
+"""Impersonations and the audit trail in the console, as a browser without scripts sees them."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from html import unescape
+
+import pytest
+
+from stead import NotFound
+from tests.support.administrator import CONSOLE, Administrator, errors, heading, notices
+from tests.support.patience import eventually
+from tests.support.running_stack import RunningStack
+
+IMPERSONATIONS = f"{CONSOLE}/impersonations"
+AUDIT = f"{CONSOLE}/audit"
+REASON = '<b>order</b> & "invoice" عبد الله'
+
+
+@pytest.fixture(scope="module")
+def administrator(stack: RunningStack) -> Administrator:
+    return Administrator(stack, "all", name="Grace Hopper")
+
+
+def begun(stack: RunningStack, user_id: str | None = None) -> str:
+    """Return the id of an impersonation that has begun and is in the trail."""
+    user = user_id or stack.management.users.create(name=f"<i>{secrets.token_hex(3)}</i>").id
+    subject_token = stack.management.subject_tokens.create(user, {"reason": REASON, "ticketId": "T-<1>"})
+    stack.exchange(subject_token.token, scope=["openid"])
+    impersonation_id = subject_token.impersonation_id
+
+    def is_told() -> bool:
+        try:
+            return stack.management.impersonations.get(impersonation_id).client_id is not None
+        except NotFound:
+            return False
+
+    eventually(is_told)
+    return impersonation_id
+
+
+def test_an_impersonation_is_seen_told_and_ended(stack: RunningStack, administrator: Administrator) -> None:
+    user = stack.management.users.create(name="<i>Katherine</i>").id
+    impersonation_id = begun(stack, user)
+    page = administrator.opens(f"{IMPERSONATIONS}?userId={user}")
+    assert re.findall(rf'href="({IMPERSONATIONS}/[0-9a-z]{{21}})"', page.text) == [
+        f"{IMPERSONATIONS}/{impersonation_id}"
+    ]
+    assert "<i>Katherine" not in page.text
+    assert REASON in unescape(page.text)
+    assert 'data-until="' in page.text
+
+    story = administrator.opens(f"{IMPERSONATIONS}/{impersonation_id}")
+    assert heading(story) == "As <bdi><i>Katherine</i></bdi>"
+    told = set(re.findall(r"<code>([a-z.-]+)</code></td>", story.text))
+    assert told == {event.key for event in stack.management.impersonations.get(impersonation_id).events}
+
+    administrator.sends(administrator.opens(f"{IMPERSONATIONS}/{impersonation_id}/end"))
+    story = administrator.opens(f"{IMPERSONATIONS}/{impersonation_id}")
+    assert notices(story) == ["Ended. Its tokens are refused everywhere within a second."]
+    eventually(lambda: "this one was ended" in administrator.opens(f"{IMPERSONATIONS}/{impersonation_id}").text)
+    assert "Grace Hopper" in administrator.opens(f"{IMPERSONATIONS}/{impersonation_id}").text
+    over = administrator.opens(f"{IMPERSONATIONS}?userId={user}&state=over")
+    assert impersonation_id in over.text
+    assert impersonation_id not in administrator.opens(f"{IMPERSONATIONS}?userId={user}").text
+
+
+def test_all_of_a_user_are_ended_after_the_name_was_typed(stack: RunningStack, administrator: Administrator) -> None:
+    user = stack.management.users.create(name="Mary Jackson").id
+    impersonation_id = begun(stack, user)
+    page = administrator.opens(f"{IMPERSONATIONS}/end?userId={user}")
+    assert heading(page) == "End all impersonations of this user?"
+    assert "1 is going on." in page.text
+    refused = administrator.sends(page, confirmation="Mary")
+    assert (refused.status_code, errors(refused)) == (422, {"confirmation": "This is not the name."})
+    assert stack.management.impersonations.get(impersonation_id).ended_at is None
+    listed = administrator.follows(administrator.sends(page, confirmation="Mary Jackson"))
+    assert notices(listed) == ["Ended. Their tokens are refused everywhere within a second."]
+    eventually(lambda: stack.management.impersonations.get(impersonation_id).reason == "user")
+
+
+def test_the_end_of_many_survives_an_expired_session(stack: RunningStack) -> None:
+    administrator = Administrator(stack, "all")
+    user = stack.management.users.create(name="Dorothy Vaughan").id
+    page = administrator.opens(f"{IMPERSONATIONS}/end?userId={user}")
+    administrator.browser.cookies.delete("identity-console")
+    again = administrator.follows(administrator.sends(page, confirmation="Dorothy Vaughan"))
+    assert heading(again) == "End all impersonations of this user?"
+    assert administrator.form(again)[1]["userId"] == [user]
+
+
+def test_who_may_only_read_sees_it_all_and_ends_nothing(stack: RunningStack) -> None:
+    reader = Administrator(stack, "read")
+    impersonation_id = begun(stack)
+    entry = stack.management.impersonations.get(impersonation_id).events[0].id
+    eventually(lambda: "Verified: leaf" in reader.opens(f"{AUDIT}/{entry}").text)
+    for path in (
+        IMPERSONATIONS,
+        f"{IMPERSONATIONS}/{impersonation_id}",
+        AUDIT,
+        f"{AUDIT}/{entry}",
+        f"{AUDIT}/chain",
+        f"{AUDIT}/{entry}/proof",
+    ):
+        page = reader.opens(path)
+        assert page.status_code == 200, path
+        assert re.findall(r'href="[^"]*/(?:end|export)"', page.text) == [], path
+    for path in (f"{IMPERSONATIONS}/end", f"{IMPERSONATIONS}/{impersonation_id}/end", f"{AUDIT}/export"):
+        assert reader.opens(path).status_code == 403, path
+    sent = reader.form(reader.opens(f"{AUDIT}/chain"))[1]
+    for path in (f"{IMPERSONATIONS}/end", f"{IMPERSONATIONS}/{impersonation_id}/end"):
+        assert reader.browser.post(path, data={**sent, "confirmation": "all"}).status_code == 403, path
+    assert stack.management.impersonations.get(impersonation_id).ended_at is None
+
+
+def test_a_subject_token_is_shown_once_and_exchanged(stack: RunningStack, administrator: Administrator) -> None:
+    user = stack.management.users.create(name="Ada").id
+    form = administrator.opens(f"{IMPERSONATIONS}/new?userId={user}")
+    shown = administrator.follows(administrator.sends(form, reason=REASON, ticketId="T-1"))
+    (token,) = re.findall(r'<code id="secret">([^<]+)</code>', shown.text)
+    assert token not in administrator.opens(IMPERSONATIONS).text
+    stack.exchange(token, scope=["openid"])
+    eventually(lambda: any(stack.management.impersonations.list(user_id=user)))
+    (found,) = stack.management.impersonations.list(user_id=user)
+    assert (found.context.reason, found.context.ticket_id) == (REASON, "T-1")
+
+    for wrong in ("unknown", "../x", ""):
+        refused = administrator.sends(form, userId=wrong)
+        assert (refused.status_code, list(errors(refused))) == (422, ["userId"])
+    stack.management.users.suspend(user)
+    assert list(errors(administrator.sends(form))) == ["userId"]
+    reader = Administrator(stack, "read", name="Reader")
+    assert reader.opens(f"{IMPERSONATIONS}/new").status_code == 403
+    assert "/new" not in reader.opens(IMPERSONATIONS).text
+
+
+@pytest.mark.parametrize("path", ["impersonations/none", "impersonations/none/end", "audit/none", "audit/none/proof"])
+def test_what_is_not_there_is_a_page(administrator: Administrator, path: str) -> None:
+    assert administrator.opens(f"{CONSOLE}/{path}").status_code == 404
+
+
+def test_the_trail_is_searched_and_leads_to_an_entry_with_its_proof(
+    stack: RunningStack, administrator: Administrator
+) -> None:
+    impersonation_id = begun(stack)
+    page = administrator.opens(f"{AUDIT}?subjectTokenId={impersonation_id}&from=2020-01-01&until=2100-01-01")
+    entries = re.findall(rf'href="{AUDIT}/([0-9a-z]{{21}})"', page.text)
+    assert len(entries) == len(stack.management.impersonations.get(impersonation_id).events)
+    assert (
+        "No entry matches." in administrator.opens(f"{AUDIT}?subjectTokenId={impersonation_id}&until=2020-01-01").text
+    )
+
+    eventually(lambda: "Verified: leaf" in administrator.opens(f"{AUDIT}/{entries[0]}").text)
+    proof = administrator.opens(f"{AUDIT}/{entries[0]}/proof")
+    assert proof.headers["Content-Disposition"] == f'attachment; filename="proof-{entries[0]}.json"'
+    assert set(json.loads(proof.content)) == {"leafIndex", "leafHash", "treeSize", "auditPath", "head"}
+
+    found = administrator.opens(f"{CONSOLE}/search?q={impersonation_id}")
+    assert found.url.path == f"{IMPERSONATIONS}/{impersonation_id}"
+    assert administrator.opens(f"{CONSOLE}/search?q={entries[0]}").url.path == f"{AUDIT}/{entries[0]}"
+
+
+@pytest.mark.parametrize(
+    "query", ["from=yesterday", "until=99999-01-01", "from=0001-01-01", "after=x", "userId=%00", f"logKey={'x' * 300}"]
+)
+def test_a_filter_that_makes_no_sense_is_no_failure(administrator: Administrator, query: str) -> None:
+    assert administrator.opens(f"{AUDIT}?{query}").status_code in {200, 400}
+
+
+def test_the_trail_continues_a_head_that_was_kept(stack: RunningStack, administrator: Administrator) -> None:
+    begun(stack)
+    eventually(lambda: "The signature is valid" in administrator.opens(f"{AUDIT}/chain").text)
+    page = administrator.opens(f"{AUDIT}/chain")
+    kept = re.findall(r"<textarea id=\"head\"[^>]*>([^<]+)</textarea>", page.text)[0]
+    begun(stack)
+    answer = administrator.sends(page, earlier=kept)
+    assert "The trail still begins with everything that this head covers." in " ".join(answer.text.split())
+    for forged in ("", "x", kept[:-4] + "AAAA", "<script>"):
+        answer = administrator.sends(page, earlier=forged)
+        assert (answer.status_code, errors(answer)) == (422, {"earlier": "This is no head that was signed here."})
+
+
+def test_the_whole_trail_is_exported_as_it_comes(stack: RunningStack, administrator: Administrator) -> None:
+    impersonation_id = begun(stack)
+    answer = administrator.opens(f"{AUDIT}/export")
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="audit-trail.jsonl"'
+    lines = [json.loads(line) for line in answer.text.splitlines()]
+    assert impersonation_id in {line.get("subjectTokenId") for line in lines}

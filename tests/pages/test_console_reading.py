@@ -1,0 +1,70 @@
+"""Whoever may only read reaches every page that there is to read, by links alone."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections import Counter, deque
+from html import unescape
+from urllib.parse import urlsplit
+
+import pytest
+
+from management_service.console.routes import _AREAS
+from tests.support.administrator import CONSOLE, Administrator
+from tests.support.patience import eventually
+from tests.support.running_stack import RunningStack
+
+SCRIPT = "const getCustomJwtClaims = async () => ({});"
+ENOUGH = 6
+"""Pages of one kind that are opened: not every user leads to an organization."""
+
+BY_A_FORM = {"/console/search"}
+
+
+def kinds() -> dict[str, re.Pattern[str]]:
+    """Return the paths that the scope ``read`` opens, each with what matches it; those without parameters first."""
+    paths = {each.path for area in _AREAS for each in area.declared if not each.is_form and each.scope == "read"}
+    return {
+        path: re.compile(re.sub(r"\{\w+:str\}", "[^/]+", path)) for path in sorted(paths, key=lambda p: p.count("{"))
+    }
+
+
+def populate(stack: RunningStack, administrator: Administrator) -> None:
+    """Make sure that there is something of every kind."""
+    management, mark = stack.management, secrets.token_hex(4)
+    permission = management.organization_permissions.create(f"read:{mark}")
+    role = management.organization_roles.create(f"editor {mark}", permission_ids=[permission.id])
+    organization = management.organizations.create(f"Engines {mark}")
+    management.organizations.add_users(organization.id, [administrator.user_id])
+    management.organizations.assign_user_roles(organization.id, administrator.user_id, role_ids=[role.id])
+    management.custom_claims.save("client-credentials", SCRIPT)
+    subject_token = management.subject_tokens.create(administrator.user_id)
+    stack.exchange(subject_token.token, scope=["openid"])
+    eventually(lambda: any(management.impersonations.list(user_id=administrator.user_id)))
+
+
+@pytest.mark.heavy
+def test_links_lead_to_every_page_that_may_be_read(stack: RunningStack) -> None:
+    reader = Administrator(stack, "read")
+    populate(stack, reader)
+    patterns = kinds()
+    opened: Counter[str] = Counter()
+    seen, waiting = {CONSOLE}, deque([CONSOLE])
+    while waiting:
+        address = waiting.popleft()
+        path = urlsplit(address).path
+        kind = next((kind for kind, pattern in patterns.items() if pattern.fullmatch(path)), None)
+        if kind is None or opened[kind] >= ENOUGH:
+            continue
+        opened[kind] += 1
+        page = reader.opens(address)
+        assert page.status_code == 200, address
+        if not page.headers["Content-Type"].startswith("text/html"):
+            continue
+        for link in map(unescape, re.findall(r'<a [^>]*href="([^"]+)"', page.text)):
+            if link.startswith(CONSOLE) and link not in seen:
+                seen.add(link)
+                waiting.append(link)
+    stack.management.custom_claims.delete("client-credentials")
+    assert patterns.keys() - opened.keys() == BY_A_FORM

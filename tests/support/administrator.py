@@ -1,0 +1,129 @@
+"""An administrator at a simulated browser without scripts, in front of the console."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from html import unescape
+from html.parser import HTMLParser
+
+import httpx2 as httpx
+
+from stead._tls import default_ssl_context
+from tests.support.at_a_browser import PASSWORD, Form, heading
+from tests.support.running_stack import RunningStack
+
+CONSOLE = "/console"
+
+
+class Forms(HTMLParser):
+    """The forms of a page, by where they are sent, with the values that a browser would send."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.values: dict[str, dict[str, list[str]]] = {}
+        self._action = ""
+        self._named = ""  # the select or textarea that is being read
+        self._text: list[str] | None = None
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = {name: value or "" for name, value in attrs}
+        if tag == "form":
+            self._action = named["action"] if named.get("method") == "post" else ""
+            self.values.setdefault(self._action, {})
+        elif (
+            tag == "input"
+            and "name" in named
+            and self._action
+            and (named.get("type") != "checkbox" or "checked" in named)
+        ):
+            self.values[self._action].setdefault(named["name"], []).append(named.get("value", ""))
+        elif tag in {"select", "textarea"} and self._action:
+            self._named = named["name"]
+            self._text = [] if tag == "textarea" else None
+        elif tag == "option" and self._action:
+            values = self.values[self._action]
+            if "selected" in named or self._named not in values:
+                values[self._named] = [named["value"]]
+
+    def handle_data(self, data: str) -> None:
+        if self._text is not None:
+            self._text.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "form":
+            self._action = ""
+        elif tag == "textarea" and self._text is not None:
+            self.values[self._action][self._named] = ["".join(self._text).removeprefix("\n")]
+            self._text = None
+
+
+class AtTheConsole:
+    """Somebody at a browser, who signs in with this password where that is asked for."""
+
+    def __init__(self, base_url: str, username: str, password: str) -> None:
+        self.username = username
+        self._password = password
+        self.browser = httpx.Client(
+            base_url=base_url, timeout=30, verify=default_ssl_context(), headers={"Origin": base_url}
+        )
+
+    def opens(self, path: str = CONSOLE) -> httpx.Response:
+        """Open a page, signing in where that is asked for."""
+        return self.follows(self.browser.get(path))
+
+    def follows(self, answer: httpx.Response) -> httpx.Response:
+        """Follow redirects, signing in where that is asked for."""
+        while True:
+            if answer.has_redirect_location:
+                answer = self.browser.get(answer.headers["Location"])
+            elif answer.url.path == "/sign-in":
+                form = Form(answer.text)
+                values = {**form.values, "identifier": self.username, "password": self._password}
+                answer = self.browser.post(form.action, data=values)
+            else:
+                return answer
+
+    def form(self, page: httpx.Response, action: str | None = None) -> tuple[str, dict[str, list[str]]]:
+        """Return a form of a page, the one that is sent to its own address unless named: its target and its values."""
+        forms = Forms(page.text).values
+        target = action or page.url.path
+        return target, forms[target]
+
+    def sends(self, page: httpx.Response, action: str | None = None, **values: str | list[str]) -> httpx.Response:
+        """Send a form of a page with these values; return the answer, not the page behind a redirect."""
+        target, sent = self.form(page, action)
+        return self.browser.post(target, data={**sent, **values})
+
+
+class Administrator(AtTheConsole):
+    """A user with a role whose scopes are those of the Management API, and a browser."""
+
+    def __init__(self, stack: RunningStack, *scopes: str, name: str = "Grace Hopper") -> None:
+        super().__init__(stack.base_url, f"administrator_{secrets.token_hex(5)}", PASSWORD)
+        self.stack = stack
+        management = stack.management
+        self.user_id = management.users.create(username=self.username, password=PASSWORD, name=name).id
+        stack.recorder.keep(PASSWORD, "password")
+        if scopes:
+            indicator = stack.credentials.management_api.resource
+            resource = next(each for each in management.resources.list() if each.indicator == indicator)
+            ids = [scope.id for scope in management.resources.scopes(resource.id) if scope.name in scopes]
+            role = management.roles.create(f"Role of {self.username}", "", "User", ids)
+            management.users.assign_roles(self.user_id, [role.id])
+
+
+def notices(page: httpx.Response) -> list[str]:
+    """Return what a page says about what was done."""
+    found = re.findall(r'<div class="notice[^"]*">(.*?)</div>', page.text, re.DOTALL)
+    return [" ".join(unescape(re.sub("<[^>]+>", "", each)).split()) for each in found]
+
+
+def errors(page: httpx.Response) -> dict[str, str]:
+    """Return what a page says beside its fields."""
+    found = re.findall(r'<p class="error" id="([^"]+)-text">(.*?)</p>', page.text, re.DOTALL)
+    return {name: unescape(text) for name, text in found}
+
+
+__all__ = ["CONSOLE", "Administrator", "AtTheConsole", "errors", "heading", "notices"]

@@ -1,0 +1,223 @@
+"""The verifier process for proxies: its checks, the headers of its answers, and its settings."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+import pytest_asyncio
+
+from stead import AsyncAccessTokenVerifier, NotValidFeed
+from stead.verifier.__main__ import main
+from stead.verifier.app import VerifierApplication
+from stead.verifier.checks import check_at
+from stead.verifier.settings import InvalidSettings, read_settings
+from tests.unit.sdk.http_server import Answer, HttpServer, Received
+from tests.unit.sdk.issuer import AUDIENCE, ISSUER, Clock, SigningKey, jwks, token
+
+KEY, JUNK = SigningKey("key"), SigningKey("junk")
+GOOD = token(KEY)
+IMPERSONATED = token(KEY, act={"sub": "agent0000001"}, gty="token-exchange")
+WITHIN = token(KEY, organization_id="org000000001")
+REQUIRED = ["--issuer", ISSUER, "--audience", AUDIENCE]
+
+
+class Jwks(HttpServer):
+    """Publishes one key, or fails."""
+
+    def __init__(self) -> None:
+        super().__init__(self.publish)
+        self.status = 200
+
+    def publish(self, _: Received) -> Answer:
+        return Answer(self.status, jwks(KEY), {"Cache-Control": "max-age=600"})
+
+
+@pytest.fixture
+def keys() -> Iterator[Jwks]:
+    with Jwks() as serving:
+        yield serving
+
+
+def process(keys: Jwks, clock: Clock, feed: NotValidFeed | None = None) -> httpx.AsyncClient:
+    verifier = AsyncAccessTokenVerifier(issuer=ISSUER, audience=AUDIENCE, jwks_url=keys.url, clock=clock, feed=feed)
+    transport = httpx.ASGITransport(VerifierApplication(verifier, feed))
+    return httpx.AsyncClient(transport=transport, base_url="http://verifier")
+
+
+@pytest_asyncio.fixture
+async def verifier(keys: Jwks, clock: Clock) -> AsyncIterator[httpx.AsyncClient]:
+    async with process(keys, clock) as client:
+        yield client
+
+
+def bearing(access_token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {access_token}"}
+
+
+def identity(answer: httpx.Response) -> dict[str, str]:
+    return {name: value for name, value in answer.headers.items() if name.startswith("x-auth-")}
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "DELETE", "PROPFIND"])
+async def test_a_good_token_is_answered_with_all_four_headers(verifier: httpx.AsyncClient, method: str) -> None:
+    answer = await verifier.request(method, "/check/read:things", headers=bearing(GOOD), content=b"ignored")
+    assert (answer.status_code, answer.content, answer.headers["Cache-Control"]) == (200, b"", "no-store")
+    assert identity(answer) == {
+        "x-auth-subject": "user00000001",
+        "x-auth-actor": "",
+        "x-auth-scope": "read:things write:things",
+        "x-auth-organization": "",
+    }
+
+
+async def test_an_impersonation_names_its_actor(verifier: httpx.AsyncClient) -> None:
+    answer = await verifier.get("/check/-", headers=bearing(IMPERSONATED))
+    assert identity(answer)["x-auth-actor"] == "agent0000001"
+
+
+async def test_a_token_of_one_organization_needs_a_check_that_expects_it(verifier: httpx.AsyncClient) -> None:
+    refused = await verifier.get("/check/read:things", headers=bearing(WITHIN))
+    assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (403, 'Bearer error="insufficient_scope"')
+    accepted = await verifier.get("/check-in-organization/read:things", headers=bearing(WITHIN))
+    assert identity(accepted)["x-auth-organization"] == "org000000001"
+
+
+async def test_no_claim_can_end_a_header(verifier: httpx.AsyncClient) -> None:
+    odd = token(KEY, sub="Zoë\r\nX-Auth-Actor: root %", scope="50% ü", act={"sub": "a b"})
+    answer = await verifier.get("/check/-", headers=bearing(odd))
+    assert identity(answer) == {
+        "x-auth-subject": "Zo%C3%AB%0D%0AX-Auth-Actor:%20root%20%25",
+        "x-auth-actor": "a%20b",
+        "x-auth-scope": "50%25 %C3%BC",
+        "x-auth-organization": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("headers", "challenge"),
+    [
+        ([], "Bearer"),
+        ([("Authorization", "Basic YTpi")], "Bearer"),
+        ([("Authorization", "Bearer")], 'Bearer error="invalid_request"'),
+        ([("Authorization", f"Bearer {GOOD}"), ("Authorization", f"Bearer {GOOD}")], 'Bearer error="invalid_request"'),
+        ([("Authorization", f"Bearer {token(JUNK)}")], 'Bearer error="invalid_token"'),
+        ([("Authorization", f"Bearer {token(KEY, aud='https://other.example.com')}")], 'Bearer error="invalid_token"'),
+    ],
+    ids=["nothing", "other scheme", "malformed", "repeated", "unknown key", "other audience"],
+)
+async def test_what_is_not_one_acceptable_token_is_a_401(
+    verifier: httpx.AsyncClient, headers: list[tuple[str, str]], challenge: str
+) -> None:
+    answer = await verifier.get("/check/-", headers=headers)
+    assert (answer.status_code, answer.headers["WWW-Authenticate"], identity(answer)) == (401, challenge, {})
+
+
+async def test_a_missing_scope_is_a_403_that_names_what_is_required(verifier: httpx.AsyncClient) -> None:
+    answer = await verifier.get("/check/read:things%20a%2Fb%25/~/x?scope=-", headers=bearing(GOOD))
+    challenge = 'Bearer error="insufficient_scope", scope="a/b% read:things"'
+    assert (answer.status_code, answer.headers["WWW-Authenticate"], identity(answer)) == (403, challenge, {})
+
+
+async def test_without_keys_a_check_is_a_503_and_the_process_not_ready(keys: Jwks, clock: Clock) -> None:
+    keys.status = 500
+    async with process(keys, clock) as verifier:
+        answer = await verifier.get("/check/-", headers=bearing(GOOD))
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+        assert [(await verifier.get(f"/health/{name}")).status_code for name in ("live", "ready")] == [200, 503]
+        keys.status = 200
+        clock.now += 60
+        assert (await verifier.get("/health/ready")).status_code == 200
+
+
+async def test_before_the_feed_is_read_impersonations_are_refused_and_counted(keys: Jwks, clock: Clock) -> None:
+    feed = NotValidFeed.over_http("http://127.0.0.1:9", issuer=ISSUER)
+    async with process(keys, clock, feed) as verifier:
+        answers = [await verifier.get("/check/-", headers=bearing(each)) for each in (GOOD, IMPERSONATED)]
+        assert [each.status_code for each in answers] == [200, 503]
+        assert (await verifier.get("/health/ready")).status_code == 503
+        metrics = (await verifier.get("/metrics")).text.splitlines()
+    assert {
+        'stead_verifier_checks_total{outcome="200"} 1.0',
+        'stead_verifier_checks_total{outcome="503"} 1.0',
+        "stead_verifier_feed_fresh 0.0",
+        "stead_verifier_feed_age_seconds +Inf",
+        "stead_verifier_feed_accepted_stale_total 1.0",
+    } <= set(metrics)
+
+
+@pytest.mark.parametrize(
+    ("path", "scopes"),
+    [
+        (b"/check/-", set()),
+        (b"/check/-/~/orders/1", set()),
+        (b"/check/-/~", set()),
+        (b"/check/a/b:50%", None),  # of a proxy that has decoded a scope
+        (b"/check/a/~b", None),
+        (b"/check/read:orders/~/../-/x", {"read:orders"}),
+        (b"/check/read:orders/~/%2e%2e//check/-", {"read:orders"}),
+        (b"/check/a%20b", {"a", "b"}),
+        (b"/check/-%20-", {"-"}),
+        (b"/check/a%252Fb", {"a%2Fb"}),
+        (b"/check/-*", {"-*"}),
+        (b"/check/", None),
+        (b"/check", None),
+        (b"/check//-", None),
+        (b"//check/-", None),
+        (b"/check/a%20", None),
+        (b"/check/a%22", None),
+        (b"/check/%C3%BC", None),
+        (b"/check-in/-", None),
+    ],
+)
+def test_the_scope_is_the_segment_after_the_check_whatever_follows(path: bytes, scopes: set[str] | None) -> None:
+    check = check_at(path)
+    assert (None if check is None else set(check.scopes)) == scopes
+
+
+def test_options_win_over_the_environment_and_a_secret_may_be_a_file(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s3cret\n")
+    environment = {
+        "AUDIENCE": "https://other.example.com",
+        "FEED_URL": "https://id.example.com",
+        "CLIENT_ID": "client",
+        "CLIENT_SECRET_FILE": str(tmp_path / "secret"),
+        "WHEN_STALE": "closed",
+        "JWKS_URL": "",
+    }
+    settings = read_settings([*REQUIRED, "--leeway-s", "5", "--port", "9000"], environment)
+    assert (settings.audience, settings.client_secret, settings.when_stale) == (AUDIENCE, "s3cret", "closed")
+    assert (settings.leeway_s, settings.port, settings.jwks_url) == (5.0, 9000, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "problems"),
+    [
+        ([], {}, ["--issuer or ISSUER: must be set", "--audience or AUDIENCE: must be set"]),
+        (
+            ["--leeway-s", "soon", "--when-stale", "ajar"],
+            {},
+            ["LEEWAY_S: not acceptable", "WHEN_STALE: not acceptable"],
+        ),
+        (["--stale-after-s", "0"], {}, ["STALE_AFTER_S: must be a positive number of seconds"]),
+        (["--leeway-s", "nan"], {}, ["LEEWAY_S: must be a positive number of seconds"]),
+        (["--port", "65536"], {}, ["PORT: not a port"]),
+        ([], {"CLIENT_SECRET": "x"}, ["CLIENT_ID and CLIENT_SECRET: set both or neither"]),
+        (["--client-id", "c"], {"CLIENT_SECRET": "x"}, ["CLIENT_ID: of use only with FEED_URL"]),
+    ],
+)
+def test_all_invalid_settings_are_reported_at_once(
+    arguments: list[str], environment: dict[str, Any], problems: list[str]
+) -> None:
+    required = REQUIRED if "must be set" not in problems[0] else []
+    with pytest.raises(InvalidSettings) as invalid:
+        read_settings([*required, *arguments], environment)
+    assert str(invalid.value).splitlines() == problems
+
+
+def test_an_address_that_is_none_ends_the_process(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*REQUIRED, "--feed-url", "id.example.com"]) == 2
+    assert "invalid settings" in capsys.readouterr().err
