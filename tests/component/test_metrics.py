@@ -57,7 +57,8 @@ def test_the_state_of_every_service_can_be_read(world: World) -> None:
     assert 0 <= of(series, "not_valid_feed_silence_seconds", service="token") < 60
     assert of(series, "not_valid_feed_readers", service="token") >= 0
     for status in ("Next", "Current"):
-        assert 0 < of(series, "signing_key_age_seconds", service="token", status=status) < 3600
+        # Whatever other tests did to the keys of the tenant that they share.
+        assert 0 < of(series, "signing_key_age_seconds", service="token", status=status) < 24 * 3600
     assert [name for name, _ in series if name.endswith("_created")] == []
 
 

@@ -137,9 +137,9 @@ async def test_every_write_of_token_service_through_the_management_api_reaches_t
     consented = code_for(user_id, application_id, Verifier(), consented=OPENID).authorization
     async with opened(database_url=servers.token_database_url, redis_url=servers.token_redis_url) as of_stack:
         await begin(of_stack, consented)
-    old_enough = "UPDATE signing_key SET created_at = 1 WHERE tenant_id = 'default' AND status = 'Next'"
+    older = "UPDATE signing_key SET created_at = created_at - 3600000 WHERE tenant_id = 'default' AND status = 'Next'"
     async with replicas.engine.begin() as connection:
-        await connection.execute(text(old_enough))
+        await connection.execute(text(older))
     by_status = {key["status"]: key["id"] for key in request("POST", f"{keys}/rotate")}
     current, next_key = by_status["Current"], by_status["Next"]
     request("DELETE", f"{keys}/{next_key}")
