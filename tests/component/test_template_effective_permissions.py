@@ -118,12 +118,12 @@ async def exchanging(template: Template) -> str:
     return str(created["id"])
 
 
-def token_of_actors(member: ReadingMember, client_id: str, *actors: str) -> str:
+def token_of_actors(member: ReadingMember, client_id: str, *actors: str, **claims: Any) -> str:
     """Return an organization token from an exchange with these actors, the current one first."""
     act: dict[str, Any] = {}
     for actor in reversed(actors):
         act = {"sub": actor, "act": act} if act else {"sub": actor}
-    return member.token(act=act, gty=GRANT_TOKEN_EXCHANGE, client_id=client_id)
+    return member.token(act=act, gty=GRANT_TOKEN_EXCHANGE, client_id=client_id, **claims)
 
 
 async def test_an_actor_reads_the_permissions_of_the_member(
@@ -179,17 +179,19 @@ async def test_an_unknown_actor_is_refused(member: ReadingMember, exchanging: st
     assert refusal(await member.read(token)) == UNAUTHORIZED
 
 
-async def test_a_token_from_an_exchange_ends_when_exchange_is_switched_off(
+async def test_a_token_from_an_exchange_ends_for_good_when_exchange_is_switched_off(
     member: ReadingMember, exchanging: str
 ) -> None:
     actor = (await member.template.management.created("users"))["id"]
-    token = token_of_actors(member, exchanging, actor)
+    token = token_of_actors(member, exchanging, actor, iat=int(time.time()) - 60)
     assert (await member.read(token)).status_code == 200
-    settings = {"customClientMetadata": {"allowTokenExchange": False}}
-    answer = await member.template.management.client.patch(f"/api/applications/{exchanging}", json=settings)
-    assert answer.is_success
-    await member.template.caught_up()
-    assert refusal(await member.read(token)) == UNAUTHORIZED
+    for allowed in (False, True):
+        settings = {"customClientMetadata": {"allowTokenExchange": allowed}}
+        answer = await member.template.management.client.patch(f"/api/applications/{exchanging}", json=settings)
+        assert answer.is_success
+        await member.template.caught_up()
+        assert refusal(await member.read(token)) == UNAUTHORIZED
+    assert (await member.read(token_of_actors(member, exchanging, actor))).status_code == 200
 
 
 async def test_an_invalid_token_is_refused(member: ReadingMember) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import httpx2 as httpx
@@ -214,6 +215,32 @@ def test_a_token_becomes_inactive_with_its_client_or_resource(world: World) -> N
     management.resources.delete(resource.id)
 
     assert [is_active(world, token) for token in (by_client, for_resource)] == [False, False]
+
+
+def test_what_is_back_revives_no_token_from_before(world: World) -> None:
+    """A resource created again with its indicator, and token exchange switched on again."""
+    management = world.management
+    client = world.client("Traditional")
+    indicator = f"https://{client.id}.example.com/api"
+    gone = management.resources.create("Passing", indicator)
+    earlier = {"iat": int(time.time()) - 60, "client_id": client.id, "sub": world.customer}
+    for_resource = world.forger.access_token(**earlier, aud=indicator)
+    exchanged = world.forger.access_token(**earlier, aud=world.resource, gty=GRANT_TOKEN_EXCHANGE)
+    others = world.forger.access_token(**earlier, aud=world.resource)
+    assert is_active(world, for_resource)
+    assert is_active(world, exchanged)
+
+    management.resources.delete(gone.id)
+    management.resources.create("Back", indicator)
+    for allowed in (False, True):
+        management.applications.update(client.id, custom_client_metadata={"allowTokenExchange": allowed})
+    assert [is_active(world, token) for token in (for_resource, exchanged, others)] == [False, False, True]
+
+    new = [
+        world.client_credentials(resource=indicator).json()["access_token"],
+        world.exchange(management.subject_tokens.create(world.customer).token, client=client).json()["access_token"],
+    ]
+    assert [is_active(world, token) for token in new] == [True, True]
 
 
 def test_tokens_of_an_ended_family_are_inactive(world: World) -> None:

@@ -10,3 +10,8 @@ Clock = Callable[[], int]
 def now_ms() -> int:
     """Return the current time in milliseconds since the epoch, UTC."""
     return time.time_ns() // 1_000_000
+
+
+def whole_second(ms: int) -> int:
+    """Return the beginning of the second of a time, as ``iat`` has it, in milliseconds."""
+    return ms - ms % 1000

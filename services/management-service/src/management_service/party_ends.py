@@ -1,6 +1,7 @@
 """What happened to a user, an application or a resource that ended the impersonations with it, for their stories.
 
-It says why a token is refused, and does not refuse it: tokens are judged by the state itself, in token-service.
+It says why a token is refused, and does not refuse it: tokens are judged by the state itself, in token-service. That of
+a resource says from when on its tokens are valid if there was one of the same indicator, which is known from here.
 """
 
 from collections.abc import Collection

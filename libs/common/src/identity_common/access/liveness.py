@@ -1,25 +1,25 @@
 """Liveness of a caller, in SQL: the one condition for every database that knows applications and users."""
 
 
-def live_caller(row: str, *, applications: str, users: str, may_exchange: str = "") -> str:
+def live_caller(row: str, *, applications: str, users: str, valid_exchange: str = "") -> str:
     """Return the condition that a caller's client exists and that its user, if it has one, may still use the token.
 
     The user must exist, must not be suspended, and must not have ended the tokens of that time. A token is dated in
     whole seconds: one issued in the second in which all tokens were ended is refused too. A token that was got by token
-    exchange needs a client that may still exchange tokens; none is issued for the Management API.
+    exchange needs a client that could exchange tokens ever since; none is issued for the Management API.
 
     Each row is looked up by its key in a subquery that the planner cannot flatten (``OFFSET 0``). A plan that was made
     while a table was small would otherwise scan all of it, and is kept for a while.
 
     Args:
         row: Alias of a row of the statement with ``client_id``, ``subject``, ``issued_at`` (milliseconds) and, for
-            ``may_exchange``, ``is_exchanged``; the tenant is its parameter ``$1``.
+            ``valid_exchange``, ``is_exchanged``; the tenant is its parameter ``$1``.
         applications: Name of the table of applications.
         users: Name of the table of users.
-        may_exchange: Expression over a row of applications: whether the application may exchange tokens. Empty where
-            no token is got by exchange.
+        valid_exchange: Condition over a row of applications: that a token which it got by exchange is valid. Empty
+            where no token is got by exchange.
     """
-    exchanging = f"AND (NOT {row}.is_exchanged OR {may_exchange})" if may_exchange else ""
+    exchanging = f"AND (NOT {row}.is_exchanged OR {valid_exchange})" if valid_exchange else ""
     return f"""
         EXISTS (
             SELECT FROM {applications} WHERE tenant_id = $1 AND id = {row}.client_id {exchanging} OFFSET 0

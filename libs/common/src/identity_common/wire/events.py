@@ -108,6 +108,8 @@ class ApplicationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """An application, which is an OAuth client. Roles are in ``AssignmentState``.
 
     Attributes:
+        exchanged_valid_after: Milliseconds, in whole seconds; tokens that it got by exchange before are refused, as
+            token exchange was off since.
         id_token_ttl_s: Lifetime of its ID tokens.
         refresh_token_ttl_days: Days after which an unused refresh token expires.
         rotate_refresh_token: Whether each use of a refresh token replaces it; always so for public clients.
@@ -124,6 +126,7 @@ class ApplicationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     type: ApplicationType = "MachineToMachine"
     is_third_party: bool = False
     allow_token_exchange: bool = False
+    exchanged_valid_after: int = 0
     id_token_ttl_s: int = 3600
     refresh_token_ttl_days: int = 14
     rotate_refresh_token: bool = True
@@ -145,6 +148,8 @@ class ResourceState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Attributes:
         indicator: Value of ``resource`` in requests and of ``aud`` in tokens.
         access_token_ttl_s: Lifetime of its access tokens.
+        tokens_valid_after: Milliseconds, in whole seconds; tokens issued before are refused, as they are for an earlier
+            resource with this indicator.
     """
 
     id: str
@@ -152,6 +157,7 @@ class ResourceState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     name: str = ""
     indicator: str = ""
     access_token_ttl_s: int = 3600
+    tokens_valid_after: int = 0
     is_default: bool = False
 
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Raw
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.clock import Clock, now_ms
+from identity_common.clock import Clock, now_ms, whole_second
 from identity_common.fields import FreeForm, free_form_text, is_too_large, merged
 from identity_common.http.api_errors import (
     ApiError,
@@ -78,6 +78,7 @@ def application_state(application: Application, secrets: list[Secret]) -> Applic
         type=application.type,
         is_third_party=application.is_third_party,
         allow_token_exchange=application.allow_token_exchange,
+        exchanged_valid_after=application.exchanged_valid_after,
         id_token_ttl_s=application.id_token_ttl_s,
         refresh_token_ttl_days=application.refresh_token_ttl_days,
         rotate_refresh_token=application.rotate_refresh_token,
@@ -351,10 +352,15 @@ class Applications:
         changed = msgspec.structs.replace(application, **members)
         if changed == application:
             return application
-        changed = msgspec.structs.replace(changed, updated_at=max(self._clock(), application.updated_at))
+        now = self._clock()
+        changed = msgspec.structs.replace(changed, updated_at=max(now, application.updated_at))
+        is_switched = changed.allow_token_exchange != application.allow_token_exchange
+        if is_switched and (application.allow_token_exchange or application.exchanged_valid_after):
+            # At either switch: a token may be issued for a moment after token exchange was switched off.
+            changed = msgspec.structs.replace(changed, exchanged_valid_after=whole_second(now))
         with refusals(_REFUSALS):
             await store.update_application(transaction.connection, changed)
-        if application.allow_token_exchange and not changed.allow_token_exchange:
+        if is_switched and not changed.allow_token_exchange:
             await self._record_end(transaction, application.id, "exchange_off")
         await self._record(transaction, changed)
         return changed

@@ -17,6 +17,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     """An application as stored, without its secrets.
 
     Attributes:
+        exchanged_valid_after: See ``ApplicationState``.
         custom_data: JSON.
     """
 
@@ -29,6 +30,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     redirect_uris: tuple[str, ...] = ()
     post_logout_redirect_uris: tuple[str, ...] = ()
     allow_token_exchange: bool = False
+    exchanged_valid_after: int = 0
     cors_allowed_origins: tuple[str, ...] = ()
     id_token_ttl_s: int = 3600
     refresh_token_ttl_days: int = 14

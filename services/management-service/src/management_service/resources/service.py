@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from identity_common.clock import Clock, now_ms
+from identity_common.clock import Clock, now_ms, whole_second
 from identity_common.http.api_errors import ApiError, duplicate, invalid_scope_name, missing_by_id
 from identity_common.http.pagination import Page
 from identity_common.identifiers import new_id
@@ -14,7 +14,7 @@ from identity_common.outbox.changes import Changes, Transaction
 from identity_common.scope_names import is_scope_name
 from identity_common.stores.database import refusals, retry_on_conflict
 from identity_common.wire.events import ResourceState, ScopeState
-from management_service.party_ends import put_party_end, resource_party
+from management_service.party_ends import find_party_ends, put_party_end, resource_party
 from management_service.resources import rules, store
 from management_service.resources.narrowing import NamedScope, record_lost_scopes
 from management_service.resources.store import Resource, Scope
@@ -34,6 +34,7 @@ def resource_state(resource: Resource) -> ResourceState:
         name=resource.name,
         indicator=resource.indicator,
         access_token_ttl_s=resource.access_token_ttl_s,
+        tokens_valid_after=resource.tokens_valid_after,
         is_default=resource.is_default,
     )
 
@@ -262,13 +263,16 @@ class Resources:
         return resource
 
     async def _insert(self, transaction: Transaction, name: str, indicator: str, access_token_ttl_s: int) -> Resource:
+        now, party = self._clock(), resource_party(indicator)
+        existed_before = await find_party_ends(transaction.connection, self._tenant_id, [party])
         resource = Resource(
             tenant_id=self._tenant_id,
             id=new_id(),
             name=name,
             indicator=indicator,
             access_token_ttl_s=access_token_ttl_s,
-            created_at=self._clock(),
+            tokens_valid_after=whole_second(now) if existed_before else 0,
+            created_at=now,
         )
         with refusals(_REFUSALS):
             await store.insert_resource(transaction.connection, resource)

@@ -13,13 +13,18 @@ from management_service.schema import resources, scopes
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
-    """An API resource as stored."""
+    """An API resource as stored.
+
+    Attributes:
+        tokens_valid_after: See ``ResourceState``.
+    """
 
     tenant_id: str
     id: str
     name: str
     indicator: str
     access_token_ttl_s: int
+    tokens_valid_after: int = 0
     is_default: bool = False
     created_at: int
 

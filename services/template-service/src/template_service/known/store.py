@@ -83,8 +83,6 @@ _PUT_USERS: Final = text(
 ).bindparams(
     _TENANT, *_arrays(ids=str, revisions=int, names=str, suspended=bool, valid_after=int, keys=str, states=str)
 )
-MAY_EXCHANGE: Final = "coalesce((state::json ->> 'allow_token_exchange')::boolean, false)"
-"""Whether an application of ``known_applications`` may exchange tokens; its state omits defaults."""
 
 _PUT_APPLICATIONS: Final = text(
     """
@@ -227,6 +225,17 @@ async def scopes_of(connection: AsyncConnection, tenant_id: str, resource_ids: C
 async def forget(connection: AsyncConnection, tenant_id: str, what: Kind, ids: Collection[str]) -> None:
     """Delete aggregates that no longer exist."""
     await connection.execute(_FORGET[what], {"tenant": tenant_id, "ids": list(ids)})
+
+
+def valid_exchange(issued_at: str) -> str:
+    """Return the condition that a token got by exchange is valid, over a row of ``known_applications``.
+
+    Args:
+        issued_at: Expression of when it was issued, milliseconds.
+    """
+    # The state omits defaults.
+    return f"""coalesce((state::json ->> 'allow_token_exchange')::boolean, false)
+        AND coalesce((state::json ->> 'exchanged_valid_after')::bigint, 0) <= {issued_at}"""
 
 
 def _text(state: msgspec.Struct) -> str:

@@ -7,7 +7,7 @@ from identity_common.access.liveness import live_caller
 from identity_common.http.api_errors import store_unavailable
 from identity_common.stores.lookups import KeyLookup, Lookups
 from stead.event_types import MemberType
-from template_service.known.store import MAY_EXCHANGE
+from template_service.known.store import valid_exchange
 from template_service.role_contents.store import OrganizationPermission
 
 MemberKey = tuple[str, str]
@@ -75,13 +75,19 @@ class PermissionState(NamedTuple):
     version: DatabaseVersion
 
 
+_LIVE_CALLER: Final = live_caller(
+    "asked",
+    applications="known_applications",
+    users="known_users",
+    valid_exchange=valid_exchange("asked.issued_at"),
+)
+
 # One statement for all the requests of a tick of the event loop. OFFSET 0 keeps the planner from flattening a subquery:
 # whatever the statistics say, each row is found by an index. A role's version is incremented when its grants change, a
 # permission's when its name or description does.
 _STATES: Final = KeyLookup(f"""
     SELECT
-        {live_caller("asked", applications="known_applications", users="known_users", may_exchange=MAY_EXCHANGE)}
-            AS is_live,
+        {_LIVE_CALLER} AS is_live,
         EXISTS (SELECT FROM organizations WHERE tenant_id = $1 AND id = asked.organization_id OFFSET 0)
             AS organization_exists,
         EXISTS (

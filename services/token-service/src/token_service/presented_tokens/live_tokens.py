@@ -84,7 +84,7 @@ class LiveTokens:
         known = KnownOfToken(
             client=client,
             people=people if speaks_for_itself else [subject.person, *people],
-            resource_exists=await self._resource_exists(token),
+            resource_valid_after=await self._resource_valid_after(token),
             organization_id=self._organization_id(token),
             membership=subject.membership,
             is_revoked=is_revoked,
@@ -140,10 +140,11 @@ class LiveTokens:
             return token.audience.removeprefix(self._organization_prefix)
         return token.organization_id
 
-    async def _resource_exists(self, token: AccessToken) -> bool:
+    async def _resource_valid_after(self, token: AccessToken) -> int | None:
         if token.audience == self._userinfo_audience or token.audience.startswith(self._organization_prefix):
-            return True
-        return await self._directory.find_resource(token.audience) is not None
+            return 0
+        resource = await self._directory.find_resource(token.audience)
+        return None if resource is None else resource.tokens_valid_after
 
 
 def _unverified_audience(payload: bytes) -> str:

@@ -17,7 +17,8 @@ class KnownOfToken(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         client: The application that it was issued to; none if that was deleted.
         people: The subject, unless that is the client itself, then the actors; none for each that was deleted.
-        resource_exists: Whether the resource in ``aud`` exists; true for a token without one.
+        resource_valid_after: From when on tokens for the resource in ``aud`` are valid, milliseconds; none if there is
+            no such resource, 0 for a token without one.
         organization_id: Of an organization's token; otherwise none.
         membership: The subject's in that organization; none if there is none, or no such organization.
         is_revoked: Whether the token, its authorization or its signing key was revoked.
@@ -25,7 +26,7 @@ class KnownOfToken(msgspec.Struct, frozen=True, kw_only=True):
 
     client: ApplicationState | None
     people: Sequence[Person | None]
-    resource_exists: bool
+    resource_valid_after: int | None
     organization_id: str | None
     membership: Membership | None
     is_revoked: bool
@@ -62,26 +63,37 @@ def why_no_member(membership: Membership | None, member_type: MemberType) -> str
     return None
 
 
+def _why_no_exchange(client: ApplicationState, issued_at_ms: int) -> str | None:
+    if not client.allow_token_exchange:
+        return "the client may no longer exchange tokens"
+    if is_outdated(issued_at_ms=issued_at_ms, tokens_valid_after=client.exchanged_valid_after):
+        return "from before the client was last allowed to exchange tokens"
+    return None
+
+
 def why_token_dead(token: AccessToken, known: KnownOfToken) -> str | None:
     """Return why an access token with a valid signature is not live, for the log.
 
     Returns:
         The first reason; none if it is live.
     """
+    issued_at_ms = int(token.issued_at) * 1000
     if known.is_revoked:
         return "revoked"
     if known.client is None:
         return "the client was deleted"
-    if token.grant_type is not None and not known.client.allow_token_exchange:
-        return "the client may no longer exchange tokens"
-    if not known.resource_exists:
+    if token.grant_type is not None and (reason := _why_no_exchange(known.client, issued_at_ms)):
+        return reason
+    if known.resource_valid_after is None:
         return "the resource was deleted"
+    if is_outdated(issued_at_ms=issued_at_ms, tokens_valid_after=known.resource_valid_after):
+        return "for an earlier resource of this indicator"
     if known.organization_id is not None:
         reason = why_no_member(known.membership, "application" if token.subject == token.client_id else "user")
         if reason is not None:
             return reason
     for person in known.people:
-        reason = why_dead(person, issued_at_ms=int(token.issued_at) * 1000)
+        reason = why_dead(person, issued_at_ms=issued_at_ms)
         if reason is not None:
             return reason
     return None

@@ -67,7 +67,7 @@ def issued_at_s(*, now: int, tokens_valid_after: int) -> int:
 
 
 def is_outdated(*, issued_at_ms: int, tokens_valid_after: int) -> bool:
-    """Return whether something was issued before the user's tokensValidAfter (milliseconds both)."""
+    """Return whether something was issued before that of its kind is valid (milliseconds both)."""
     return issued_at_ms < tokens_valid_after
 
 
