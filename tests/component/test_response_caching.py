@@ -38,8 +38,6 @@ def caching(answer: httpx.Response) -> tuple[int, str | None]:
 @pytest.mark.parametrize("path", READ)
 def test_every_read_is_private_and_revalidated_and_a_refusal_is_not_stored(system: FuzzedSystem, path: str) -> None:
     existing = path.format(**system.existing(path, set(re.findall(r"{(\w+)}", path))))
-    if path in ("/api/logs", "/api/logs/figures"):
-        existing += "?end_time=1"  # entries of earlier requests are still arriving
     if path == "/api/logs/consistency":
         existing += "?from=1&to=1"
     bearer, _ = system.authorization(path, None, 0)
@@ -48,14 +46,19 @@ def test_every_read_is_private_and_revalidated_and_a_refusal_is_not_stored(syste
         if path.endswith("/proof"):
             eventually(lambda: client.get(existing).status_code == 200)  # when the head that covers the entry is signed
         answer = client.get(existing)
-        etag = answer.headers.get("ETag")
-        if etag is None:
+        if "ETag" not in answer.headers:
             status = {"/api/status": 204, "/api/logs/export": 200, "/api/logs/leaves": 200}
             assert caching(answer) == (status[path], UNTAGGED)
             return
         assert caching(answer) == (200, TAGGED)
         assert caching(client.head(existing)) == (200, TAGGED)
-        assert caching(client.get(existing, headers={"If-None-Match": etag})) == (304, TAGGED)
+
+        def revalidated() -> bool:
+            """Tell whether two reads in a row agree; what arrives over the bus may change it between them."""
+            known = {"If-None-Match": client.get(existing).headers["ETag"]}
+            return caching(client.get(existing, headers=known)) == (304, TAGGED)
+
+        eventually(revalidated)
         if "{" in path:
             status, cache_control = caching(client.get(re.sub(r"{\w+}", "unknown", path)))
             assert (status in {404, 422}, cache_control) == (True, UNTAGGED)
