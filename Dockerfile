@@ -1,4 +1,4 @@
-# One image for each service, and one for provisioning: docker build --target token-service .
+# An image for each service, for provisioning and for the verifier process: docker build --target token-service .
 # Packages come from the locks with hashes, our own from this tree alone. The images have no pip and need no shell.
 # Debug symbols are removed, and bytecode is there for what a process imports: half of the size.
 
@@ -49,6 +49,14 @@ RUN $INSTALL --no-index --no-deps /wheels/stead_sdk-* /wheels/stead_common-* /wh
  && find /opt/stead -name "*.so" -exec strip --strip-unneeded {} + \
  && /opt/stead/bin/python -c "import provision.__main__"
 
+FROM build AS verifier-packages
+COPY locks/verifier.lock /locks/
+RUN $INSTALL --require-hashes --no-deps --requirement /locks/verifier.lock
+COPY --from=wheels /wheels /wheels
+RUN $INSTALL --no-index --no-deps /wheels/stead_sdk-* \
+ && find /opt/stead -name "*.so" -exec strip --strip-unneeded {} + \
+ && /opt/stead/bin/python -c "import stead.verifier.__main__, uvloop, httptools"
+
 # Beyond the base: the packages, and a user without a name who owns nothing.
 FROM python:3.13-slim AS runtime
 ARG VERSION=0.1.0
@@ -84,3 +92,10 @@ FROM runtime AS provision
 LABEL org.opencontainers.image.title="stead-provision"
 COPY --from=provision-packages /opt/stead /opt/stead
 ENTRYPOINT ["python", "-m", "provision"]
+
+FROM runtime AS verifier
+LABEL org.opencontainers.image.title="stead-verifier"
+COPY --from=verifier-packages /opt/stead /opt/stead
+EXPOSE 8000
+ENTRYPOINT ["python", "-m", "stead.verifier"]
+CMD ["--host", "0.0.0.0"]

@@ -142,6 +142,7 @@ lock: ## pin the newest releases that fit (needs uv)
 	@# Litestar needs the two to invent examples in OpenAPI documents, which is switched off.
 	@for image in $(IMAGES); do $(EXPORT) --package stead-$$image --all-extras --no-dev --no-emit-package faker \
 		--no-emit-package polyfactory --output-file locks/$$image.lock; done
+	@$(EXPORT) --package stead-sdk --extra verifier --no-dev --output-file locks/verifier.lock
 	@rm uv.lock
 	@cd $(CLIENTS) && for each in clients fastapi; do uv pip compile --quiet --upgrade --generate-hashes --universal \
 		--python-version 3.11 --no-emit-index-url --no-header --no-annotate $$each.in --output-file $$each.lock || exit 1; done

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from identity_common.http.routing import FALLBACK, NOT_ROUTED, ROUTES, service_for
 from provision.edges.nginx import nginx
@@ -47,3 +50,18 @@ def test_the_pins_of_an_image_are_those_that_are_tested(lock: Path) -> None:
     tested = pins(ROOT / "requirements.lock")
     assert {name: text for name, text in pins(lock).items() if tested.get(name) != text} == {}
     assert "://" not in lock.read_text()
+
+
+def test_the_verifier_has_what_its_extra_needs_and_no_more() -> None:
+    locked = {canonicalize_name(name) for name in pins(ROOT / "locks" / "verifier.lock")}
+    assert locked == needed_by(Requirement("stead-sdk[verifier]")) - {"stead-sdk"}
+
+
+def needed_by(requirement: Requirement) -> set[str]:
+    """Return the distributions that a requirement installs here, itself included."""
+    extras = requirement.extras or {""}
+    found = {canonicalize_name(requirement.name)}
+    for each in map(Requirement, metadata.requires(requirement.name) or []):
+        if each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in extras):
+            found |= needed_by(each)
+    return found

@@ -12,6 +12,7 @@ import jwt
 import pytest
 
 from all_in_one.credentials import Credentials, read_credentials
+from identity_common.version import VERSION
 from stead import ManagementClient
 from tests.support.administrator import CONSOLE, AtTheConsole, notices
 from tests.support.processes import free_port
@@ -102,6 +103,15 @@ def test_the_containers_show_no_secret_and_can_write_nothing(composed: Composed)
         user_and_write = "import os; print(os.getuid(), os.access('/', os.W_OK), os.access('/opt/stead', os.W_OK))"
         shown = composed.run("docker", "compose", "exec", "-T", service, "python", "-c", user_and_write)
         assert shown.split() == ["65532", "False", "False"]
+
+
+def test_the_image_of_the_verifier_runs_with_a_read_only_file_system(composed: Composed) -> None:
+    composed.run("docker", "build", "--quiet", "--target", "verifier", "--tag", "stead/verifier:dev", ".")
+    shown = composed.run("docker", "run", "--rm", "--read-only", "--cap-drop", "ALL", "stead/verifier:dev", "--version")
+    assert shown == f"{VERSION}\n"
+    user_and_write = "import os; print(os.getuid(), os.access('/opt/stead', os.W_OK))"
+    shown = composed.run("docker", "run", "--rm", "--entrypoint", "python", "stead/verifier:dev", "-c", user_and_write)
+    assert shown.split() == ["65532", "False"]
 
 
 def test_a_custom_claims_function_runs_in_a_confined_worker(composed: Composed) -> None:

@@ -11,7 +11,7 @@ import subprocess
 import kubernetes_validate
 import pytest
 
-from tests.support.manifests import KUBECTL, Manifest, kustomizations, manifests
+from tests.support.manifests import KUBECTL, VERIFIER, Manifest, kustomizations, manifests
 
 pytestmark = pytest.mark.manifests
 
@@ -21,7 +21,7 @@ OLDEST, NEWEST = "1.30", kubernetes_validate.latest_version()
 WITHOUT_SCHEMA = {"gateway.networking.k8s.io/v1"}
 """Not part of Kubernetes; test_edges.py compares it with the routing table."""
 
-KUSTOMIZATIONS = [*kustomizations("overlays"), *kustomizations("edges")]
+KUSTOMIZATIONS = [*kustomizations("overlays"), *kustomizations("edges"), VERIFIER]
 
 
 def problem(manifest: Manifest, version: str) -> str | None:

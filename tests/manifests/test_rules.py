@@ -15,12 +15,14 @@ import token_service.settings
 from identity_common.settings import ServiceSettings
 from provision.passwords import Passwords
 from provision.render import Hosts, Keys, secret_manifests
-from tests.support.manifests import APP, ROOT, Manifest, Pod, kustomizations, of_kind, pods, rendered, selects
+from stead.verifier.settings import read_settings
+from tests.support.manifests import APP, ROOT, VERIFIER, Manifest, Pod, kustomizations, of_kind, pods, rendered, selects
 
 pytestmark = pytest.mark.manifests
 
 OVERLAYS = kustomizations("overlays")
 every_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
+every_overlay_and_the_verifier = pytest.mark.parametrize("overlay", [*OVERLAYS, VERIFIER])
 
 SETTINGS: dict[str, type[ServiceSettings]] = {
     "management-service": management_service.settings.Settings,
@@ -66,7 +68,7 @@ def image(container: dict[str, Any]) -> re.Match[str]:
     return found
 
 
-@every_overlay
+@every_overlay_and_the_verifier
 def test_every_pod_is_restricted(overlay: str) -> None:
     for pod in pods(overlay):
         context = pod.spec["securityContext"]
@@ -129,6 +131,21 @@ def test_a_service_starts_with_these_settings_and_secrets(overlay: str, service:
     assert read == SECRETS[service].keys()
 
 
+def test_the_verifier_starts_with_these_settings_and_its_secret_file(tmp_path: Path) -> None:
+    pod = service_pod(VERIFIER, "verifier")
+    (container,) = pod.containers
+    (mount,) = container["volumeMounts"]
+    (tmp_path / "client-secret").write_text("s3cret")
+    given = environment(VERIFIER, container)
+    settings = read_settings(
+        [], {name: value.replace(mount["mountPath"], str(tmp_path)) for name, value in given.items()}
+    )
+    assert settings.client_secret == "s3cret"
+    assert {name.removesuffix("_FILE").lower() for name in given} <= set(settings.__struct_fields__)
+    assert pod.spec["automountServiceAccountToken"] is False
+    assert of_kind(VERIFIER, "Secret") == []
+
+
 @every_overlay
 def test_only_the_bootstrap_has_a_token_of_the_api_server(overlay: str) -> None:
     assert {each["automountServiceAccountToken"] for each in of_kind(overlay, "ServiceAccount")} == {False}
@@ -169,7 +186,7 @@ def test_jobs_retry_and_are_forgotten(overlay: str) -> None:
     assert expected <= {each["spec"]["template"]["metadata"]["labels"][APP] for each in jobs}
 
 
-@every_overlay
+@every_overlay_and_the_verifier
 def test_every_container_says_what_it_needs_and_may_use(overlay: str) -> None:
     for pod in pods(overlay):
         for container in pod.containers:

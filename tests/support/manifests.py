@@ -12,6 +12,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 KUBECTL = Path(sys.executable).with_name("kubectl")
 APP = "app.kubernetes.io/name"
+VERIFIER = "deploy/k8s/verifier"
 
 Manifest = dict[str, Any]
 

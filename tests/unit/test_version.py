@@ -13,6 +13,7 @@ from identity_common.serving import run_service
 from identity_common.settings import ServiceSettings
 from identity_common.telemetry.logs import log_start
 from identity_common.version import VERSION
+from stead.verifier.__main__ import main as verifier
 from tests.support.captured_logs import captured_logs
 
 
@@ -22,6 +23,7 @@ def test_every_command_prints_its_version_without_any_setting(
     for run in (
         lambda: run_service("token_service", settings=ServiceSettings, commands={}, arguments=["--version"]),
         lambda: provision.__main__.main(["--version"]),
+        lambda: verifier(["--version"]),
         all_in_one.__main__.main,
     ):
         monkeypatch.setattr(sys, "argv", ["", "--version"])

@@ -66,8 +66,9 @@ Options of the command line, see `python -m provision --help`. `python -m provis
 
 ## The verifier process
 
-Options of the command line, see `python -m stead.verifier --help` and [the guide](../guides/proxy.md). The secret of
-the application that reads the not-valid feed is in `CLIENT_SECRET`, or in a file that `CLIENT_SECRET_FILE` names.
+Options of the command line, see `python -m stead.verifier --help` and [the guide](../guides/proxy.md), or, but for
+`--host` and `--port`, variables of the same names in capitals. The secret of the application that reads the not-valid
+feed is in `CLIENT_SECRET`, or in a file that `CLIENT_SECRET_FILE` names.
 
 ## bootstrap in Kubernetes
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final, cast
 
@@ -71,12 +72,14 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
 
     Raises:
         InvalidSettings: One line for every setting that is missing or invalid.
+        SystemExit: An option is unknown, or ``--help`` or ``--version`` was asked for and has been printed.
     """
     parser = argparse.ArgumentParser(
         prog="python -m stead.verifier",
         description="Verify access tokens for a reverse proxy. --issuer may be ISSUER in the environment, and so on.",
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=version("stead-sdk"))
     for name, text in _VARIABLES.items():
         parser.add_argument(f"--{name.replace('_', '-')}", default=environment.get(name.upper()), help=text)
     parser.add_argument("--host", help="address to listen on, 127.0.0.1")
