@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from all_in_one.embedded import EmbeddedServers
-from benchmarks import claims_function, endless_scripts, fan_out, middleware, not_valid, replica
+from benchmarks import claims_function, endless_scripts, fan_out, middleware, not_valid, replica, verifier
 from benchmarks.load import Plan
 from benchmarks.many_users import ManyUsers
 from benchmarks.measure import LoadFailed, Measurement, measure, under_load
@@ -202,6 +202,15 @@ def look_up_of_what_is_not_valid(_: Bench, __: Effort) -> Iterator[str]:
     return not_valid.lines()
 
 
+def verifier_behind_nginx(bench: Bench, effort: Effort) -> Iterator[str]:
+    """Measure requests that nginx asks the verifier process about, beside requests that it does not."""
+    issuer = verifier.Issuer(
+        name=bench.deployment.issuer, url=bench.deployment.tokens[0].url, client=bench.stage.parties.backend
+    )
+    with tempfile.TemporaryDirectory(prefix="identity-bench-nginx-") as directory:
+        yield from verifier.lines(issuer, Path(directory), rounds=effort.rounds, seconds=effort.seconds)
+
+
 def cost_of_the_claims_function(bench: Bench, effort: Effort) -> Iterator[str]:
     """Measure an exchange with a custom-claims function, beside one without."""
     function = claims_function.Function(
@@ -259,6 +268,7 @@ _PARTS: Final[Mapping[str, Callable[[Bench, Effort], Iterator[str]]]] = {
     "fan-out": fan_out_of_permissions,
     "middleware": overhead_of_middleware,
     "not-valid": look_up_of_what_is_not_valid,
+    "verifier": verifier_behind_nginx,
     "claims-function": cost_of_the_claims_function,
     "endless-scripts": tokens_beside_endless_scripts,
     "long-list": long_list,
@@ -269,6 +279,7 @@ _USUAL_PARTS: Final = (
     "fan-out",
     "middleware",
     "not-valid",
+    "verifier",
     "claims-function",
     "endless-scripts",
     "replica",
