@@ -85,7 +85,8 @@ def prometheus(deployment: Deployment, tmp_path_factory: pytest.TempPathFactory)
         with deployment.management_client() as management:
             eventually(lambda: len(prometheus.values("up == 1")) == 3)
             # NaN until a series has grown between two scrapes.
-            while not any(value == value for value in prometheus.values("job_route:stead_http_request_seconds:p99_5m")):
+            grown = ("job_route:stead_http_request_seconds:p99_5m", "job:stead_http_errors:ratio5m")
+            while not all(any(value == value for value in prometheus.values(each)) for each in grown):
                 management.users.create(name="Ada")
                 time.sleep(0.2)
         yield prometheus
