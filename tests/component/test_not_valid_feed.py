@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
@@ -173,6 +174,26 @@ def test_what_is_valid_again_is_so_for_new_tokens_only(world: World, feed: Feed)
     eventually(lambda: feed.not_before(entry) not in {ALWAYS, None})
     _, claims = exchanged(world, world.customer)
     assert int(claims["iat"]) >= (feed.not_before(entry) or 0)
+
+
+def test_a_member_that_is_back_has_tokens_from_then_on(world: World, feed: Feed) -> None:
+    """Until it is removed again; what else changes in its membership ends none of them."""
+    user = world.user()
+    entry = entry_of("member", world.organization, user)
+    world.template.member(world.organization, user)
+    world.template.remove_member(world.organization, user)
+    eventually(lambda: feed.not_before(entry) == ALWAYS)
+    world.template.member(world.organization, user)
+    eventually(lambda: feed.not_before(entry) not in {ALWAYS, None})
+    joined_s = feed.not_before(entry)
+
+    time.sleep(1 - time.time() % 1)
+    world.template.member(world.organization, user, world.clerk_roles["user"])
+    later = removed_member(world)
+    eventually(lambda: feed.not_before(later) == ALWAYS)
+    assert feed.not_before(entry) == joined_s
+    world.template.remove_member(world.organization, user)
+    eventually(lambda: feed.not_before(entry) == ALWAYS)
 
 
 def test_a_reader_follows_from_its_snapshot_and_continues_where_it_was(world: World, feed: Feed) -> None:

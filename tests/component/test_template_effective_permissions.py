@@ -182,6 +182,7 @@ async def test_an_unknown_actor_is_refused(member: ReadingMember, exchanging: st
 async def test_a_token_from_an_exchange_ends_for_good_when_exchange_is_switched_off(
     member: ReadingMember, exchanging: str
 ) -> None:
+    await member.joined_a_minute_ago()
     actor = (await member.template.management.created("users"))["id"]
     token = token_of_actors(member, exchanging, actor, iat=int(time.time()) - 60)
     assert (await member.read(token)).status_code == 200
@@ -192,6 +193,26 @@ async def test_a_token_from_an_exchange_ends_for_good_when_exchange_is_switched_
         await member.template.caught_up()
         assert refusal(await member.read(token)) == UNAUTHORIZED
     assert (await member.read(token_of_actors(member, exchanging, actor))).status_code == 200
+
+
+@of_both_kinds
+async def test_a_member_that_is_back_reads_with_new_tokens_only(template: Template, kind: Kind) -> None:
+    member = await ReadingMember.new(template, kind)
+    await member.joined_a_minute_ago()
+    earlier = int(time.time()) - 60
+    token = member.token(iat=earlier)
+    assert (await member.read(token)).status_code == 200
+    await member.organization.remove(member.id)
+    assert refusal(await member.read(token)) == (422, "organization.require_membership")
+    await member.organization.add(member.id)
+    assert refusal(await member.read(token)) == UNAUTHORIZED
+
+    client_id = template.management.credentials.client_id
+    management_token = member.token(
+        audience=AUDIENCE, scope="read", client_id=client_id, subject=client_id, iat=earlier
+    )
+    for accepted in (member.token(), management_token):
+        assert (await member.read(accepted)).status_code == 200
 
 
 async def test_an_invalid_token_is_refused(member: ReadingMember) -> None:

@@ -1,13 +1,17 @@
 """Members of organizations and their roles, users and applications alike, and the events about them."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
+from identity_common.clock import now_ms
+from stead.event_types import MemberState
 from tests.support.management_api import issues, refusal, unique
 from tests.support.organizations import (
     APPLICATIONS,
@@ -62,6 +66,32 @@ async def test_members_are_added_once_and_removed_once(template: Template, kind:
     assert await own.event(ids[0]) == own.removed(ids[0])
     assert issues(await own.add()) == {kind.ids}
     assert await template.revision() == before + 4
+
+
+@of_both_kinds
+async def test_events_say_when_a_member_joined_for_the_last_time(template: Template, kind: Kind) -> None:
+    stays, returns = sorted([await member_of_kind(template, kind) for _ in range(2)])
+    role = await organization_role(template, kind)
+    own = await Organization.new(template, kind)
+
+    async def joined_at(member: str) -> int:
+        event = await template.event("member", own.id, member)
+        assert event is not None
+        return msgspec.json.decode(event.data, type=MemberState).joined_at
+
+    before = now_ms()
+    await own.replace(stays, returns)
+    first = await joined_at(stays)
+    assert before <= first == await joined_at(returns) <= now_ms()
+    await own.assign([stays, returns], [role])
+    assert [await joined_at(member) for member in (stays, returns)] == [first] * 2
+
+    await own.replace(stays)
+    assert await joined_at(returns) == 0
+    await asyncio.sleep(0.002)
+    await own.replace(stays, returns)
+    await own.assign([stays, returns], [role])
+    assert (await joined_at(stays), await joined_at(returns) > first) == (first, True)
 
 
 @of_both_kinds

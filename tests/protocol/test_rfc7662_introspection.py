@@ -243,6 +243,34 @@ def test_what_is_back_revives_no_token_from_before(world: World) -> None:
     assert [is_active(world, token) for token in new] == [True, True]
 
 
+def test_a_member_that_is_back_has_new_tokens_only(world: World) -> None:
+    """A user and an application, with tokens for the organization and for a resource within it."""
+    machine, user = world.client("MachineToMachine", exchange=False), world.user()
+
+    def joined() -> None:
+        world.template.member(world.organization, user)
+        world.template.member(world.organization, machine.id, kind="application")
+
+    def issued() -> list[str]:
+        forms = [{"organization_id": world.organization, "resource": each} for each in (None, world.resource)]
+        answers = [world.exchange(world.subject_token(user), **form) for form in forms]
+        answers += [world.client_credentials(machine, **form) for form in forms]
+        return [answer.json()["access_token"] for answer in answers]
+
+    joined()
+    earlier = issued()
+    assert [is_active(world, token) for token in earlier] == [True] * 4
+
+    world.template.remove_member(world.organization, user)
+    world.template.remove_member(world.organization, machine.id, kind="application")
+    assert [is_active(world, token) for token in earlier] == [False] * 4
+
+    time.sleep(1 - time.time() % 1)  # ``iat`` has whole seconds
+    joined()
+    assert [is_active(world, token) for token in earlier] == [False] * 4
+    assert [is_active(world, token) for token in issued()] == [True] * 4
+
+
 def test_tokens_of_an_ended_family_are_inactive(world: World) -> None:
     """RFC 6749 section 4.1.2: access tokens and refresh tokens, at once."""
     sign_in = SignIn(world)

@@ -53,6 +53,11 @@ class ReadingMember:
         assert assigned.status_code == 201, assigned.text
         return made
 
+    async def joined_a_minute_ago(self) -> None:
+        """Move the time when it joined, so that tokens from this minute are not from before."""
+        statement = "UPDATE members SET joined_at = joined_at - 60000 WHERE organization_id = $1 AND member_id = $2"
+        await self.template.database.execute(statement, self.organization.id, self.id)
+
     def token(self, **changed: Any) -> str:
         """Return the member's organization token, valid unless something is changed."""
         is_user = self.organization.kind is USERS

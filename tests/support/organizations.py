@@ -85,9 +85,13 @@ class Organization:
         return {member["id"]: [role["name"] for role in member["organizationRoles"]] for member in answer.json()}
 
     async def event(self, member_id: str) -> MemberState | None:
-        """Return the data of the last event of a member."""
+        """Return the data of the last event of a member, but for when it joined."""
         event = await self._template.event("member", self.id, member_id)
-        return None if event is None else msgspec.json.decode(event.data, type=MemberState)
+        if event is None:
+            return None
+        state = msgspec.json.decode(event.data, type=MemberState)
+        assert bool(state.joined_at) is not state.deleted
+        return msgspec.structs.replace(state, joined_at=0)
 
     async def says(self, member_id: str, state: MemberState) -> None:
         """Wait until this is the last event of a member: changes of another service take effect with a delay."""
@@ -96,7 +100,7 @@ class Organization:
                 await asyncio.sleep(0.01)
 
     def said(self, member_id: str, *role_ids: str) -> MemberState:
-        """Return the event data of a member with these roles."""
+        """Return the event data of a member with these roles, but for when it joined."""
         return MemberState(
             organization_id=self.id,
             member_id=member_id,

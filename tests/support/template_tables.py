@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import asyncpg
 import msgspec
@@ -36,6 +36,9 @@ from template_service.fan_out.requests import (
 )
 from template_service.role_contents.events import record_roles
 from tests.support.patience import PATIENCE_S
+
+JOINED_AT: Final = 1_700_000_000_000
+"""When every member joined."""
 
 Key = tuple[str, str]
 """An organization and a member of it."""
@@ -202,8 +205,8 @@ class TemplateTables:
         member_ids = sorted(ids or (new_short_id() for _ in range(count)))
         async with self.transaction() as transaction:
             statement = """INSERT INTO members (tenant_id, organization_id, member_id, member_type, joined_at)
-                SELECT :tenant, :organization, unnest(CAST(:members AS text[])), :kind, 0"""
-            values = {"organization": organization_id, "members": member_ids}
+                SELECT :tenant, :organization, unnest(CAST(:members AS text[])), :kind, :joined"""
+            values = {"organization": organization_id, "members": member_ids, "joined": JOINED_AT}
             await self.execute(transaction, statement, **values, kind=kind)
             await self._assign(transaction, organization_id, member_ids, role_ids)
             if not quietly:
@@ -212,6 +215,7 @@ class TemplateTables:
                         organization_id=organization_id,
                         member_id=member_id,
                         member_type=kind,
+                        joined_at=JOINED_AT,
                         role_ids=tuple(sorted(role_ids)),
                     )
                     transaction.record("member", (organization_id, member_id), "created", state)

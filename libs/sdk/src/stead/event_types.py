@@ -1,7 +1,7 @@
 """The messages of the stream ``IDENTITY_EVENTS``: the CloudEvents envelope, and the state of every public aggregate.
 
 An event carries the *full new state* of one aggregate, and a deletion carries ``"deleted": true``, so no consumer needs
-an earlier event. Ids and names only. docs/events/asyncapi.yaml describes every subject.
+an earlier event. Ids, names and times only. docs/events/asyncapi.yaml describes every subject.
 """
 
 from typing import Final, Literal
@@ -109,6 +109,8 @@ class MemberState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     """A member of an organization. The members of a deleted organization are no longer members.
 
     Attributes:
+        joined_at: When it became a member, for the last time; milliseconds since the epoch. Its tokens for the
+            organization that were issued in an earlier second are refused. 0 in events of earlier versions.
         role_ids: Ids of its organization roles, sorted. Ids of deleted roles grant nothing.
     """
 
@@ -116,6 +118,7 @@ class MemberState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     member_id: str
     member_type: MemberType = "user"
     deleted: bool = False
+    joined_at: int = 0
     role_ids: tuple[str, ...] = ()
 
 

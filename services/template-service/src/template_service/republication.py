@@ -78,6 +78,7 @@ class WholeState:
                 organization_id=row.organization_id,
                 member_id=row.member_id,
                 member_type=row.member_type,
+                joined_at=row.joined_at,
                 role_ids=tuple(role_ids.get(key, ())),
             )
             transaction.record("member", key, "updated", state)

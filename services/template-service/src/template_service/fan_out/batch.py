@@ -106,14 +106,14 @@ _UNASSIGN: Final = text(
 ).bindparams(_TENANT, bindparam("of", type_=Text), *_AFTER, *_LAST)
 _REMAINING: Final = text(
     """
-    SELECT asked.organization_id, asked.member_id, member.member_type, ARRAY(
+    SELECT asked.organization_id, asked.member_id, member.member_type, member.joined_at, ARRAY(
         SELECT role_id FROM member_roles AS held WHERE held.tenant_id = :tenant
             AND held.organization_id = asked.organization_id AND held.member_id = asked.member_id
         ORDER BY role_id
     ) AS role_ids
     FROM unnest(:organizations, :members) AS asked (organization_id, member_id)
     CROSS JOIN LATERAL (
-        SELECT member_type FROM members WHERE members.tenant_id = :tenant
+        SELECT member_type, joined_at FROM members WHERE members.tenant_id = :tenant
             AND members.organization_id = asked.organization_id AND members.member_id = asked.member_id
         LIMIT 1
     ) AS member
@@ -306,11 +306,15 @@ async def _unassign(transaction: Transaction, part: Mapping[str, str], keys: Col
     connection, values = transaction.connection, {"tenant": part["tenant"], **_columns(keys)}
     await connection.execute(_LOCK_MEMBERS, values)
     await connection.execute(_UNASSIGN, part)
-    for organization_id, member_id, member_type, role_ids in await connection.execute(_REMAINING, values):
+    for row in await connection.execute(_REMAINING, values):
         state = MemberState(
-            organization_id=organization_id, member_id=member_id, member_type=member_type, role_ids=tuple(role_ids)
+            organization_id=row.organization_id,
+            member_id=row.member_id,
+            member_type=row.member_type,
+            joined_at=row.joined_at,
+            role_ids=tuple(row.role_ids),
         )
-        transaction.record("member", (organization_id, member_id), "updated", state)
+        transaction.record("member", (row.organization_id, row.member_id), "updated", state)
 
 
 async def _publish_differences(transaction: Transaction, tenant_id: str, causes: Causes) -> None:

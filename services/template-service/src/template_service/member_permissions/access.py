@@ -20,6 +20,7 @@ from identity_common.access.management_api import (
     unauthorized,
     verified,
 )
+from identity_common.clock import whole_second
 from identity_common.http.api_errors import ApiError, missing_by_id
 from identity_common.http.conditional import is_known
 from stead import AccessToken, TokenInvalid
@@ -120,7 +121,8 @@ class ReadAccess:
         """Authenticate the caller of a request, as of now, and return what holds for the member.
 
         The state is read while the revocation of the token is checked. An organization token from a token exchange,
-        which has an actor, reads what its subject may do; a Management API token with an actor is refused.
+        which has an actor, reads what its subject may do; a Management API token with an actor is refused. One from
+        before the member was removed does not count again when it is back.
 
         Raises:
             ApiError: 401; 403 for another valid token of ours; 400 for a malformed request; 503 when the issuer's keys,
@@ -145,9 +147,15 @@ class ReadAccess:
             if not _is_live(states):
                 raise unauthorized()
         state = states[0]
-        etag = f'W/"{state.digest[:32]}"'
-        caller = (token.client_id, token.subject)
-        return AuthorizedState(caller, etag, state.version.revision, state.organization_exists, state.is_member)
+        if token.audience != self._management_api and _is_from_before(state.joined_at, token):
+            raise unauthorized()
+        return AuthorizedState(
+            caller=(token.client_id, token.subject),
+            etag=f'W/"{state.digest[:32]}"',
+            revision=state.version.revision,
+            organization_exists=state.organization_exists,
+            is_member=state.joined_at is not None,
+        )
 
     async def _verify(self, access_token: str) -> SignedToken:
         """Verify a token for the audience that it claims; ``_require_reader`` decides what that audience opens."""
@@ -185,6 +193,11 @@ def _keys(member: Member, token: AccessToken) -> list[StateKey]:
     is_exchanged = token.grant_type is not None
     people = (token.subject, *actors)
     return [StateKey(token.client_id, user_id, issued_at_ms, *member, is_exchanged) for user_id in people]
+
+
+def _is_from_before(joined_at: int | None, token: AccessToken) -> bool:
+    """Whether an organization token was issued before the member joined, in an earlier second."""
+    return joined_at is not None and int(token.issued_at) * 1000 < whole_second(joined_at)
 
 
 def _is_live(states: Sequence[PermissionState]) -> bool:

@@ -64,13 +64,14 @@ class PermissionState(NamedTuple):
 
     Attributes:
         is_live: Whether the caller's client and user exist, and the token of the user has not been ended.
+        joined_at: When the member joined, milliseconds; none if it is not a member.
         digest: Of everything that decides what the member may do.
         version: Of the database that this was read from.
     """
 
     is_live: bool
     organization_exists: bool
-    is_member: bool
+    joined_at: int | None
     digest: str
     version: DatabaseVersion
 
@@ -90,10 +91,10 @@ _STATES: Final = KeyLookup(f"""
         {_LIVE_CALLER} AS is_live,
         EXISTS (SELECT FROM organizations WHERE tenant_id = $1 AND id = asked.organization_id OFFSET 0)
             AS organization_exists,
-        EXISTS (
-            SELECT FROM members WHERE tenant_id = $1 AND organization_id = asked.organization_id
-                AND member_id = asked.member_id AND member_type = asked.member_type OFFSET 0
-        ) AS is_member,
+        (
+            SELECT joined_at FROM members WHERE tenant_id = $1 AND organization_id = asked.organization_id
+                AND member_id = asked.member_id AND member_type = asked.member_type
+        ) AS joined_at,
         encode(sha256(convert_to(coalesce((
             SELECT string_agg(part, ' ' ORDER BY part COLLATE "C") FROM (
                 SELECT role.id || '.' || role.version AS part
@@ -155,8 +156,8 @@ async def permission_states(lookups: Lookups, tenant_id: str, keys: Sequence[Sta
     if not rows:
         raise store_unavailable()
     return [
-        PermissionState(is_live, organization_exists, is_member, digest, DatabaseVersion(*version))
-        for is_live, organization_exists, is_member, digest, *version in rows
+        PermissionState(is_live, organization_exists, joined_at, digest, DatabaseVersion(*version))
+        for is_live, organization_exists, joined_at, digest, *version in rows
     ]
 
 

@@ -116,8 +116,7 @@ class Members:
         async with self._changes.transaction() as transaction:
             await self._lock_organization(transaction, organization_id)
             await self._require_known(transaction, member_type, wanted)
-            members = self._members(transaction, organization_id, member_type)
-            self._record_joined(transaction, organization_id, member_type, await members.add(wanted, now=self._clock()))
+            await self._join(transaction, organization_id, member_type, wanted)
         return transaction.revision_header
 
     async def replace(self, member_type: MemberType, organization_id: str, ids: Collection[str]) -> dict[str, str]:
@@ -137,9 +136,8 @@ class Members:
             await self._require_known(transaction, member_type, wanted)
             members = self._members(transaction, organization_id, member_type)
             removed = await members.remove((await members.all()).difference(wanted))
-            joined = await members.add(wanted, now=self._clock())
+            await self._join(transaction, organization_id, member_type, wanted)
             await self._record_removed(transaction, organization_id, member_type, removed)
-            self._record_joined(transaction, organization_id, member_type, joined)
         return transaction.revision_header
 
     @retry_on_conflict
@@ -228,8 +226,8 @@ class Members:
         """
         async with self._changes.transaction() as transaction:
             members = await self._lock(transaction, organization_id, member_type, [member_id])
-            [(_, held)] = await members.role_ids([member_id])
-            if role_id not in held:
+            [held] = await members.held_roles([member_id])
+            if role_id not in held.role_ids:
                 raise missing_by_id("entity.not_found")
             await members.unassign(member_id, [role_id])
             await self._record_changed(transaction, organization_id, member_type, {member_id})
@@ -277,12 +275,16 @@ class Members:
             raise too_many_related()
         return found.ids
 
-    def _record_joined(
-        self, transaction: Transaction, organization_id: str, member_type: MemberType, joined: Collection[str]
+    async def _join(
+        self, transaction: Transaction, organization_id: str, member_type: MemberType, wanted: Collection[str]
     ) -> None:
-        """Record new members. They have no roles yet, so their permissions need no fan-out."""
+        """Add those that are not members. They have no roles yet, so their permissions need no fan-out."""
+        now = self._clock()
+        joined = await self._members(transaction, organization_id, member_type).add(wanted, now=now)
         for member_id in sorted(joined):
-            state = MemberState(organization_id=organization_id, member_id=member_id, member_type=member_type)
+            state = MemberState(
+                organization_id=organization_id, member_id=member_id, member_type=member_type, joined_at=now
+            )
             transaction.record("member", (organization_id, member_id), "created", state)
 
     async def _record_removed(
@@ -298,11 +300,9 @@ class Members:
     async def _record_changed(
         self, transaction: Transaction, organization_id: str, member_type: MemberType, changed: Collection[str]
     ) -> None:
-        for member_id, role_ids in await self._members(transaction, organization_id, member_type).role_ids(changed):
-            if len(role_ids) > MAX_RELATED:
+        for held in await self._members(transaction, organization_id, member_type).held_roles(changed):
+            if len(held.role_ids) > MAX_RELATED:
                 raise too_many_related()
-            state = MemberState(
-                organization_id=organization_id, member_id=member_id, member_type=member_type, role_ids=role_ids
-            )
-            transaction.record("member", (organization_id, member_id), "updated", state)
+            state = MemberState(organization_id=organization_id, member_type=member_type, **held._asdict())
+            transaction.record("member", (organization_id, held.member_id), "updated", state)
         await request_member_fan_out(transaction, self._tenant_id, organization_id, changed, "assignment")

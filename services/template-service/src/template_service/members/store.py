@@ -54,6 +54,18 @@ class Member(NamedTuple):
     roles: tuple[Named, ...]
 
 
+class HeldRoles(NamedTuple):
+    """A member with the ids of its roles, sorted.
+
+    Attributes:
+        joined_at: See ``MemberState``.
+    """
+
+    member_id: str
+    joined_at: int
+    role_ids: tuple[str, ...]
+
+
 class Membership(NamedTuple):
     """An organization, and the roles that a member holds in it, by name."""
 
@@ -182,15 +194,18 @@ _UNASSIGN: Final = text(
     ))
     """
 ).bindparams(_TENANT, _ORGANIZATION, _MEMBER, _ROLES)
-_ROLE_IDS: Final = text(
+_HELD_ROLES: Final = text(
     """
-    SELECT member_id, ARRAY(
+    SELECT member.member_id, member.joined_at, ARRAY(
         SELECT role_id FROM member_roles AS held
         WHERE held.tenant_id = :tenant AND held.organization_id = :organization AND held.member_id = asked.member_id
             AND EXISTS (SELECT FROM roles WHERE roles.tenant_id = :tenant AND roles.id = held.role_id OFFSET 0)
         ORDER BY role_id
     ) AS role_ids
-    FROM unnest(:ids) AS asked (member_id)
+    FROM unnest(:ids) AS asked (member_id), LATERAL (
+        SELECT member_id, joined_at FROM members
+        WHERE tenant_id = :tenant AND organization_id = :organization AND member_id = asked.member_id OFFSET 0
+    ) AS member
     """
 ).bindparams(_TENANT, _ORGANIZATION, _IDS)
 IS_MEMBER: Final = KeyLookup("""
@@ -278,10 +293,10 @@ class Members:
         """Take roles from a member."""
         await self._connection.execute(_UNASSIGN, {**self._values, "member": member_id, "roles": sorted(role_ids)})
 
-    async def role_ids(self, ids: Collection[str]) -> list[tuple[str, tuple[str, ...]]]:
-        """Return each of these members with the sorted ids of its roles."""
-        rows = await self._connection.execute(_ROLE_IDS, {**self._values, "ids": sorted(ids)})
-        return [(row.member_id, tuple(row.role_ids)) for row in rows]
+    async def held_roles(self, ids: Collection[str]) -> list[HeldRoles]:
+        """Return each of these members with its roles."""
+        rows = await self._connection.execute(_HELD_ROLES, {**self._values, "ids": sorted(ids)})
+        return [HeldRoles(row.member_id, row.joined_at, tuple(row.role_ids)) for row in rows]
 
 
 async def lock_roles(

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from identity_common.bus.connection import Bus
-from identity_common.clock import Clock, now_ms
+from identity_common.clock import Clock, now_ms, whole_second
 from identity_common.oauth import temporarily_unavailable
 from identity_common.stores.redis import RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
@@ -58,6 +58,11 @@ class Membership(msgspec.Struct, frozen=True):
 
     organization: OrganizationState
     member: MemberState
+
+    @property
+    def tokens_valid_after(self) -> int:
+        """From when on the member's tokens for the organization are valid, milliseconds: from the second it joined."""
+        return whole_second(self.member.joined_at)
 
 
 class Subject(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from token_service.directory import Directory, Membership
 from token_service.grants.claims_arguments import TokenToSign, client_arguments
 from token_service.grants.form import GrantForm
 from token_service.grants.table import TokenRequest, TokenResponse
-from token_service.grants.targets import Target, Targets, held_scopes, organization_roles
+from token_service.grants.targets import Target, Targets, held_scopes, organization_roles, tokens_valid_after
 from token_service.tokens.issuer import Issuer, new_jti
 from token_service.tokens.keys import AwaitedKey
 from token_service.tokens.scopes import format_scope, grantable_scopes, may_be_newly_held, parse_scope
@@ -145,6 +145,7 @@ class ClientCredentialsGrant:
             lifetime_s=target.lifetime_s,
             organization_id=target.organization_claim,
             permissions_as_of=prepared.permissions_as_of,
+            tokens_valid_after=tokens_valid_after(None, prepared.membership),
             jti=token.jti,
             extra_claims=extra_claims,
         )

@@ -14,7 +14,7 @@ from identity_common.revisions import Source
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ResourceState
 from stead.event_types import MemberType
-from token_service.directory import Directory, InMemoryDirectory, Membership
+from token_service.directory import Directory, InMemoryDirectory, Membership, Person
 from token_service.grants.form import FormParameters, TargetForm
 from token_service.presented_tokens.liveness import why_no_member
 from token_service.tokens.claims import organization_audience
@@ -176,6 +176,19 @@ def no_member(member_type: MemberType) -> OAuthError:
     """The refusal of an organization, whether it exists or not."""
     who = "application" if member_type == "application" else "subject"
     return access_denied(f"the {who} is not a member of this organization")
+
+
+def tokens_valid_after(person: Person | None, membership: Membership | None) -> int:
+    """Return from when on the tokens of a subject are valid, milliseconds; a new one must not be dated before.
+
+    Another machine's clock may be ahead.
+
+    Args:
+        person: The subject; none if that is the client itself.
+        membership: In the organization of the target; none without one.
+    """
+    of_person = person.user.tokens_valid_after if person else 0
+    return max(of_person, membership.tokens_valid_after) if membership else of_person
 
 
 def held_scopes(

@@ -35,7 +35,7 @@ from token_service.grants.form import (
     unsupported,
 )
 from token_service.grants.table import TokenRequest, TokenResponse
-from token_service.grants.targets import Target, Targets, held_scopes, organization_roles
+from token_service.grants.targets import Target, Targets, held_scopes, organization_roles, tokens_valid_after
 from token_service.presented_tokens.actor_tokens import ActingParty, ActorTokens, not_acceptable
 from token_service.presented_tokens.liveness import why_dead
 from token_service.presented_tokens.subject_tokens import SubjectTokens
@@ -243,7 +243,7 @@ class TokenExchangeGrant:
             grant_type=GRANT_TOKEN_EXCHANGE,
             actor=prepared.actor.claim if prepared.actor else None,
             permissions_as_of=permissions_as_of,
-            tokens_valid_after=subject.person.user.tokens_valid_after,
+            tokens_valid_after=tokens_valid_after(subject.person, subject.membership),
             jti=token.jti,
             extra_claims=extra_claims,
         )

@@ -28,7 +28,7 @@ from token_service.directory import Directory, Membership, Person
 from token_service.grants.claims_arguments import TokenToSign, user_arguments
 from token_service.grants.form import TargetForm
 from token_service.grants.table import TokenRequest, TokenResponse
-from token_service.grants.targets import Target, Targets, held_scopes, no_member, organization_roles
+from token_service.grants.targets import Target, Targets, held_scopes, no_member, organization_roles, tokens_valid_after
 from token_service.presented_tokens.liveness import why_dead
 from token_service.tokens.identity import PersonClaims
 from token_service.tokens.issuer import Issuer, new_jti
@@ -210,7 +210,6 @@ class UserTokens:
             refresh_token: To be returned with them.
             nonce: For the ID token.
         """
-        tokens_valid_after = decision.person.user.tokens_valid_after
         access_token = await self._issuer.issue(
             key,
             subject=decision.person.user.id,
@@ -220,7 +219,7 @@ class UserTokens:
             lifetime_s=decision.target.lifetime_s,
             organization_id=decision.target.organization_claim,
             permissions_as_of=decision.permissions_as_of,
-            tokens_valid_after=tokens_valid_after,
+            tokens_valid_after=tokens_valid_after(decision.person, decision.membership),
             jti=decision.jti,
             extra_claims=decision.extra_claims,
         )
@@ -235,7 +234,7 @@ class UserTokens:
                 nonce=nonce,
                 session_id=decision.authorization.session_id,
                 access_token=access_token,
-                tokens_valid_after=tokens_valid_after,
+                tokens_valid_after=decision.person.user.tokens_valid_after,
             )
         granted = decision.scopes
         if refresh_token is not None and decision.offline_access:

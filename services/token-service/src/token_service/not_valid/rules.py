@@ -75,7 +75,7 @@ def of_event(kind: str, data: msgspec.Raw, *, changed_at_s: int, revision: int =
         case "member":
             member = msgspec.json.decode(data, type=MemberState)
             entry = entry_of("member", member.organization_id, member.member_id)
-            return [_gone(entry, member.deleted, changed_at_s)]
+            return [_gone(entry, member.deleted, member.joined_at // 1000 or changed_at_s)]
         case "narrowing":
             narrowing = msgspec.json.decode(data, type=NarrowingState)
             if narrowing.kind == "scope":

@@ -71,6 +71,15 @@ def _why_no_exchange(client: ApplicationState, issued_at_ms: int) -> str | None:
     return None
 
 
+def _why_no_member_since(token: AccessToken, membership: Membership | None) -> str | None:
+    reason = why_no_member(membership, "application" if token.subject == token.client_id else "user")
+    if membership is None or reason is not None:
+        return reason
+    if is_outdated(issued_at_ms=int(token.issued_at) * 1000, tokens_valid_after=membership.tokens_valid_after):
+        return "from before the subject last joined the organization"
+    return None
+
+
 def why_token_dead(token: AccessToken, known: KnownOfToken) -> str | None:
     """Return why an access token with a valid signature is not live, for the log.
 
@@ -88,10 +97,8 @@ def why_token_dead(token: AccessToken, known: KnownOfToken) -> str | None:
         return "the resource was deleted"
     if is_outdated(issued_at_ms=issued_at_ms, tokens_valid_after=known.resource_valid_after):
         return "for an earlier resource of this indicator"
-    if known.organization_id is not None:
-        reason = why_no_member(known.membership, "application" if token.subject == token.client_id else "user")
-        if reason is not None:
-            return reason
+    if known.organization_id is not None and (reason := _why_no_member_since(token, known.membership)):
+        return reason
     for person in known.people:
         reason = why_dead(person, issued_at_ms=issued_at_ms)
         if reason is not None:

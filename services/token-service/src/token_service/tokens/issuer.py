@@ -60,7 +60,7 @@ class Issuer:
             grant_type: Becomes ``gty``; for tokens issued by exchange.
             actor: Becomes ``act``.
             permissions_as_of: Becomes ``pv``; from ``Directory.revisions_of``.
-            tokens_valid_after: The subject's, milliseconds.
+            tokens_valid_after: The subject's, and that of its membership in the organization; milliseconds.
             jti: From ``new_jti``; a new one by default.
             extra_claims: Further claims; they never replace one of the above.
         """
