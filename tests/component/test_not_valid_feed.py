@@ -172,8 +172,32 @@ def test_what_is_valid_again_is_so_for_new_tokens_only(world: World, feed: Feed)
     eventually(lambda: feed.not_before(entry) == ALWAYS)
     world.management.applications.update(client.id, custom_client_metadata={"allowTokenExchange": True})
     eventually(lambda: feed.not_before(entry) not in {ALWAYS, None})
+    switched_on_s = feed.not_before(entry)
     _, claims = exchanged(world, world.customer)
-    assert int(claims["iat"]) >= (feed.not_before(entry) or 0)
+    assert int(claims["iat"]) >= (switched_on_s or 0)
+
+    time.sleep(1 - time.time() % 1)
+    world.management.applications.update(client.id, name="Another name")
+    later = client_without_exchange(world)
+    eventually(lambda: feed.not_before(later) == ALWAYS)
+    assert feed.not_before(entry) == switched_on_s, "another change ends nothing"
+
+
+def test_a_resource_that_is_back_has_tokens_from_then_on(world: World, feed: Feed) -> None:
+    resources = world.management.resources
+    indicator = f"https://{new_id()}.example.com/api"
+    entry = entry_of("resource", indicator)
+    resources.delete(resources.create("Gone", indicator).id)
+    eventually(lambda: feed.not_before(entry) == ALWAYS)
+    back = resources.create("Back", indicator)
+    eventually(lambda: feed.not_before(entry) not in {ALWAYS, None})
+    created_s = feed.not_before(entry)
+
+    time.sleep(1 - time.time() % 1)
+    resources.update(back.id, name="Another name")
+    later = deleted_resource(world)
+    eventually(lambda: feed.not_before(later) == ALWAYS)
+    assert feed.not_before(entry) == created_s, "another change ends nothing"
 
 
 def test_a_member_that_is_back_has_tokens_from_then_on(world: World, feed: Feed) -> None:

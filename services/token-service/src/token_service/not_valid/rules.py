@@ -57,7 +57,7 @@ def of_event(kind: str, data: msgspec.Raw, *, changed_at_s: int, revision: int =
             ``member-permissions``.
         data: Its state.
         changed_at_s: When it changed, in whole seconds, rounded down as ``iat`` is: what is valid again is so for
-            tokens that were issued from this second on.
+            tokens that were issued from this second on, unless the state itself says since when.
         revision: Of the event.
     """
     match kind:
@@ -67,15 +67,16 @@ def of_event(kind: str, data: msgspec.Raw, *, changed_at_s: int, revision: int =
             return _of_application(msgspec.json.decode(data, type=ApplicationState), changed_at_s)
         case "resource":
             resource = msgspec.json.decode(data, type=ResourceState)
+            since_s = resource.tokens_valid_after // 1000 or changed_at_s
             entry = entry_of("resource", resource.indicator)
-            return [_gone(entry, resource.deleted, changed_at_s)] if resource.indicator else []
+            return [_gone(entry, resource.deleted, since_s)] if resource.indicator else []
         case "organization":
             organization = msgspec.json.decode(data, type=OrganizationState)
             return [_gone(entry_of("organization", organization.id), organization.deleted, changed_at_s)]
         case "member":
             member = msgspec.json.decode(data, type=MemberState)
-            entry = entry_of("member", member.organization_id, member.member_id)
-            return [_gone(entry, member.deleted, member.joined_at // 1000 or changed_at_s)]
+            since_s = member.joined_at // 1000 or changed_at_s
+            return [_gone(entry_of("member", member.organization_id, member.member_id), member.deleted, since_s)]
         case "narrowing":
             narrowing = msgspec.json.decode(data, type=NarrowingState)
             if narrowing.kind == "scope":
@@ -103,14 +104,15 @@ def _of_user(user: UserState) -> list[Change]:
 
 def _of_application(application: ApplicationState, changed_at_s: int) -> list[Change]:
     switched_off = application.deleted or not application.allow_token_exchange
+    exchanging_since_s = application.exchanged_valid_after // 1000 or changed_at_s
     return [
         _gone(entry_of("client", application.id), application.deleted, changed_at_s),
-        _gone(entry_of("exchange", application.id), switched_off, changed_at_s),
+        _gone(entry_of("exchange", application.id), switched_off, exchanging_since_s),
     ]
 
 
-def _gone(entry: bytes, is_gone: bool, changed_at_s: int) -> Change:
-    return Change(entry, ALWAYS) if is_gone else Change(entry, changed_at_s, only_if_known=True)
+def _gone(entry: bytes, is_gone: bool, since_s: int) -> Change:
+    return Change(entry, ALWAYS) if is_gone else Change(entry, since_s, only_if_known=True)
 
 
 def latest(records: Iterable[NotValid]) -> dict[bytes, NotValid]:
