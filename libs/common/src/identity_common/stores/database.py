@@ -18,6 +18,7 @@ from sqlalchemy import (
     ColumnElement,
     RowMapping,
     Select,
+    Subquery,
     Text,
     collate,
     event,
@@ -146,6 +147,7 @@ async def fetch_page(
     page: Page,
     *,
     searched: Sequence[ColumnElement[Any]] = (),
+    completed: Callable[[Subquery], Select[Any]] | None = None,
 ) -> tuple[list[RowMapping], int]:
     """Return the rows of one page of an ordered list and the number of rows of the whole list: two statements.
 
@@ -155,12 +157,17 @@ async def fetch_page(
         values: Values of its parameters.
         page: The page.
         searched: Columns that the page's search term is looked up in; empty if the statement already filters by it.
+        completed: Selects from the page, in the same order, with what is costly to compute: in the statement itself,
+            PostgreSQL would compute it for every row before the page as well.
     """
     if page.search and searched:
         statement = statement.where(or_(*(_contains(column, page.search) for column in searched)))
     count = select(func.count()).select_from(statement.order_by(None).subquery())
     total = await connection.scalar(count, values)
-    rows = (await connection.execute(statement.limit(page.size).offset(page.offset), values)).mappings().all()
+    statement = statement.limit(page.size).offset(page.offset)
+    if completed is not None:
+        statement = completed(statement.subquery("page"))
+    rows = (await connection.execute(statement, values)).mappings().all()
     return list(rows), total or 0
 
 

@@ -1,13 +1,14 @@
 """Organizations in PostgreSQL."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy import (
     JSON,
     ColumnElement,
-    ScalarSelect,
+    Select,
+    Subquery,
     Text,
     bindparam,
     cast,
@@ -89,35 +90,33 @@ _LIST: Final = (
     .order_by(organizations.c.name, organizations.c.id)
 )
 
-_USERS: Final = (
-    members.c.tenant_id == organizations.c.tenant_id,
-    members.c.organization_id == organizations.c.id,
-    members.c.member_type == literal("user"),
-)
-_USERS_COUNT: Final[ScalarSelect[int]] = select(func.count()).select_from(members).where(*_USERS).scalar_subquery()
-_FIRST_USERS: Final = (
-    select(known_users.c.id, known_users.c.name, known_users.c.state)
-    .join(
-        members,
-        (members.c.tenant_id == known_users.c.tenant_id) & (members.c.member_id == known_users.c.id),
+
+def _with_featured(page: Subquery) -> Select[Any]:
+    """Return the organizations of a page with the users of each in short."""
+    users = (
+        members.c.tenant_id == page.c.tenant_id,
+        members.c.organization_id == page.c.id,
+        members.c.member_type == literal("user"),
     )
-    .where(*_USERS)
-    .order_by(members.c.member_id)
-    .limit(MAX_FEATURED)
-    .correlate(organizations)
-    .subquery()
-)
-_FEATURED: Final = func.json_build_object(
-    "id",
-    _FIRST_USERS.c.id,
-    "name",
-    _FIRST_USERS.c.name,
-    "avatar",
-    cast(_FIRST_USERS.c.state, JSON)["avatar"].as_string(),
-)
-_FEATURED_USERS: Final[ScalarSelect[str]] = select(
-    func.coalesce(cast(func.json_agg(aggregate_order_by(_FEATURED, _FIRST_USERS.c.id)), Text), "[]")
-).scalar_subquery()
+    count = select(func.count()).select_from(members).where(*users).scalar_subquery()
+    first = (
+        select(known_users.c.id, known_users.c.name, known_users.c.state)
+        .join(
+            members,
+            (members.c.tenant_id == known_users.c.tenant_id) & (members.c.member_id == known_users.c.id),
+        )
+        .where(*users)
+        .order_by(members.c.member_id)
+        .limit(MAX_FEATURED)
+        .correlate(page)
+        .subquery()
+    )
+    avatar = cast(first.c.state, JSON)["avatar"].as_string()
+    featured = func.json_build_object("id", first.c.id, "name", first.c.name, "avatar", avatar)
+    together = func.coalesce(cast(func.json_agg(aggregate_order_by(featured, first.c.id)), Text), "[]")
+    return select(
+        page, count.label("users_count"), select(together).scalar_subquery().label("featured_users")
+    ).order_by(page.c.name, page.c.id)
 
 
 def _is_member(member_type: MemberType) -> ColumnElement[bool]:
@@ -189,14 +188,13 @@ async def list_organizations(
     """
     searched = (organizations.c.id, organizations.c.name, organizations.c.description)
     statement = _LIST
-    if with_featured:
-        statement = statement.add_columns(_USERS_COUNT.label("users_count"), _FEATURED_USERS.label("featured_users"))
     parameters = {"tenant": tenant_id}
     for member_type, member_id in without.items():
         if member_id is not None:
             statement = statement.where(~_is_member(member_type))
             parameters[member_type] = member_id
-    rows, total = await fetch_page(connection, statement, parameters, page, searched=searched)
+    completed = _with_featured if with_featured else None
+    rows, total = await fetch_page(connection, statement, parameters, page, searched=searched, completed=completed)
     found: list[tuple[Organization, Featured | None]] = []
     for row in rows:
         values = dict(row)

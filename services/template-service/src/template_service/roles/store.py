@@ -1,9 +1,23 @@
 """Organization roles in PostgreSQL."""
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ScalarSelect, Text, bindparam, cast, delete, exists, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Subquery,
+    Table,
+    Text,
+    bindparam,
+    cast,
+    delete,
+    exists,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -94,44 +108,47 @@ _IS_ASSIGNED: Final = select(
 _PERMISSION: Final = func.json_build_object("id", permissions.c.id, "name", permissions.c.name)
 _RESOURCE: Final = func.json_build_object("id", known_resources.c.id, "name", known_resources.c.name)
 _SCOPE: Final = func.json_build_object("id", known_scopes.c.id, "name", known_scopes.c.name, "resource", _RESOURCE)
-# Aggregated to JSON by the database: a role may grant thousands, and a row for each would take ten times as long.
-_PERMISSIONS: Final[ScalarSelect[str]] = (
-    select(
-        func.coalesce(
-            cast(func.json_agg(aggregate_order_by(_PERMISSION, permissions.c.name, permissions.c.id)), Text), "[]"
+_LIST: Final = select(*_COLUMNS).where(roles.c.tenant_id == bindparam("tenant")).order_by(roles.c.name, roles.c.id)
+
+
+def _with_contents(page: Subquery) -> Select[Any]:
+    """Return the roles of a page with what they grant.
+
+    Aggregated to JSON by the database: a role may grant thousands, and a row for each would take ten times as long.
+    """
+    granted = (
+        select(_together(_PERMISSION, permissions))
+        .join(
+            role_permissions,
+            (role_permissions.c.tenant_id == permissions.c.tenant_id)
+            & (role_permissions.c.permission_id == permissions.c.id),
         )
+        .where(role_permissions.c.tenant_id == page.c.tenant_id, role_permissions.c.role_id == page.c.id)
+        .scalar_subquery()
     )
-    .join(
-        role_permissions,
-        (role_permissions.c.tenant_id == permissions.c.tenant_id)
-        & (role_permissions.c.permission_id == permissions.c.id),
-    )
-    .where(role_permissions.c.tenant_id == roles.c.tenant_id, role_permissions.c.role_id == roles.c.id)
-    .scalar_subquery()
-)
-_SCOPES: Final[ScalarSelect[str]] = (
-    select(
-        func.coalesce(
-            cast(func.json_agg(aggregate_order_by(_SCOPE, known_scopes.c.name, known_scopes.c.id)), Text), "[]"
+    granted_scopes = (
+        select(_together(_SCOPE, known_scopes))
+        .join(
+            role_scopes,
+            (role_scopes.c.tenant_id == known_scopes.c.tenant_id) & (role_scopes.c.scope_id == known_scopes.c.id),
         )
+        .join(
+            known_resources,
+            (known_resources.c.tenant_id == known_scopes.c.tenant_id)
+            & (known_resources.c.id == known_scopes.c.resource_id),
+        )
+        .where(role_scopes.c.tenant_id == page.c.tenant_id, role_scopes.c.role_id == page.c.id)
+        .scalar_subquery()
     )
-    .join(
-        role_scopes,
-        (role_scopes.c.tenant_id == known_scopes.c.tenant_id) & (role_scopes.c.scope_id == known_scopes.c.id),
+    return select(page, granted.label("granted_permissions"), granted_scopes.label("granted_scopes")).order_by(
+        page.c.name, page.c.id
     )
-    .join(
-        known_resources,
-        (known_resources.c.tenant_id == known_scopes.c.tenant_id)
-        & (known_resources.c.id == known_scopes.c.resource_id),
-    )
-    .where(role_scopes.c.tenant_id == roles.c.tenant_id, role_scopes.c.role_id == roles.c.id)
-    .scalar_subquery()
-)
-_LIST: Final = (
-    select(*_COLUMNS, _PERMISSIONS.label("granted_permissions"), _SCOPES.label("granted_scopes"))
-    .where(roles.c.tenant_id == bindparam("tenant"))
-    .order_by(roles.c.name, roles.c.id)
-)
+
+
+def _together(item: ColumnElement[Any], table: Table) -> ColumnElement[str]:
+    """Return an aggregate of these JSON objects, by the name and then the id of the rows of a table."""
+    return func.coalesce(cast(func.json_agg(aggregate_order_by(item, table.c.name, table.c.id)), Text), "[]")
+
 
 _decode_permissions = msgspec.json.Decoder(tuple[Named, ...]).decode
 _decode_scopes = msgspec.json.Decoder(tuple[NamedScope, ...]).decode
@@ -190,7 +207,7 @@ async def list_roles(
         statement = statement.where(roles.c.type == bindparam("type"))
         values["type"] = role_type
     searched = (roles.c.name, roles.c.description)
-    rows, total = await fetch_page(connection, statement, values, page, searched=searched)
+    rows, total = await fetch_page(connection, statement, values, page, searched=searched, completed=_with_contents)
     found = []
     for row in rows:
         members = dict(row)
