@@ -1,11 +1,19 @@
-"""The migrations of template-service create the tables that the code defines."""
+"""The migrations of template-service create the tables that the code defines, and keep what is in them."""
 
+import asyncio
+import shutil
+from pathlib import Path
+
+import asyncpg
 import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from identity_common.outbox import tables as outbox
+from identity_common.stores import migrations
+from provision import ServerAddresses
+from template_service.app import VERSIONS
 from template_service.schema import metadata
-from tests.support.databases import differences
+from tests.support.databases import differences, new_database
 from tests.support.template_api import Template
 
 pytestmark = pytest.mark.servers
@@ -18,3 +26,37 @@ async def test_the_migrations_create_the_tables_in_the_code(template: Template) 
     async with engine.connect() as connection:
         assert await connection.run_sync(differences, metadata, NOT_OURS) == []
     await engine.dispose()
+
+
+async def test_members_get_their_names_whichever_release_adds_them(servers: ServerAddresses, tmp_path: Path) -> None:
+    """Revision 0005; an upgrade rolls, so the previous release goes on writing."""
+    for file in VERSIONS.glob("000[1-4]_*.py"):
+        shutil.copy(file, tmp_path)
+    known = """
+        INSERT INTO known_users (tenant_id, id, name, is_suspended, tokens_valid_after, search_key, state)
+            VALUES ('t', 'u1', 'Ada', false, 0, 'u1 ada', '{}'), ('t', 'u2', NULL, false, 0, 'u2', '{}');
+        INSERT INTO known_applications (tenant_id, id, name, type, state)
+            VALUES ('t', 'a1', 'Robot', 'MachineToMachine', '{}');
+    """
+    added = """
+        INSERT INTO members (tenant_id, organization_id, member_id, member_type, joined_at)
+        SELECT 't', $1, id, CASE id WHEN 'a1' THEN 'application' ELSE 'user' END, 0 FROM unnest($2::text[]) AS id
+    """
+    stored = "SELECT organization_id, member_id, name, search_key, listed_in FROM members ORDER BY 1, 2"
+    ids = ["u1", "u2", "a1"]
+    async with new_database(servers, servers.template_database_url) as url:
+        await asyncio.to_thread(migrations.migrate, url, tmp_path)
+        database = await asyncpg.connect(url.replace("+asyncpg", ""))
+        await database.execute(known)
+        await database.execute(added, "o1", ids)
+        await asyncio.to_thread(migrations.migrate, url, VERSIONS)
+        await database.execute(added, "o2", ids)
+        rows = [
+            ("a1", "Robot", None, "application"),
+            ("u1", "Ada", "u1 ada", "user"),
+            ("u2", None, "u2", "user"),
+        ]
+        assert [tuple(row) for row in await database.fetch(stored)] == [
+            (organization, *row[:3], f"t/{organization}/{row[3]}") for organization in ("o1", "o2") for row in rows
+        ]
+        await database.close()

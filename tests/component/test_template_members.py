@@ -442,6 +442,22 @@ async def test_a_user_or_application_just_created_is_known_without_a_header(temp
         assert (await own.add(member)).status_code == 201
 
 
+@of_both_kinds
+async def test_a_renamed_member_is_listed_and_found_by_its_new_name(template: Template, kind: Kind) -> None:
+    marker = unique("name")
+    first, second = [await member_of_kind(template, kind, name=f"{marker} {letter}") for letter in "ab"]
+    own = await Organization.new(template, kind, first, second)
+    other = await Organization.new(template, kind, first)
+    assert list(await own.members(q=marker)) == [first, second]
+
+    renamed = await template.management.client.patch(f"/api/{kind.path}/{first}", json={"name": f"{marker} c"})
+    assert renamed.status_code == 200, renamed.text
+    await template.caught_up()
+    assert list(await own.members(q=marker)) == [second, first]
+    assert list(await other.members(q=f"{marker} c".upper())) == [first]
+    assert await own.members(q=f"{marker} a") == {}
+
+
 async def test_members_are_searched_like_users_and_by_role(template: Template) -> None:
     marker = unique("ärger")
     users = [

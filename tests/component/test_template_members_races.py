@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
+from identity_common.clock import now_ms
+from identity_common.stores.database import create_database_engine
 from stead.event_types import MemberState
+from template_service.members import store
 from tests.support.management_api import refusal
 from tests.support.organizations import (
     KINDS,
@@ -125,6 +128,27 @@ async def test_a_user_or_application_deleted_while_being_added_is_not_a_member(t
         assert member not in await stored(template, own)
         if await own.event(member) is not None:
             await own.says(member, own.removed(member))
+
+
+@of_both_kinds
+async def test_a_user_or_application_renamed_while_being_added_has_its_new_name(template: Template, kind: Kind) -> None:
+    """The new name waits until the member is there to get it."""
+    own = await Organization.new(template, kind)
+    member = await member_of_kind(template, kind, name="Before")
+    await template.caught_up()
+    rename = f"UPDATE known_{kind.path} SET name = 'After' WHERE tenant_id = $1 AND id = $2"
+    engine = create_database_engine(template.settings.database_url, service="tests", pool_size=1)
+    async with engine.begin() as connection:
+        assert await store.lock_known(connection, template.tenant_id, kind.member_type, [member]) == {member: True}
+        added = store.Members(connection, template.tenant_id, own.id, kind.member_type)
+        assert await added.add([member], now=now_ms()) == [member]
+        renaming = asyncio.create_task(template.database.execute(rename, template.tenant_id, member))
+        await asyncio.sleep(0.1)
+        assert not renaming.done()
+    await renaming
+    await engine.dispose()
+    name = "SELECT name FROM members WHERE tenant_id = $1 AND organization_id = $2"
+    assert await template.database.fetchval(name, template.tenant_id, own.id) == "After"
 
 
 @of_both_kinds

@@ -4,11 +4,14 @@ Does not own the tables of the outbox (``identity_common.outbox``), nor how any 
 resource's ``store.py`` does.
 """
 
+from typing import Final
+
 from sqlalchemy import (
     ARRAY,
     BigInteger,
     Boolean,
     Column,
+    Computed,
     ForeignKeyConstraint,
     Identity,
     Index,
@@ -94,6 +97,8 @@ organizations = Table(
 
 # Neither members nor member_roles has a foreign key to organizations or roles: deleting one of those must not take
 # longer the more members it has. Rows left behind are ignored by every read and deleted later by the fan-out.
+LISTED_IN: Final = "tenant_id || '/' || organization_id || '/' || member_type"
+
 members = Table(
     "members",
     metadata,
@@ -102,7 +107,14 @@ members = Table(
     Column("member_id", Key, primary_key=True),
     Column("member_type", Text, nullable=False),
     Column("joined_at", BigInteger, nullable=False),
+    # Those of the user or application in known_users or known_applications; triggers keep them.
+    Column("name", Key),
+    Column("search_key", Key),
+    # The list that the member is in. An index that began with the organization's id would also be taken to look up one
+    # member, as long as the statistics do not know of an organization that has just grown.
+    Column("listed_in", Key, Computed(LISTED_IN, persisted=True)),
     Index("members_by_member", "tenant_id", "member_id", "organization_id"),
+    Index("members_by_name", "listed_in", "name", "member_id"),
 )
 
 member_roles = Table(

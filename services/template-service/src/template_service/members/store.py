@@ -4,7 +4,7 @@ Members of a deleted organization and assignments of a deleted role stay in the 
 joins what they refer to.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -13,15 +13,16 @@ from sqlalchemy import (
     BigInteger,
     BindParameter,
     ColumnElement,
+    FromClause,
     ScalarSelect,
     Select,
+    Subquery,
     Table,
     Text,
     TextClause,
     bindparam,
     cast,
     func,
-    literal,
     literal_column,
     select,
     text,
@@ -99,19 +100,20 @@ _CLAIM_ORGANIZATION: Final = _LOCK_ORGANIZATION.with_for_update(key_share=True)
 
 # A LATERAL subquery with a lock or OFFSET 0 is not flattened: each row is looked up by its key. While the statistics do
 # not know of an organization that has just grown, the planner expects one row on each side of a join, and would compare
-# every member with every user.
+# every member with every user. An added member takes the name of its user or application: FOR SHARE makes a new name
+# wait until the member is there to get it.
 _LOCK_KNOWN: Final[Mapping[MemberType, TextClause]] = {
     "user": text(
         """
         SELECT known.id, true AS fits FROM unnest(:ids) AS asked (id), LATERAL (
-            SELECT id FROM known_users WHERE tenant_id = :tenant AND id = asked.id FOR KEY SHARE
+            SELECT id FROM known_users WHERE tenant_id = :tenant AND id = asked.id FOR SHARE
         ) AS known
         """
     ).bindparams(_TENANT, _IDS),
     "application": text(
         """
         SELECT known.id, known.type = 'MachineToMachine' AS fits FROM unnest(:ids) AS asked (id), LATERAL (
-            SELECT id, type FROM known_applications WHERE tenant_id = :tenant AND id = asked.id FOR KEY SHARE
+            SELECT id, type FROM known_applications WHERE tenant_id = :tenant AND id = asked.id FOR SHARE
         ) AS known
         """
     ).bindparams(_TENANT, _IDS),
@@ -319,8 +321,8 @@ def _by_key(table: Table, name: str, key: ColumnElement[str]) -> LateralFromClau
     )
 
 
-def _roles_of_member() -> ScalarSelect[str]:
-    """Return a subquery for the roles, as JSON and by name, of the member of the enclosing statement."""
+def _roles_of(member: FromClause) -> ScalarSelect[str]:
+    """Return a subquery for the roles, as JSON and by name, of a member of the enclosing statement."""
     role = _by_key(roles, "role", member_roles.c.role_id)
     named = func.json_build_object("id", role.c.id, "name", role.c.name)
     together = func.json_agg(aggregate_order_by(named, role.c.name, role.c.id))
@@ -329,21 +331,18 @@ def _roles_of_member() -> ScalarSelect[str]:
         .select_from(member_roles.join(role, true()))
         .where(
             member_roles.c.tenant_id == _TENANT,
-            member_roles.c.organization_id == members.c.organization_id,
-            member_roles.c.member_id == members.c.member_id,
+            member_roles.c.organization_id == member.c.organization_id,
+            member_roles.c.member_id == member.c.member_id,
         )
-        .correlate(members)
+        .correlate(member)
         .scalar_subquery()
     )
 
 
-_KNOWN: Final[Mapping[MemberType, LateralFromClause]] = {
-    "user": _by_key(known_users, "known", members.c.member_id),
-    "application": _by_key(known_applications, "known", members.c.member_id),
-}
+_KNOWN: Final[Mapping[MemberType, Table]] = {"user": known_users, "application": known_applications}
 _SEARCHED: Final[Mapping[MemberType, Sequence[ColumnElement[Any]]]] = {
     "user": (),  # their search_key is searched instead
-    "application": (_KNOWN["application"].c.name, _KNOWN["application"].c.id),
+    "application": (members.c.name, members.c.member_id),
 }
 _ORGANIZATION_EXISTS: Final = (
     select(organizations.c.id)
@@ -351,20 +350,12 @@ _ORGANIZATION_EXISTS: Final = (
     .offset(literal_column("0"))
     .exists()
 )
-_LIST: Final[Mapping[MemberType, Select[Any]]] = {
-    member_type: select(known.c.state, _roles_of_member().label("roles"))
-    .select_from(members.join(known, true()))
-    .where(
-        members.c.tenant_id == _TENANT,
-        members.c.organization_id == _ORGANIZATION,
-        members.c.member_type == literal(member_type),
-        _ORGANIZATION_EXISTS,
-    )
-    .order_by(known.c.name, known.c.id)
-    for member_type, known in _KNOWN.items()
-}
-_HELD: Final = _by_key(roles, "held", member_roles.c.role_id)
-_MATCHES: Final = func.strpos(_KNOWN["user"].c.search_key, bindparam("term", type_=Text)) > 0
+_LIST: Final = (
+    select(_ORGANIZATION.label("organization_id"), members.c.member_id, members.c.name)
+    .where(members.c.listed_in == _TENANT + "/" + _ORGANIZATION + "/" + _TYPE, _ORGANIZATION_EXISTS)
+    .order_by(members.c.name, members.c.member_id)
+)
+_MATCHES: Final = func.strpos(members.c.search_key, bindparam("term", type_=Text)) > 0
 _ROLE_OF_MEMBER: Final = _by_key(roles, "role", member_roles.c.role_id)
 _LIST_ROLES: Final = (
     select(*(_ROLE_OF_MEMBER.c[name] for name in OrganizationRole.__struct_fields__))
@@ -378,7 +369,7 @@ _LIST_ROLES: Final = (
 )
 _OF_MEMBER: Final = _by_key(organizations, "organization", members.c.organization_id)
 _LIST_ORGANIZATIONS: Final = (
-    select(*(_OF_MEMBER.c[name] for name in Organization.__struct_fields__), _roles_of_member().label("roles"))
+    select(*(_OF_MEMBER.c[name] for name in Organization.__struct_fields__), _roles_of(members).label("roles"))
     .select_from(members.join(_OF_MEMBER, true()))
     .where(members.c.tenant_id == _TENANT, members.c.member_id == _MEMBER, members.c.member_type == _TYPE)
     .order_by(_OF_MEMBER.c.name, _OF_MEMBER.c.id)
@@ -386,20 +377,33 @@ _LIST_ORGANIZATIONS: Final = (
 
 
 def _holds(role: BindParameter[str]) -> ColumnElement[bool]:
-    """Return whether the member of the enclosing statement holds a role."""
-    return (
-        select(member_roles.c.role_id)
-        .select_from(member_roles.join(_HELD, true()))
-        .where(
-            member_roles.c.tenant_id == _TENANT,
-            member_roles.c.organization_id == members.c.organization_id,
-            member_roles.c.member_id == members.c.member_id,
-            member_roles.c.role_id == role,
-        )
-        .offset(literal_column("0"))
-        .correlate(members)
-        .exists()
+    """Return whether the member of the enclosing statement holds a role.
+
+    The holders are read once into a hash table, however many they are: the planner expects few elements of an array,
+    and ``IS TRUE`` keeps it from making a join.
+    """
+    holders = select(member_roles.c.member_id).where(
+        member_roles.c.tenant_id == _TENANT,
+        member_roles.c.organization_id == _ORGANIZATION,
+        member_roles.c.role_id == role,
+        select(roles.c.id).where(roles.c.tenant_id == _TENANT, roles.c.id == role).exists(),
     )
+    each = func.unnest(func.array(holders.scalar_subquery(), type_=ARRAY(Text))).column_valued("holder")
+    return members.c.member_id.in_(select(each)).is_(true())
+
+
+def _with_roles(member_type: MemberType) -> Callable[[Subquery], Select[Any]]:
+    """Return how the members of a page are completed."""
+
+    def completed(page: Subquery) -> Select[Any]:
+        known = _by_key(_KNOWN[member_type], "known", page.c.member_id)
+        return (
+            select(known.c.state, _roles_of(page).label("roles"))
+            .select_from(page.join(known, true()))
+            .order_by(page.c.name, page.c.member_id)
+        )
+
+    return completed
 
 
 async def list_members(
@@ -423,8 +427,8 @@ async def list_members(
         role_id: Only members that hold this role; None for all members.
         without_role_id: Only members that do not hold this role; None for all members.
     """
-    statement = _LIST[member_type]
-    values = {"tenant": tenant_id, "organization": organization_id}
+    statement = _LIST
+    values = {"tenant": tenant_id, "organization": organization_id, "type": member_type}
     if role_id is not None:
         statement = statement.where(_holds(_ROLE))
         values["role"] = role_id
@@ -434,7 +438,9 @@ async def list_members(
     if page.search and member_type == "user":
         statement = statement.where(_MATCHES)
         values["term"] = search_term(page.search)
-    rows, total = await fetch_page(connection, statement, values, page, searched=_SEARCHED[member_type])
+    rows, total = await fetch_page(
+        connection, statement, values, page, searched=_SEARCHED[member_type], completed=_with_roles(member_type)
+    )
     return [Member(row["state"], _decode_roles(row["roles"])) for row in rows], total
 
 

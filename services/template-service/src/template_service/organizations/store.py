@@ -98,7 +98,8 @@ def _with_featured(page: Subquery) -> Select[Any]:
         members.c.organization_id == page.c.id,
         members.c.member_type == literal("user"),
     )
-    count = select(func.count()).select_from(members).where(*users).scalar_subquery()
+    listed_in = page.c.tenant_id + "/" + page.c.id + "/user"
+    count = select(func.count()).select_from(members).where(members.c.listed_in == listed_in).scalar_subquery()
     first = (
         select(known_users.c.id, known_users.c.name, known_users.c.state)
         .join(
