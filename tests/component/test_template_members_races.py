@@ -7,7 +7,9 @@ import pytest
 
 from identity_common.clock import now_ms
 from identity_common.stores.database import create_database_engine
+from identity_common.wire.events import UserState
 from stead.event_types import MemberState
+from template_service.known.store import Known, put_users
 from template_service.members import store
 from tests.support.management_api import refusal
 from tests.support.organizations import (
@@ -149,6 +151,26 @@ async def test_a_user_or_application_renamed_while_being_added_has_its_new_name(
     await engine.dispose()
     name = "SELECT name FROM members WHERE tenant_id = $1 AND organization_id = $2"
     assert await template.database.fetchval(name, template.tenant_id, own.id) == "After"
+
+
+async def test_changes_of_users_do_not_deadlock_with_their_addition(template: Template) -> None:
+    """Whatever order the changes arrive in."""
+    first, second = sorted([await member_of_kind(template, USERS) for _ in range(2)])
+    await template.caught_up()
+    engine = create_database_engine(template.settings.database_url, service="tests", pool_size=2)
+
+    async def change() -> None:
+        states = [Known(UserState(id=each, name="After"), revision=2**40) for each in (second, first)]
+        async with engine.begin() as connection:
+            await put_users(connection, template.tenant_id, states)
+
+    async with engine.begin() as adding:
+        assert await store.lock_known(adding, template.tenant_id, "user", [first]) == {first: True}
+        changing = asyncio.create_task(change())
+        await asyncio.sleep(0.1)
+        assert await store.lock_known(adding, template.tenant_id, "user", [second]) == {second: True}
+    await changing
+    await engine.dispose()
 
 
 @of_both_kinds

@@ -159,8 +159,14 @@ async def store_position(connection: AsyncConnection, tenant_id: str, position: 
     await connection.execute(_STORE_POSITION, {"tenant": tenant_id, **msgspec.structs.asdict(position)})
 
 
+def _in_lock_order(given: Sequence[Known]) -> list[Known]:
+    """Return states by id: users and applications that become members are locked in this order."""
+    return sorted(given, key=lambda each: each.state.id)
+
+
 async def put_users(connection: AsyncConnection, tenant_id: str, given: Sequence[Known]) -> None:
     """Store the states of users."""
+    given = _in_lock_order(given)
     users: list[UserState] = [each.state for each in given]
     values = {
         "tenant": tenant_id,
@@ -179,6 +185,7 @@ async def put_users(connection: AsyncConnection, tenant_id: str, given: Sequence
 
 async def put_applications(connection: AsyncConnection, tenant_id: str, given: Sequence[Known]) -> None:
     """Store the states of applications, without their secrets."""
+    given = _in_lock_order(given)
     applications: list[ApplicationState] = [each.state for each in given]
     values = {
         "tenant": tenant_id,
