@@ -33,12 +33,41 @@ FUNCTIONS = {
 }
 
 
+# For the rewrite of the table alone: with a million members it takes 11 s, and updating them all 26 s.
+KNOWN = {
+    "known_name": """
+        IF member_type = 'user' THEN
+            RETURN (SELECT name FROM known_users AS known WHERE known.tenant_id = tenant AND known.id = member);
+        END IF;
+        RETURN (SELECT name FROM known_applications AS known WHERE known.tenant_id = tenant AND known.id = member);
+    """,
+    "known_search_key": """
+        IF member_type = 'user' THEN
+            RETURN (SELECT search_key FROM known_users AS known WHERE known.tenant_id = tenant AND known.id = member);
+        END IF;
+        RETURN NULL;
+    """,
+}
+
+
 def upgrade() -> None:
+    for function, body in KNOWN.items():
+        op.execute(
+            f"CREATE FUNCTION {function}(tenant text, member_type text, member text) RETURNS text LANGUAGE plpgsql"
+            f" AS $$ BEGIN {body} END $$"
+        )
+    op.execute("SET LOCAL enable_seqscan = off")
+    op.execute("ALTER TABLE members ADD COLUMN name text, ADD COLUMN search_key text")
     op.execute("""
-        ALTER TABLE members ADD COLUMN name text COLLATE "C", ADD COLUMN search_key text COLLATE "C",
+        ALTER TABLE members
+            ALTER COLUMN name TYPE text COLLATE "C" USING known_name(tenant_id, member_type, member_id),
+            ALTER COLUMN search_key TYPE text COLLATE "C" USING known_search_key(tenant_id, member_type, member_id),
             ADD COLUMN listed_in text COLLATE "C"
-            GENERATED ALWAYS AS (tenant_id || '/' || organization_id || '/' || member_type) STORED
+                GENERATED ALWAYS AS (tenant_id || '/' || organization_id || '/' || member_type) STORED
     """)
+    op.execute("SET LOCAL enable_seqscan = on")
+    for function in KNOWN:
+        op.execute(f"DROP FUNCTION {function}")
     for function, body in FUNCTIONS.items():
         op.execute(
             f"CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SET enable_seqscan = off"
@@ -53,14 +82,6 @@ def upgrade() -> None:
     op.execute("""
         CREATE TRIGGER rename_application AFTER UPDATE ON known_applications FOR EACH ROW
         WHEN (OLD.name IS DISTINCT FROM NEW.name) EXECUTE FUNCTION rename_application()
-    """)
-    op.execute("""
-        UPDATE members SET name = known.name, search_key = known.search_key FROM known_users AS known
-        WHERE known.tenant_id = members.tenant_id AND known.id = member_id AND member_type = 'user'
-    """)
-    op.execute("""
-        UPDATE members SET name = known.name FROM known_applications AS known
-        WHERE known.tenant_id = members.tenant_id AND known.id = member_id AND member_type = 'application'
     """)
     op.execute("CREATE INDEX members_by_name ON members (listed_in, name, member_id)")
 
