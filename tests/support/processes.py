@@ -363,8 +363,8 @@ def killing(victims: Sequence[Victim], *, seed: int) -> Iterator[None]:
 
 
 def _kill_until(over: threading.Event, victims: Sequence[Victim], chance: random.Random) -> int:
-    kills = 0
-    while not over.wait(chance.uniform(1.0, 3.0)):
+    kills, pause_s = 0, 0.2  # the body may be over within seconds
+    while not over.wait(pause_s):
         victim = chance.choice(victims)
         victim.kill()
         over.wait(chance.uniform(0.0, 1.5))
@@ -372,6 +372,7 @@ def _kill_until(over: threading.Event, victims: Sequence[Victim], chance: random
         if isinstance(victim, ServiceProcess):
             victim.wait_until_ready()
         kills += 1
+        pause_s = chance.uniform(1.0, 3.0)
     return kills
 
 
