@@ -203,10 +203,14 @@ async def test_partitions_are_made_ahead_and_dropped_after_the_retention(trail: 
     found = await trail.stored(1)
     await ingestion.stop()
     assert [each.sequence for each in found] == [2]
-    names = {row[0] for row in await database.fetch("SELECT relname FROM pg_class WHERE relname LIKE 'audit_entries%'")}
-    assert names.isdisjoint({old.partition, old.next.partition})
     now = Month.of(now_ms())
-    assert {now.partition, now.next.partition, now.next.next.partition} <= names
+    for table in ("audit_entries", "audit_targets"):
+        rows = await database.fetch(
+            "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = $1::regclass", table
+        )
+        names = {row[0] for row in rows}
+        assert names.isdisjoint({old.partition(table), old.next.partition(table)})
+        assert {each.partition(table) for each in (now, now.next, now.next.next)} <= names
 
 
 def test_months_begin_and_end_in_utc() -> None:

@@ -33,7 +33,7 @@ ENTRIES = (
     entry(2, user_id=USER, ids={"user_id": USER}, operation="UpdateUserPassword", application_id="portal"),
     entry(3, user_id=USER, key="subject-token.issued", subject_token_id="one", application_id="desk"),
     entry(4, user_id=USER, key="token.exchange.taken", subject_token_id="one", actor_id=ACTOR, organization_id="org"),
-    entry(5, user_id=OTHER, operation="UpdateOrganization", ids={"organization_id": "org"}),
+    entry(5, user_id=OTHER, operation="UpdateOrganization", ids={"organization_id": "org", "user_id": "second"}),
     entry(6, user_id=OTHER, key="token.exchange.taken", subject_token_id="two", actor_id=USER),
     entry(7, application_id="console", operation="CreateUser", aggregates=("user/created", "role/one")),
     entry(8, application_id="desk", operation="EndImpersonation", ids={"impersonation_id": "one"}),
@@ -71,6 +71,13 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
             "none": {},
             "user": {"userId": USER},
             "created user": {"userId": "created"},
+            "target": {"targetId": USER},
+            "created target": {"targetId": "one"},
+            "inner target": {"targetId": "second", "end_time": NOON + 2},
+            "targets before": {"targetId": USER, "start_time": NOON + 1},
+            "target and user": {"targetId": USER, "userId": OTHER},
+            "target and target": {"targetId": "org", "userId": "second"},
+            "target and application": {"targetId": "one", "applicationId": "desk"},
             "actor": {"actorId": ACTOR},
             "application": {"applicationId": "console"},
             "organization": {"organizationId": "org"},
@@ -87,6 +94,13 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
         "none": ["8", "7", "6", "5", "4", "3", "2", "1"],
         "user": ["4", "3", "2", "1"],
         "created user": ["7"],
+        "target": ["2", "1"],
+        "created target": ["8", "7"],
+        "inner target": ["5"],
+        "targets before": ["2"],
+        "target and user": ["1"],
+        "target and target": ["5"],
+        "target and application": ["8"],
         "actor": ["4"],
         "application": ["7", "1"],
         "organization": ["5", "4"],
@@ -101,7 +115,7 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
 
 
 async def test_pages_follow_each_other_without_repeating_or_leaving_out_an_entry(own: Management) -> None:
-    for params, expected in (({}, "87654321"), ({"userId": USER}, "4321")):
+    for params, expected in (({}, "87654321"), ({"userId": USER}, "4321"), ({"targetId": "one"}, "87")):
         found, address = [], httpx.URL("/api/logs", params={**params, "page_size": "2"})
         while True:
             answer = await own.client.get(address)

@@ -97,6 +97,34 @@ async def test_every_foreign_key_is_indexed_on_its_own_side(settings: Settings) 
 
 
 @pytest.mark.heavy
+async def test_entries_of_the_audit_trail_get_their_targets(
+    settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Those that were there before, and those that code of the previous release stores afterwards."""
+    before = tmp_path_factory.mktemp("before")
+    for file in sorted(VERSIONS.glob("00*.py")):
+        if file.name < "0015":
+            shutil.copy(file, before)
+    await asyncio.to_thread(migrations.migrate, settings.database_url, before)
+    partition = "CREATE TABLE audit_entries_{0} PARTITION OF audit_entries FOR VALUES FROM ({1}) TO ({2})"
+    for number in range(2):
+        await query(settings, partition.format(f"2020_0{number + 1}", number * 1000, number * 1000 + 1000))
+    store = """
+        INSERT INTO audit_entries (tenant_id, occurred_at, number, id, log, epoch, sequence, key, entry)
+        VALUES ('default', $1, $1, 'entry', $2, '', $1, 'key', $3)
+    """
+    changed = json.dumps({"ids": {"role_id": "role"}, "aggregates": ["assignment/user/ada", "assignment/user/bob"]})
+    for time in (1, 1001):
+        await query(settings, store, time, "management", changed)
+        await query(settings, store, time + 1, "token", json.dumps({"userId": "ada"}))
+    await asyncio.to_thread(migrate, settings)
+    await query(settings, store, 3, "template", changed)
+    await query(settings, store, 4, "exchanges", json.dumps({"subjectTokenId": "one"}))
+    targets = "SELECT occurred_at, target_id FROM audit_targets WHERE target_id <> 'user' ORDER BY 1, 2"
+    found = [(row["occurred_at"], row["target_id"]) for row in await query(settings, targets)]
+    assert found == [(time, target) for time in (1, 3, 1001) for target in ("ada", "bob", "role")]
+
+
 async def test_replicas_may_migrate_concurrently(settings: Settings) -> None:
     environment = environment_of(settings)
     processes = [

@@ -10,6 +10,7 @@ import pytest
 
 from stead import NotFound
 from tests.support.administrator import CONSOLE, Administrator, errors, heading, notices
+from tests.support.patience import eventually
 from tests.support.running_stack import RunningStack
 
 APPLICATIONS = f"{CONSOLE}/applications"
@@ -291,3 +292,27 @@ def test_a_secret_of_any_name_can_be_deleted(stack: RunningStack, administrator:
     (link,) = re.findall(rf'href="({here}/secrets/delete\?[^"]+)"', administrator.opens(here).text)
     assert administrator.sends(administrator.opens(unescape(link)), confirmation=name).status_code == 303
     assert list(stack.management.applications.secrets(application_id)) == []
+
+
+def test_pages_show_what_happened_to_what_they_are_of(stack: RunningStack, administrator: Administrator) -> None:
+    api = stack.management
+    application = api.applications.create(name=unique("Batch"), type="MachineToMachine").id
+    role = api.roles.create(unique("Read"), "Reads", "MachineToMachine").id
+    resource = api.resources.create(unique("Orders"), f"https://{secrets.token_hex(4)}.example").id
+    template_role = api.organization_roles.create(unique("Clerk")).id
+    permission = api.organization_permissions.create(f"sign:{secrets.token_hex(4)}").id
+    api.roles.assign_applications(role, [application])
+    api.organization_roles.assign_permissions(template_role, [permission])
+    for path, id_, keys in (
+        (APPLICATIONS, application, {"application.create", "assignment.update"}),
+        (ROLES, role, {"role.create", "assignment.update"}),
+        (RESOURCES, resource, {"resource.create"}),
+        (f"{CONSOLE}/template/roles", template_role, {"role.create", "role.update"}),
+        (f"{CONSOLE}/template/permissions", permission, {"permission.create"}),
+    ):
+        page = f"{path}/{id_}"
+        eventually(lambda page=page, keys=keys: all(f".{key}<" in administrator.opens(page).text for key in keys))
+        assert f"?targetId={id_}" in administrator.opens(page).text
+    listed = administrator.opens(f"{CONSOLE}/audit?targetId={application}").text
+    assert ".assignment.update<" in listed
+    assert ".resource.create<" not in listed

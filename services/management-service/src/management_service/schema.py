@@ -245,7 +245,7 @@ audit_entries = Table(
     Column("operation", Key),
     Column("application_id", Key),
     Column("user_id", Key),
-    Column("written_user_id", Key),
+    Column("written_user_id", Key),  # replicas of the previous release read it; nothing writes it any more
     Column("actor_id", Key),
     Column("organization_id", Key),
     Column("subject_token_id", Key),
@@ -270,6 +270,17 @@ audit_entries = Table(
     postgresql_partition_by="RANGE (occurred_at)",
 )
 """The audit trail, in one partition a month; each is created by the ingestion and dropped after the retention."""
+
+audit_targets = Table(
+    "audit_targets",
+    metadata,
+    tenant_id(),
+    Column("target_id", Key, primary_key=True),
+    Column("occurred_at", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    postgresql_partition_by="RANGE (occurred_at)",
+)
+"""The ids in the path of each write and of what it changed, with the key of its entry; a trigger stores them."""
 
 audit_numberings = Table(
     "audit_numberings",

@@ -65,6 +65,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "logId": "k2v0m8b4n7c1z5l9rj3xq",
     "logKey": "management.user.update",
     "subjectTokenId": "v0m8b4n7c1z5l9rj3xkq2",
+    "targetId": "8m4b7n1c5z9l",
     "operation": "UpdateUser",
     "start_time": 1764547200000,
     "end_time": 1764633600000,

@@ -12,6 +12,7 @@ from stead.models import AuditEntry, AuditFigure, ConsistencyProof, InclusionPro
 def list_log_entries(
     *,
     user_id: str | None = None,
+    target_id: str | None = None,
     actor_id: str | None = None,
     application_id: str | None = None,
     organization_id: str | None = None,
@@ -26,6 +27,7 @@ def list_log_entries(
 
     Args:
         user_id: Only entries about this user: as the subject, as the one who wrote, or as the one written to.
+        target_id: Only writes to the object of this id, whatever its kind, and those that changed it.
         actor_id: Only entries in which this user acts for another.
         application_id: Only requests that this application sent.
         organization_id: Only entries about this organization.
@@ -38,6 +40,7 @@ def list_log_entries(
     """
     params = {
         "userId": user_id,
+        "targetId": target_id,
         "actorId": actor_id,
         "applicationId": application_id,
         "organizationId": organization_id,

@@ -41,7 +41,7 @@ _SIGNING_MS: Final = 1000
 
 _COLUMNS: Final = (
     *("tenant_id", "occurred_at", "id", "log", "epoch", "sequence", "key", "operation", "application_id"),
-    *("user_id", "written_user_id", "actor_id", "organization_id", "subject_token_id", "entry", "salt", "leaf_index"),
+    *("user_id", "actor_id", "organization_id", "subject_token_id", "entry", "salt", "leaf_index"),
 )
 _TIME: Final = _COLUMNS.index("occurred_at")
 _KEY: Final = _COLUMNS.index("key")
@@ -279,15 +279,15 @@ def _row(entry: AuditEntry, text: str) -> _Row:
         entry.operation,
         entry.application_id,
         entry.user_id,
-        entry.ids.get("user_id") or _created(entry, "user"),
         entry.actor_id,
-        entry.organization_id or entry.ids.get("organization_id") or _created(entry, "organization"),
+        entry.organization_id or entry.ids.get("organization_id") or _created_organization(entry),
         entry.subject_token_id or entry.ids.get("impersonation_id"),
         text,
     )
 
 
-def _created(entry: AuditEntry, kind: str) -> str | None:
-    """Return the id of the one aggregate of a kind that a write changed; one that it created is not in its path."""
-    ids = [each.removeprefix(f"{kind}/") for each in entry.aggregates if each.startswith(f"{kind}/")]
+def _created_organization(entry: AuditEntry) -> str | None:
+    """Return the id of the one organization that a write changed; one that it created is not in its path."""
+    kind = "organization/"
+    ids = [each.removeprefix(kind) for each in entry.aggregates if each.startswith(kind)]
     return ids[0] if len(ids) == 1 else None

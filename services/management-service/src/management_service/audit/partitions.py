@@ -6,14 +6,16 @@ from typing import Final, NamedTuple
 
 import asyncpg
 
-_PREFIX: Final = "audit_entries_"
+_TABLES: Final = ("audit_targets", "audit_entries")
+"""A trigger of the second one stores into the first one, so a month that has no partition there has none."""
+_PREFIX: Final = "audit_targets_"
 _MONTHS_AHEAD: Final = 2
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('identity-audit-partitions'))"
 # Creating and dropping a partition locks the whole table: readers must not queue up behind a long wait for that.
 _BRIEFLY: Final = "SET LOCAL lock_timeout = '2s'"
 _EXISTING: Final = """
     SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
-    WHERE inhparent = 'audit_entries'::regclass
+    WHERE inhparent = 'audit_targets'::regclass
 """
 
 
@@ -39,10 +41,9 @@ class Month(NamedTuple):
         """Milliseconds since the epoch."""
         return int(datetime(self.year, self.month, 1, tzinfo=UTC).timestamp()) * 1000
 
-    @property
-    def partition(self) -> str:
-        """Name of its partition."""
-        return f"{_PREFIX}{self.year:04}_{self.month:02}"
+    def partition(self, table: str) -> str:
+        """Return the name of a table's partition for it."""
+        return f"{table}_{self.year:04}_{self.month:02}"
 
 
 def months_ahead(now_ms: int) -> Sequence[Month]:
@@ -62,21 +63,23 @@ async def create_partitions(connection: asyncpg.Connection, months: Iterable[Mon
         await connection.execute(_LOCK)
         await connection.execute(_BRIEFLY)
         for month in sorted(missing):
-            await connection.execute(
-                f"CREATE TABLE IF NOT EXISTS {month.partition} PARTITION OF audit_entries"
-                f" FOR VALUES FROM ({month.begins_at}) TO ({month.next.begins_at})"
-            )
+            for table in _TABLES:
+                await connection.execute(
+                    f"CREATE TABLE IF NOT EXISTS {month.partition(table)} PARTITION OF {table}"
+                    f" FOR VALUES FROM ({month.begins_at}) TO ({month.next.begins_at})"
+                )
 
 
-async def drop_partitions(connection: asyncpg.Connection, *, before_ms: int) -> list[str]:
-    """Drop the partitions that end before a time; return their names."""
+async def drop_partitions(connection: asyncpg.Connection, *, before_ms: int) -> list[Month]:
+    """Drop the partitions that end before a time; return their months."""
     expired = [month for month in await _existing(connection) if month.next.begins_at <= before_ms]
     for month in sorted(expired):
         async with connection.transaction():
             await connection.execute(_LOCK)
             await connection.execute(_BRIEFLY)
-            await connection.execute(f"DROP TABLE IF EXISTS {month.partition}")
-    return [month.partition for month in sorted(expired)]
+            for table in _TABLES:
+                await connection.execute(f"DROP TABLE IF EXISTS {month.partition(table)}")
+    return sorted(expired)
 
 
 async def _existing(connection: asyncpg.Connection) -> set[Month]:

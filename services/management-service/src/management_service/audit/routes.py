@@ -23,6 +23,10 @@ JSON_LINES: Final = "application/x-ndjson"
 _MAX_TIME: Final = 2**53
 _BY_ID: Final = (
     Filter("userId", "Only entries about this user: as the subject, as the one who wrote, or as the one written to."),
+    Filter(
+        "targetId",
+        "Only writes to the object of this id, whatever its kind: in ids, or among the first 100 of the aggregates.",
+    ),
     Filter("actorId", "Only entries in which this user acts for another."),
     Filter("applicationId", "Only requests that this application sent."),
     Filter("organizationId", "Only entries about this organization: a token was asked for it, or it was written to."),
@@ -92,6 +96,7 @@ def _filters(given: dict[str, str]) -> TrailFilters:
     start, end = given.get("start_time"), given.get("end_time")
     return TrailFilters(
         user_id=given.get("userId"),
+        target_id=given.get("targetId"),
         actor_id=given.get("actorId"),
         application_id=given.get("applicationId"),
         organization_id=given.get("organizationId"),

@@ -4,11 +4,35 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ARRAY, ColumnElement, Select, Text, and_, any_, bindparam, or_, select, tuple_, union_all
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    FromClause,
+    Select,
+    Table,
+    Text,
+    and_,
+    any_,
+    bindparam,
+    exists,
+    literal_column,
+    or_,
+    select,
+    true,
+    tuple_,
+    union_all,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from management_service.audit.tiles import TileId, Tiles
-from management_service.schema import audit_entries, audit_figures, audit_keys, audit_tiles, audit_trees
+from management_service.schema import (
+    audit_entries,
+    audit_figures,
+    audit_keys,
+    audit_targets,
+    audit_tiles,
+    audit_trees,
+)
 
 _ENTRY: Final = (audit_entries.c.occurred_at, audit_entries.c.number, audit_entries.c.entry)
 _LEAF: Final = (audit_entries.c.leaf_index, audit_entries.c.salt, audit_entries.c.personal_hash)
@@ -35,6 +59,7 @@ class TrailFilters(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         user_id: A person that it is about, that wrote, or that was written to.
+        target_id: An object that was written to, or that a write changed.
         actor_id: The person that acts for another.
         application_id: The application that sent the request.
         organization_id: The organization that a token was asked for, or that was written to.
@@ -46,6 +71,7 @@ class TrailFilters(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     user_id: str | None = None
+    target_id: str | None = None
     actor_id: str | None = None
     application_id: str | None = None
     organization_id: str | None = None
@@ -63,24 +89,9 @@ async def newest_first(
     connection: AsyncConnection, tenant_id: str, filters: TrailFilters, *, after: Position | None, limit: int
 ) -> Sequence[Any]:
     """Return the position and the JSON of the newest entries, or of the newest ones before a position."""
-    conditions = _conditions(tenant_id, filters)
-    if after is not None:
-        conditions += _beyond(after, newest_first=True)
-    order = (audit_entries.c.occurred_at.desc(), audit_entries.c.number.desc())
-    if filters.user_id is None:
-        statement: Any = select(*_ENTRY).where(*conditions).order_by(*order).limit(limit)
-    else:
-        # Two walks of an index and a merge; OR would read all entries of the person, or of everybody.
-        is_named, is_written = (
-            column == filters.user_id for column in (audit_entries.c.user_id, audit_entries.c.written_user_id)
-        )
-        own = or_(audit_entries.c.user_id.is_(None), audit_entries.c.user_id != filters.user_id)
-        walks = (
-            select(*_ENTRY).where(*conditions, *of_person).order_by(*order).limit(limit).subquery().select()
-            for of_person in ((is_named,), (is_written, own))
-        )
-        both = union_all(*walks).subquery()
-        statement = select(both).order_by(both.c.occurred_at.desc(), both.c.number.desc()).limit(limit)
+    walks = (each.limit(limit).subquery().select() for each in _walks(tenant_id, filters, after))
+    found = union_all(*walks).subquery()
+    statement = select(found).order_by(found.c.occurred_at.desc(), found.c.number.desc()).limit(limit)
     return (await connection.execute(statement)).all()
 
 
@@ -88,9 +99,7 @@ async def oldest_first(
     connection: AsyncConnection, tenant_id: str, filters: TrailFilters, *, after: Position | None, limit: int
 ) -> Sequence[Any]:
     """Return the oldest entries, or the oldest ones after a position: the position, the JSON, and the leaf."""
-    conditions = _conditions(tenant_id, filters)
-    if after is not None:
-        conditions += _beyond(after, newest_first=False)
+    conditions = [*_places(audit_entries, tenant_id, filters, after, newest_first=False), *_equal(filters)]
     order = (audit_entries.c.occurred_at, audit_entries.c.number)
     statement = select(*_ENTRY, *_LEAF).where(*conditions).order_by(*order).limit(limit)
     return (await connection.execute(statement)).all()
@@ -158,23 +167,84 @@ async def entries_of_subject_tokens(connection: AsyncConnection, tenant_id: str,
     return (await connection.execute(statement, {"ids": list(ids)})).all()
 
 
-def _conditions(tenant_id: str, filters: TrailFilters) -> list[ColumnElement[bool]]:
-    conditions = [audit_entries.c.tenant_id == tenant_id]
-    for name in _EQUAL:
-        value = getattr(filters, name)
-        if value is not None:
-            conditions.append(audit_entries.c[name] == value)
+def _walks(tenant_id: str, filters: TrailFilters, after: Position | None) -> list[Select[Any]]:
+    """Return statements for the entries that match, newest first; each entry is found by one of them.
+
+    A person's entries are two walks, of those that name the person and of those that are written to: OR would read all
+    entries of the person, or of everybody.
+    """
+    user_id, target_id = filters.user_id, filters.target_id
+    others = or_(audit_entries.c.user_id.is_(None), audit_entries.c.user_id != user_id)
+    is_of_user = audit_entries.c.user_id == user_id
+    if target_id is not None:
+        of_user = [] if user_id is None else [or_(is_of_user, _has_target(user_id))]
+        return [_walk_targets(tenant_id, filters, after, target_id, of_user)]
+    if user_id is not None:
+        return [
+            _walk_entries(tenant_id, filters, after, [is_of_user]),
+            _walk_targets(tenant_id, filters, after, user_id, [others]),
+        ]
+    return [_walk_entries(tenant_id, filters, after, [])]
+
+
+def _walk_entries(
+    tenant_id: str, filters: TrailFilters, after: Position | None, conditions: Sequence[ColumnElement[bool]]
+) -> Select[Any]:
+    places = _places(audit_entries, tenant_id, filters, after)
+    return _newest_first(select(*_ENTRY).where(*places, *_equal(filters), *conditions), audit_entries)
+
+
+def _walk_targets(
+    tenant_id: str,
+    filters: TrailFilters,
+    after: Position | None,
+    target_id: str,
+    conditions: Sequence[ColumnElement[bool]],
+) -> Select[Any]:
+    places = _places(audit_targets, tenant_id, filters, after)
+    # OFFSET keeps it from being flattened: entries are looked up in the order of the targets, until there are enough.
+    found = (
+        select(*_ENTRY)
+        .where(_is_entry_of(audit_targets), *_equal(filters), *conditions)
+        .offset(literal_column("0"))
+        .correlate(audit_targets)
+        .lateral("found")
+    )
+    statement = select(found).select_from(audit_targets.join(found, true()))
+    return _newest_first(statement.where(*places, audit_targets.c.target_id == target_id), audit_targets)
+
+
+def _newest_first(statement: Select[Any], place: Table) -> Select[Any]:
+    return statement.order_by(place.c.occurred_at.desc(), place.c.number.desc())
+
+
+def _has_target(target_id: str) -> ColumnElement[bool]:
+    other = audit_targets.alias()
+    return exists().where(other.c.target_id == target_id, _is_entry_of(other))
+
+
+def _is_entry_of(targets: FromClause) -> ColumnElement[bool]:
+    return and_(*(audit_entries.c[name] == targets.c[name] for name in ("tenant_id", "occurred_at", "number")))
+
+
+def _equal(filters: TrailFilters) -> list[ColumnElement[bool]]:
+    given = {name: getattr(filters, name) for name in _EQUAL}
+    return [audit_entries.c[name] == value for name, value in given.items() if value is not None]
+
+
+def _places(
+    table: Table, tenant_id: str, filters: TrailFilters, after: Position | None, *, newest_first: bool = True
+) -> list[ColumnElement[bool]]:
+    """Return which part of a table to walk: each condition on the time also skips partitions."""
+    conditions = [table.c.tenant_id == tenant_id]
     if filters.start_time is not None:
-        conditions.append(audit_entries.c.occurred_at >= filters.start_time)
+        conditions.append(table.c.occurred_at >= filters.start_time)
     if filters.end_time is not None:
-        conditions.append(audit_entries.c.occurred_at <= filters.end_time)
+        conditions.append(table.c.occurred_at <= filters.end_time)
+    if after is not None:
+        own, limit = tuple_(table.c.occurred_at, table.c.number), tuple_(after.occurred_at, after.number)
+        if newest_first:
+            conditions += [table.c.occurred_at <= after.occurred_at, own < limit]
+        else:
+            conditions += [table.c.occurred_at >= after.occurred_at, own > limit]
     return conditions
-
-
-def _beyond(position: Position, *, newest_first: bool) -> list[ColumnElement[bool]]:
-    """Return what entries beyond a position have; the first condition also skips partitions."""
-    place = tuple_(audit_entries.c.occurred_at, audit_entries.c.number)
-    limit = tuple_(position.occurred_at, position.number)
-    if newest_first:
-        return [and_(audit_entries.c.occurred_at <= position.occurred_at, place < limit)]
-    return [and_(audit_entries.c.occurred_at >= position.occurred_at, place > limit)]

@@ -178,7 +178,7 @@ async def _page(visit: Visit, application_id: str, *, form: Form | None = None, 
         visit.api.applications.get(application_id),
         visit.api.applications.secrets(application_id).page(),
         visit.api.applications.organizations(application_id).page(),
-        visit.api.logs.list(application_id=application_id, page_size=_ENTRIES).page(),
+        visit.api.logs.list(target_id=application_id, page_size=_ENTRIES).page(),
     )
     is_machine = application.type == _MACHINE
     current = Form.editing(application.etag, **_values(application))

@@ -22,6 +22,7 @@ _PAGE_SIZE: Final = 50
 _NOT_COVERED: Final = 409
 _FILTERS: Final = {
     "userId": "user_id",
+    "targetId": "target_id",
     "actorId": "actor_id",
     "applicationId": "application_id",
     "organizationId": "organization_id",

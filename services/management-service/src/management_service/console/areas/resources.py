@@ -16,6 +16,7 @@ PATH: Final = "/console/resources"
 
 _AREA: Final = "resources"
 _PAGE_SIZE: Final = 25
+_ENTRIES: Final = 10
 _FIELDS: Final = {
     "resource.resource_identifier_in_use": "indicator",
     "resource.invalid_indicator": "indicator",
@@ -143,9 +144,10 @@ async def delete_resource(visit: Visit, resource_id: str, form: Form) -> Respons
 
 async def _page(visit: Visit, resource_id: str, *, form: Form | None = None, status: int = 200) -> Response[str]:
     number = visit.page_number()
-    resource, scopes = await asyncio.gather(
+    resource, scopes, lately = await asyncio.gather(
         visit.api.resources.get(resource_id),
         visit.api.resources.scopes(resource_id, page_size=_PAGE_SIZE).page(str(number)),
+        visit.api.logs.list(target_id=resource_id, page_size=_ENTRIES).page(),
     )
     current = Form.editing(resource.etag, name=resource.name, accessTokenTtl=resource.access_token_ttl)
     values = form or visit.typed() or current
@@ -158,6 +160,7 @@ async def _page(visit: Visit, resource_id: str, *, form: Form | None = None, sta
         form=values,
         scopes=scopes,
         number=number,
+        entries=lately.items,
     )
 
 

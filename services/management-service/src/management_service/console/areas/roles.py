@@ -18,6 +18,7 @@ PATH: Final = "/console/roles"
 
 _AREA: Final = "roles"
 _PAGE_SIZE: Final = 25
+_ENTRIES: Final = 10
 _TYPES: Final = ("User", "MachineToMachine")
 
 AREA: Final = Area()
@@ -137,8 +138,11 @@ async def delete_role(visit: Visit, role_id: str, form: Form) -> Response[str]:
 
 async def _page(visit: Visit, role_id: str, *, form: Form | None = None, status: int = 200) -> Response[str]:
     role = await visit.api.roles.get(role_id)
-    granted, indicators, held = await asyncio.gather(
-        visit.api.roles.scopes(role_id).page(), _indicators(visit), _held_by(visit, role)
+    granted, indicators, held, lately = await asyncio.gather(
+        visit.api.roles.scopes(role_id).page(),
+        _indicators(visit),
+        _held_by(visit, role),
+        visit.api.logs.list(target_id=role_id, page_size=_ENTRIES).page(),
     )
     current = Form.editing(role.etag, name=role.name, description=role.description, isDefault=role.is_default)
     values = form or visit.typed() or current
@@ -152,6 +156,7 @@ async def _page(visit: Visit, role_id: str, *, form: Form | None = None, status:
         scopes=granted,
         indicators=indicators,
         holders=held,
+        entries=lately.items,
     )
 
 

@@ -1,5 +1,6 @@
 """``/console/template/roles`` and ``/console/template/permissions``: what the columns and rows of the matrix are."""
 
+import asyncio
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +18,7 @@ _AREA: Final = "template"
 _ROLES: Final = "roles"
 _PERMISSIONS: Final = "permissions"
 _PAGE_SIZE: Final = 25
+_ENTRIES: Final = 10
 
 AREA: Final = Area()
 
@@ -116,11 +118,21 @@ async def _new_page(visit: Visit, kind: str, form: Form, *, status: int = 200) -
 async def _page(
     visit: Visit, kind: str, entry_id: str, *, form: Form | None = None, status: int = 200
 ) -> Response[str]:
-    found = await _api(visit, kind).get(entry_id)
+    found, lately = await asyncio.gather(
+        _api(visit, kind).get(entry_id), visit.api.logs.list(target_id=entry_id, page_size=_ENTRIES).page()
+    )
     current = Form.editing(found.etag, name=found.name, description=found.description)
     values = form or visit.typed() or current
     values.compare(current)
-    return await visit.page("template/entry.html", area=_AREA, status=status, kind=kind, entry=found, form=values)
+    return await visit.page(
+        "template/entry.html",
+        area=_AREA,
+        status=status,
+        kind=kind,
+        entry=found,
+        form=values,
+        entries=lately.items,
+    )
 
 
 async def _deletion_page(visit: Visit, kind: str, entry_id: str, form: Form, *, status: int = 200) -> Response[str]:
