@@ -24,8 +24,8 @@ pytestmark = pytest.mark.slow
 
 EXCHANGES = length(short=300, long=10_000)
 KILLED_AFTER = EXCHANGES // 5
-"""Requests before a replica is killed, and again before the next one is. Seconds would not do: a quick machine has sent
-all of them by then."""
+"""Requests before a replica is killed, and again before the next one is. Not seconds: a quick machine may have sent all
+requests by then."""
 OUTCOMES = {"token.exchange.succeeded", "token.exchange.refused", "token.exchange.unknown"}
 STREAM = "identity:default:audit:exchanges"
 
@@ -61,6 +61,7 @@ async def exchanged(
     """Exchange each token once while replicas are killed in turn; return the impersonations, and how many failed."""
     urls = [f"{process.url}/oidc/token" for process in deployment.tokens]
     turns = asyncio.Semaphore(16)
+    due = {each * KILLED_AFTER: asyncio.Event() for each in (1, 2)}
     issued, lost, sent = [], 0, 0
     async with httpx.AsyncClient(auth=impersonation.auth, timeout=30) as client:
 
@@ -68,6 +69,8 @@ async def exchanged(
             nonlocal lost, sent
             async with turns:
                 sent += 1
+                if sent in due:
+                    due[sent].set()
                 try:
                     answer = await client.post(urls[number % len(urls)], data=impersonation.form(subject_token))
                 except httpx.TransportError:
@@ -81,10 +84,8 @@ async def exchanged(
                 assert answer.status_code == 503, answer.text
 
         async def kill() -> None:
-            for process in deployment.tokens[:2]:
-                enough = min(sent + KILLED_AFTER, EXCHANGES)
-                while sent < enough:
-                    await asyncio.sleep(0.001)
+            for process, sent_enough in zip(deployment.tokens, due.values(), strict=False):
+                await sent_enough.wait()
                 await restart(process)
 
         await asyncio.gather(kill(), *(exchange(*each) for each in enumerate(subject_tokens)))
