@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
+import asyncpg
+import jwt
 import nats
 import pytest
 
@@ -54,6 +56,23 @@ def refusal(verifier: AccessTokenVerifier, token: str) -> str | None:
     return None
 
 
+def signing_key_of(world: World) -> str:
+    """Return the id of the key that signs snapshots."""
+    snapshot = world.stack.http.get("/oidc/not-valid", auth=world.machine.basic).content
+    return str(jwt.get_unverified_header(snapshot.partition(b"\n")[0])["kid"])
+
+
+def pass_an_hour(world: World) -> None:
+    """Have the keys of the feed be as old as they were in an hour."""
+
+    async def age() -> None:
+        connection = await asyncpg.connect(world.stack.token_settings.database_url.replace("+asyncpg", ""))
+        await connection.execute("UPDATE not_valid_keys SET created_at = created_at - 3600000")
+        await connection.close()
+
+    asyncio.run(age())
+
+
 def exchanged(world: World, user: str) -> str:
     answer = world.exchange(world.subject_token(user))
     assert answer.status_code == 200, answer.text
@@ -73,6 +92,20 @@ def test_a_revoked_token_and_a_suspended_user_are_refused_offline(world: World, 
     world.management.users.suspend(user)
     eventually(lambda: refusal(revoking, other) == "ended_user")
     assert [refusal(plain, each) for each in (one, other)] == [None, None]
+
+
+@pytest.mark.parametrize("emergency", [False, True])
+def test_the_feed_goes_on_with_another_key(world: World, feed: NotValidFeed, emergency: bool) -> None:
+    keys = "/api/configs/oidc/not-valid-keys"
+    world.management.request("POST", f"{keys}/rotate", json={"emergency": True})
+    made, *_ = world.management.request("POST", f"{keys}/rotate", json={"emergency": emergency})
+    if not emergency:
+        pass_an_hour(world)
+    token, other = exchanged(world, world.customer), exchanged(world, world.customer)
+    world.stack.http.post("/oidc/token/revocation", data={"token": token}, auth=world.traditional.basic)
+    verifier = verifier_of(world, feed)
+    eventually(lambda: signing_key_of(world) == made["id"])
+    eventually(lambda: [refusal(verifier, each) for each in (token, other)] == ["ended_token", None])
 
 
 @pytest.mark.parametrize("path", ["http", "nats"])

@@ -132,7 +132,8 @@ async def test_a_restored_database_counts_on_above_all_its_numbers(replicas: Rep
 async def test_every_write_of_token_service_through_the_management_api_reaches_the_trail_once(
     stack: RunningStack, replicas: Replicas, servers: ServerAddresses, world: World
 ) -> None:
-    request, keys = stack.management.request, "/api/configs/oidc/private-keys"
+    request = stack.management.request
+    keys, feed_keys = "/api/configs/oidc/private-keys", "/api/configs/oidc/not-valid-keys"
     user_id, application_id = world.user(), new_id()
     consented = code_for(user_id, application_id, Verifier(), consented=OPENID).authorization
     async with opened(database_url=servers.token_database_url, redis_url=servers.token_redis_url) as of_stack:
@@ -143,18 +144,20 @@ async def test_every_write_of_token_service_through_the_management_api_reaches_t
     by_status = {key["status"]: key["id"] for key in request("POST", f"{keys}/rotate")}
     current, next_key = by_status["Current"], by_status["Next"]
     request("DELETE", f"{keys}/{next_key}")
+    (feed_key,) = request("POST", f"{feed_keys}/rotate", json={"emergency": True})
     request("DELETE", f"/api/users/{user_id}/consents/{application_id}")
 
     writes = {
         "RotatePrivateKeys": ("token.signing-key.rotate", {}, f"signing-key/{current}"),
         "DeletePrivateKey": ("token.signing-key.delete", {"key_id": next_key}, f"signing-key/{next_key}"),
+        "RotateNotValidKeys": ("token.not-valid-key.rotate", {}, f"not-valid-key/{feed_key['id']}"),
         "DeleteUserConsent": (
             "token.consent.delete",
             {"user_id": user_id, "application_id": application_id},
             f"consent/{user_id}/{application_id}",
         ),
     }
-    paths = (keys, "/api/users/{user_id}/consents")  # token-service's part of /api
+    paths = (keys, feed_keys, "/api/users/{user_id}/consents")  # token-service's part of /api
     documented = {
         operation["operationId"]
         for path, methods in json.loads(whole_document())["paths"].items()

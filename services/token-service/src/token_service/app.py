@@ -42,6 +42,7 @@ from token_service.directory import Directory, InMemoryDirectory, InRedisDirecto
 from token_service.directory.freshness import Freshness
 from token_service.endpoints.consents import ConsentController
 from token_service.endpoints.cors import Cors
+from token_service.endpoints.feed_keys import NotValidKeyController
 from token_service.endpoints.introspection import Introspector, introspection_endpoint
 from token_service.endpoints.keys import PrivateKeyController
 from token_service.endpoints.management_access import management_verify
@@ -128,6 +129,7 @@ def create_app(settings: Settings) -> Litestar:
             *_client_endpoints(settings, parts, grants),
             *_pages(settings, parts),
             PrivateKeyController,
+            NotValidKeyController,
             ConsentController,
             *metadata_endpoints(
                 issuer=settings.issuer,
@@ -140,6 +142,7 @@ def create_app(settings: Settings) -> Litestar:
             "authorizations": parts.authorizations,
             "consents": parts.consents,
             "directory": parts.directory,
+            "feed_keys": parts.feed.keys,
             "keys": parts.keys,
             "tenant_id": settings.tenant_id,
             "management_access": ManagementAccess(

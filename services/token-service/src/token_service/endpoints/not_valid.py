@@ -29,6 +29,7 @@ from token_service.endpoints.raw_routes import (
 from token_service.grants.client_authentication import ClientAuthenticator, read_credentials
 from token_service.grants.form import FormParameters
 from token_service.not_valid import (
+    KEYS_MAX_AGE_S,
     FeedKeys,
     FeedUnavailable,
     Snapshots,
@@ -50,7 +51,6 @@ _EVENT_STREAM: Final[Headers] = [
     (b"x-accel-buffering", b"no"),  # nginx passes each event on at once
 ]
 _UNKNOWN_POSITION: Final = "the feed cannot be continued from there: read the snapshot"
-_KEYS_MAX_AGE: Final = b"max-age=300"
 
 _Answer = Callable[[Scope, Receive, Send], Awaitable[None]]
 
@@ -121,7 +121,7 @@ class NotValidEndpoints:
         """Send the keys of the feed (RFC 7517 section 5)."""
         if not self._keys.is_loaded:
             raise temporarily_unavailable("the keys of the feed are being loaded")
-        headers = [(b"content-type", b"application/json"), (b"cache-control", _KEYS_MAX_AGE)]
+        headers = [(b"content-type", b"application/json"), (b"cache-control", b"max-age=%d" % KEYS_MAX_AGE_S)]
         await send_answer(send, 200, headers, self._keys.jwks)
 
     async def _require_reader(self, scope: Scope) -> None:

@@ -5,17 +5,27 @@ is not valid (``token_service.presented_tokens``, the other services), nor the e
 defines for both sides (``stead.not_valid``).
 """
 
-from token_service.not_valid.keys import FeedKeys
+from token_service.not_valid.keys import (
+    KEYS_MAX_AGE_S,
+    FeedKeys,
+    FeedKeyStatus,
+    NextFeedKeyWaitsError,
+    StoredFeedKey,
+)
 from token_service.not_valid.sequencer import Sequencer
 from token_service.not_valid.snapshots import FeedSnapshot, FeedUnavailable, Snapshots, UnknownPositionError
 from token_service.not_valid.tail import Tail, TooManyReadersError
 
 __all__ = [
+    "KEYS_MAX_AGE_S",
+    "FeedKeyStatus",
     "FeedKeys",
     "FeedSnapshot",
     "FeedUnavailable",
+    "NextFeedKeyWaitsError",
     "Sequencer",
     "Snapshots",
+    "StoredFeedKey",
     "Tail",
     "TooManyReadersError",
     "UnknownPositionError",

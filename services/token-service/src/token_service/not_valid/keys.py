@@ -1,18 +1,25 @@
-"""The keys of the feed, apart from those of tokens: none of the one can sign anything of the other."""
+"""The keys of the feed, apart from those of tokens: none of the one can sign anything of the other.
+
+A key signs once readers may be expected to know it, and is deleted when nothing that it has signed is on its way any
+more. Both follow from the times at which keys were made, so that all replicas agree without talking to each other.
+"""
 
 import base64
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
-from sqlalchemy import text
+from sqlalchemy import Row, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from identity_common.background import BackgroundLoop
 from identity_common.clock import Clock, now_ms
+from identity_common.http.audited_request import AuditedRequest, audited_request
 from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.telemetry.logs import get_logger
 from stead.not_valid.messages import ALGORITHM
+from token_service.audit.writes import record_write
 from token_service.tokens.keys import JwkSet
 from token_service.tokens.signing import (
     PrivateKey,
@@ -25,17 +32,46 @@ from token_service.tokens.signing import (
 
 _log = get_logger(__name__)
 
-_REFRESH_S: Final = 60.0
+KEYS_MAX_AGE_S: Final = 300
+"""Seconds for which readers may keep the key set."""
+
+_REFRESH_S: Final = 2.0
+"""After an emergency the feed is silent for as long; verifiers bear with 4 s."""
 _RETRY_S: Final = 0.5
+_KNOWN_AFTER_MS: Final = int(KEYS_MAX_AGE_S + 10 * _REFRESH_S) * 1000
+_KEPT_MS: Final = 3_600_000
 
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(hashtext('not-valid-keys'), hashtext(:tenant_id))")
 _SELECT: Final = text(
-    "SELECT kid, private_key FROM not_valid_keys WHERE tenant_id = :tenant_id ORDER BY created_at DESC, kid"
+    "SELECT kid, private_key, created_at FROM not_valid_keys WHERE tenant_id = :tenant_id ORDER BY created_at DESC, kid"
 )
 _INSERT: Final = text("INSERT INTO not_valid_keys VALUES (:tenant_id, :kid, :private_key, :created_at)")
 _REENCRYPT: Final = text(
     "UPDATE not_valid_keys SET private_key = :private_key WHERE tenant_id = :tenant_id AND kid = :kid"
 )
+_DELETE: Final = text("DELETE FROM not_valid_keys WHERE tenant_id = :tenant_id AND kid = ANY(:kids) RETURNING kid")
+
+FeedKeyStatus = Literal["Next", "Current", "Previous"]
+
+
+class NextFeedKeyWaitsError(Exception):
+    """A key that was made a while ago does not sign yet."""
+
+
+class StoredFeedKey(NamedTuple):
+    """A key without its private part.
+
+    Attributes:
+        kid: Its id.
+        status: ``Next`` is published and will sign, ``Current`` signs, ``Previous`` did.
+        created_at: Milliseconds since the epoch.
+        signs_from: When it begins to sign, or began; milliseconds since the epoch.
+    """
+
+    kid: str
+    status: FeedKeyStatus
+    created_at: int
+    signs_from: int
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -45,7 +81,7 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 class FeedKeys:
-    """Creates the first key, loads all of them, and signs with the newest.
+    """Creates the first key, rotates it, loads all of them, and signs with the newest that readers know.
 
     Args:
         engine: This service's database.
@@ -102,31 +138,88 @@ class FeedKeys:
         signing_input = _base64url(header) + b"." + _base64url(msgspec.json.encode(claims))
         return (signing_input + b"." + _base64url(key.sign(signing_input))).decode()  # type: ignore[call-arg]
 
+    async def stored(self) -> list[StoredFeedKey]:
+        """Return all keys, newest first."""
+        async with self._engine.connect() as connection:
+            return _stored(await self._rows(connection), now=self._clock())
+
+    async def rotate(self, *, emergency: bool = False) -> list[StoredFeedKey]:
+        """Make a key that signs once it has been published for long enough; return all keys, newest first.
+
+        Args:
+            emergency: Whether to delete all others: the new one signs at once.
+
+        Raises:
+            NextFeedKeyWaitsError: There is one already that does not sign yet, and it is not an emergency.
+        """
+        async with self._engine.begin() as connection:
+            await connection.execute(_LOCK, {"tenant_id": self._tenant_id})
+            rows = await self._rows(connection)
+            if not emergency and any(key.status == "Next" for key in _stored(rows, now=self._clock())):
+                raise NextFeedKeyWaitsError
+            deleted = await self._delete(connection, [row.kid for row in rows]) if emergency else []
+            made = await self._create(connection)
+            await self._record(connection, "rotate", [made, *deleted], audited_request())
+        await self.load()
+        return await self.stored()
+
     async def load(self) -> None:
-        """Load the keys; create the first one, re-encrypt those of an older key-encryption key.
+        """Load the keys; create the first one, re-encrypt those of an older key-encryption key, delete used ones.
 
         Raises:
             sqlalchemy.exc.SQLAlchemyError, OSError: The database does not answer.
             NoFittingKeyError: No key-encryption key opens a key.
         """
         async with self._engine.begin() as connection:
-            rows = (await connection.execute(_SELECT, {"tenant_id": self._tenant_id})).all()
+            rows = await self._rows(connection)
             if not rows:
                 await connection.execute(_LOCK, {"tenant_id": self._tenant_id})
-                rows = (await connection.execute(_SELECT, {"tenant_id": self._tenant_id})).all()
-            if not rows:
-                await self._create(connection)
-                rows = (await connection.execute(_SELECT, {"tenant_id": self._tenant_id})).all()
-            keys = [(row.kid, await self._open(connection, row.kid, row.private_key)) for row in rows]
-        self._kid, self._key = keys[0]
-        self._jwks = msgspec.json.encode(JwkSet([public_jwk(key, kid=kid, algorithm=ALGORITHM) for kid, key in keys]))
+                if not await self._rows(connection):
+                    await self._create(connection)
+                rows = await self._rows(connection)
+            stored = _stored(rows, now=self._clock())
+            current = next(key for key in stored if key.status == "Current")
+            if self._clock() - current.signs_from > _KEPT_MS and stored[-1] is not current:
+                used = [key.kid for key in stored if key.status == "Previous"]
+                if deleted := await self._delete(connection, used):
+                    await self._record(connection, "delete", deleted, None)
+                rows = await self._rows(connection)
+            keys = {row.kid: await self._open(connection, row.kid, row.private_key) for row in rows}
+        self._kid, self._key = current.kid, keys[current.kid]
+        self._jwks = msgspec.json.encode(
+            JwkSet([public_jwk(key, kid=kid, algorithm=ALGORITHM) for kid, key in keys.items()])
+        )
 
-    async def _create(self, connection: AsyncConnection) -> None:
+    async def _rows(self, connection: AsyncConnection) -> Sequence[Row[Any]]:
+        return (await connection.execute(_SELECT, {"tenant_id": self._tenant_id})).all()
+
+    async def _create(self, connection: AsyncConnection) -> str:
         key = generate_private_key(ALGORITHM)
         kid = thumbprint(key, ALGORITHM)
         sealed = self._encryption.seal(private_key_bytes(key), name=_name(kid))
         values = {"tenant_id": self._tenant_id, "kid": kid, "private_key": sealed, "created_at": self._clock()}
         await connection.execute(_INSERT, values)
+        return kid
+
+    async def _delete(self, connection: AsyncConnection, kids: Sequence[str]) -> list[str]:
+        values = {"tenant_id": self._tenant_id, "kids": list(kids)}
+        deleted = list((await connection.execute(_DELETE, values)).scalars())
+        for kid in deleted:
+            _log.info("not-valid-keys.deleted", kid=kid)
+        return deleted
+
+    async def _record(
+        self, connection: AsyncConnection, verb: str, kids: Sequence[str], request: AuditedRequest | None
+    ) -> None:
+        """Tell the audit trail, at the end of the transaction."""
+        await record_write(
+            connection,
+            self._tenant_id,
+            f"token.not-valid-key.{verb}",
+            aggregates=[f"not-valid-key/{kid}" for kid in kids],
+            occurred_at=self._clock(),
+            request=request,
+        )
 
     async def _open(self, connection: AsyncConnection, kid: str, sealed: bytes) -> PrivateKey:
         opened = self._encryption.open(sealed, name=_name(kid))
@@ -134,6 +227,21 @@ class FeedKeys:
             values = {"private_key": self._encryption.seal(opened, name=_name(kid)), "kid": kid}
             await connection.execute(_REENCRYPT, {"tenant_id": self._tenant_id, **values})
         return load_private_key(opened)
+
+
+def _stored(rows: Sequence[Row[Any]], *, now: int) -> list[StoredFeedKey]:
+    """Return keys with their status, both newest first; the oldest signs until a newer one may."""
+    found: list[StoredFeedKey] = []
+    status: FeedKeyStatus = "Next"
+    for place, row in enumerate(rows):
+        is_oldest = place == len(rows) - 1
+        signs_from = row.created_at + (0 if is_oldest else _KNOWN_AFTER_MS)
+        if status == "Current":
+            status = "Previous"
+        elif status == "Next" and (is_oldest or signs_from <= now):
+            status = "Current"
+        found.append(StoredFeedKey(row.kid, status, row.created_at, signs_from))
+    return found
 
 
 def _name(kid: str) -> str:

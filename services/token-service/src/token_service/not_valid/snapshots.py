@@ -143,8 +143,10 @@ class Snapshots:
     def _signed(self, epoch: int, sequence: int, packed: bytes) -> FeedSnapshot:
         digest = digest_of(packed)
         claims = Snapshot(iss=self._issuer, epoch=epoch, to=sequence, sha256=digest)
-        body = self._keys.sign(claims, typ=SNAPSHOT_TYPE).encode() + b"\n" + packed
-        return FeedSnapshot(f'"{epoch}.{sequence}.{digest[:16]}"', body, gzip.compress(body, 1, mtime=0))
+        token = self._keys.sign(claims, typ=SNAPSHOT_TYPE)
+        body = token.encode() + b"\n" + packed
+        signature = token.rpartition(".")[2]  # another one for other records, and of another key
+        return FeedSnapshot(f'"{epoch}.{sequence}.{signature[:16]}"', body, gzip.compress(body, 1, mtime=0))
 
     async def _state(self, connection: AsyncConnection) -> Any:
         state = (await connection.execute(_STATE, {"tenant": self._tenant_id})).one_or_none()
