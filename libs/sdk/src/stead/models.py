@@ -740,8 +740,8 @@ class Impersonation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ended_by: The user or, without one, the application that ended it, or did what ended it.
         reason: Why it ended: ``ended``, ``within`` (one that it is within was), ``all``, ``user``, ``actor``,
             ``client``, ``organization`` (all of it were); ``user_suspended``, ``actor_password``,
-            ``client_exchange_off``, ``resource_deleted`` and the like (what happened to one); or the error of an
-            exchange that was refused after the subject token was spent.
+            ``client_exchange_off``, ``resource_deleted``, ``member_removed`` and the like (what happened to one); or
+            the error of an exchange that was refused after the subject token was spent.
         events: Its entries in the audit trail, oldest first; empty in lists.
     """
 

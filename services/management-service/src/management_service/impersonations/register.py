@@ -12,17 +12,20 @@ from identity_common.http.api_errors import missing_by_id
 from identity_common.wire.audit import AuditEntry
 from management_service.audit.service import read_position
 from management_service.audit.store import Position, TrailFilters, entries_of_subject_tokens, newest_first
+from management_service.impersonations.memberships import find_membership_ends
 from management_service.impersonations.rules import is_well_formed
 from management_service.impersonations.store import find_ends
 from management_service.impersonations.stories import (
     ISSUED,
     TAKEN,
     ImpersonationStory,
+    Trace,
     ending_ids,
     ending_parties,
+    outer_ids,
     story,
 )
-from management_service.party_ends import find_party_ends
+from management_service.party_ends import PartyEnd, find_party_ends
 
 _READ_AT_ONCE: Final = 100
 _MOST_READ: Final = 1000
@@ -87,9 +90,9 @@ class ImpersonationRegister:
         if not is_well_formed(impersonation_id):
             return None
         async with self._reader.connect() as connection:
-            entries = await self._entries(connection, [impersonation_id])
-            found = next(iter(await self._stories(connection, entries)), None)
-        return found and msgspec.structs.replace(found, events=entries[impersonation_id])
+            traces = await self._traces(connection, [impersonation_id])
+            found = next(iter(await self._stories(connection, traces)), None)
+        return found and msgspec.structs.replace(found, events=list(traces[0].entries))
 
     async def page(self, filters: RegisterFilters, *, after: str | None, size: int) -> RegisterPage:
         """Return impersonations, newest first.
@@ -105,9 +108,8 @@ class ImpersonationRegister:
             for _ in range(_MOST_READ // at_once):
                 rows = await newest_first(connection, self._tenant_id, walk, after=position, limit=at_once)
                 ids = [_decode(row.entry).subject_token_id or "" for row in rows]
-                stories = {
-                    each.id: each for each in await self._stories(connection, await self._entries(connection, ids))
-                }
+                told = await self._stories(connection, await self._traces(connection, ids))
+                stories = {each.id: each for each in told}
                 for row, impersonation_id in zip(rows, ids, strict=True):
                     if len(found) == size and position is not None:
                         return RegisterPage(found, position.format())
@@ -126,14 +128,33 @@ class ImpersonationRegister:
             found.setdefault(row.subject_token_id, []).append(_decode(row.entry))
         return found
 
-    async def _stories(
-        self, connection: AsyncConnection, entries: dict[str, list[AuditEntry]]
-    ) -> list[ImpersonationStory]:
-        end_ids = {end_id for each in entries.values() for end_id in ending_ids(each)}
+    async def _traces(self, connection: AsyncConnection, ids: Sequence[str]) -> list[Trace]:
+        """Return what the trail has about some impersonations, those that it has nothing about left out."""
+        entries = await self._entries(connection, ids)
+        outer = {each: outer_ids(own) for each, own in entries.items()}
+        if missing := {each for several in outer.values() for each in several} - entries.keys():
+            entries |= await self._entries(connection, [*missing])
+        return [Trace(entries[each], [entries.get(one, []) for one in outer[each]]) for each in outer]
+
+    async def _stories(self, connection: AsyncConnection, traces: Sequence[Trace]) -> list[ImpersonationStory]:
+        end_ids = {end_id for each in traces for end_id in ending_ids(each)}
         ends = {end.id: end for end in await find_ends(connection, self._tenant_id, end_ids)} if end_ids else {}
-        parties = {party for each in entries.values() for party in ending_parties(each)}
+        parties = {party for each in traces for party in ending_parties(each)}
         happened = await find_party_ends(connection, self._tenant_id, parties) if parties else {}
-        return [told for each in entries.values() if (told := story(each, ends, happened)) is not None]
+        happened |= await self._membership_ends(connection, traces)
+        return [told for each in traces if (told := story(each, ends, happened)) is not None]
+
+    async def _membership_ends(self, connection: AsyncConnection, traces: Sequence[Trace]) -> dict[str, list[PartyEnd]]:
+        of_organizations = [each for each in traces if each.membership is not None]
+        if not of_organizations:
+            return {}
+        return await find_membership_ends(
+            connection,
+            self._tenant_id,
+            {each.membership for each in of_organizations if each.membership is not None},
+            first=min(each.entries[0].occurred_at for each in of_organizations),
+            last=max(each.expires_at for each in of_organizations),
+        )
 
 
 def seen_by(caller: Caller, filters: RegisterFilters) -> RegisterFilters:

@@ -8,6 +8,7 @@ import msgspec
 from identity_common.wire.audit import AuditContext, AuditEntry
 from identity_common.wire.impersonations import ImpersonationEnd
 from identity_common.wire.revocations import cutoff_id
+from management_service.impersonations.memberships import Membership
 from management_service.impersonations.rules import LONGEST_LIFE_MS
 from management_service.party_ends import PartyEnd, client_party, resource_party, user_party
 from stead.impersonations import ImpersonationSegments, parties_of
@@ -41,8 +42,9 @@ class ImpersonationStory(msgspec.Struct, frozen=True, kw_only=True, rename="came
         reason: Why it ended: ``ended`` (this one was), ``within`` (one that it is within was), ``all``, or the party
             whose impersonations were ended: ``user``, ``actor``, ``client``, ``organization``. Or what happened to one:
             ``user_suspended``, ``user_password`` (was changed), ``user_deleted``, the same of ``actor``,
-            ``client_exchange_off`` (was switched off), ``client_deleted``, ``resource_deleted``. Or the error of an
-            exchange that was refused after the subject token was spent.
+            ``client_exchange_off`` (was switched off), ``client_deleted``, ``resource_deleted``,
+            ``organization_deleted``, ``member_removed``. Or the error of an exchange that was refused after the subject
+            token was spent.
         events: Its entries in the audit trail, oldest first; absent in lists.
     """
 
@@ -68,18 +70,61 @@ class ImpersonationStory(msgspec.Struct, frozen=True, kw_only=True, rename="came
         return self.ended_at is None and self.expires_at > now
 
 
-def ending_ids(entries: Sequence[AuditEntry]) -> dict[str, str]:
-    """Return the ids of the ends that would cover an impersonation, and what each says as its reason.
+class Trace(msgspec.Struct, frozen=True):
+    """What the audit trail has about an impersonation.
 
-    Of an impersonation within others, cutoffs for the actors before the current one are not known here.
+    Attributes:
+        entries: All entries about it, oldest first.
+        outer: Those about each impersonation that it is within, the innermost first.
     """
-    issued, taken, succeeded = (_find(entries, key) for key in (ISSUED, TAKEN, _SUCCEEDED))
+
+    entries: Sequence[AuditEntry]
+    outer: Sequence[Sequence[AuditEntry]] = ()
+
+    def find(self, key: str) -> AuditEntry | None:
+        """Return the first entry about the impersonation itself with this key."""
+        return _find(self.entries, key)
+
+    @property
+    def exchange(self) -> AuditEntry | None:
+        """What is known about the exchange."""
+        return self.find(_SUCCEEDED) or self.find(TAKEN)
+
+    @property
+    def expires_at(self) -> int:
+        """When the access token expires, or the subject token while there is none; milliseconds since the epoch."""
+        found = [each.expires_at for each in (self.find(_SUCCEEDED), self.find(ISSUED)) if each and each.expires_at]
+        return found[0] if found else self.entries[0].occurred_at
+
+    @property
+    def actor_ids(self) -> list[str]:
+        """The actors, the current one first."""
+        exchanges = [Trace(each).exchange for each in (self.entries, *self.outer)]
+        return [each.actor_id for each in exchanges if each is not None and each.actor_id is not None]
+
+    @property
+    def membership(self) -> Membership | None:
+        """The member that the access token is for; None before the exchange, and without an organization."""
+        exchange, issued = self.exchange, self.find(ISSUED)
+        if exchange is None or exchange.organization_id is None or issued is None or issued.user_id is None:
+            return None
+        return Membership(exchange.organization_id, issued.user_id)
+
+
+def outer_ids(entries: Sequence[AuditEntry]) -> tuple[str, ...]:
+    """Return the ids of the impersonations that one is within, the innermost first."""
+    return _segments(_find(entries, _SUCCEEDED)).ids[-2::-1]
+
+
+def ending_ids(trace: Trace) -> dict[str, str]:
+    """Return the ids of the ends that would cover an impersonation, and what each says as its reason."""
+    issued, taken = trace.find(ISSUED), trace.find(TAKEN)
     if issued is None:
         return {}
-    within = _segments(succeeded).ids[:-1]
+    within = outer_ids(trace.entries)
     parties = parties_of(
         user_id=issued.user_id,
-        actor_ids=[] if taken is None or taken.actor_id is None else [taken.actor_id],
+        actor_ids=trace.actor_ids,
         ancestors=len(within),
         client_id="" if taken is None else taken.application_id or "",
         organization_id=None if taken is None else taken.organization_id,
@@ -91,53 +136,52 @@ def ending_ids(entries: Sequence[AuditEntry]) -> dict[str, str]:
     }
 
 
-def ending_parties(entries: Sequence[AuditEntry]) -> dict[str, tuple[str, int]]:
+def ending_parties(trace: Trace) -> dict[str, tuple[str, int]]:
     """Return the parties of an impersonation; of each its role, and since when what happens to it ends this one.
 
-    The token of an actor, the client and the resource are judged when the subject token is exchanged: what happened to
-    them before is over.
+    All but the subject are judged when the subject token is exchanged: what happened to them before is over.
     """
-    issued, taken, succeeded = (_find(entries, key) for key in (ISSUED, TAKEN, _SUCCEEDED))
+    issued, exchange = trace.find(ISSUED), trace.exchange
     if issued is None:
         return {}
     parties = {user_party(issued.user_id or ""): ("user", issued.occurred_at)}
-    exchange = succeeded or taken
     if exchange is not None:
-        since = exchange.occurred_at if taken is None else taken.occurred_at
-        named = {
-            "actor": exchange.actor_id and user_party(exchange.actor_id),
-            "client": exchange.application_id and client_party(exchange.application_id),
-            "resource": exchange.resource and resource_party(exchange.resource),
-        }
-        parties |= {party: (role, since) for role, party in named.items() if party}
+        since = (trace.find(TAKEN) or exchange).occurred_at
+        membership = trace.membership
+        named = [
+            *((user_party(actor_id), "actor") for actor_id in trace.actor_ids),
+            *((client_party(each), "client") for each in (exchange.application_id,) if each),
+            *((resource_party(each), "resource") for each in (exchange.resource,) if each),
+            *(() if membership is None else ((membership.organization, "organization"), (membership.member, "member"))),
+        ]
+        parties |= {party: (role, since) for party, role in named}
     return parties
 
 
 def story(
-    entries: Sequence[AuditEntry], ends: Mapping[str, ImpersonationEnd], party_ends: Mapping[str, Sequence[PartyEnd]]
+    trace: Trace, ends: Mapping[str, ImpersonationEnd], party_ends: Mapping[str, Sequence[PartyEnd]]
 ) -> ImpersonationStory | None:
     """Return the story of one impersonation.
 
     Args:
-        entries: All entries about it, oldest first.
+        trace: What the trail has about it.
         ends: Those of its ``ending_ids`` that exist, by id.
         party_ends: What happened to its ``ending_parties``, oldest first.
 
     Returns:
         None if the trail does not have its beginning (any more).
     """
-    issued, taken, succeeded, refused = (_find(entries, key) for key in (ISSUED, TAKEN, _SUCCEEDED, _REFUSED))
+    issued, taken, succeeded, refused = (trace.find(key) for key in (ISSUED, TAKEN, _SUCCEEDED, _REFUSED))
     if issued is None or issued.subject_token_id is None or issued.user_id is None:
         return None
     exchange = succeeded or taken
-    expires_at = (succeeded and succeeded.expires_at) or issued.expires_at or issued.occurred_at
     ended_at, reason, ended_by = None, None, None
     if taken is not None and refused is not None:
         ended_at, reason = refused.occurred_at, refused.reason
     else:
-        covering = _covering(entries, ends, begun_at=_segments(succeeded).begun_at or issued.occurred_at)
-        covering += _after_what_happened(entries, party_ends)
-        in_time = (each for each in covering if each[0] < expires_at)
+        covering = _covering(trace, ends, begun_at=_segments(succeeded).begun_at or issued.occurred_at)
+        covering += _after_what_happened(trace, party_ends)
+        in_time = (each for each in covering if each[0] < trace.expires_at)
         ended_at, reason, ended_by = min(in_time, key=lambda each: each[:2], default=(None, None, None))
     return ImpersonationStory(
         id=issued.subject_token_id,
@@ -151,7 +195,7 @@ def story(
         issued_to=issued.application_id or "",
         created_at=issued.occurred_at,
         exchanged_at=None if taken is None else taken.occurred_at,
-        expires_at=expires_at,
+        expires_at=trace.expires_at,
         ended_at=ended_at,
         ended_by=ended_by,
         reason=reason,
@@ -159,13 +203,13 @@ def story(
 
 
 def _covering(
-    entries: Sequence[AuditEntry], ends: Mapping[str, ImpersonationEnd], *, begun_at: int
+    trace: Trace, ends: Mapping[str, ImpersonationEnd], *, begun_at: int
 ) -> list[tuple[int, str, str | None]]:
     """Return time, reason and author of each end that covers an impersonation."""
-    own = next((entry for entry in entries if entry.operation in _ENDS), None)
+    own = next((entry for entry in trace.entries if entry.operation in _ENDS), None)
     by = None if own is None else own.user_id or own.application_id
     found = [] if own is None else [(own.occurred_at, "ended", by)]
-    for end_id, why in ending_ids(entries).items():
+    for end_id, why in ending_ids(trace).items():
         end = ends.get(end_id)
         if end is None:
             continue
@@ -177,12 +221,12 @@ def _covering(
 
 
 def _after_what_happened(
-    entries: Sequence[AuditEntry], party_ends: Mapping[str, Sequence[PartyEnd]]
+    trace: Trace, party_ends: Mapping[str, Sequence[PartyEnd]]
 ) -> list[tuple[int, str, str | None]]:
     """Return time, reason and author of what happened to a party while the impersonation went on."""
     return [
         (end.ended_at, f"{role}_{end.cause}", end.ended_by)
-        for party, (role, since) in ending_parties(entries).items()
+        for party, (role, since) in ending_parties(trace).items()
         for end in party_ends.get(party, ())
         if since <= end.ended_at
     ]
