@@ -6,7 +6,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from identity_common.colors import contrast
-from token_service.sign_in.pages.assets import STYLE, accent_style
+from identity_common.pages.design import accent_style
+from token_service.sign_in.pages.assets import STYLE
 
 
 @given(st.integers(0, 0xFFFFFF))

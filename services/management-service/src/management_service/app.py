@@ -60,6 +60,7 @@ from management_service.claims_function.scripts import Scripts
 from management_service.claims_function.service import AGGREGATE as CLAIMS_FUNCTION
 from management_service.claims_function.service import ClaimsFunctions
 from management_service.console.credentials import ConsoleCredentials
+from management_service.console.rendering import Look, Pages
 from management_service.console.routes import console_router
 from management_service.console.sessions import Sessions
 from management_service.console.transport import CONSOLE_TIMEOUT_S, RoutedTransport
@@ -518,6 +519,7 @@ def _console(settings: Settings, commands: RedisCommands) -> Surroundings:
         sessions=Sessions(commands, tenant_id=settings.tenant_id),
         credentials=ConsoleCredentials(Path(settings.console_credentials) if settings.console_credentials else None),
         cookies=Cookies(secure=settings.base_url.startswith("https:")),
+        pages=Pages(Look(settings.console_name, settings.console_color, settings.console_logo_uri)),
         http=httpx.AsyncClient(transport=transport, timeout=CONSOLE_TIMEOUT_S),
     )
 

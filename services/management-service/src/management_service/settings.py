@@ -1,14 +1,16 @@
 """Settings of management-service: read once, in ``asgi.py``, and passed on as narrow values."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from identity_common.pages.looks import GROUND, color_problem, is_logo_uri
 from identity_common.settings import Secret, ServiceSettings
 
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")  # RFC 1123 section 2.1
 
+_MAX_CONSOLE_NAME: Final = 64
 _SECRET_NAMES: Final = (
     "bootstrap_secret_name",
     "bootstrap_console_secret_name",
@@ -41,6 +43,9 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         audit_retention_days: Age at which entries of the audit trail are dropped, a month at a time.
         console_credentials: Directory with ``console_client_id`` and ``console_client_secret``, its client; read
             again whenever they are needed. Empty for no console.
+        console_name: In the header and the title of every page of the console.
+        console_color: Of its buttons and links, ``#rrggbb``; empty for that of Stead.
+        console_logo_uri: Address of an image beside the name, on https; empty for that of Stead.
         management_url: Where the console reaches this service, if other than ``base_url``.
         token_url: Where it reaches token-service, if other than ``base_url``.
         template_url: Where it reaches template-service, if other than ``base_url``.
@@ -61,6 +66,9 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     audit_retention_days: int = 400
     audit_backlog: int = 100_000
     console_credentials: str = ""
+    console_name: str = "Stead"
+    console_color: str = ""
+    console_logo_uri: str = ""
     management_url: str | None = None
     token_url: str | None = None
     template_url: str | None = None
@@ -78,6 +86,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             for name in _SECRET_NAMES
             if values.get(name) and not _is_name(values[name])
         ]
+        found += _look_problems(values)
         found += cls.wrong_keys(values, "environment_variable_keys")
         return found + cls.too_small(
             values,
@@ -88,6 +97,16 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             audit_retention_days=1,
             audit_backlog=1,
         )
+
+
+def _look_problems(values: Mapping[str, Any]) -> Iterator[str]:
+    if len(values.get("console_name", "")) > _MAX_CONSOLE_NAME:
+        yield f"CONSOLE_NAME: must be {_MAX_CONSOLE_NAME} characters at most"
+    color, logo_uri = values.get("console_color"), values.get("console_logo_uri")
+    if color and (problem := color_problem(color, ground=GROUND)):
+        yield f"CONSOLE_COLOR: {problem}"
+    if logo_uri and not is_logo_uri(logo_uri):
+        yield "CONSOLE_LOGO_URI: must be https, with a domain name as its host, without a fragment"
 
 
 def _is_name(text: str) -> bool:

@@ -1,7 +1,6 @@
 """The rules for applications: redirect URIs, origins and secrets."""
 
 import ipaddress
-import math
 import re
 from collections.abc import Iterator
 from typing import Annotated, Final
@@ -10,17 +9,14 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from identity_common.colors import contrast
 from identity_common.fields import Body, Description, FreeForm, Name
+from identity_common.pages.looks import color_problem, is_logo_uri
 from identity_common.wire.events import ApplicationType, SecretMethod
 
 MAX_SECRETS: Final = 100
 
 _URI_CHARACTERS: Final = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()+,;=%]+")  # RFC 3986, without the wildcard *
 _HOST: Final = re.compile(r"[a-z0-9._:-]+")  # a name or an address, without characters that are special in a header
-_DOMAIN: Final = re.compile(r"[a-z0-9.-]+")  # what the source of a content security policy can express
-_COLOR: Final = re.compile(r"#[0-9A-Fa-f]{6}")
-_LEGIBLE: Final = 4.5  # WCAG 2.2 section 1.4.3, between text and background
 _PRIVATE_USE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+-]*(?:\.[A-Za-z0-9+-]+)+")
 
 Uri = Annotated[str, msgspec.Meta(max_length=2048)]
@@ -192,38 +188,6 @@ def is_origin(origin: str) -> bool:
         and origin == f"{parts.scheme}://{parts.netloc}"
         and "@" not in parts.netloc
     )
-
-
-def is_logo_uri(uri: str) -> bool:
-    """Whether this is an acceptable address of a logo, whose host the pages allow images from.
-
-    Source:
-        Content Security Policy Level 3 section 2.3.1 (a source names a host; it cannot be an IPv6 address).
-    """
-    if not _URI_CHARACTERS.fullmatch(uri) or "#" in uri:
-        return False
-    try:
-        parts = urlsplit(uri)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        return False
-    return (
-        parts.scheme == "https" and "@" not in parts.netloc and host is not None and _DOMAIN.fullmatch(host) is not None
-    )
-
-
-def color_problem(color: str) -> str | None:
-    """Return what is wrong with the colour of buttons, whose text is white and which stand on white; None if nothing.
-
-    Source:
-        WCAG 2.2 section 1.4.3 (4.5:1 between text and background).
-    """
-    if not _COLOR.fullmatch(color):
-        return "must be a colour such as #2450c8"
-    ratio = contrast(color, "#ffffff")
-    if ratio < _LEGIBLE:
-        return f"has a contrast of {math.floor(ratio * 10) / 10}:1 with white: choose a darker shade, 4.5:1 or more"
-    return None
 
 
 def branding_problems(branding: Branding | None) -> Iterator[tuple[str, str]]:

@@ -4,9 +4,14 @@ from pathlib import Path
 from typing import Final
 
 from identity_common.pages.assets import Asset
-from identity_common.pages.design import DESIGN
+from identity_common.pages.design import DESIGN, accent_style
 
 _HERE: Final = Path(__file__).parent
+_STYLE: Final = DESIGN + (_HERE / "style.css").read_bytes()
 
-STYLE: Final = Asset("/console/style.css", "text/css", DESIGN + (_HERE / "style.css").read_bytes())
 SCRIPT: Final = Asset("/console/script.js", "text/javascript", (_HERE / "script.js").read_bytes())
+
+
+def stylesheet(color: str) -> Asset:
+    """Return the stylesheet with a colour, ``#rrggbb``; empty for our own."""
+    return Asset("/console/style.css", "text/css", _STYLE + (accent_style(color).encode() if color else b""))

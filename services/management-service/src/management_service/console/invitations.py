@@ -10,7 +10,6 @@ from litestar.handlers import HTTPRouteHandler
 from identity_common.http.client_address import client_address
 from management_service.console.console import Forged
 from management_service.console.forms import Form, read_form
-from management_service.console.rendering import render
 from management_service.console.visits import HOME, Surroundings, language_of
 from stead import async_accept_invitation
 from stead.errors import Conflict, InvalidInput
@@ -27,7 +26,7 @@ def invitation_routes(surroundings: Surroundings) -> Sequence[HTTPRouteHandler]:
 
     @get(ACCEPTING, include_in_schema=False)
     async def show(request: Request[Any, Any, Any]) -> Response[str]:
-        return render("invitation.html", language_of(request), form=Form(), may_change=True)
+        return surroundings.pages.render("invitation.html", language_of(request), form=Form(), may_change=True)
 
     @post(ACCEPTING, include_in_schema=False, status_code=200)
     async def accept(request: Request[Any, Any, Any]) -> Response[str]:
@@ -38,7 +37,7 @@ def invitation_routes(surroundings: Surroundings) -> Sequence[HTTPRouteHandler]:
         language, code, password = language_of(request), form.value("invitation").strip(), form.value("password")
         if password != form.value("repeated"):
             form.errors["repeated"] = "mismatch"
-            return render("invitation.html", language, status=422, form=form, may_change=True)
+            return surroundings.pages.render("invitation.html", language, status=422, form=form, may_change=True)
         headers = {
             "X-Forwarded-For": client_address(request.scope, trusted_proxies=surroundings.trusted_proxies),
             "User-Agent": request.headers.get("User-Agent", ""),
@@ -49,7 +48,9 @@ def invitation_routes(surroundings: Surroundings) -> Sequence[HTTPRouteHandler]:
             )
         except (Conflict, InvalidInput) as error:
             form.refuse(error, _FIELDS)
-            return render("invitation.html", language, status=error.status, form=form, may_change=True)
-        return render("invitation_accepted.html", language)
+            return surroundings.pages.render(
+                "invitation.html", language, status=error.status, form=form, may_change=True
+            )
+        return surroundings.pages.render("invitation_accepted.html", language)
 
     return [show, accept]

@@ -1,6 +1,7 @@
 """The pages that say why a request was not carried out."""
 
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from litestar import Response
 from litestar.types import ExceptionHandlersMap
@@ -10,49 +11,49 @@ from identity_common.telemetry.logs import get_logger
 from management_service.console.console import Forged
 from management_service.console.credentials import NotConfigured
 from management_service.console.forms import BadForm
-from management_service.console.rendering import render
+from management_service.console.rendering import Pages
 from management_service.console.visits import AnyRequest, NoRights, NoSuchPage, language_of
 from stead.errors import ApiError, InvalidId, NotFound, Unavailable
 
 _log = get_logger(__name__)
 
 
-def _show_no_rights(request: AnyRequest, error: NoRights) -> Response[str]:
-    return render("no_rights.html", language_of(request), status=403, scope=error.scope)
+def _show_no_rights(pages: Pages, request: AnyRequest, error: NoRights) -> Response[str]:
+    return pages.render("no_rights.html", language_of(request), status=403, scope=error.scope)
 
 
-def _show_forged(request: AnyRequest, error: Exception) -> Response[str]:
+def _show_forged(pages: Pages, request: AnyRequest, error: Exception) -> Response[str]:
     _log.warning("console.form_refused", error=type(error).__name__)
-    return render("forged.html", language_of(request), status=403)
+    return pages.render("forged.html", language_of(request), status=403)
 
 
-def _show_not_configured(request: AnyRequest, error: Exception) -> Response[str]:
+def _show_not_configured(pages: Pages, request: AnyRequest, error: Exception) -> Response[str]:
     del error
-    return render("not_configured.html", language_of(request), status=503, headers={"Retry-After": "5"})
+    return pages.render("not_configured.html", language_of(request), status=503, headers={"Retry-After": "5"})
 
 
-def _show_unavailable(request: AnyRequest, error: Exception) -> Response[str]:
+def _show_unavailable(pages: Pages, request: AnyRequest, error: Exception) -> Response[str]:
     _log.warning("console.unavailable", error=type(error).__name__)
-    return render("unavailable.html", language_of(request), status=503, headers={"Retry-After": "1"})
+    return pages.render("unavailable.html", language_of(request), status=503, headers={"Retry-After": "1"})
 
 
-def _show_not_found(request: AnyRequest, error: Exception) -> Response[str]:
+def _show_not_found(pages: Pages, request: AnyRequest, error: Exception) -> Response[str]:
     del error
-    return render("not_found.html", language_of(request), status=404)
+    return pages.render("not_found.html", language_of(request), status=404)
 
 
-def _show_refusal(request: AnyRequest, error: ApiError) -> Response[str]:
+def _show_refusal(pages: Pages, request: AnyRequest, error: ApiError) -> Response[str]:
     """Answer what no page has a place for: another administrator was quicker, for example."""
     language = language_of(request)
-    return render("failed.html", language, status=error.status, reason=error.message, request_id=error.request_id)
+    return pages.render("failed.html", language, status=error.status, reason=error.message, request_id=error.request_id)
 
 
-def _show_failure(request: AnyRequest, error: Exception) -> Response[str]:
+def _show_failure(pages: Pages, request: AnyRequest, error: Exception) -> Response[str]:
     _log.error("console.failed", error=type(error).__name__, exc_info=error)
-    return render("failed.html", language_of(request), status=500, reason="", request_id=None)
+    return pages.render("failed.html", language_of(request), status=500, reason="", request_id=None)
 
 
-PROBLEMS: Final[ExceptionHandlersMap] = {
+_HANDLERS: Final[dict[type[Exception], Any]] = {
     NoRights: _show_no_rights,
     Forged: _show_forged,
     BadForm: _show_forged,
@@ -65,4 +66,8 @@ PROBLEMS: Final[ExceptionHandlersMap] = {
     StoreUnavailable: _show_unavailable,
     Exception: _show_failure,
 }
-"""Exception handlers of every page."""
+
+
+def problem_pages(pages: Pages) -> ExceptionHandlersMap:
+    """Return the exception handlers of every page."""
+    return {kind: partial(handler, pages) for kind, handler in _HANDLERS.items()}

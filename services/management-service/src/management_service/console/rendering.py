@@ -1,4 +1,4 @@
-"""Rendering of pages: a template in a language, inside the frame with navigation and notices."""
+"""Rendering of pages: a template in a language, in the frame with navigation and notices, as it is set to look."""
 
 import secrets
 from collections.abc import Mapping
@@ -6,12 +6,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from litestar import MediaType, Response
 from litestar.datastructures import Cookie
 
 from identity_common.pages.rendering import environments, page_headers
 from identity_common.version import VERSION
-from management_service.console.assets import SCRIPT, STYLE
+from management_service.console.assets import SCRIPT, stylesheet
 from management_service.console.languages import LANGUAGES
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -24,45 +25,76 @@ def moment(milliseconds: int | None) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-_ENVIRONMENTS: Final = environments(
-    TEMPLATES, LANGUAGES, stylesheet=STYLE.address, script=SCRIPT.address, version=VERSION, moment=moment
-)
+class Look(msgspec.Struct, frozen=True):
+    """How the pages of an installation look.
 
-
-def render(
-    template: str,
-    language: str,
-    *,
-    status: int = 200,
-    cookies: tuple[Cookie, ...] = (),
-    headers: Mapping[str, str] | None = None,
-    **values: Any,
-) -> Response[str]:
-    """Return a page.
-
-    Args:
-        template: Its name.
-        language: Its tag.
-        status: HTTP status.
-        cookies: To set.
-        headers: Additional ones.
-        values: For the template; none with the name of what every page has, such as ``version``.
+    Attributes:
+        name: In the header and the title of every page.
+        color: Of buttons and links, ``#rrggbb``; empty for our own.
+        logo_uri: Of an image beside the name, on https; empty for our own.
     """
-    environment = _ENVIRONMENTS[language]
-    if hidden := values.keys() & environment.globals.keys():
-        raise ValueError(f"these values would hide those of every page: {sorted(hidden)}")
-    nonce = secrets.token_urlsafe(16)
-    html = environment.get_template(template).render(nonce=nonce, **values)
-    protection = page_headers(nonce=nonce)
-    protection["Referrer-Policy"] = "same-origin"  # with no-referrer, the Origin of our own forms would be null
-    protection["Content-Security-Policy"] += "; require-trusted-types-for 'script'; trusted-types 'none'"
-    return Response(
-        html,
-        status_code=status,
-        media_type=MediaType.HTML,
-        headers={**protection, "Content-Language": language, **(headers or {})},
-        cookies=list(cookies),
-    )
+
+    name: str
+    color: str = ""
+    logo_uri: str = ""
+
+
+class Pages:
+    """Renders pages with a look.
+
+    Attributes:
+        style: The stylesheet.
+    """
+
+    def __init__(self, look: Look) -> None:
+        self.style = stylesheet(look.color)
+        self._logo_uri = look.logo_uri
+        self._environments = environments(
+            TEMPLATES,
+            LANGUAGES,
+            stylesheet=self.style.address,
+            script=SCRIPT.address,
+            brand=look.name,
+            logo=look.logo_uri,
+            version=VERSION,
+            moment=moment,
+        )
+
+    def render(
+        self,
+        template: str,
+        language: str,
+        *,
+        status: int = 200,
+        cookies: tuple[Cookie, ...] = (),
+        headers: Mapping[str, str] | None = None,
+        **values: Any,
+    ) -> Response[str]:
+        """Return a page.
+
+        Args:
+            template: Its name.
+            language: Its tag.
+            status: HTTP status.
+            cookies: To set.
+            headers: Additional ones.
+            values: For the template; none with the name of what every page has, such as ``version``.
+        """
+        environment = self._environments[language]
+        if hidden := values.keys() & environment.globals.keys():
+            raise ValueError(f"these values would hide those of every page: {sorted(hidden)}")
+        nonce = secrets.token_urlsafe(16)
+        html = environment.get_template(template).render(nonce=nonce, **values)
+        protection = page_headers(nonce=nonce, logo=self._logo_uri or None)
+        protection["Referrer-Policy"] = "same-origin"  # with no-referrer, the Origin of our own forms would be null
+        protection["Content-Security-Policy"] += "; require-trusted-types-for 'script'; trusted-types 'none'"
+        return Response(
+            html,
+            status_code=status,
+            media_type=MediaType.HTML,
+            headers={**protection, "Content-Language": language, **(headers or {})},
+            cookies=list(cookies),
+        )
 
 
 def redirect(location: str, *, cookies: tuple[Cookie, ...] = ()) -> Response[str]:

@@ -19,10 +19,10 @@ from management_service.console.areas import (
     template_file,
     users,
 )
-from management_service.console.assets import SCRIPT, STYLE
+from management_service.console.assets import SCRIPT
 from management_service.console.console import Console
 from management_service.console.invitations import invitation_routes
-from management_service.console.problems import PROBLEMS
+from management_service.console.problems import problem_pages
 from management_service.console.sign_in import sign_in_routes
 from management_service.console.visits import Surroundings
 
@@ -48,6 +48,7 @@ def console_router(surroundings: Surroundings) -> Router:
     """Return the routes under ``/console``."""
     console = Console(surroundings)
     pages = [route for area in _AREAS for route in console.routes(area)]
-    files = [asset_route(STYLE), asset_route(SCRIPT)]
+    files = [asset_route(surroundings.pages.style), asset_route(SCRIPT)]
     open_to_all = [*files, *sign_in_routes(surroundings), *invitation_routes(surroundings)]
-    return Router("/", route_handlers=[*open_to_all, *pages], exception_handlers=PROBLEMS)
+    problems = problem_pages(surroundings.pages)
+    return Router("/", route_handlers=[*open_to_all, *pages], exception_handlers=problems)

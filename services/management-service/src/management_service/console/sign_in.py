@@ -8,7 +8,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from identity_common.telemetry.logs import get_logger
 from management_service.console.forms import CSRF_FIELD, BadForm, Form, read_form
-from management_service.console.rendering import redirect, render
+from management_service.console.rendering import redirect
 from management_service.console.sessions import Draft
 from management_service.console.visits import COOKIE, HOME, AnyRequest, Surroundings, language_of
 from stead.errors import OAuthError, SignInRequired, TokenInvalid
@@ -75,7 +75,7 @@ def sign_in_routes(surroundings: Surroundings) -> Sequence[HTTPRouteHandler]:
             await client.handle_callback(f"{surroundings.base_url}{CALLBACK}?{query}")
         except (SignInRequired, OAuthError, TokenInvalid) as refusal:
             _log.info("console.sign_in_refused", error=type(refusal).__name__)
-            return render("refused.html", language_of(request), status=400)
+            return surroundings.pages.render("refused.html", language_of(request), status=400)
         session = surroundings.sessions.new()
         session.tokens, session.memory = before.tokens, before.memory
         location, session.memory.return_to = session.memory.return_to or HOME, ""

@@ -17,7 +17,7 @@ from identity_common.pages.cookies import Cookies
 from management_service.console.credentials import ConsoleCredentials
 from management_service.console.forms import Form
 from management_service.console.languages import LANGUAGES
-from management_service.console.rendering import redirect, render
+from management_service.console.rendering import Pages, redirect
 from management_service.console.sessions import Notice, Session, Sessions
 from stead import AsyncIdentityClient, AsyncManagementClient
 from stead.errors import ApiError, OAuthError, SignInRequired, Unavailable
@@ -78,6 +78,7 @@ class Surroundings(msgspec.Struct, frozen=True):
         base_url: The public address.
         resource: Indicator of the Management API.
         trusted_proxies: How many proxies append to ``X-Forwarded-For``.
+        pages: Renders them.
         http: Shared by all requests.
     """
 
@@ -87,6 +88,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     sessions: Sessions
     credentials: ConsoleCredentials
     cookies: Cookies
+    pages: Pages
     http: httpx.AsyncClient
 
     @property
@@ -208,7 +210,7 @@ class Visit:
         notices, memory.notices = memory.notices, []
         await self._remember(changed=bool(notices))
         claims = self._client.claims()
-        return render(
+        return self._surroundings.pages.render(
             template,
             self.language,
             status=status,

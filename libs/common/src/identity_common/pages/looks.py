@@ -1,0 +1,57 @@
+"""What may be chosen of how pages look: a colour that can be read, and a logo that a page may load. Pure."""
+
+import math
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
+from identity_common.colors import contrast
+from identity_common.pages.design import LEGIBLE
+
+CARD: Final = "#ffffff"
+"""What forms stand on, in the light scheme."""
+GROUND: Final = "#f4f5f7"
+"""What cards stand on."""
+
+_COLOR: Final = re.compile(r"#[0-9A-Fa-f]{6}")
+_URI_CHARACTERS: Final = re.compile(
+    r"[A-Za-z0-9\-._~:/?\[\]@!$&'()+,;=%]+"
+)  # RFC 3986, without fragment and wildcard *
+_DOMAIN: Final = re.compile(r"[a-z0-9.-]+")  # what the source of a content security policy can express
+
+
+def color_problem(color: str, *, ground: str = CARD) -> str | None:
+    """Return what is wrong with the colour of buttons and links; None if nothing.
+
+    Args:
+        color: Of the buttons, whose text is white, and of links.
+        ground: What they stand on.
+
+    Source:
+        WCAG 2.2 section 1.4.3 (4.5:1 between text and background).
+    """
+    if not _COLOR.fullmatch(color):
+        return "must be a colour such as #2450c8"
+    ratio = contrast(color, ground)
+    if ratio < LEGIBLE:
+        shown = "white" if ground == CARD else ground
+        return f"has a contrast of {math.floor(ratio * 10) / 10}:1 with {shown}: choose a darker shade, 4.5:1 or more"
+    return None
+
+
+def is_logo_uri(uri: str) -> bool:
+    """Whether this is an acceptable address of a logo, whose host the pages allow images from.
+
+    Source:
+        Content Security Policy Level 3 section 2.3.1 (a source names a host; it cannot be an IPv6 address).
+    """
+    if not _URI_CHARACTERS.fullmatch(uri):
+        return False
+    try:
+        parts = urlsplit(uri)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return False
+    return (
+        parts.scheme == "https" and "@" not in parts.netloc and host is not None and _DOMAIN.fullmatch(host) is not None
+    )
