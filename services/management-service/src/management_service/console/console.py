@@ -15,7 +15,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from management_service.console.forms import CSRF_FIELD, Form, read_form
 from management_service.console.sign_in import begin
-from management_service.console.visits import COOKIE, HOME, NoRights, SignInNeeded, Surroundings, Visit
+from management_service.console.visits import COOKIE, HOME, NoRights, NoSuchPage, SignInNeeded, Surroundings, Visit
 
 Page = Callable[..., Awaitable[Response[str]]]
 """Answers a request: ``page(visit, **path_parameters)``; a form gets ``form`` too."""
@@ -90,7 +90,7 @@ class Console:
             try:
                 visit = await self._visit(request)
                 declared.require_scope(visit)
-                return await declared.answer(visit, **request.path_params)
+                return await declared.answer(visit, **_path_parameters(request))
             except SignInNeeded:
                 return await begin(self._surroundings, request)
 
@@ -105,7 +105,7 @@ class Console:
                 form = await read_form(request)
                 self._require_own(visit, form)
                 declared.require_scope(visit)
-                return await declared.answer(visit, form=form, **request.path_params)
+                return await declared.answer(visit, form=form, **_path_parameters(request))
             except SignInNeeded:
                 return await begin(self._surroundings, request, form)
 
@@ -131,3 +131,16 @@ class Console:
         origin = visit.request.headers.get("Origin", self._origin)
         if not hmac.compare_digest(sent, visit.session.csrf_token.encode()) or origin != self._origin:
             raise Forged
+
+
+def _path_parameters(request: Request[Any, Any, Any]) -> dict[str, str]:
+    """Return the ids in the path of a page.
+
+    Raises:
+        NoSuchPage: The API has no path for one of them, and a page that asks for several things at once would find out
+            halfway.
+    """
+    found: dict[str, str] = request.path_params
+    if any(each in {".", ".."} or "/" in each for each in found.values()):
+        raise NoSuchPage
+    return found
