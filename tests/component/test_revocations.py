@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from redis.asyncio import ConnectionPool, Redis
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id, new_token_id
@@ -175,6 +176,37 @@ async def test_a_replica_that_dies_between_commit_and_copy_loses_nothing(replica
     assert [await replicas.other.revocations.is_revoked(each, "kid") for each in ("first", "second", "third")] == [
         True
     ] * 3
+
+
+async def test_what_two_replicas_revoke_at_once_is_in_the_copy_of_the_first_that_returns(
+    replicas: Replicas, servers: ServerAddresses
+) -> None:
+    """The second gives the row another number while the first reads the rows up to the number that it knows of."""
+    await replicas.revoke("before")
+    async with replicas.one.engine.begin() as connection:
+        await insert_revocations(connection, replicas.tenant_id, [Revocation("both", now_ms() + SOON)])
+
+    async def revoke_too() -> None:
+        urls = {"database_url": servers.token_database_url, "redis_url": servers.token_redis_url}
+        async with opened(**urls, tenant_id=replicas.tenant_id) as other, other.engine.begin() as connection:
+            await insert_revocations(connection, replicas.tenant_id, [Revocation("both", now_ms() + 2 * SOON)])
+
+    interrupted = []
+
+    def before(_: object, __: object, statement: str, *___: object) -> None:
+        if "FROM revocations" in statement and not interrupted:
+            interrupted.append(statement)
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(asyncio.run, revoke_too()).result()
+
+    event.listen(replicas.one.engine.sync_engine, "before_cursor_execute", before)
+    await replicas.one.revocations.copy()
+    assert interrupted
+    assert await replicas.one.revocations.is_revoked("both", "kid")
+    assert (await replicas.position()).number == 2  # the copy of the second replica is still to come
+    await replicas.other.revocations.copy()
+    assert await replicas.one.revocations.is_revoked("both", "kid")
+    assert (await replicas.position()).number == 3
 
 
 @pytest.mark.heavy

@@ -210,20 +210,31 @@ class Revocations:
         """
         stored: bytes | None = await self._commands.execute("GET", position_key(self._tenant_id))
         held = CopyPosition.parse(stored)
+        known = max(held.number, self._reader.highest)
         with database_answers():
-            async with self._engine.begin() as connection:
-                head = await store.find_head(connection, self._tenant_id)
-                known, after = max(held.number, self._reader.highest), held.number
-                if head < known:  # restored from a backup: the copy is ahead of the rows
-                    head, after = await store.raise_head(connection, self._tenant_id, to=known + 1), 0
-                elif held == CopyPosition(head, is_whole=True):
-                    return held
-                batch = await store.list_revocations(
-                    connection, self._tenant_id, after=after, head=head, now=self._clock(), count=_AT_ONCE
-                )
+            head, batch = await self._rows(after=held.number)
+            if head < known:  # restored from a backup: the copy is ahead of the rows
+                async with self._engine.begin() as connection:
+                    await store.raise_head(connection, self._tenant_id, to=known + 1)
+                head, batch = await self._rows(after=0)
+        if held == CopyPosition(head, is_whole=True):
+            return held
         is_last = len(batch) < _AT_ONCE
         reached = CopyPosition(head if is_last else batch[-1].number, is_whole=is_last and stored is not None)
         return reached if await self._apply(stored or b"", reached, batch) and reached.is_whole else None
+
+    async def _rows(self, *, after: int) -> tuple[int, Sequence[NumberedRevocation]]:
+        """Return the number of the last revocation and the first batch above a number, in one snapshot.
+
+        A row that is revoked once more between the two reads would have a number above the first and be in no batch.
+        """
+        async with self._engine.connect() as connection:
+            await connection.execution_options(isolation_level="REPEATABLE READ")
+            head = await store.find_head(connection, self._tenant_id)
+            batch = await store.list_revocations(
+                connection, self._tenant_id, after=after, now=self._clock(), count=_AT_ONCE
+            )
+        return head, batch
 
     async def _apply(self, stored: bytes, reached: CopyPosition, batch: Sequence[NumberedRevocation]) -> bool:
         """Apply a batch; return false if the copy has another position meanwhile."""

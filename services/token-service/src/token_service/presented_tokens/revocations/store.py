@@ -48,7 +48,7 @@ _COUNT: Final = _added.on_conflict_do_update(
 _RAISE: Final = _added.on_conflict_do_update(
     index_elements=["tenant_id"],
     set_={"number": func.greatest(revocation_counts.c.number, _added.excluded.number)},
-).returning(revocation_counts.c.number)
+)
 _new = insert(revocations)
 _INSERT: Final = _new.on_conflict_do_update(
     index_elements=["tenant_id", "id"],
@@ -65,7 +65,6 @@ _AFTER: Final = (
     .where(
         revocations.c.tenant_id == bindparam("tenant"),
         revocations.c.number > bindparam("after"),
-        revocations.c.number <= bindparam("head"),
         revocations.c.expires_at > bindparam("now"),
     )
     .order_by(revocations.c.number)
@@ -106,17 +105,16 @@ async def find_head(connection: AsyncConnection, tenant_id: str) -> int:
     return await connection.scalar(_HEAD, {"tenant": tenant_id}) or 0
 
 
-async def raise_head(connection: AsyncConnection, tenant_id: str, *, to: int) -> int:
-    """Raise the counter to at least this number; return it."""
-    head: int = await connection.scalar(_RAISE, {"tenant": tenant_id, "count": to})
-    return head
+async def raise_head(connection: AsyncConnection, tenant_id: str, *, to: int) -> None:
+    """Raise the counter to at least this number."""
+    await connection.execute(_RAISE, {"tenant": tenant_id, "count": to})
 
 
 async def list_revocations(
-    connection: AsyncConnection, tenant_id: str, *, after: int, head: int, now: int, count: int
+    connection: AsyncConnection, tenant_id: str, *, after: int, now: int, count: int
 ) -> list[NumberedRevocation]:
-    """Return the first ``count`` live revocations with a number above ``after`` and up to ``head``."""
-    values = {"tenant": tenant_id, "after": after, "head": head, "now": now, "count": count}
+    """Return the first ``count`` live revocations with a number above ``after``."""
+    values = {"tenant": tenant_id, "after": after, "now": now, "count": count}
     rows = (await connection.execute(_AFTER, values)).all()
     return [NumberedRevocation(row.id, row.expires_at, row.number, row.begun_until) for row in rows]
 
