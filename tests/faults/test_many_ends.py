@@ -1,0 +1,201 @@
+"""A great many impersonations are ended, in every way, while others go on: each is refused, and none of the others."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Final
+
+import httpx2 as httpx
+import pytest
+
+from provision import ServerAddresses
+from stead import AccessTokenVerifier, ManagementClient, NotValidFeed, TokenInvalid, Unavailable
+from stead._tls import default_ssl_context
+from tests.support.impersonation import RESOURCE, Impersonation, cycle_works
+from tests.support.lengths import length
+from tests.support.organization_template import OrganizationTemplate
+from tests.support.patience import PATIENCE_S, eventually
+from tests.support.processes import Deployment
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(length(short=600, long=6 * 3600))]
+
+ENDS = length(short=1_000, long=100_000)
+AT_ONCE: Final = 6
+RENEWED_AFTER: Final = 200
+"""Ends until those that go on are replaced: their tokens expire after an hour."""
+POLL_S: Final = 0.01
+
+
+class System:
+    """The deployment, and what checks its tokens without asking, on both paths of the feed."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        management: ManagementClient,
+        impersonation: Impersonation,
+        feeds: dict[str, NotValidFeed],
+    ) -> None:
+        self.management = management
+        self.impersonation = impersonation
+        self.template = OrganizationTemplate(management)
+        scopes = management.resources.scopes(impersonation.resource_id)
+        self.organization_role = self.template.role(scope_ids=[scope.id for scope in scopes])
+        self.http = httpx.Client(timeout=30, verify=default_ssl_context())
+        self.verifiers = {
+            path: AccessTokenVerifier(
+                issuer=deployment.issuer, jwks_url=f"{deployment.tokens[0].url}/oidc/jwks", audience=RESOURCE, feed=feed
+            )
+            for path, feed in feeds.items()
+        }
+        self._replicas = itertools.cycle(process.url for process in deployment.tokens)
+
+    def post(self, path: str, form: dict[str, str], auth: tuple[str, str]) -> httpx.Response:
+        """Send a form to one replica of token-service or another, which waits until it knows of every write so far."""
+        headers = {"Identity-Revision": self.template.last_revision}
+        return self.http.post(f"{next(self._replicas)}/oidc/{path}", data=form, auth=auth, headers=headers)
+
+    def is_active(self, token: str) -> bool:
+        own = (self.impersonation.client_id, self.impersonation.client_secret)
+        answer = self.post("token/introspection", {"token": token}, own)
+        return bool(answer.json()["active"])
+
+    def refusal(self, path: str, token: str) -> str | None:
+        try:
+            self.verifiers[path].verify(token, organization_aware=True)
+        except TokenInvalid as invalid:
+            return invalid.reason
+        except Unavailable:
+            return "unavailable"
+        return None
+
+
+class Impersonated:
+    """An impersonation of which nothing is shared with another one: user, client and organization are its own."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self.management = management = system.management
+        self.user = management.users.create(name="Somebody").id
+        self.organization = system.template.organization()
+        system.template.member(self.organization, self.user, system.organization_role)
+        self.client = management.applications.create(
+            name="Shop", type="Traditional", custom_client_metadata={"allowTokenExchange": True}
+        ).id
+        self.auth = self.client, management.applications.create_secret(self.client, "first").value or ""
+        begun = management.subject_tokens.create(self.user)
+        self.id = begun.impersonation_id
+        form = {**system.impersonation.form(begun.token), "organization_id": self.organization}
+        answer = system.post("token", form, self.auth)
+        assert answer.status_code == 200, answer.text
+        self.token = str(answer.json()["access_token"])
+
+    def revoke(self) -> None:
+        assert self._system.post("token/revocation", {"token": self.token}, self.auth).status_code == 200
+
+
+WAYS: Final[dict[str, Callable[[Impersonated], None]]] = {
+    "token revoked": lambda one: one.revoke(),
+    "ended": lambda one: one.management.impersonations.end(one.id),
+    "all of the user ended": lambda one: one.management.impersonations.end_all(user_id=one.user),
+    "all of the client ended": lambda one: one.management.impersonations.end_all(client_id=one.client),
+    "all in the organization ended": lambda one: one.management.impersonations.end_all(
+        organization_id=one.organization
+    ),
+    "user suspended": lambda one: ignored(one.management.users.suspend(one.user)),
+    "password changed": lambda one: one.management.users.set_password(one.user, "a good password"),
+    "user deleted": lambda one: one.management.users.delete(one.user),
+    "member removed": lambda one: one.management.organizations.remove_user(one.organization, one.user),
+    "organization deleted": lambda one: one.management.organizations.delete(one.organization),
+    "exchange switched off": lambda one: ignored(
+        one.management.applications.update(one.client, custom_client_metadata={"allowTokenExchange": False})
+    ),
+    "client deleted": lambda one: one.management.applications.delete(one.client),
+}
+
+
+def ignored(_: object) -> None:
+    """Drop an answer."""
+
+
+@pytest.fixture
+def system(
+    deployment: Deployment,
+    own_addresses: ServerAddresses,
+    management: ManagementClient,
+    impersonation: Impersonation,
+) -> Iterator[System]:
+    eventually(lambda: cycle_works(deployment, management, impersonation))
+    reading = {"client_id": impersonation.client_id, "client_secret": impersonation.client_secret}
+    bus = own_addresses.subscriber_nats_url
+    first, second = (process.url for process in deployment.tokens[:2])
+    with ExitStack() as following:
+        feeds = {
+            "HTTP": NotValidFeed.over_http(first, issuer=deployment.issuer, **reading),
+            "NATS": NotValidFeed.over_nats(bus, base_url=second, issuer=deployment.issuer, **reading),
+        }
+        for feed in feeds.values():
+            following.enter_context(feed)
+        for feed in feeds.values():
+            assert feed.wait_until_fresh(PATIENCE_S)
+        system = System(deployment, management, impersonation, feeds)
+        following.enter_context(system.http)
+        yield system
+
+
+class Ending:
+    """Ends impersonations, one after the other in each thread, and watches one that goes on."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._own = threading.local()
+        self.times_ms: dict[str, list[float]] = defaultdict(list)
+
+    def end(self, number: int) -> None:
+        """End one in the way whose turn it is."""
+        system, way = self._system, list(WAYS)[number % len(WAYS)]
+        one, other = Impersonated(system), self._going_on(number)
+        for path in system.verifiers:
+            assert system.refusal(path, one.token) is None, way
+        WAYS[way](one)
+        acknowledged_at = time.monotonic()
+        assert not system.is_active(one.token), way
+        waiting = set(system.verifiers)
+        while waiting:
+            for path in [each for each in waiting if system.refusal(each, one.token)]:
+                waiting.discard(path)
+                self.times_ms[way].append((time.monotonic() - acknowledged_at) * 1000)
+            assert time.monotonic() < acknowledged_at + PATIENCE_S, (way, waiting)
+            time.sleep(POLL_S)
+        assert {system.refusal(path, other.token) for path in system.verifiers} == {None}, way
+        assert system.is_active(other.token), way
+
+    def _going_on(self, number: int) -> Impersonated:
+        if number >= getattr(self._own, "until", 0):
+            self._own.going_on = Impersonated(self._system)
+            self._own.until = number + RENEWED_AFTER * AT_ONCE
+        found: Impersonated = self._own.going_on
+        return found
+
+
+def test_each_of_many_is_refused_and_no_other(system: System, request: pytest.FixtureRequest) -> None:
+    """Prints how soon after the acknowledged change, by what was done."""
+    ending = Ending(system)
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        for _ in threads.map(ending.end, range(ENDS)):
+            pass
+    lines = [f"{'how':32} {'rejections':>10} {'p50 ms':>8} {'p99 ms':>8} {'max ms':>8}"]
+    for way in WAYS:
+        times = sorted(ending.times_ms[way])
+        shown = [times[int((len(times) - 1) * share)] for share in (0.5, 0.99, 1)]
+        lines.append(f"{way:32} {len(times):10} " + " ".join(f"{each:8.0f}" for each in shown))
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        sys.stdout.write(os.linesep + os.linesep.join(lines) + os.linesep)
