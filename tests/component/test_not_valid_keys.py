@@ -125,6 +125,17 @@ async def test_an_emergency_leaves_no_key_but_the_new_one_which_signs_at_once(re
     )
 
 
+async def test_a_replica_whose_clock_is_behind_makes_a_newer_key_nevertheless(replicas: Replicas) -> None:
+    keys = await replicas.one()
+    first = signs_with(keys)
+    replicas.time.pass_s(-HOUR_S)
+    made, _ = await keys.rotate()
+    assert (made.status, signs_with(keys)) == ("Next", first)
+    replicas.time.ms = made.signs_from
+    await keys.load()
+    assert signs_with(keys) == made.kid
+
+
 async def test_replicas_that_start_at_once_create_one_key(replicas: Replicas) -> None:
     several = await asyncio.gather(*(replicas.one() for _ in range(8)))
     assert len({signs_with(keys) for keys in several}) == 1

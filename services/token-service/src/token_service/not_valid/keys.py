@@ -158,7 +158,7 @@ class FeedKeys:
             if not emergency and any(key.status == "Next" for key in _stored(rows, now=self._clock())):
                 raise NextFeedKeyWaitsError
             deleted = await self._delete(connection, [row.kid for row in rows]) if emergency else []
-            made = await self._create(connection)
+            made = await self._create(connection, after=max(row.created_at for row in rows) if rows else 0)
             await self._record(connection, "rotate", [made, *deleted], audited_request())
         await self.load()
         return await self.stored()
@@ -183,8 +183,10 @@ class FeedKeys:
                 used = [key.kid for key in stored if key.status == "Previous"]
                 if deleted := await self._delete(connection, used):
                     await self._record(connection, "delete", deleted, None)
-                rows = await self._rows(connection)
+                rows = [row for row in rows if row.kid not in used]
             keys = {row.kid: await self._open(connection, row.kid, row.private_key) for row in rows}
+        if self._kid != current.kid:
+            _log.info("not-valid-keys.loaded", kid=current.kid, count=len(keys))
         self._kid, self._key = current.kid, keys[current.kid]
         self._jwks = msgspec.json.encode(
             JwkSet([public_jwk(key, kid=kid, algorithm=ALGORITHM) for kid, key in keys.items()])
@@ -193,12 +195,13 @@ class FeedKeys:
     async def _rows(self, connection: AsyncConnection) -> Sequence[Row[Any]]:
         return (await connection.execute(_SELECT, {"tenant_id": self._tenant_id})).all()
 
-    async def _create(self, connection: AsyncConnection) -> str:
+    async def _create(self, connection: AsyncConnection, *, after: int = 0) -> str:
+        """Create a key that is newer than those of a replica whose clock is ahead; return its id."""
         key = generate_private_key(ALGORITHM)
         kid = thumbprint(key, ALGORITHM)
         sealed = self._encryption.seal(private_key_bytes(key), name=_name(kid))
-        values = {"tenant_id": self._tenant_id, "kid": kid, "private_key": sealed, "created_at": self._clock()}
-        await connection.execute(_INSERT, values)
+        values = {"tenant_id": self._tenant_id, "kid": kid, "private_key": sealed}
+        await connection.execute(_INSERT, {**values, "created_at": max(self._clock(), after + 1)})
         return kid
 
     async def _delete(self, connection: AsyncConnection, kids: Sequence[str]) -> list[str]:
