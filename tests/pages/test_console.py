@@ -353,6 +353,32 @@ def test_a_members_permissions_name_the_roles_that_they_come_from(
     assert list(management.organizations.users(organization)) == []
 
 
+def test_of_many_roles_a_members_page_shows_those_that_it_has_and_some_that_match(
+    administrator: Administrator, organization: str, user: str
+) -> None:
+    management, mark = administrator.stack.management, secrets.token_hex(4)
+    roles = [management.organization_roles.create(f"{mark} {number:02}").id for number in range(30)]
+    management.organizations.add_users(organization, [user])
+    management.organizations.assign_user_roles(organization, user, roles[28:])
+    path = f"{ORGANIZATIONS}/{organization}/users/{user}"
+
+    page = administrator.opens(f"{path}?search={mark}")
+    assert re.findall(rf"{mark} \d\d", page.text) == [f"{mark} {number:02}" for number in (28, 29, *range(25))]
+    assert "30 in all" in page.text
+    assert administrator.form(page)[1]["role"] == roles[28:]
+
+    page = administrator.opens(f"{path}?search={mark} 27")
+    values = administrator.form(page)[1]
+    assert len(re.findall(f"{mark} 27", page.text.partition('<form class="card"')[2])) == 1
+    assert administrator.sends(page, role=[*values["role"], roles[27]]).status_code == 303
+    assert {role.id for role in management.organizations.user_roles(organization, user)} == set(roles[27:])
+
+    page = administrator.opens(f"{path}?search=nothing like it")
+    assert "No further role matches." not in page.text  # there are those that the member has
+    assert administrator.sends(page, role=roles[27:28]).status_code == 303
+    assert [role.id for role in management.organizations.user_roles(organization, user)] == roles[27:28]
+
+
 @pytest.mark.parametrize("path", ["nothing", "users/nobody", "nothing/add", "users/nobody/remove"])
 def test_what_is_not_there_is_a_page(administrator: Administrator, organization: str, path: str) -> None:
     page = administrator.opens(f"{ORGANIZATIONS}/{organization}/{path}")

@@ -2,7 +2,7 @@
 
 import asyncio
 import csv
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +13,7 @@ from management_service.console.console import Area
 from management_service.console.forms import Form
 from management_service.console.visits import NoSuchPage, Visit
 from stead import OrganizationRole
-from stead.errors import ApiError, Conflict, InvalidInput, NotFound, VersionMismatch
+from stead.errors import ApiError, Conflict, InvalidId, InvalidInput, NotFound, VersionMismatch
 
 AREA: Final = Area()
 
@@ -196,21 +196,26 @@ async def _add_page(
 async def _member_page(
     visit: Visit, organization_id: str, operations: Members, member_id: str, form: Form | None, *, status: int = 200
 ) -> Response[str]:
+    search = visit.parameter("search")
     try:
-        organization, name, held, offered = await asyncio.gather(
+        organization, name, found, offered = await asyncio.gather(
             visit.api.organizations.get(organization_id),
             _name_of(visit, operations.kind, member_id),
             operations.roles(organization_id, member_id).page(),
-            _all(visit.api.organization_roles.list(type=operations.role_type)),
+            visit.api.organization_roles.list(
+                search=search or None, type=operations.role_type, page_size=_PAGE_SIZE
+            ).page(),
         )
     except Conflict:  # no member, or no longer
         raise NoSuchPage from None
-    roles = held.items if held.following is None else await _all(operations.roles(organization_id, member_id))
-    current = Form.editing(held.etag, role=[role.id for role in roles])
+    held = found.items if found.following is None else await _all(operations.roles(organization_id, member_id))
+    current = Form.editing(found.etag, role=[role.id for role in held])
     values = form or current
-    changed = set(values.all("was.role")) ^ set(current.all("role"))
+    changed = set(values.all("was.role")) ^ set(current.all("role")) if values.is_overtaken else set()
     values.compare(current, choices={"role"})
-    contents = {role.id: role for role in offered}
+    contents = {role.id: role for role in offered.items}
+    named = {*current.all("role"), *values.all("role"), *changed}
+    contents |= await _roles_by_id(visit, named - contents.keys())
     return await visit.page(
         "organizations/member.html",
         area=NAME,
@@ -219,12 +224,31 @@ async def _member_page(
         kind=operations.kind,
         member_id=member_id,
         name=name,
-        roles=offered,
+        roles=sorted((role for role in contents.values() if role.id in named), key=lambda role: role.name),
+        others=[role for role in offered.items if role.id not in named],
+        total=offered.total,
+        has_more=offered.following is not None,
+        search=search,
         picked=set(values.all("role")),
-        changed=changed if values.is_overtaken else (),
-        granted=granted_by([contents.get(role.id, role) for role in roles]),
+        changed=changed,
+        granted=granted_by([contents.get(role.id, role) for role in held]),
         form=values,
     )
+
+
+async def _roles_by_id(visit: Visit, ids: Iterable[str]) -> dict[str, OrganizationRole]:
+    """Return roles and what they grant; one that was deleted meanwhile is left out."""
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def find(role_id: str) -> OrganizationRole | None:
+        async with turns:
+            try:
+                return await visit.api.organization_roles.get(role_id)
+            except (NotFound, InvalidId):
+                return None
+
+    found = await asyncio.gather(*map(find, ids))
+    return {role.id: role for role in found if role is not None}
 
 
 def granted_by(roles: Sequence[OrganizationRole]) -> list[Granted]:
