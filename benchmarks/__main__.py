@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from all_in_one.embedded import EmbeddedServers
-from benchmarks import claims_function, endless_scripts, fan_out, middleware, not_valid, replica, verifier
+from benchmarks import audit_logs, claims_function, endless_scripts, fan_out, middleware, not_valid, replica, verifier
 from benchmarks.load import Plan
 from benchmarks.many_users import ManyUsers
 from benchmarks.measure import LoadFailed, Measurement, measure, under_load
@@ -50,6 +50,7 @@ class Effort(msgspec.Struct, frozen=True):
         events: Events for the relay.
         users: Users in the directory of a token-service replica.
         listed_users: Users in the long list.
+        entries: Entries of the audit trail.
     """
 
     rounds: int
@@ -58,13 +59,26 @@ class Effort(msgspec.Struct, frozen=True):
     events: int
     users: int
     listed_users: int
+    entries: int
 
 
 _USUAL: Final = Effort(
-    rounds=5, seconds=1.5, members=fan_out.MEMBERS, events=fan_out.EVENTS, users=100_000, listed_users=1_000_000
+    rounds=5,
+    seconds=1.5,
+    members=fan_out.MEMBERS,
+    events=fan_out.EVENTS,
+    users=100_000,
+    listed_users=1_000_000,
+    entries=10_000_000,
 )
 _QUICK: Final = Effort(
-    rounds=2, seconds=0.6, members=fan_out.MEMBERS[:2], events=20_000, users=10_000, listed_users=100_000
+    rounds=2,
+    seconds=0.6,
+    members=fan_out.MEMBERS[:2],
+    events=20_000,
+    users=10_000,
+    listed_users=100_000,
+    entries=200_000,
 )
 
 
@@ -263,6 +277,16 @@ def long_list(bench: Bench, effort: Effort) -> Iterator[str]:
         )
 
 
+def pages_of_the_audit_trail(bench: Bench, effort: Effort) -> Iterator[str]:
+    """Measure a page of the audit trail by every filter."""
+    return audit_logs.lines(
+        bench.addresses.management_database_url,
+        bench.deployment.management.url,
+        bench.stage.access_token,
+        entries=effort.entries,
+    )
+
+
 _PARTS: Final[Mapping[str, Callable[[Bench, Effort], Iterator[str]]]] = {
     "requests": requests,
     "fan-out": fan_out_of_permissions,
@@ -272,6 +296,7 @@ _PARTS: Final[Mapping[str, Callable[[Bench, Effort], Iterator[str]]]] = {
     "claims-function": cost_of_the_claims_function,
     "endless-scripts": tokens_beside_endless_scripts,
     "long-list": long_list,
+    "audit-logs": pages_of_the_audit_trail,
     "replica": start_of_replica,
 }
 _USUAL_PARTS: Final = (
