@@ -20,7 +20,7 @@ MAX_BYTES: Final = 1024 * 1024
 _MAX_FIELDS: Final = 5_000
 _WAS: Final = "was."
 """Begins the names of the fields that repeat what a page showed before anything was typed."""
-_ETAG: Final = re.compile(r'(?:"[\x21\x23-\x7e]{1,128}")?')
+_ETAG: Final = re.compile(r'"[\x21\x23-\x7e]{1,128}"')
 
 
 class BadForm(Exception):  # noqa: N818 - the name is what happened
@@ -103,9 +103,28 @@ class Form:
             BadForm: No page of ours sends this.
         """
         text = self._fields.get(ETAG_FIELD, ("-",))[-1]
-        if _ETAG.fullmatch(text) is None:
+        if text and _ETAG.fullmatch(text) is None:
             raise BadForm
         return text or UNSET
+
+    def version(self) -> str:
+        """Return the version that the page showed, of what always has one.
+
+        Raises:
+            BadForm: No page of ours sends this.
+        """
+        return self.single(ETAG_FIELD, _ETAG)
+
+    def single(self, name: str, pattern: re.Pattern[str]) -> str:
+        """Return the value of a field that a page of ours sends once, in this form.
+
+        Raises:
+            BadForm: It is missing, repeated, or of another form.
+        """
+        values = self._fields.get(name, ())
+        if len(values) != 1 or pattern.fullmatch(values[0]) is None:
+            raise BadForm
+        return values[0]
 
     def compare(self, current: "Form", *, choices: Collection[str] = ()) -> None:
         """Bring what was typed and what was saved meanwhile together, if the form is overtaken.

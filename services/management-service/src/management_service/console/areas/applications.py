@@ -1,6 +1,7 @@
 """``/console/applications``: OAuth clients, their settings, secrets and API roles."""
 
 import asyncio
+import functools
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -8,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from litestar import Response
 
+from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
 from management_service.console.visits import NoSuchPage, Visit
@@ -124,17 +126,13 @@ async def create_secret(visit: Visit, application_id: str, form: Form) -> Respon
 async def secret_deletion(visit: Visit, application_id: str) -> Response[str]:
     typed = visit.typed()
     name = visit.request.query_params.get("name", "") if typed is None else typed.value("name")
-    return await _secret_deletion_page(visit, application_id, name, typed or Form())
+    return await ask(visit, await _secret_deletion(visit, application_id, name))
 
 
 @AREA.action("/applications/{application_id:str}/secrets/delete")
 async def delete_secret(visit: Visit, application_id: str, form: Form) -> Response[str]:
-    name = form.value("name")
-    if form.value("confirmation").strip() != name.strip():
-        form.errors["confirmation"] = "mismatch"
-        return await _secret_deletion_page(visit, application_id, name, form, status=422)
-    await visit.api.applications.delete_secret(application_id, name)
-    return await visit.done(f"{PATH}/{application_id}", "secret.deleted", name=name)
+    look = functools.partial(_secret_deletion, visit, application_id, form.value("name"))
+    return await carry_out(visit, form, look)
 
 
 @AREA.page("/applications/{application_id:str}/roles")
@@ -160,17 +158,12 @@ async def change_roles(visit: Visit, application_id: str, form: Form) -> Respons
 
 @AREA.page("/applications/{application_id:str}/delete", scope="all")
 async def deletion(visit: Visit, application_id: str) -> Response[str]:
-    return await _deletion_page(visit, application_id, Form())
+    return await ask(visit, await _deletion(visit, application_id))
 
 
 @AREA.action("/applications/{application_id:str}/delete")
 async def delete_application(visit: Visit, application_id: str, form: Form) -> Response[str]:
-    name = (await visit.api.applications.get(application_id)).name
-    if form.value("confirmation").strip() != name.strip():
-        form.errors["confirmation"] = "mismatch"
-        return await _deletion_page(visit, application_id, form, status=422)
-    await visit.api.applications.delete(application_id)
-    return await visit.done(PATH, "application.deleted", name=name)
+    return await carry_out(visit, form, functools.partial(_deletion, visit, application_id))
 
 
 async def _page(visit: Visit, application_id: str, *, form: Form | None = None, status: int = 200) -> Response[str]:
@@ -300,14 +293,28 @@ async def _secret_page(visit: Visit, application_id: str, form: Form, *, status:
     )
 
 
-async def _secret_deletion_page(
-    visit: Visit, application_id: str, name: str, form: Form, *, status: int = 200
-) -> Response[str]:
+async def _secret_deletion(visit: Visit, application_id: str, name: str) -> Deletion:
+    """Return what the deletion of a secret would delete.
+
+    Raises:
+        NotFound: There is no such application.
+        NoSuchPage: It has no such secret.
+    """
     application = await visit.api.applications.get(application_id)
-    if not name:
+    async for secret in visit.api.applications.secrets(application_id):
+        if secret.name == name:
+            break
+    else:
         raise NoSuchPage
-    return await visit.page(
-        "applications/delete_secret.html", area=_AREA, status=status, application=application, name=name, form=form
+    return Deletion(
+        template="applications/delete_secret.html",
+        area=_AREA,
+        values={"application_id": application_id, "application_name": application.name, "secret": secret},
+        name=name,
+        delete=functools.partial(visit.api.applications.delete_secret, application_id, name),
+        then=f"{PATH}/{application_id}",
+        notice="secret.deleted",
+        told={"name": name},
     )
 
 
@@ -331,15 +338,18 @@ async def _roles_page(visit: Visit, application_id: str, form: Form, *, status: 
     )
 
 
-async def _deletion_page(visit: Visit, application_id: str, form: Form, *, status: int = 200) -> Response[str]:
+async def _deletion(visit: Visit, application_id: str) -> Deletion:
     application, organizations = await asyncio.gather(
         visit.api.applications.get(application_id), visit.api.applications.organizations(application_id).page()
     )
-    return await visit.page(
-        "applications/delete.html",
+    return Deletion(
+        template="applications/delete.html",
         area=_AREA,
-        status=status,
-        application=application,
-        organizations=organizations.total,
-        form=form,
+        values={"application": application, "organizations": organizations.total},
+        etag=application.etag,
+        name=application.name,
+        delete=functools.partial(visit.api.applications.delete, application_id),
+        then=PATH,
+        notice="application.deleted",
+        told={"name": application.name},
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import difflib
+import functools
 import time
 from collections.abc import Sequence
 from typing import Any, Final, Literal
@@ -11,6 +12,7 @@ from litestar import Response
 from msgspec import UNSET, UnsetType
 
 from management_service.console.areas.names import application_names, user_names
+from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
 from management_service.console.visits import NoSuchPage, Visit
@@ -164,17 +166,12 @@ async def record(visit: Visit, kind: str, form: Form) -> Response[str]:
 
 @AREA.page("/claims/{kind:str}/delete", scope="all")
 async def deletion(visit: Visit, kind: str) -> Response[str]:
-    active = await visit.api.custom_claims.get(_kind(kind))
-    return await visit.page("claims/delete.html", area=_AREA, kind=kind, active=active, form=Form())
+    return await ask(visit, await _deletion(visit, _kind(kind)))
 
 
 @AREA.action("/claims/{kind:str}/delete")
 async def deactivate(visit: Visit, kind: str, form: Form) -> Response[str]:
-    del form
-    of = _kind(kind)
-    before = await visit.api.custom_claims.get(of)
-    await visit.api.custom_claims.delete(of)
-    return await visit.done(f"{PATH}/{of}", "claims.deactivated", undo=_undo(of, before))
+    return await carry_out(visit, form, functools.partial(_deletion, visit, _kind(kind)))
 
 
 @AREA.page("/claims/{kind:str}/versions/{number:str}")
@@ -236,6 +233,20 @@ async def _active(visit: Visit, kind: Kind) -> ClaimsFunction | None:
         return await visit.api.custom_claims.get(kind)
     except NotFound:
         return None
+
+
+async def _deletion(visit: Visit, kind: Kind) -> Deletion:
+    active = await visit.api.custom_claims.get(kind)
+    return Deletion(
+        template="claims/delete.html",
+        area=_AREA,
+        values={"kind": kind, "number": active.version},
+        etag=active.etag,
+        delete=functools.partial(visit.api.custom_claims.delete, kind),
+        then=f"{PATH}/{kind}",
+        notice="claims.deactivated",
+        told={"undo": _undo(kind, active)},
+    )
 
 
 async def _failures(visit: Visit, kind: Kind) -> list[ClaimsFunctionFailure] | None:

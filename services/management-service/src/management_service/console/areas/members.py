@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import functools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ import msgspec
 from litestar import Response
 
 from management_service.console.areas.organizations import NAME, PATH
+from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
 from management_service.console.visits import NoSuchPage, Visit
@@ -154,20 +156,12 @@ async def replace_roles(visit: Visit, organization_id: str, kind: str, member_id
 
 @AREA.page("/organizations/{organization_id:str}/{kind:str}/{member_id:str}/remove", scope="all")
 async def removal(visit: Visit, organization_id: str, kind: str, member_id: str) -> Response[str]:
-    operations = Members.of(visit, kind)
-    organization, name = await asyncio.gather(
-        visit.api.organizations.get(organization_id), _name_of(visit, kind, member_id)
-    )
-    values = {"kind": operations.kind, "organization": organization, "member_id": member_id, "name": name}
-    return await visit.page("organizations/remove.html", area=NAME, **values)
+    return await ask(visit, await _removal(visit, organization_id, kind, member_id))
 
 
 @AREA.action("/organizations/{organization_id:str}/{kind:str}/{member_id:str}/remove")
 async def remove_member(visit: Visit, organization_id: str, kind: str, member_id: str, form: Form) -> Response[str]:
-    del form
-    name = await _name_of(visit, kind, member_id)
-    await Members.of(visit, kind).remove(organization_id, member_id)
-    return await visit.done(f"{PATH}/{organization_id}/{kind}", "member.removed", name=name)
+    return await carry_out(visit, form, functools.partial(_removal, visit, organization_id, kind, member_id))
 
 
 async def _add_page(
@@ -249,6 +243,40 @@ async def _roles_by_id(visit: Visit, ids: Iterable[str]) -> dict[str, Organizati
 
     found = await asyncio.gather(*map(find, ids))
     return {role.id: role for role in found if role is not None}
+
+
+async def _removal(visit: Visit, organization_id: str, kind: str, member_id: str) -> Deletion:
+    """Return what the removal of a member would take from it.
+
+    Raises:
+        NotFound: There is no such organization.
+        NoSuchPage: There is no such member.
+    """
+    operations = Members.of(visit, kind)
+    try:
+        organization, name, roles = await asyncio.gather(
+            visit.api.organizations.get(organization_id),
+            _name_of(visit, kind, member_id),
+            _all(operations.roles(organization_id, member_id)),
+        )
+    except Conflict:  # no member, or no longer
+        raise NoSuchPage from None
+    here = f"{PATH}/{organization_id}/{kind}"
+    return Deletion(
+        template="organizations/remove.html",
+        area=NAME,
+        values={
+            "here": here,
+            "member_id": member_id,
+            "name": name,
+            "organization": organization.name,
+            "roles": sorted(role.name for role in roles),
+        },
+        delete=functools.partial(operations.remove, organization_id, member_id),
+        then=here,
+        notice="member.removed",
+        told={"name": name},
+    )
 
 
 def granted_by(roles: Sequence[OrganizationRole]) -> list[Granted]:

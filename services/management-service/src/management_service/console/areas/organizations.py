@@ -1,10 +1,12 @@
 """``/console/organizations``: organizations themselves; ``members.py`` has their members."""
 
 import asyncio
+import functools
 from typing import Final
 
 from litestar import Response
 
+from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
 from management_service.console.visits import Visit
@@ -61,17 +63,12 @@ async def update_organization(visit: Visit, organization_id: str, form: Form) ->
 
 @AREA.page("/organizations/{organization_id:str}/delete", scope="all")
 async def deletion(visit: Visit, organization_id: str) -> Response[str]:
-    return await _deletion_page(visit, organization_id, Form())
+    return await ask(visit, await _deletion(visit, organization_id))
 
 
 @AREA.action("/organizations/{organization_id:str}/delete")
 async def delete_organization(visit: Visit, organization_id: str, form: Form) -> Response[str]:
-    name = (await visit.api.organizations.get(organization_id)).name
-    if form.value("confirmation").strip() != name.strip():
-        form.errors["confirmation"] = "mismatch"
-        return await _deletion_page(visit, organization_id, form, status=422)
-    await visit.api.organizations.delete(organization_id)
-    return await visit.done(PATH, "organization.deleted", name=name)
+    return await carry_out(visit, form, functools.partial(_deletion, visit, organization_id))
 
 
 async def _page(visit: Visit, organization_id: str, *, form: Form | None = None, status: int = 200) -> Response[str]:
@@ -95,17 +92,20 @@ async def _page(visit: Visit, organization_id: str, *, form: Form | None = None,
     )
 
 
-async def _deletion_page(visit: Visit, organization_id: str, form: Form, *, status: int = 200) -> Response[str]:
+async def _deletion(visit: Visit, organization_id: str) -> Deletion:
     shown, users, applications = await asyncio.gather(
         visit.api.organizations.get(organization_id),
         visit.api.organizations.users(organization_id, page_size=1).page(),
         visit.api.organizations.applications(organization_id, page_size=1).page(),
     )
-    return await visit.page(
-        "organizations/delete.html",
+    return Deletion(
+        template="organizations/delete.html",
         area=NAME,
-        status=status,
-        organization=shown,
-        members=(users.total or 0) + (applications.total or 0),
-        form=form,
+        values={"organization": shown, "members": (users.total or 0) + (applications.total or 0)},
+        etag=shown.etag,
+        name=shown.name,
+        delete=functools.partial(visit.api.organizations.delete, organization_id),
+        then=PATH,
+        notice="organization.deleted",
+        told={"name": shown.name},
     )

@@ -1,10 +1,12 @@
 """``/console/resources``: the APIs that tokens are issued for, and their scopes."""
 
 import asyncio
+import functools
 from typing import Final
 
 from litestar import Response
 
+from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
 from management_service.console.visits import NoSuchPage, Visit
@@ -110,36 +112,22 @@ async def update_scope(visit: Visit, resource_id: str, scope_id: str, form: Form
 
 @AREA.page("/resources/{resource_id:str}/scopes/{scope_id:str}/delete", scope="all")
 async def scope_deletion(visit: Visit, resource_id: str, scope_id: str) -> Response[str]:
-    return await _scope_deletion_page(visit, resource_id, scope_id, Form())
+    return await ask(visit, await _scope_deletion(visit, resource_id, scope_id))
 
 
 @AREA.action("/resources/{resource_id:str}/scopes/{scope_id:str}/delete")
 async def delete_scope(visit: Visit, resource_id: str, scope_id: str, form: Form) -> Response[str]:
-    _, scope = await _scope(visit, resource_id, scope_id)
-    if form.value("confirmation").strip() != scope.name:
-        form.errors["confirmation"] = "mismatch"
-        return await _scope_deletion_page(visit, resource_id, scope_id, form, status=422)
-    await visit.api.resources.delete_scope(resource_id, scope_id)
-    return await visit.done(f"{PATH}/{resource_id}", "deleted", name=scope.name)
+    return await carry_out(visit, form, functools.partial(_scope_deletion, visit, resource_id, scope_id))
 
 
 @AREA.page("/resources/{resource_id:str}/delete", scope="all")
 async def deletion(visit: Visit, resource_id: str) -> Response[str]:
-    return await _deletion_page(visit, resource_id, Form())
+    return await ask(visit, await _deletion(visit, resource_id))
 
 
 @AREA.action("/resources/{resource_id:str}/delete")
 async def delete_resource(visit: Visit, resource_id: str, form: Form) -> Response[str]:
-    name = (await visit.api.resources.get(resource_id)).name
-    if form.value("confirmation").strip() != name.strip():
-        form.errors["confirmation"] = "mismatch"
-        return await _deletion_page(visit, resource_id, form, status=422)
-    try:
-        await visit.api.resources.delete(resource_id)
-    except (InvalidInput, Conflict) as error:
-        form.refuse(error)
-        return await _deletion_page(visit, resource_id, form, status=error.status)
-    return await visit.done(PATH, "deleted", name=name)
+    return await carry_out(visit, form, functools.partial(_deletion, visit, resource_id))
 
 
 async def _page(visit: Visit, resource_id: str, *, form: Form | None = None, status: int = 200) -> Response[str]:
@@ -197,19 +185,32 @@ async def _scope_change_page(
     )
 
 
-async def _scope_deletion_page(
-    visit: Visit, resource_id: str, scope_id: str, form: Form, *, status: int = 200
-) -> Response[str]:
+async def _scope_deletion(visit: Visit, resource_id: str, scope_id: str) -> Deletion:
     resource, scope = await _scope(visit, resource_id, scope_id)
-    return await visit.page(
-        "resources/delete_scope.html", area=_AREA, status=status, resource=resource, scope=scope, form=form
+    return Deletion(
+        template="resources/delete_scope.html",
+        area=_AREA,
+        values={"resource_id": resource_id, "resource_name": resource.name, "scope": scope},
+        name=scope.name,
+        delete=functools.partial(visit.api.resources.delete_scope, resource_id, scope_id),
+        then=f"{PATH}/{resource_id}",
+        notice="deleted",
+        told={"name": scope.name},
     )
 
 
-async def _deletion_page(visit: Visit, resource_id: str, form: Form, *, status: int = 200) -> Response[str]:
+async def _deletion(visit: Visit, resource_id: str) -> Deletion:
     resource, scopes = await asyncio.gather(
         visit.api.resources.get(resource_id), visit.api.resources.scopes(resource_id, page_size=1).page()
     )
-    return await visit.page(
-        "resources/delete.html", area=_AREA, status=status, resource=resource, scopes=scopes.total, form=form
+    return Deletion(
+        template="resources/delete.html",
+        area=_AREA,
+        values={"resource": resource, "scopes": scopes.total},
+        etag=resource.etag,
+        name=resource.name,
+        delete=functools.partial(visit.api.resources.delete, resource_id),
+        then=PATH,
+        notice="deleted",
+        told={"name": resource.name},
     )

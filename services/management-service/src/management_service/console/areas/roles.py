@@ -1,6 +1,7 @@
 """``/console/roles``: API roles, the scopes that they grant, and who holds them."""
 
 import asyncio
+import functools
 from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -8,6 +9,7 @@ from urllib.parse import urlencode
 from litestar import Response
 
 from management_service.console.areas.names import shown_name
+from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
 from management_service.console.visits import Visit
@@ -123,17 +125,12 @@ async def change_holders(visit: Visit, role_id: str, form: Form) -> Response[str
 
 @AREA.page("/roles/{role_id:str}/delete", scope="all")
 async def deletion(visit: Visit, role_id: str) -> Response[str]:
-    return await _deletion_page(visit, role_id, Form())
+    return await ask(visit, await _deletion(visit, role_id))
 
 
 @AREA.action("/roles/{role_id:str}/delete")
 async def delete_role(visit: Visit, role_id: str, form: Form) -> Response[str]:
-    name = (await visit.api.roles.get(role_id)).name
-    if form.value("confirmation").strip() != name.strip():
-        form.errors["confirmation"] = "mismatch"
-        return await _deletion_page(visit, role_id, form, status=422)
-    await visit.api.roles.delete(role_id)
-    return await visit.done(PATH, "deleted", name=name)
+    return await carry_out(visit, form, functools.partial(_deletion, visit, role_id))
 
 
 async def _page(visit: Visit, role_id: str, *, form: Form | None = None, status: int = 200) -> Response[str]:
@@ -221,7 +218,17 @@ async def _holders_page(visit: Visit, role_id: str, form: Form, *, status: int =
     )
 
 
-async def _deletion_page(visit: Visit, role_id: str, form: Form, *, status: int = 200) -> Response[str]:
+async def _deletion(visit: Visit, role_id: str) -> Deletion:
     role = await visit.api.roles.get(role_id)
     held = await _held_by(visit, role)
-    return await visit.page("roles/delete.html", area=_AREA, status=status, role=role, holders=held["total"], form=form)
+    return Deletion(
+        template="roles/delete.html",
+        area=_AREA,
+        values={"role": role, "holders": held["total"]},
+        etag=role.etag,
+        name=role.name,
+        delete=functools.partial(visit.api.roles.delete, role_id),
+        then=PATH,
+        notice="deleted",
+        told={"name": role.name},
+    )

@@ -1,11 +1,13 @@
 """``/console/template/roles`` and ``/console/template/permissions``: what the columns and rows of the matrix are."""
 
 import asyncio
+import functools
 from typing import Any, Final
 
 import msgspec
 from litestar import Response
 
+from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
 from management_service.console.visits import NoSuchPage, Visit
@@ -65,17 +67,12 @@ async def update_entry(visit: Visit, kind: str, entry_id: str, form: Form) -> Re
 
 @AREA.page("/template/{kind:str}/{entry_id:str}/delete", scope="all")
 async def deletion(visit: Visit, kind: str, entry_id: str) -> Response[str]:
-    return await _deletion_page(visit, kind, entry_id, Form())
+    return await ask(visit, await _deletion(visit, kind, entry_id))
 
 
 @AREA.action("/template/{kind:str}/{entry_id:str}/delete")
 async def delete_entry(visit: Visit, kind: str, entry_id: str, form: Form) -> Response[str]:
-    name = (await _api(visit, kind).get(entry_id)).name
-    if form.value("confirmation").strip() != name.strip():
-        form.errors["confirmation"] = "mismatch"
-        return await _deletion_page(visit, kind, entry_id, form, status=422)
-    await _api(visit, kind).delete(entry_id)
-    return await visit.done(f"{PATH}/{kind}", "deleted", name=name)
+    return await carry_out(visit, form, functools.partial(_deletion, visit, kind, entry_id))
 
 
 def without(document: OrganizationTemplate, kind: str, name: str) -> OrganizationTemplate:
@@ -135,12 +132,20 @@ async def _page(
     )
 
 
-async def _deletion_page(visit: Visit, kind: str, entry_id: str, form: Form, *, status: int = 200) -> Response[str]:
+async def _deletion(visit: Visit, kind: str, entry_id: str) -> Deletion:
     found = await _api(visit, kind).get(entry_id)
     document = await visit.api.organization_template.get()
     report: TemplateReport = await visit.api.organization_template.put(
         without(document, kind, found.name), dry_run=True
     )
-    return await visit.page(
-        "template/delete.html", area=_AREA, status=status, kind=kind, entry=found, report=report, form=form
+    return Deletion(
+        template="template/delete.html",
+        area=_AREA,
+        values={"kind": kind, "entry": found, "report": report},
+        etag=found.etag,
+        name=found.name,
+        delete=functools.partial(_api(visit, kind).delete, entry_id),
+        then=f"{PATH}/{kind}",
+        notice="deleted",
+        told={"name": found.name},
     )

@@ -1,16 +1,18 @@
 """``/console/users``."""
 
 import asyncio
+import functools
 from contextlib import suppress
 from typing import Final
 
 from litestar import Response
 
 from management_service.console.areas.names import application_names, shown_name
+from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
 from management_service.console.invitations import ACCEPTING
-from management_service.console.visits import Visit
+from management_service.console.visits import NoSuchPage, Visit
 from stead.errors import Conflict, InvalidInput, NotFound, VersionMismatch
 
 PATH: Final = "/console/users"
@@ -141,17 +143,12 @@ async def clear_attempts(visit: Visit, user_id: str, form: Form) -> Response[str
 
 @AREA.page("/users/{user_id:str}/delete", scope="all")
 async def deletion(visit: Visit, user_id: str) -> Response[str]:
-    return await _deletion_page(visit, user_id, Form())
+    return await ask(visit, await _deletion(visit, user_id))
 
 
 @AREA.action("/users/{user_id:str}/delete")
 async def delete_user(visit: Visit, user_id: str, form: Form) -> Response[str]:
-    name = shown_name(await visit.api.users.get(user_id))
-    if form.value("confirmation").strip() != name:
-        form.errors["confirmation"] = "mismatch"
-        return await _deletion_page(visit, user_id, form, status=422)
-    await visit.api.users.delete(user_id)
-    return await visit.done(PATH, "user.deleted", name=name)
+    return await carry_out(visit, form, functools.partial(_deletion, visit, user_id))
 
 
 @AREA.page("/users/{user_id:str}/roles")
@@ -177,15 +174,12 @@ async def change_roles(visit: Visit, user_id: str, form: Form) -> Response[str]:
 
 @AREA.page("/users/{user_id:str}/consents/{application_id:str}", scope="all")
 async def consent(visit: Visit, user_id: str, application_id: str) -> Response[str]:
-    user, application = await asyncio.gather(visit.api.users.get(user_id), visit.api.applications.get(application_id))
-    return await visit.page("users/consent.html", area=_AREA, user=user, application=application)
+    return await ask(visit, await _withdrawal(visit, user_id, application_id))
 
 
 @AREA.action("/users/{user_id:str}/consents/{application_id:str}")
 async def withdraw_consent(visit: Visit, user_id: str, application_id: str, form: Form) -> Response[str]:
-    del form
-    await visit.api.users.withdraw_consent(user_id, application_id)
-    return await visit.done(f"{PATH}/{user_id}", "user.consent_withdrawn")
+    return await carry_out(visit, form, functools.partial(_withdrawal, visit, user_id, application_id))
 
 
 async def _user_page(visit: Visit, user_id: str, *, form: Form | None = None, status: int = 200) -> Response[str]:
@@ -228,18 +222,44 @@ async def _invitation_page(visit: Visit, user_id: str, form: Form, *, status: in
     )
 
 
-async def _deletion_page(visit: Visit, user_id: str, form: Form, *, status: int = 200) -> Response[str]:
+async def _deletion(visit: Visit, user_id: str) -> Deletion:
     user, organizations = await asyncio.gather(
         visit.api.users.get(user_id), visit.api.users.organizations(user_id).page()
     )
-    return await visit.page(
-        "users/delete.html",
+    name = shown_name(user)
+    return Deletion(
+        template="users/delete.html",
         area=_AREA,
-        status=status,
-        user=user,
-        name=shown_name(user),
-        organizations=organizations.total,
-        form=form,
+        values={"user": user, "name": name, "organizations": organizations.total},
+        etag=user.etag,
+        name=name,
+        delete=functools.partial(visit.api.users.delete, user_id),
+        then=PATH,
+        notice="user.deleted",
+        told={"name": name},
+    )
+
+
+async def _withdrawal(visit: Visit, user_id: str, application_id: str) -> Deletion:
+    """Return what the withdrawal of a consent would withdraw.
+
+    Raises:
+        NotFound: There is no such user or application.
+        NoSuchPage: The user has not consented.
+    """
+    user, application, consents = await asyncio.gather(
+        visit.api.users.get(user_id), visit.api.applications.get(application_id), visit.api.users.consents(user_id)
+    )
+    given = next((each for each in consents if each.application_id == application_id), None)
+    if given is None:
+        raise NoSuchPage
+    return Deletion(
+        template="users/consent.html",
+        area=_AREA,
+        values={"consent": given, "user_id": user_id, "name": shown_name(user), "application": application.name},
+        delete=functools.partial(visit.api.users.withdraw_consent, user_id, application_id),
+        then=f"{PATH}/{user_id}",
+        notice="user.consent_withdrawn",
     )
 
 

@@ -1,0 +1,102 @@
+"""Confirmation pages: what is deleted is what the page showed, or nothing.
+
+The form of a confirmation carries the version of what it deletes, which the API compares while it deletes, and a digest
+of all that its page says: how many members lose something is part of no version. The API has no version of a secret, a
+permission of an API resource, a membership or a consent; of these there is the digest alone.
+"""
+
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from litestar import Response
+from msgspec import UNSET, UnsetType
+
+from management_service.console.forms import ETAG_FIELD, Form
+from management_service.console.visits import Visit
+from stead.errors import Conflict, InvalidInput, VersionMismatch
+
+_DIGEST_FIELD: Final = "shown"
+_DIGEST: Final = re.compile("[0-9a-f]{32}")
+
+
+class Deletion(msgspec.Struct, frozen=True, kw_only=True):
+    """What would be deleted now, and what its confirmation page says.
+
+    Attributes:
+        template: Of the page.
+        area: Marked in the navigation.
+        values: For the template; all of them are in the digest.
+        etag: The version of what is deleted; UNSET if the API has none of it.
+        name: Typed to confirm; None if the button suffices.
+        delete: The operation of the API; takes ``if_match`` if there is a version.
+        then: Path of the next page.
+        notice: Which text of ``notices.html`` that page shows.
+        told: For this text.
+    """
+
+    template: str
+    area: str
+    values: Mapping[str, Any]
+    etag: str | UnsetType | None = UNSET
+    name: str | None = None
+    delete: Callable[..., Awaitable[object]]
+    then: str
+    notice: str
+    told: Mapping[str, str] = {}
+
+    @property
+    def digest(self) -> str:
+        """What stands for all that the page says."""
+        return hashlib.sha256(msgspec.json.encode(self.values, order="deterministic")).hexdigest()[:32]
+
+
+async def ask(visit: Visit, deletion: Deletion, form: Form | None = None, *, status: int = 200) -> Response[str]:
+    """Answer with a confirmation page.
+
+    Args:
+        visit: Of the administrator.
+        deletion: What would be deleted.
+        form: What was sent before, and what is wrong with it; nothing of it is filled in again.
+        status: HTTP status.
+    """
+    carried = {_DIGEST_FIELD: deletion.digest}
+    if deletion.etag is not UNSET:
+        carried[ETAG_FIELD] = deletion.etag or ""
+    return await visit.page(
+        deletion.template, area=deletion.area, status=status, form=form or Form(), carried=carried, **deletion.values
+    )
+
+
+async def carry_out(visit: Visit, form: Form, look: Callable[[], Awaitable[Deletion]]) -> Response[str]:
+    """Delete what a confirmation page showed; show the page again if that is no longer so, or was not confirmed.
+
+    Args:
+        visit: Of the administrator.
+        form: Of the page.
+        look: Finds out what would be deleted now.
+
+    Raises:
+        BadForm: The form does not say what its page showed.
+        NotFound: There is nothing to delete any more.
+    """
+    shown = form.single(_DIGEST_FIELD, _DIGEST)
+    deletion = await look()
+    condition = {} if deletion.etag is UNSET else {"if_match": form.version()}
+    form.is_overtaken = shown != deletion.digest or condition.get("if_match", UNSET) != deletion.etag
+    if form.is_overtaken:
+        return await ask(visit, deletion, form, status=412)
+    if deletion.name is not None and form.value("confirmation").strip() != deletion.name.strip():
+        form.errors["confirmation"] = "mismatch"
+        return await ask(visit, deletion, form, status=422)
+    try:
+        await deletion.delete(**condition)
+    except VersionMismatch as error:  # changed a moment ago
+        form.refuse(error)
+        return await ask(visit, await look(), form, status=error.status)
+    except (InvalidInput, Conflict) as error:
+        form.refuse(error)
+        return await ask(visit, deletion, form, status=error.status)
+    return await visit.done(deletion.then, deletion.notice, **deletion.told)
