@@ -185,6 +185,36 @@ async def test_a_user_can_be_deleted_only_by_name(page: Page, administrator: Adm
     await expect(page.get_by_role("status").first).to_contain_text(f"Deleted {name}.")
 
 
+async def test_a_deletion_is_confirmed_again_when_more_would_be_lost(
+    page: Page, administrator: Administrator, inspector: Inspector
+) -> None:
+    management, name = administrator.stack.management, f"Ada {secrets.token_hex(4)}"
+    user = management.users.create(name=name).id
+    await signed_in(page, administrator, f"{CONSOLE}/users/{user}/delete")
+    management.organizations.add_users(management.organizations.create(HOSTILE).id, [user])
+    button = page.get_by_role("button", name="Delete user")
+    await page.get_by_label("to confirm").fill(name)
+    await button.click()
+    await expect(page.get_by_role("alert")).to_contain_text("nothing was done")
+    await expect(page.get_by_role("main")).to_contain_text("the membership in 1 organization")
+    await expect(page.get_by_label("to confirm")).to_have_value("")
+    await expect(button).to_be_disabled()
+    await inspector.inspect(page, "console-deletion-overtaken")
+    await page.get_by_label("to confirm").fill(name)
+    await button.click()
+    await expect(page.get_by_role("status").first).to_contain_text(f"Deleted {name}.")
+
+
+async def test_a_secret_with_blanks_around_its_name_can_be_deleted(page: Page, administrator: Administrator) -> None:
+    applications = administrator.stack.management.applications
+    client = applications.create(name=f"Batch {secrets.token_hex(4)}", type="MachineToMachine").id
+    applications.create_secret(client, " padded ")
+    await signed_in(page, administrator, f"{CONSOLE}/applications/{client}/secrets/delete?name=%20padded%20")
+    await page.get_by_label("to confirm").fill("padded")
+    await page.get_by_role("button", name="Delete secret").click()
+    await expect(page.get_by_role("status").first).to_contain_text("Deleted the secret")
+
+
 async def test_a_slash_begins_a_search(page: Page, administrator: Administrator) -> None:
     await signed_in(page, administrator)
     await page.keyboard.press("/")

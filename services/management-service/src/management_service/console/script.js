@@ -46,7 +46,7 @@ document.addEventListener("keydown", (event) => {
 const confirmation = document.querySelector("input[data-expected]");
 if (confirmation) {
   const button = confirmation.form.querySelector("button[type=submit]");
-  const update = () => { button.disabled = confirmation.value.trim() !== confirmation.dataset.expected; };
+  const update = () => { button.disabled = confirmation.value.trim() !== confirmation.dataset.expected.trim(); };
   confirmation.addEventListener("input", update);
   update();
 }
