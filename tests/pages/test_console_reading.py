@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from management_service.console.routes import _AREAS
+from stead import ManagementClient
+from stead.errors import ApiError
 from tests.support.administrator import CONSOLE, Administrator
 from tests.support.patience import eventually
 from tests.support.running_stack import RunningStack
@@ -42,6 +44,19 @@ def populate(stack: RunningStack, administrator: Administrator) -> None:
     subject_token = management.subject_tokens.create(administrator.user_id)
     stack.exchange(subject_token.token, scope=["openid"])
     eventually(lambda: any(management.impersonations.list(user_id=administrator.user_id)))
+    administrator.opens()
+    signed_in = management.logs.list(user_id=administrator.user_id, key="token.sign-in.succeeded")
+    eventually(lambda: any(is_proved(management, entry.id) for entry in signed_in))
+
+
+def is_proved(management: ManagementClient, entry_id: str) -> bool:
+    """Return whether a signed head covers an entry: its page leads to the proof then."""
+    try:
+        management.logs.proof(entry_id)
+    except ApiError as error:
+        assert error.code == "log.not_in_tree"
+        return False
+    return True
 
 
 @pytest.mark.heavy
