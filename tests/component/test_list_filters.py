@@ -165,6 +165,19 @@ async def test_applications_are_found_by_type_party_and_the_role_that_they_lack(
         assert issues(answer) == {query.partition("=")[0]}
 
 
+@pytest.mark.parametrize("path", ["users", "applications"])
+async def test_what_has_one_of_some_ids_is_found(management: Management, path: str) -> None:
+    body = {"type": "SPA"} if path == "applications" else {}
+    made = [(await management.created(path, name=f"{number}", **body))["id"] for number in range(3)]
+    assert await found(management, path, ids=made[1:]) == made[1:]
+    assert await found(management, path, ids=[made[0], made[0], "unknown"]) == made[:1]
+    assert await found(management, path, ids="unknown") == []
+    assert await found(management, path, ids=made, q="2") == made[2:]
+    assert await found(management, path, ids=[*made, *["x" * 128] * 97]) == made
+    for wrong in ("ids=", f"ids=a&ids={'x' * 129}", "ids=a%00", "&".join(["ids=a"] * 101)):
+        assert issues(await management.client.get(f"/api/{path}?{wrong}")) == {"ids"}
+
+
 async def test_users_are_found_by_the_role_that_they_lack(management: Management) -> None:
     marker = unique("holder")
     first, second = [(await management.created("users", name=f"{marker} {number}"))["id"] for number in range(2)]
@@ -254,6 +267,9 @@ def test_the_sdk_names_every_filter(stack: RunningStack) -> None:
     assert set(ids(either)) == {user.id, other.id}
     with pytest.raises(ValueError, match="name is in both exact and like"):
         client.users.list(exact={"name": "a"}, like={"name": "a"})
+    assert ids(client.users.list(ids=[other.id, "unknown"])) == [other.id]
+    assert ids(client.users.list(exact={"username": f"{marker}a"}, ids=[other.id], joint="or")) == []
+    assert set(ids(client.applications.list(ids=(machine.id, third.id)))) == {machine.id, third.id}
     assert ids(client.applications.list(search=marker, is_third_party=True)) == [third.id]
     assert ids(client.applications.list(search=marker, types=["MachineToMachine", "Native"])) == [machine.id]
     assert ids(client.applications.list(search=marker, without_role_id=machine_role.id)) == [third.id]

@@ -1411,7 +1411,8 @@ async def test_a_bound_operation_shows_its_parameters(
     for users in (client.users, async_client.users):
         assert users.create.__name__ == "create_user"
         assert users.create.__doc__ is not None
-        parameters = ["search", "exact", "like", "joint", "without_role_id", "without_organization_id", "page_size"]
+        parameters = ["search", "exact", "like", "joint", "ids"]
+        parameters += ["without_role_id", "without_organization_id", "page_size"]
         assert list(inspect.signature(users.list).parameters) == parameters
     assert inspect.iscoroutinefunction(async_client.users.create)
 

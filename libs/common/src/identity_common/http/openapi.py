@@ -75,6 +75,10 @@ class Flag(msgspec.Struct, frozen=True):
     description: str
 
 
+MAX_VALUES: Final = 100
+"""How often a parameter that may be repeated can be given."""
+
+
 class Filter(msgspec.Struct, frozen=True):
     """An optional query parameter that filters a list.
 
@@ -82,7 +86,7 @@ class Filter(msgspec.Struct, frozen=True):
         name: Its name.
         description: What it selects.
         values: The allowed values; empty for any text.
-        is_repeatable: Whether it may be given several times.
+        is_repeatable: Whether it may be given several times, up to ``MAX_VALUES``.
         max_length: Maximum number of characters of a value.
         may_be_empty: Whether an empty value is allowed.
         hint: What to do instead of giving another value than the allowed ones.
@@ -559,7 +563,7 @@ def _filter_schema(declared: Filter) -> Json:
         value["enum"] = list(declared.values)
     else:
         value |= {"minLength": 1, "maxLength": declared.max_length, "pattern": _NO_NUL}
-    return {"type": "array", "items": value} if declared.is_repeatable else value
+    return {"type": "array", "items": value, "maxItems": MAX_VALUES} if declared.is_repeatable else value
 
 
 def _query(name: str, schema: Json, description: str) -> Json:

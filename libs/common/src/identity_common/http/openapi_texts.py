@@ -6,6 +6,7 @@ from typing import Any, Final
 EXAMPLES: Final[dict[str, Any]] = {
     "tenantId": "default",
     "id": "x2kq0v8m4b7n1c5z9l3jr",
+    "ids": "x2kq0v8m4b7n1c5z9l3jr",
     "userId": "8m4b7n1c5z9l",
     "applicationId": "m4b7n1c5z9l3jrx2kq0v8",
     "resourceId": "b7n1c5z9l3jrx2kq0v8m4",
@@ -98,6 +99,11 @@ EXAMPLES_IN: Final[Mapping[str, Mapping[str, Any]]] = {
     "OrganizationPermission": {"name": "invite:member", "description": "May invite members"},
     "OrganizationRole": _ADMINISTRATOR,
     "organizationRoles": _ADMINISTRATOR,
+    "NotValidKey": {
+        "id": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",
+        "status": "Next",
+        "signsFrom": 1764547520000,
+    },
     "PrivateKey": {"id": "cn-I_WNMClehiVp51i_0VpOENW1upEerA8sEam5hn-s"},
     "Resource": {"name": "Orders API", "id": "b7n1c5z9l3jrx2kq0v8m4"},
     "ResourceConsent": {"resource": "https://api.example.com", "scopes": ["orders:read"]},

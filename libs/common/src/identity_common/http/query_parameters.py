@@ -11,7 +11,7 @@ from litestar import Request
 from litestar.handlers import HTTPRouteHandler
 
 from identity_common.http.api_errors import Issue, invalid_input
-from identity_common.http.openapi import Documented, Filter, Flag, is_list, more_of
+from identity_common.http.openapi import MAX_VALUES, Documented, Filter, Flag, is_list, more_of
 from identity_common.http.pagination import FLAG_VALUES, MAX_SEARCH_CHARACTERS, parse_query
 
 _API: Final = "/api/"
@@ -81,6 +81,8 @@ def _problems(known: Filter | None, values: Sequence[str]) -> Iterator[str]:
         yield "unknown parameter"
     elif len(values) > 1 and not known.is_repeatable:
         yield "must be given at most once"
+    elif len(values) > MAX_VALUES:
+        yield f"must be given at most {MAX_VALUES} times"
     elif any("\0" in value for value in values):
         yield "NUL characters are not allowed"
     elif known.values and not set(values).issubset(known.values):

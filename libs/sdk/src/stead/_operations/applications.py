@@ -64,6 +64,7 @@ def get_application(application_id: str) -> Operation[Application]:
 def list_applications(
     *,
     search: str | None = None,
+    ids: Iterable[str] = (),
     types: Iterable[ApplicationType] = (),
     is_third_party: bool | None = None,
     without_role_id: str | None = None,
@@ -74,6 +75,7 @@ def list_applications(
 
     Args:
         search: Only applications with this text in their name or description.
+        ids: Only applications with one of these ids, 100 at most; empty for all.
         types: Only applications of these types; empty for all.
         is_third_party: Only third-party applications, or only first-party ones; None for both.
         without_role_id: Only applications that do not have this API role.
@@ -85,6 +87,7 @@ def list_applications(
     """
     params = {
         "q": search,
+        "ids": list(ids),
         "types": list(types),
         "isThirdParty": flag(is_third_party),
         "excludeRoleId": without_role_id,

@@ -64,6 +64,7 @@ def list_users(
     exact: Mapping[SearchField, str] | None = None,
     like: Mapping[SearchField, str] | None = None,
     joint: Literal["and", "or"] = "and",
+    ids: Iterable[str] = (),
     without_role_id: str | None = None,
     without_organization_id: str | None = None,
     page_size: int = MAX_PAGE_SIZE,
@@ -80,6 +81,7 @@ def list_users(
         exact: Only users whose fields have these values, ignoring case except for the id.
         like: The same; each ``%`` stands for any text.
         joint: Whether all of these conditions must hold, or one.
+        ids: Only users with one of these ids, 100 at most; empty for all.
         without_role_id: Only users that do not have this API role.
         without_organization_id: Only users that are not members of this organization.
         page_size: Items per request, 1 to 100.
@@ -89,8 +91,9 @@ def list_users(
         InvalidInput: A text is empty or longer than 128 characters.
         Conflict: ``user.search_too_slow``; ``organization.too_many_members``: more than 200,000.
     """
-    params: dict[str, str | None] = {
+    params: dict[str, str | list[str] | None] = {
         "search": search,
+        "ids": list(ids),
         "excludeRoleId": without_role_id,
         "excludeOrganizationId": without_organization_id,
     }

@@ -23,6 +23,7 @@ _TYPES: Final = Filter(
 _IS_THIRD_PARTY: Final = Filter(
     "isThirdParty", "Only third-party, or only first-party applications.", ("true", "false")
 )
+_IDS: Final = Filter("ids", "Only applications with one of these ids.", is_repeatable=True)
 _WITHOUT_ROLE: Final = Filter("excludeRoleId", "Only applications that do not hold this API role.")
 _WITHOUT_ORGANIZATION: Final = Filter(
     "excludeOrganizationId", "Only applications that are not members of this organization."
@@ -32,6 +33,7 @@ _WITHOUT_ORGANIZATION: Final = Filter(
 def _read_filter(listing: Listing) -> ApplicationFilter:
     is_third_party = listing.filter(_IS_THIRD_PARTY.name)
     return ApplicationFilter(
+        ids=listing.filters(_IDS.name),
         types=listing.filters(_TYPES.name),
         is_third_party=None if is_third_party is None else is_third_party == "true",
         without_role_id=listing.filter(_WITHOUT_ROLE.name),
@@ -210,7 +212,7 @@ class ApplicationController(Controller):
         "/",
         operation_id="ListApplications",
         summary="List applications",
-        opt=documented(filters=(_TYPES, _IS_THIRD_PARTY, _WITHOUT_ROLE, _WITHOUT_ORGANIZATION), refuses=(422,)),
+        opt=documented(filters=(_IDS, _TYPES, _IS_THIRD_PARTY, _WITHOUT_ROLE, _WITHOUT_ORGANIZATION), refuses=(422,)),
     )
     async def list_applications(
         self,

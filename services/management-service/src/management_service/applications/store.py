@@ -49,11 +49,13 @@ class ApplicationFilter(msgspec.Struct, frozen=True):
     """Which applications a list is to have; None and empty do not restrict it.
 
     Attributes:
+        ids: With one of these ids.
         types: Of one of these types.
         is_third_party: Third-party ones, or first-party ones.
         without_role_id: Those that do not hold this API role.
     """
 
+    ids: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
     is_third_party: bool | None = None
     without_role_id: str | None = None
@@ -157,6 +159,8 @@ async def list_applications(
 ) -> tuple[list[Application], int]:
     """Return a page of the applications without those with some ids, by name and then id, and their total."""
     statement, values = _LIST, {"tenant": tenant_id}
+    if only.ids:
+        statement = statement.where(applications.c.id == any_(bindparam("ids", list(only.ids), ARRAY(Text))))
     if only.types:
         statement = statement.where(applications.c.type == any_(bindparam("types", list(only.types), ARRAY(Text))))
     if only.is_third_party is not None:

@@ -53,6 +53,7 @@ _SEARCH: Final = (
 _WITHOUT_ORGANIZATION: Final = Filter(
     "excludeOrganizationId", "Only users that are not members of this organization, whatever joint says."
 )
+_IDS: Final = Filter("ids", "Only users with one of these ids, whatever joint says.", is_repeatable=True)
 _WITHOUT_ROLE: Final = Filter("excludeRoleId", "Only users that do not hold this API role, whatever joint says.")
 
 
@@ -73,7 +74,13 @@ def _read_search(listing: Listing) -> UserSearch:
         raise invalid_input(*problems)
     is_joint = listing.filter(_JOINT.name) == "and"
     joint: Literal["and", "or"] = "and" if is_joint else "or"
-    return UserSearch(listing.page.search, tuple(fields), joint, listing.filter(_WITHOUT_ROLE.name))
+    return UserSearch(
+        listing.page.search,
+        tuple(fields),
+        joint,
+        ids=listing.filters(_IDS.name),
+        without_role_id=listing.filter(_WITHOUT_ROLE.name),
+    )
 
 
 def user_answer(user: User) -> UserAnswer:
@@ -102,7 +109,7 @@ class UserController(Controller):
         "/",
         operation_id="ListUsers",
         summary="List users",
-        opt=documented(filters=(*_SEARCH, _WITHOUT_ORGANIZATION, _WITHOUT_ROLE), refuses=(422,)),
+        opt=documented(filters=(*_SEARCH, _IDS, _WITHOUT_ORGANIZATION, _WITHOUT_ROLE), refuses=(422,)),
     )
     async def list_users(
         self,

@@ -134,12 +134,14 @@ class UserSearch(msgspec.Struct, frozen=True):
         text: Part of any of the fields; empty for no such condition.
         fields: Conditions on single fields.
         joint: Whether all conditions must hold, or one.
+        ids: Only those with one of these ids, whatever ``joint`` is; empty for all.
         without_role_id: Only those that do not hold this API role, whatever ``joint`` is; None for all.
     """
 
     text: str = ""
     fields: tuple[FieldSearch, ...] = ()
     joint: Literal["and", "or"] = "or"
+    ids: tuple[str, ...] = ()
     without_role_id: str | None = None
 
 

@@ -5,11 +5,13 @@ from typing import Any, Final
 
 import msgspec
 from sqlalchemy import (
+    ARRAY,
     ColumnElement,
     RowMapping,
     Select,
     Text,
     and_,
+    any_,
     bindparam,
     collate,
     delete,
@@ -157,6 +159,8 @@ async def list_users(
     matching, values = _IN_TENANT, {"tenant": tenant_id}
     if without:
         matching = matching.where(is_none_of(users.c.id, without)).offset(_UNINDEXED)
+    if search.ids:
+        matching = matching.where(users.c.id == any_(bindparam("ids", list(search.ids), ARRAY(Text))))
     if search.without_role_id is not None:
         matching = matching.where(~_HOLDS_ROLE)
         values["role"] = search.without_role_id

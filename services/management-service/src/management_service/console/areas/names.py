@@ -1,14 +1,13 @@
 """What people and applications are called, where a page has only their ids."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from management_service.console.visits import Visit
 from stead import User
-from stead.errors import InvalidId, NotFound
 
-_AT_ONCE: Final = 8
+_AT_ONCE: Final = 100
+_MAX_LENGTH: Final = 128
 
 
 def shown_name(user: User) -> str:
@@ -18,31 +17,24 @@ def shown_name(user: User) -> str:
 
 async def user_names(visit: Visit, ids: Iterable[str | None]) -> dict[str, str]:
     """Return the names of users by id; one that was deleted keeps its id."""
-
-    async def name(user_id: str) -> str:
-        return shown_name(await visit.api.users.get(user_id))
-
-    return await _names(ids, name)
+    names = {each: each for each in ids if each}
+    for some in _batches(names):
+        found = await visit.api.users.list(ids=some).page()
+        names |= {user.id: shown_name(user) for user in found.items}
+    return names
 
 
 async def application_names(visit: Visit, ids: Iterable[str | None]) -> dict[str, str]:
     """Return the names of applications by id; one that was deleted keeps its id."""
+    names = {each: each for each in ids if each}
+    for some in _batches(names):
+        found = await visit.api.applications.list(ids=some).page()
+        names |= {application.id: application.name for application in found.items}
+    return names
 
-    async def name(application_id: str) -> str:
-        return (await visit.api.applications.get(application_id)).name
 
-    return await _names(ids, name)
-
-
-async def _names(ids: Iterable[str | None], name: Callable[[str], Awaitable[str]]) -> dict[str, str]:
-    turns = asyncio.Semaphore(_AT_ONCE)
-
-    async def find(each: str) -> str:
-        async with turns:
-            try:
-                return await name(each)
-            except (NotFound, InvalidId):
-                return each
-
-    wanted = sorted({each for each in ids if each})
-    return dict(zip(wanted, await asyncio.gather(*map(find, wanted)), strict=True))
+def _batches(ids: Iterable[str]) -> Iterator[Sequence[str]]:
+    """Yield the ids that the API can be asked for, as many at a time as it takes."""
+    asked = sorted(each for each in ids if len(each) <= _MAX_LENGTH and "\0" not in each)
+    for first in range(0, len(asked), _AT_ONCE):
+        yield asked[first : first + _AT_ONCE]
