@@ -80,7 +80,7 @@ def lines(database_url: str, url: str, access_token: str, *, entries: int) -> It
     begun_at = time.monotonic()
     now = now_ms()
     begins_at = _months(now)[1].begins_at
-    asyncio.run(_add(database_url.replace("+asyncpg", ""), entries, begins_at=begins_at, ends_at=now))
+    asyncio.run(add_entries(database_url, entries, ends_at=now))
     yield f"{entries:,} entries stored with SQL in {time.monotonic() - begun_at:,.0f} s\n"
     yield f"{'filter':30} {'entries':>7} {'p50 ms':>7} {'p95 ms':>7} {'middle p50':>10} {'p95':>7}"
     headers = {"Authorization": f"Bearer {access_token}"}
@@ -99,9 +99,12 @@ def _months(now: int) -> Sequence[Month]:
     return [Month(year, month + 1) for year, month in ago]
 
 
-async def _add(database_url: str, entries: int, *, begins_at: int, ends_at: int) -> None:
-    connection = await asyncpg.connect(database_url, command_timeout=600)
-    await create_partitions(connection, _months(ends_at))
+async def add_entries(database_url: str, entries: int, *, ends_at: int) -> None:
+    """Store entries of the year before a time."""
+    connection = await asyncpg.connect(database_url.replace("+asyncpg", ""), command_timeout=600)
+    months = _months(ends_at)
+    await create_partitions(connection, months)
+    begins_at = months[1].begins_at
     for first in range(0, entries, _AT_ONCE):
         last = min(first + _AT_ONCE, entries) - 1
         await connection.execute(_ADD, _TENANT, begins_at, ends_at - begins_at, entries, first, last)

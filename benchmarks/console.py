@@ -1,0 +1,179 @@
+"""``python -m benchmarks.console``: every page of the console over a large data set, its size and its time.
+
+The pages are those that links lead to from the first one, some of each kind, the last page of each list, and searches.
+The services and the reader are one process, and one request is sent at a time.
+"""
+
+import argparse
+import asyncio
+import re
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator
+from contextlib import ExitStack
+from html import unescape
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from all_in_one.embedded import EmbeddedServers
+from benchmarks.audit_logs import add_entries
+from benchmarks.many_users import ManyUsers
+from identity_common.clock import now_ms
+from management_service.console.routes import _AREAS
+from stead.models import OrganizationTemplate, TemplatePermission, TemplateRole
+from tests.support.administrator import CONSOLE, Administrator
+from tests.support.running_stack import RunningStack
+
+_KB: Final = 1000
+_MOST_KB: Final = 100
+_MOST_MS: Final = 300
+_OF_EACH: Final = 4
+_AT_ONCE: Final = 100
+
+_ORGANIZATIONS: Final = """
+    INSERT INTO organizations (tenant_id, id, name, custom_data, is_mfa_required, color, branding, created_at)
+    SELECT 'default', 'bench' || lpad(number::text, 7, '0'), 'Customer ' || number, '{}', false, '{}', '{}', 0
+    FROM generate_series(1, $1::bigint) AS number
+"""
+
+
+class Size(NamedTuple):
+    """How much there is."""
+
+    users: int
+    organizations: int
+    members: int
+    roles: int
+    permissions: int
+    entries: int
+    rounds: int
+
+
+_USUAL: Final = Size(100_000, 10_000, 5_000, 1_000, 300, 1_000_000, 20)
+_QUICK: Final = Size(5_000, 500, 300, 100, 50, 20_000, 5)
+
+
+class Page(NamedTuple):
+    """What was measured of an address, or of one kind of page: the worst of its addresses."""
+
+    kb: float
+    p50_ms: float
+    p95_ms: float
+
+
+def main() -> int:
+    """Return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.console", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="less of everything")
+    size = _QUICK if parser.parse_args().quick else _USUAL
+    with ExitStack() as stop:
+        directory = Path(stop.enter_context(tempfile.TemporaryDirectory(prefix="identity-bench-")))
+        servers = EmbeddedServers(directory / "servers", sync=False)
+        stop.callback(servers.stop)
+        (directory / "stack").mkdir()
+        stack = RunningStack(servers.start(), directory / "stack")
+        stack.start()
+        stop.callback(stack.stop)
+        begun_at = time.monotonic()
+        large = populate(stack, size)
+        print(f"{size}\nmade in {time.monotonic() - begun_at:,.0f} s\n")
+        print(f"{'page':62} {'kB':>7} {'p50 ms':>7} {'p95 ms':>7}")
+        for kind, page in measured(Administrator(stack, "all"), large, size.rounds):
+            missed = "  <-" if page.kb > _MOST_KB or page.p95_ms > _MOST_MS else ""
+            print(f"{kind:62} {page.kb:7.0f} {page.p50_ms:7.0f} {page.p95_ms:7.0f}{missed}", flush=True)
+    return 0
+
+
+def populate(stack: RunningStack, size: Size) -> list[str]:
+    """Make what there is to see; return addresses of the largest of it, below that of the console."""
+    management = stack.management
+    names = [f"permission:{number:04}" for number in range(size.permissions)]
+    roles = [
+        TemplateRole(name=f"Role {number:04}", permissions=[names[(number + step) % len(names)] for step in range(10)])
+        for number in range(size.roles)
+    ]
+    document = OrganizationTemplate(permissions=[TemplatePermission(name=name) for name in names], roles=roles)
+    management.organization_template.put(document)
+    for number in range(20):
+        resource = management.resources.create(f"API {number}", f"https://api{number}.example.com")
+        for scope in range(10):
+            management.resources.create_scope(resource.id, f"scope{scope}")
+    for number in range(100):
+        management.roles.create(f"API role {number:03}", "for the benchmark", "User")
+        management.applications.create(name=f"Application {number:03}", type="SPA")
+    organization = management.organizations.create("The largest").id
+    members = [management.users.create(name=f"Member {number:04}").id for number in range(size.members)]
+    for first in range(0, size.members, _AT_ONCE):
+        management.organizations.add_users(organization, members[first : first + _AT_ONCE])
+    held = [role.id for role, _ in zip(management.organization_roles.list(), range(5), strict=False)]
+    management.organizations.assign_user_roles(organization, members[0], held)
+    for user in members[:100]:
+        stack.exchange(stack.subject_token(user), scope=["openid"])
+    asyncio.run(_insert(stack, size))
+    of_the_largest = f"organizations/{organization}/users"
+    return [
+        *(f"{of_the_largest}/{members[0]}", f"{of_the_largest}/{members[0]}?search=Role", of_the_largest),
+        *(f"{of_the_largest}?page=10", f"{of_the_largest}?search=member"),
+        *("users?search=member", "users?page=100", "organizations?search=99", "organizations?page=15"),
+        *("audit?userId=user1", "search?q=bench"),
+    ]
+
+
+async def _insert(stack: RunningStack, size: Size) -> None:
+    async with ManyUsers(stack.addresses.management_database_url) as users:
+        await users.add(size.users)
+    template = await asyncpg.connect(stack.addresses.template_database_url.replace("+asyncpg", ""))
+    await template.execute(_ORGANIZATIONS, size.organizations)
+    await template.execute("VACUUM ANALYZE organizations")
+    await template.close()
+    await add_entries(stack.addresses.management_database_url, size.entries, ends_at=now_ms())
+
+
+def measured(administrator: Administrator, large: list[str], rounds: int) -> Iterator[tuple[str, Page]]:
+    """Open these pages, and others by their links; yield what was measured of each kind, in the order of the kinds."""
+    paths = {each.path for area in _AREAS for each in area.declared if not each.is_form}
+    kinds = {
+        path: re.compile(re.sub(r"\{\w+:str\}", "[^/]+", path)) for path in sorted(paths, key=lambda p: p.count("{"))
+    }
+    opened: Counter[str] = Counter()
+    found: dict[str, list[Page]] = defaultdict(list)
+    waiting = deque([*(f"{CONSOLE}/{each}" for each in large), CONSOLE])
+    seen = set(waiting)
+    while waiting:
+        address = waiting.popleft()
+        path = urlsplit(address).path
+        kind = next((kind for kind, pattern in kinds.items() if pattern.fullmatch(path)), None)
+        if kind is None or opened[kind] >= _OF_EACH:
+            continue
+        opened[kind] += 1
+        page = administrator.opens(address)
+        if not page.is_success or not page.headers["Content-Type"].startswith("text/html"):
+            continue
+        found[kind].append(_page(administrator, address, rounds))
+        for link in map(unescape, re.findall(r'<a [^>]*href="([^"]+)"', page.text)):
+            if link.startswith(CONSOLE) and link not in seen:
+                seen.add(link)
+                waiting.append(link)
+    for kind in sorted(found):
+        yield kind, Page(*map(max, zip(*found[kind], strict=True)))
+
+
+def _page(administrator: Administrator, address: str, rounds: int) -> Page:
+    times = []
+    length = 0
+    for _ in range(rounds):
+        begun_at = time.perf_counter()
+        answer = administrator.opens(address)
+        times.append((time.perf_counter() - begun_at) * 1000)
+        length = len(answer.content)
+    times.sort()
+    return Page(length / _KB, times[len(times) // 2], times[int(len(times) * 0.95)])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
