@@ -94,6 +94,7 @@ def test_a_revoked_token_and_a_suspended_user_are_refused_offline(world: World, 
     assert [refusal(plain, each) for each in (one, other)] == [None, None]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("emergency", [False, True])
 def test_the_feed_goes_on_with_another_key(world: World, feed: NotValidFeed, emergency: bool) -> None:
     keys = "/api/configs/oidc/not-valid-keys"
@@ -108,6 +109,7 @@ def test_the_feed_goes_on_with_another_key(world: World, feed: NotValidFeed, eme
     eventually(lambda: [refusal(verifier, each) for each in (token, other)] == ["ended_token", None])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("path", ["http", "nats"])
 async def test_a_cut_connection_is_noticed_and_caught_up_after(world: World, path: Path) -> None:
     token = await asyncio.to_thread(exchanged, world, world.customer)
@@ -162,6 +164,7 @@ async def fed_by_hand(world: World) -> AsyncIterator[tuple[NotValidFeed, Any, An
     await reader.close()
 
 
+@pytest.mark.heavy
 async def test_neither_a_forged_nor_a_replayed_message_on_nats_is_fresh(world: World) -> None:
     async with fed_by_hand(world) as (feed, publish, following):
         heartbeat = await following()
@@ -180,6 +183,7 @@ async def test_neither_a_forged_nor_a_replayed_message_on_nats_is_fresh(world: W
                 await asyncio.sleep(0.05)
 
 
+@pytest.mark.heavy
 async def test_a_lost_message_on_nats_is_made_up_for_by_a_snapshot(world: World) -> None:
     token = await asyncio.to_thread(exchanged, world, world.customer)
     async with fed_by_hand(world) as (feed, publish, following):
