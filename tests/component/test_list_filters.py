@@ -285,6 +285,7 @@ def test_the_sdk_names_every_filter(stack: RunningStack) -> None:
     assert ids(without) == [organizations[0].id]
     organization_role = client.organization_roles.create(marker)
     assert ids(client.organization_roles.list(search=marker, type="User")) == [organization_role.id]
+    assert ids(client.organization_roles.list(ids=[organization_role.id, "unknown"])) == [organization_role.id]
     assert ids(client.organization_roles.list(search=marker, type="MachineToMachine")) == []
     client.organizations.assign_user_roles(organizations[0].id, user.id, [organization_role.id])
     members = client.organizations.users(organizations[0].id, without_role_id=organization_role.id)

@@ -104,6 +104,7 @@ def _scope_answer(scope: GrantedScope) -> GrantedScopeAnswer:
     )
 
 
+_IDS: Final = Filter("ids", "Only roles with one of these ids.", is_repeatable=True)
 _TYPE: Final = Filter("type", "Only roles of this type.", get_args(OrganizationRoleType))
 
 
@@ -126,13 +127,14 @@ class OrganizationRoleController(Controller):
         "/",
         operation_id="ListOrganizationRoles",
         summary="List organization roles",
-        opt=documented(filters=(_TYPE,)),
+        opt=documented(filters=(_IDS, _TYPE)),
     )
     async def list_roles(
         self, listing: NamedDependency[Listing], roles: NamedDependency[OrganizationRoles]
     ) -> Response[list[OrganizationRoleListAnswer]]:
         """List organization roles by name, with what they grant."""
-        found, total = await roles.list_roles(listing.page, role_type=listing.filter(_TYPE.name))
+        ids, role_type = listing.filters(_IDS.name), listing.filter(_TYPE.name)
+        found, total = await roles.list_roles(listing.page, ids=ids, role_type=role_type)
         return listing.answer([_list_answer(role) for role in found], total)
 
     @get("/{role_id:str}", operation_id="GetOrganizationRole", summary="Get an organization role")

@@ -1,6 +1,6 @@
 """Creating, reading, changing and deleting organization roles, and what they grant."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import msgspec
 from msgspec import UNSET
@@ -89,10 +89,12 @@ class OrganizationRoles:
             raise missing_by_id()
         return role
 
-    async def list_roles(self, page: Page, *, role_type: str | None) -> tuple[list[OrganizationRoleWithContents], int]:
-        """Return a page of the roles of a type, or of all, with what they grant, and their total."""
+    async def list_roles(
+        self, page: Page, *, ids: Sequence[str], role_type: str | None
+    ) -> tuple[list[OrganizationRoleWithContents], int]:
+        """Return a page of the roles with these ids and of a type, or of all, with what they grant, and their total."""
         async with self._reader.connect() as connection:
-            return await store.list_roles(connection, self._tenant_id, page, role_type=role_type)
+            return await store.list_roles(connection, self._tenant_id, page, ids=ids, role_type=role_type)
 
     @retry_on_conflict
     async def update(

@@ -1,14 +1,17 @@
 """Organization roles in PostgreSQL."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 from sqlalchemy import (
+    ARRAY,
     ColumnElement,
     Select,
     Subquery,
     Table,
     Text,
+    any_,
     bindparam,
     cast,
     delete,
@@ -199,10 +202,12 @@ async def delete_role(connection: AsyncConnection, tenant_id: str, role_id: str)
 
 
 async def list_roles(
-    connection: AsyncConnection, tenant_id: str, page: Page, *, role_type: str | None
+    connection: AsyncConnection, tenant_id: str, page: Page, *, ids: Sequence[str], role_type: str | None
 ) -> tuple[list[OrganizationRoleWithContents], int]:
-    """Return a page of the roles of a type, or of all, by name, with what they grant, and their total."""
+    """Return a page of roles by name, with what they grant, and their total: with these ids, of a type, or all."""
     statement, values = _LIST, {"tenant": tenant_id}
+    if ids:
+        statement = statement.where(roles.c.id == any_(bindparam("ids", list(ids), ARRAY(Text))))
     if role_type is not None:
         statement = statement.where(roles.c.type == bindparam("type"))
         values["type"] = role_type

@@ -9,13 +9,14 @@ from typing import Any, Final
 import msgspec
 from litestar import Response
 
+from management_service.console.areas.names import batches
 from management_service.console.areas.organizations import NAME, PATH
 from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
 from management_service.console.visits import NoSuchPage, Visit
 from stead import OrganizationRole
-from stead.errors import ApiError, Conflict, InvalidId, InvalidInput, NotFound, VersionMismatch
+from stead.errors import ApiError, Conflict, InvalidInput, NotFound, VersionMismatch
 
 AREA: Final = Area()
 
@@ -232,17 +233,11 @@ async def _member_page(
 
 async def _roles_by_id(visit: Visit, ids: Iterable[str]) -> dict[str, OrganizationRole]:
     """Return roles and what they grant; one that was deleted meanwhile is left out."""
-    turns = asyncio.Semaphore(_AT_ONCE)
-
-    async def find(role_id: str) -> OrganizationRole | None:
-        async with turns:
-            try:
-                return await visit.api.organization_roles.get(role_id)
-            except (NotFound, InvalidId):
-                return None
-
-    found = await asyncio.gather(*map(find, ids))
-    return {role.id: role for role in found if role is not None}
+    found: dict[str, OrganizationRole] = {}
+    for some in batches(ids):
+        page = await visit.api.organization_roles.list(ids=some).page()
+        found |= {role.id: role for role in page.items}
+    return found
 
 
 async def _removal(visit: Visit, organization_id: str, kind: str, member_id: str) -> Deletion:

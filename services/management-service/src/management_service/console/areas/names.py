@@ -18,7 +18,7 @@ def shown_name(user: User) -> str:
 async def user_names(visit: Visit, ids: Iterable[str | None]) -> dict[str, str]:
     """Return the names of users by id; one that was deleted keeps its id."""
     names = {each: each for each in ids if each}
-    for some in _batches(names):
+    for some in batches(names):
         found = await visit.api.users.list(ids=some).page()
         names |= {user.id: shown_name(user) for user in found.items}
     return names
@@ -27,13 +27,13 @@ async def user_names(visit: Visit, ids: Iterable[str | None]) -> dict[str, str]:
 async def application_names(visit: Visit, ids: Iterable[str | None]) -> dict[str, str]:
     """Return the names of applications by id; one that was deleted keeps its id."""
     names = {each: each for each in ids if each}
-    for some in _batches(names):
+    for some in batches(names):
         found = await visit.api.applications.list(ids=some).page()
         names |= {application.id: application.name for application in found.items}
     return names
 
 
-def _batches(ids: Iterable[str]) -> Iterator[Sequence[str]]:
+def batches(ids: Iterable[str]) -> Iterator[Sequence[str]]:
     """Yield the ids that the API can be asked for, as many at a time as it takes."""
     asked = sorted(each for each in ids if len(each) <= _MAX_LENGTH and "\0" not in each)
     for first in range(0, len(asked), _AT_ONCE):
