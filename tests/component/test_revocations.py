@@ -7,13 +7,15 @@ import secrets
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import pytest_asyncio
+from redis.asyncio import Connection as RedisConnection
 from redis.asyncio import ConnectionPool, Redis
 from sqlalchemy import event, text
 
+from identity_common.access.revocations import RevocationReader
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id, new_token_id
 from identity_common.oauth import OAuthError
@@ -21,7 +23,7 @@ from identity_common.stores.redis import RedisCommands
 from identity_common.wire.revocations import CopyPosition, position_key, revocation_key, revoking_ids
 from provision import ServerAddresses
 from tests.support.authorizing import Stores, opened, until_a_transaction_waits
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, eventually_here
 from tests.support.running_stack import RunningStack
 from tests.support.tenant_keys import read_keys, replace_keys
 from token_service.presented_tokens.revocations import Revocation, Revocations
@@ -68,6 +70,19 @@ class HeldConnections(ConnectionPool):
         self.wanted.set()
         await self.released.wait()
         return await super().get_connection(*arguments, **settings)
+
+
+class HoldingReplies(RedisConnection):
+    """A connection to Redis whose next reply is held back, if it is told until when."""
+
+    next_until: ClassVar[asyncio.Event | None] = None
+
+    async def read_response(self, *arguments: Any, **settings: Any) -> Any:
+        reply = await super().read_response(*arguments, **settings)
+        until, HoldingReplies.next_until = HoldingReplies.next_until, None
+        if until is not None:
+            await until.wait()
+        return reply
 
 
 @pytest_asyncio.fixture
@@ -362,3 +377,26 @@ async def test_a_revocation_on_too_few_replicas_of_redis_is_a_503(
         with pytest.raises(OAuthError) as refused:
             await stores.revocations.revoke(Revocation("x", now_ms() + SOON))
     assert (refused.value.error, refused.value.status) == ("temporarily_unavailable", 503)
+
+
+async def test_a_lookup_that_is_overtaken_by_a_later_one_is_answered(
+    replicas: Replicas, servers: ServerAddresses
+) -> None:
+    """Two exchanges with Redis may be under way; the later one may be answered first, and from a newer copy."""
+    await replicas.revoke(new_token_id())
+    pool = ConnectionPool.from_url(servers.management_redis_url, connection_class=HoldingReplies)
+    redis: Redis = Redis.from_pool(pool)  # type: ignore[type-arg]
+    reader = RevocationReader(RedisCommands(redis), tenant_id=replicas.tenant_id)
+    try:
+        assert not await reader.is_revoked(new_token_id(), "a key")
+        HoldingReplies.next_until = released = asyncio.Event()
+        overtaken = asyncio.create_task(reader.is_revoked(new_token_id(), "a key"))
+        await eventually_here(lambda: HoldingReplies.next_until is None)
+        revoked = new_token_id()
+        await replicas.revoke(revoked)
+        assert await reader.is_revoked(revoked, "a key")
+        released.set()
+        assert not await overtaken
+    finally:
+        await redis.aclose()
+        await pool.disconnect()

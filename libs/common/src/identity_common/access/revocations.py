@@ -72,6 +72,8 @@ class RevocationReader:
         revocations: Sequence[bytes | None],
         cutoffs: Sequence[bytes | None],
         begun_at: int,
+        *,
+        at_least: int,
     ) -> bool:
         """Return whether what was read of the copy, in one command, revokes.
 
@@ -80,11 +82,12 @@ class RevocationReader:
             revocations: Of ids.
             cutoffs: Of parties.
             begun_at: When the impersonation of these parties began.
+            at_least: The highest position seen before the command was sent. One sent later may be answered earlier.
 
         Raises:
             CopyNotWhole: The copy is incomplete.
         """
-        self._require_whole(CopyPosition.parse(position))
+        self._require_whole(CopyPosition.parse(position), at_least)
         return any(found is not None for found in revocations) or any(
             until is not None and int(until) >= begun_at for until in cutoffs
         )
@@ -93,10 +96,11 @@ class RevocationReader:
         parties, begun_at = (impersonation.parties, impersonation.begun_at) if impersonation else ((), 0)
         names = (*ids, *(cutoff_id(each) for each in parties))
         keys = [revocation_key(self._tenant_id, each) for each in names]
+        at_least = self.highest
         answer: list[Any] = await self._commands.execute("MGET", self._position_key, *keys)
-        return self.says_over(answer[0], answer[1 : len(ids) + 1], answer[len(ids) + 1 :], begun_at)
+        return self.says_over(answer[0], answer[1 : len(ids) + 1], answer[len(ids) + 1 :], begun_at, at_least=at_least)
 
-    def _require_whole(self, position: CopyPosition) -> None:
-        if not position.is_whole or position.number < self.highest:
+    def _require_whole(self, position: CopyPosition, at_least: int) -> None:
+        if not position.is_whole or position.number < at_least:
             raise CopyNotWhole("the copy of the revocations is incomplete")
-        self.highest = position.number
+        self.highest = max(self.highest, position.number)

@@ -142,6 +142,7 @@ class SubjectTokens:
         recorded = (self._audit.backlog, attempt.id, encode_entry(attempt))
         prefixes = (*of_subject.prefixes, revocation(cutoff_id(party("user", ""))))
         take: list[Argument] = ["EVAL", _TAKE, len(keys), *keys, *recorded, *prefixes]
+        at_least = self._revocations.highest
         try:
             taken = await (self._take_and_wait(take) if self._replicas else self._commands.execute(*take))
         except StoreUnavailable as error:
@@ -167,7 +168,7 @@ class SubjectTokens:
             (*parties, party("user", record.user_id)),
             min(within.begun_at, record.minted_at) if within else record.minted_at,
         )
-        readings = Readings(position, (ended,), cutoffs) if is_about_subject else None
+        readings = Readings(position, (ended,), cutoffs, at_least) if is_about_subject else None
         if await self._revocations.is_over(record.id, impersonation, readings):
             request.reason = "impersonation.ended"
             _log.info("subject-token.refused", reason="ended", subject_token_id=record.id)

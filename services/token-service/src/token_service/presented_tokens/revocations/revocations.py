@@ -51,11 +51,13 @@ class Readings(NamedTuple):
         position: Of the copy.
         revocations: Of its id.
         cutoffs: Of its parties.
+        at_least: The highest position seen before the command was sent.
     """
 
     position: bytes | None
     revocations: Sequence[bytes | None]
     cutoffs: Sequence[bytes | None]
+    at_least: int
 
 
 class Revocations:
@@ -101,6 +103,11 @@ class Revocations:
         await self._loop.stop()
         await self._copies.stop()
 
+    @property
+    def highest(self) -> int:
+        """The highest position of the copy seen so far, for ``Readings``."""
+        return self._reader.highest
+
     async def is_revoked(self, token_id: str, kid: str, impersonation: Impersonation | None = None) -> bool:
         """Return whether a token, its authorization, its signing key or an impersonation of it was revoked.
 
@@ -127,7 +134,9 @@ class Revocations:
         """
         if read is not None:
             with suppress(CopyNotWhole):
-                return self._reader.says_over(*read, impersonation.begun_at)
+                return self._reader.says_over(
+                    read.position, read.revocations, read.cutoffs, impersonation.begun_at, at_least=read.at_least
+                )
         return await self._read_whole(lambda: self._reader.is_over(impersonation_id, impersonation))
 
     async def _read_whole(self, read: Callable[[], Awaitable[bool]]) -> bool:
