@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from urllib.parse import parse_qs
 
 import pytest
 from playwright.async_api import Page, expect
@@ -166,7 +167,10 @@ async def test_the_matrix_counts_what_differs(page: Page, administrator: Adminis
     await page.keyboard.press("ArrowDown")
     await page.keyboard.press("Space")
     await expect(page.locator("#changed")).to_have_text("2 changed")
-    await page.get_by_role("button", name="Show what this changes").click()
+    async with page.expect_request(lambda request: request.method == "POST") as sent:
+        await page.get_by_role("button", name="Show what this changes").click()
+    form = parse_qs((await sent.value).post_data or "", keep_blank_values=True)
+    assert (form["differs"], "cell" in form) == (["0.0 0.1"], False)
     await page.get_by_role("button", name="Save").click()
     await expect(page.get_by_role("status").first).to_contain_text("Saved the organization template")
     role = next(each for each in management.organization_roles.list() if each.name == f"clerk {mark}")

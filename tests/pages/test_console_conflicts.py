@@ -172,7 +172,7 @@ def test_changes_of_the_template_are_put_beside_those_of_somebody_else(administr
     preview = administrator.browser.post(changes, data={**values, "cell": []})
     assert preview.status_code == 200
     shown = text(preview)
-    assert "Somebody else changed the template after you had opened it." in shown
+    assert "The template, or whom your changes affect, changed after you had opened this page." in shown
     assert f"Granted by somebody else meanwhile editor {mark} : write:{mark}" in shown
     assert f"Taken away by somebody else meanwhile editor {mark} : read:{mark}" in shown
     assert f"Already so, or no longer there editor {mark} : read:{mark}" in shown
@@ -192,7 +192,7 @@ def test_the_template_is_saved_only_as_the_preview_showed_it(administrator: Admi
 
     refused = administrator.sends(preview, changes)
     assert refused.status_code == 412
-    assert "Somebody else changed the template" in text(refused)
+    assert "The template, or whom your changes affect, changed" in text(refused)
     assert f"Roles that grant more editor {mark} : read:{mark}" in text(refused)
     assert list(management.organization_roles.permissions(role.id)) == []
 
@@ -200,3 +200,41 @@ def test_the_template_is_saved_only_as_the_preview_showed_it(administrator: Admi
     assert notices(saved) == ["Saved the organization template. Members' permissions follow at once. Undo"]
     for each in (role, other):
         assert [permission.id for permission in management.organization_roles.permissions(each.id)] == [read]
+
+
+def test_the_template_is_saved_only_if_it_affects_those_whom_the_preview_named(administrator: Administrator) -> None:
+    management, mark, changes = administrator.stack.management, secrets.token_hex(4), f"{TEMPLATE}/changes"
+    read = management.organization_permissions.create(f"read:{mark}").id
+    role = management.organization_roles.create(f"editor {mark}", permission_ids=[read])
+    organization = management.organizations.create(f"Engines {mark}")
+    page = administrator.opens(f"{TEMPLATE}?roles={mark}&permissions={mark}")
+    preview = administrator.browser.post(changes, data={**administrator.form(page, changes)[1], "cell": []})
+    assert "No member gains or loses a permission." in text(preview)
+    management.organizations.add_users(organization.id, [administrator.user_id])
+    management.organizations.assign_user_roles(organization.id, administrator.user_id, [role.id])
+
+    refused = administrator.sends(preview, changes)
+    assert refused.status_code == 412
+    assert f"1 member in 1 organization loses read:{mark}" in text(refused)
+    assert [each.id for each in management.organization_roles.permissions(role.id)] == [read]
+    for shown in ([], ["x"], administrator.form(refused, changes)[1]["shown"] * 2):
+        assert administrator.sends(refused, changes, shown=shown).status_code == 403
+    assert administrator.sends(refused, changes).status_code == 303
+    assert list(management.organization_roles.permissions(role.id)) == []
+
+
+def test_only_the_cells_that_differ_are_sent_where_scripts_run(administrator: Administrator) -> None:
+    management, mark, changes = administrator.stack.management, secrets.token_hex(4), f"{TEMPLATE}/changes"
+    read, write = (management.organization_permissions.create(f"{name}:{mark}").id for name in ("read", "write"))
+    management.organization_roles.create(f"clerk {mark}", permission_ids=[read])
+    management.organization_roles.create(f"editor {mark}", permission_ids=[read, write])
+    page = administrator.opens(f"{TEMPLATE}?roles={mark}&permissions={mark}")
+    values = administrator.form(page, changes)[1]
+    assert values["was"] == ["0.0 1.0 1.1"]
+    del values["cell"]
+    preview = text(administrator.browser.post(changes, data={**values, "differs": "0.1 1.0"}))
+    assert f"Roles that grant more clerk {mark} : write:{mark}" in preview
+    assert f"Roles that grant less editor {mark} : read:{mark} Whom it affects" in preview
+    assert "Nothing." in text(administrator.browser.post(changes, data={**values, "differs": ""}))
+    for differs in ("x", "0.2", "0.0.0", "-1.0"):
+        assert administrator.browser.post(changes, data={**values, "differs": differs}).status_code == 403

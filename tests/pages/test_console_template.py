@@ -99,7 +99,7 @@ def test_the_file_is_downloaded_compared_and_applied(stack: RunningStack, admini
     assert f"New: {name}" in text(compared)
     assert stored(stack, "permissions", name) is None
     applied = administrator.follows(administrator.sends(compared))
-    assert notices(applied) == ["Saved the organization template. Members' permissions follow at once."]
+    assert notices(applied) == ["Replaced the organization template. Members' permissions follow at once. Undo"]
     assert [each.name for each in stored(stack, "roles", f"Role {name}").scopes] == [name]
 
     document["roles"] = [each for each in document["roles"] if each["name"] != f"Role {name}"]
@@ -115,6 +115,42 @@ def test_the_file_is_downloaded_compared_and_applied(stack: RunningStack, admini
     assert stored(stack, "roles", f"Role {name}") is not None
     assert administrator.sends(overtaken).status_code == 303
     assert stored(stack, "roles", f"Role {name}") is None
+
+
+def test_a_file_that_was_applied_is_taken_back(stack: RunningStack, administrator: Administrator) -> None:
+    name = f"made:{secrets.token_hex(4)}"
+    template = OrganizationTemplate(stack.management)
+    role = template.role(permission_ids=[template.permission(name)])
+    role_name = stack.management.organization_roles.get(role).name
+    document = json.loads(administrator.opens(f"{TEMPLATE}/export").text)
+    document["roles"] = [each for each in document["roles"] if each["name"] != role_name]
+    compared = administrator.sends(administrator.opens(f"{TEMPLATE}/file"), document=json.dumps(document))
+    assert "Members that hold a deleted role lose it." in text(compared)
+    user = stack.management.users.create().id
+    template.member(template.organization(), user, role)
+
+    refused = administrator.sends(compared)
+    assert refused.status_code == 412
+    assert f"1 member in 1 organization loses {name}" in text(refused)
+    assert stored(stack, "roles", role_name) is not None
+    page = administrator.follows(administrator.sends(refused))
+    assert stored(stack, "roles", role_name) is None
+
+    undo = f"{TEMPLATE}/file/undo"
+    assert f'href="{undo}"' in page.text
+    preview = administrator.opens(undo)
+    assert f"New: {role_name}" in text(preview)
+    assert "No member holds a new role" in text(preview)
+    assert stored(stack, "roles", role_name) is None
+    page = administrator.follows(administrator.sends(preview, f"{TEMPLATE}/file"))
+    assert notices(page) == ["Replaced the organization template. Members' permissions follow at once. Undo"]
+    assert [each.name for each in stored(stack, "roles", role_name).scopes] == [name]
+    assert f"Deleted: {role_name}" in text(administrator.opens(undo))
+
+
+def test_what_was_not_applied_here_is_not_taken_back(stack: RunningStack, reader: Administrator) -> None:
+    assert Administrator(stack, "all").opens(f"{TEMPLATE}/file/undo").status_code == 404
+    assert reader.opens(f"{TEMPLATE}/file/undo").status_code == 403
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""Confirmation pages: what is deleted is what the page showed, or nothing.
+"""Confirmation pages: what is done is what the page showed, or nothing.
 
-The form of a confirmation carries the version of what it deletes, which the API compares while it deletes, and a digest
+The form of a confirmation carries the version of what it changes, which the API compares while it does so, and a digest
 of all that its page says: how many members lose something is part of no version. The API has no version of a secret, a
 permission of an API resource, a membership or a consent; of these there is the digest alone.
 """
@@ -18,7 +18,7 @@ from management_service.console.forms import ETAG_FIELD, Form
 from management_service.console.visits import Visit
 from stead.errors import Conflict, InvalidInput, VersionMismatch
 
-_DIGEST_FIELD: Final = "shown"
+SHOWN_FIELD: Final = "shown"
 _DIGEST: Final = re.compile("[0-9a-f]{32}")
 
 
@@ -47,10 +47,19 @@ class Deletion(msgspec.Struct, frozen=True, kw_only=True):
     notice: str
     told: Mapping[str, str] = {}
 
-    @property
-    def digest(self) -> str:
-        """What stands for all that the page says."""
-        return hashlib.sha256(msgspec.json.encode(self.values, order="deterministic")).hexdigest()[:32]
+
+def digest(values: object) -> str:
+    """Return what stands for all that a page says."""
+    return hashlib.sha256(msgspec.json.encode(values, order="deterministic")).hexdigest()[:32]
+
+
+def is_as_shown(form: Form, values: object) -> bool:
+    """Return whether the page of a form said what it would say now.
+
+    Raises:
+        BadForm: The form does not say what its page showed.
+    """
+    return form.single(SHOWN_FIELD, _DIGEST) == digest(values)
 
 
 async def ask(visit: Visit, deletion: Deletion, form: Form | None = None, *, status: int = 200) -> Response[str]:
@@ -62,7 +71,7 @@ async def ask(visit: Visit, deletion: Deletion, form: Form | None = None, *, sta
         form: What was sent before, and what is wrong with it; nothing of it is filled in again.
         status: HTTP status.
     """
-    carried = {_DIGEST_FIELD: deletion.digest}
+    carried = {SHOWN_FIELD: digest(deletion.values)}
     if deletion.etag is not UNSET:
         carried[ETAG_FIELD] = deletion.etag or ""
     return await visit.page(
@@ -82,10 +91,9 @@ async def carry_out(visit: Visit, form: Form, look: Callable[[], Awaitable[Delet
         BadForm: The form does not say what its page showed.
         NotFound: There is nothing to delete any more.
     """
-    shown = form.single(_DIGEST_FIELD, _DIGEST)
     deletion = await look()
     condition = {} if deletion.etag is UNSET else {"if_match": form.version()}
-    form.is_overtaken = shown != deletion.digest or condition.get("if_match", UNSET) != deletion.etag
+    form.is_overtaken = not is_as_shown(form, deletion.values) or condition.get("if_match", UNSET) != deletion.etag
     if form.is_overtaken:
         return await ask(visit, deletion, form, status=412)
     if deletion.name is not None and form.value("confirmation").strip() != deletion.name.strip():

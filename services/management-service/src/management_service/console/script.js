@@ -51,17 +51,15 @@ if (confirmation) {
   update();
 }
 
-/* The matrix shows which cells differ from what is stored. */
+/* The matrix shows which cells differ from what is stored, and sends these only. */
 const matrix = document.querySelector(".matrix");
 if (matrix) {
   const count = document.getElementById("changed");
+  const boxes = [...matrix.querySelectorAll("input[type=checkbox]")];
+  const differs = (box) => box.checked !== box.defaultChecked;
   const update = () => {
-    let changed = 0;
-    for (const box of matrix.querySelectorAll("input[type=checkbox]")) {
-      const differs = box.checked !== box.defaultChecked;
-      box.closest("td").classList.toggle("changed", differs);
-      changed += Number(differs);
-    }
+    for (const box of boxes) box.closest("td").classList.toggle("changed", differs(box));
+    const changed = boxes.filter(differs).length;
     count.textContent = count.dataset.text.replace("{changed}", String(changed));
     count.hidden = changed === 0;
   };
@@ -81,6 +79,10 @@ if (matrix) {
     }
   });
   window.addEventListener("pageshow", update);
+  matrix.closest("form").addEventListener("formdata", ({ formData }) => {
+    formData.delete("cell");
+    formData.set("differs", boxes.filter(differs).map((box) => box.value).join(" "));
+  });
 }
 
 /* A file fills the field beside it. */

@@ -17,6 +17,7 @@ from identity_common.stores.redis import RedisCommands
 SESSION_TTL_S: Final = 8 * 3600
 """Of a session that is not used."""
 
+_KEPT_S: Final = 3600
 _REFRESHING_MS: Final = 15_000  # longer than a refresh may take
 _UNLOCK: Final = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
 
@@ -147,13 +148,32 @@ class Session:
         """
         await self._commands.execute("EVAL", _UNLOCK, 1, f"{self._key}:refresh", holder)
 
+    async def keep(self, content: bytes) -> None:
+        """Keep something that is too large to be read with every request, for an hour, instead of what was kept before.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        key = f"{self._key}:kept"
+        await self._commands.execute("SET", key, self._seal.seal(content, name=key), "EX", _KEPT_S)
+
+    async def kept(self) -> bytes | None:
+        """Return what is kept; None if there is nothing.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        key = f"{self._key}:kept"
+        sealed = await self._commands.execute("GET", key)
+        return None if sealed is None else self._seal.open(sealed, name=key)
+
     async def end(self) -> None:
         """End the session.
 
         Raises:
             StoreUnavailable: Redis does not answer.
         """
-        await self._commands.execute("DEL", self._key)
+        await self._commands.execute("DEL", self._key, f"{self._key}:kept")
 
     async def _save(self, part: str, content: bytes) -> None:
         sealed = self._seal.seal(content, name=f"{self._key}:{part}")

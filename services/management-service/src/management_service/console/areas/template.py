@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 from litestar import Response
 
+from management_service.console.confirmations import SHOWN_FIELD, digest, is_as_shown
 from management_service.console.console import Area
 from management_service.console.forms import ETAG_FIELD, BadForm, Form
 from management_service.console.visits import Visit
@@ -54,12 +55,14 @@ class Window(msgspec.Struct, frozen=True):
     Attributes:
         roles: Columns.
         permissions: Rows.
+        held: Places of the cells that are granted, as column and row.
         role_count: Columns that match the filter.
         permission_count: Rows that match the filter.
     """
 
     roles: Sequence[TemplateRole]
     permissions: Sequence[Permission]
+    held: frozenset[str]
     role_count: int
     permission_count: int
 
@@ -81,10 +84,14 @@ async def change(visit: Visit, form: Form) -> Response[str]:
         return await _preview(visit, await _undoing(visit, form))
     if form.value("step") != "save":
         return await _preview(visit, form)
-    document = await visit.api.organization_template.get()
     granted, revoked = _cells(form, "grant"), _cells(form, "revoke")
+    template = visit.api.organization_template
+    after = changed(await template.get(), granted, revoked)
     try:
-        await visit.api.organization_template.put(changed(document, granted, revoked), if_match=form.etag())
+        form.is_overtaken = not is_as_shown(form, await template.put(after, dry_run=True))
+        if form.is_overtaken:
+            return await _preview(visit, form, status=412)
+        await template.put(after, if_match=form.etag())
     except (InvalidInput, Conflict, VersionMismatch) as error:
         form.refuse(error)
         return await _preview(visit, form, status=error.status)
@@ -98,6 +105,10 @@ def grants(role: TemplateRole, permission: Permission) -> bool:
     return permission.name in role.permissions
 
 
+def _permissions(role: TemplateRole) -> list[Permission]:
+    return [*map(Permission, role.permissions), *(Permission(scope.name, scope.resource) for scope in role.scopes)]
+
+
 def changed(document: OrganizationTemplate, granted: Iterable[Cell], revoked: Iterable[Cell]) -> OrganizationTemplate:
     """Return the document with some cells changed; what it no longer has is left out."""
     added, removed = list(granted), list(revoked)
@@ -105,9 +116,7 @@ def changed(document: OrganizationTemplate, granted: Iterable[Cell], revoked: It
     def role_after(role: TemplateRole) -> TemplateRole:
         more = [cell.permission for cell in added if cell.role == role.name]
         fewer = {cell.permission for cell in removed if cell.role == role.name}
-        permissions = [*map(Permission, role.permissions)]
-        permissions += [Permission(scope.name, scope.resource) for scope in role.scopes]
-        after = [each for each in dict.fromkeys([*permissions, *more]) if each not in fewer]
+        after = [each for each in dict.fromkeys([*_permissions(role), *more]) if each not in fewer]
         return msgspec.structs.replace(
             role,
             permissions=[each.name for each in after if not each.resource],
@@ -125,12 +134,12 @@ async def _matrix_page(visit: Visit) -> Response[str]:
     roles = [role for role in document.roles if role.type == kind and role_filter.lower() in role.name.lower()]
     rows = [each for each in everything if permission_filter.lower() in f"{each.name} {each.resource}".lower()]
     column, row = _place(visit, "column", len(roles)), _place(visit, "row", len(rows))
-    window = Window(roles[column : column + _ROLES], rows[row : row + _PERMISSIONS], len(roles), len(rows))
+    columns, shown = roles[column : column + _ROLES], rows[row : row + _PERMISSIONS]
+    window = Window(columns, shown, _held(columns, shown), len(roles), len(rows))
     return await visit.page(
         "template/matrix.html",
         area=_AREA,
         window=window,
-        grants=grants,
         type=kind,
         role_filter=role_filter,
         permission_filter=permission_filter,
@@ -194,9 +203,20 @@ async def _preview(visit: Visit, form: Form, *, status: int = 200) -> Response[s
         granted=granted,
         revoked=revoked,
         needless=[*done, *undone],
+        carried={SHOWN_FIELD: digest(report)} if report else {},
         granted_by_others=others[0],
         revoked_by_others=others[1],
         encoded=_encode,
+    )
+
+
+def _held(roles: Sequence[TemplateRole], permissions: Sequence[Permission]) -> frozenset[str]:
+    granted = [set(_permissions(role)) for role in roles]
+    return frozenset(
+        f"{column}.{row}"
+        for column, held in enumerate(granted)
+        for row, permission in enumerate(permissions)
+        if permission in held
     )
 
 
@@ -213,10 +233,14 @@ async def _api_permissions(visit: Visit) -> list[Permission]:
 def _differences(form: Form) -> tuple[list[Cell], list[Cell]]:
     """Return the cells that were checked and those that were cleared, beside what the page had shown.
 
+    A browser sends every cell that is checked; the console's script sends the cells that differ instead.
+
     Raises:
         BadForm: A cell is not in the part of the matrix that the form names.
     """
-    places, shown, checked = _places(form), set(form.all("was")), set(form.all("cell"))
+    places, shown = _places(form), _shown(form)
+    differs = form.all("differs")
+    checked = shown ^ set(differs[-1].split()) if differs else set(form.all("cell"))
     if not (shown | checked) <= places.keys():
         raise BadForm
     return [places[each] for each in sorted(checked - shown)], [places[each] for each in sorted(shown - checked)]
@@ -224,7 +248,7 @@ def _differences(form: Form) -> tuple[list[Cell], list[Cell]]:
 
 def _changed_by_others(form: Form, document: OrganizationTemplate) -> tuple[list[Cell], list[Cell]]:
     """Return the cells that were granted and those that were revoked since the page showed them."""
-    roles, shown = {role.name: role for role in document.roles}, set(form.all("was"))
+    roles, shown = {role.name: role for role in document.roles}, _shown(form)
     granted: list[Cell] = []
     revoked: list[Cell] = []
     for place, cell in _places(form).items():
@@ -243,6 +267,11 @@ def _split(cells: Iterable[Cell], document: OrganizationTemplate, *, held: bool)
         is_as_expected = cell.role in roles and grants(roles[cell.role], cell.permission) == held
         (found if is_as_expected else rest).append(cell)
     return found, rest
+
+
+def _shown(form: Form) -> set[str]:
+    """Return the places of the cells that the page showed as granted."""
+    return set(form.value("was").split())
 
 
 def _places(form: Form) -> dict[str, Cell]:

@@ -1,19 +1,25 @@
-"""``/console/template/file``: the template as a file, to be kept, compared and applied."""
+"""``/console/template/file``: the template as a file, to be kept, compared, applied, and taken back."""
 
+from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import quote_plus
 
 import msgspec
 from litestar import Response
 
+from management_service.console.confirmations import SHOWN_FIELD, digest, is_as_shown
 from management_service.console.console import Area
-from management_service.console.forms import Form
-from management_service.console.visits import Visit
-from stead import TemplateReport
+from management_service.console.forms import ETAG_FIELD, MAX_BYTES, Form
+from management_service.console.visits import NoSuchPage, Visit
+from stead import OrganizationTemplate, TemplateReport
 from stead.errors import Conflict, InvalidInput, VersionMismatch
 
 PATH: Final = "/console/template"
 
 _AREA: Final = "template"
+_UNDO: Final = f"{PATH}/file/undo"
+_OTHER_FIELDS: Final = 1024
+"""Bytes, at most, of the fields beside the document."""
 
 AREA: Final = Area()
 
@@ -28,33 +34,76 @@ async def export(visit: Visit) -> Response[Any]:
     return await visit.download("/api/organization-template", name="organization-template.json")
 
 
+@AREA.page("/template/file/undo", scope="all")
+async def undo(visit: Visit) -> Response[str]:
+    """Show what it does to apply the template that a file has replaced."""
+    former = await visit.session.kept()
+    if former is None:
+        raise NoSuchPage
+    return await _compare_or_apply(visit, Form({"document": [former.decode()]}))
+
+
 @AREA.action("/template/file")
 async def compare_or_apply(visit: Visit, form: Form) -> Response[str]:
+    return await _compare_or_apply(visit, form)
+
+
+async def _compare_or_apply(visit: Visit, form: Form) -> Response[str]:
     try:
         document = msgspec.json.decode(form.value("document"), type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError):
         form.errors["document"] = "json"
         return await _page(visit, form, status=422)
-    template = visit.api.organization_template
-    status = 200
     try:
+        current, report = await _compared(visit, document)
         if form.value("step") == "save":
-            try:
-                await template.put(document, if_match=form.etag())
-            except VersionMismatch as error:
-                form.refuse(error)
-                status = error.status
-            else:
-                return await visit.done(PATH, "template.saved")
-        current = await template.get()  # before the report, which may then be newer, and is refused when it is saved
-        report = await template.put(document, dry_run=True)
+            form.is_overtaken = not is_as_shown(form, report) or form.version() != current.etag
+            if not form.is_overtaken:
+                await visit.api.organization_template.put(document, if_match=current.etag)
+                return await _applied(visit, current)
+    except VersionMismatch as error:  # changed a moment ago
+        form.refuse(error)
+        current, report = await _compared(visit, document)
     except (InvalidInput, Conflict) as error:
         form.refuse(error)
         return await _page(visit, form, status=error.status)
-    return await _page(visit, form, etag=current.etag, report=report, status=status)
+    return await _page(visit, form, current=current, report=report, status=412 if form.is_overtaken else 200)
+
+
+async def _compared(visit: Visit, document: Mapping[str, Any]) -> tuple[OrganizationTemplate, TemplateReport]:
+    """Return the template as it is, and what a file does to it.
+
+    The template is read first: if it changes before the report, saving is refused.
+
+    Raises:
+        InvalidInput: The file is not a template.
+        Conflict: The file cannot be applied.
+    """
+    template = visit.api.organization_template
+    return await template.get(), await template.put(document, dry_run=True)
+
+
+async def _applied(visit: Visit, former: OrganizationTemplate) -> Response[str]:
+    content = msgspec.json.encode(former)
+    is_kept = len(quote_plus(content)) < MAX_BYTES - _OTHER_FIELDS
+    if is_kept:
+        await visit.session.keep(content)
+    return await visit.done(PATH, "template.replaced", undo=_UNDO if is_kept else "")
 
 
 async def _page(
-    visit: Visit, form: Form, *, etag: str | None = None, report: TemplateReport | None = None, status: int = 200
+    visit: Visit,
+    form: Form,
+    *,
+    current: OrganizationTemplate | None = None,
+    report: TemplateReport | None = None,
+    status: int = 200,
 ) -> Response[str]:
-    return await visit.page("template/file.html", area=_AREA, status=status, form=form, etag=etag or "", report=report)
+    return await visit.page(
+        "template/file.html",
+        area=_AREA,
+        status=status,
+        form=form,
+        carried={SHOWN_FIELD: digest(report), ETAG_FIELD: current.etag} if current else {},
+        report=report,
+    )
