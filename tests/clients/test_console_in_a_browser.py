@@ -92,6 +92,7 @@ async def test_the_pages_of_clients_claims_and_impersonations_are_accessible(
         "applications": "applications",
         "application": f"applications/{application}",
         "new-secret": f"applications/{application}/secrets/new",
+        "rename-secret": f"applications/{application}/secrets/rename?name=first",
         "resource": f"resources/{resource.id}",
         "role": f"roles/{role}",
         "role-scopes": f"roles/{role}/scopes?resource={resource.id}",

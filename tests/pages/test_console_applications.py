@@ -120,7 +120,14 @@ def test_wrong_settings_stay_in_their_fields_and_change_nothing(
     ]
 
 
-def test_a_secret_is_shown_once_works_and_is_deleted(stack: RunningStack, administrator: Administrator) -> None:
+def links(administrator: Administrator, here: str, what: str) -> list[str]:
+    """Return the links of an application's page to what can be done with its secrets."""
+    return [
+        unescape(each) for each in re.findall(rf'href="({here}/secrets/{what}\?[^"]+)"', administrator.opens(here).text)
+    ]
+
+
+def test_a_secret_is_shown_once_is_renamed_and_deleted(stack: RunningStack, administrator: Administrator) -> None:
     application_id = created(administrator, APPLICATIONS, name=unique("Machine"), type="MachineToMachine")
     here = f"{APPLICATIONS}/{application_id}"
     form = administrator.opens(f"{here}/secrets/new")
@@ -135,12 +142,25 @@ def test_a_secret_is_shown_once_works_and_is_deleted(stack: RunningStack, admini
     assert list(errors(administrator.sends(form, name="c", expiresAt="9999-12-31x"))) == ["expiresAt"]
     assert list(errors(administrator.sends(form, name="c", expiresAt="2001-01-01"))) == ["expiresAt"]
 
-    (link,) = re.findall(rf'href="({here}/secrets/delete\?[^"]+)"', administrator.opens(here).text)
-    deletion = administrator.opens(unescape(link))
+    stack.management.applications.create_secret(application_id, "taken")
+    (link,) = [each for each in links(administrator, here, "rename") if "taken" not in each]
+    renaming = administrator.opens(link)
+    for refused in ("", "taken", "x" * 257):
+        answer = administrator.sends(renaming, newName=refused)
+        assert (answer.status_code in {400, 422}, list(errors(answer))) == (True, ["newName"])
+    page = administrator.follows(administrator.sends(renaming, newName=(name := "c & d")))
+    assert notices(page) == [f"Saved {name}."]
+    assert administrator.sends(renaming, newName="e").status_code == 404
+    stack.management.applications.delete_secret(application_id, "taken")
+    assert [each.name for each in stack.management.applications.secrets(application_id)] == [name]
+
+    (link,) = links(administrator, here, "delete")
+    deletion = administrator.opens(link)
     assert list(errors(administrator.sends(deletion, confirmation="x"))) == ["confirmation"]
     assert administrator.sends(deletion, confirmation=name).status_code == 303
     assert list(stack.management.applications.secrets(application_id)) == []
-    assert administrator.opens(f"{here}/secrets/delete").status_code == 404
+    for what in ("rename", "delete"):
+        assert administrator.opens(f"{here}/secrets/{what}").status_code == 404
 
 
 def test_a_resource_its_permissions_and_a_role_that_grants_them(

@@ -4,6 +4,7 @@ from litestar import Router
 
 from identity_common.pages.assets import asset_route
 from management_service.console.areas import (
+    application_secrets,
     applications,
     audit,
     claims,
@@ -36,6 +37,7 @@ _AREAS = (
     users.AREA,
     roles.AREA,
     applications.AREA,
+    application_secrets.AREA,
     resources.AREA,
     claims.AREA,
     impersonations.AREA,

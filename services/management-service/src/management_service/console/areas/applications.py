@@ -1,9 +1,8 @@
-"""``/console/applications``: OAuth clients, their settings, secrets and API roles."""
+"""``/console/applications``: OAuth clients, their settings and API roles."""
 
 import asyncio
 import functools
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -12,7 +11,7 @@ from litestar import Response
 from management_service.console.confirmations import Deletion, ask, carry_out
 from management_service.console.console import Area
 from management_service.console.forms import Form
-from management_service.console.visits import NoSuchPage, Visit
+from management_service.console.visits import Visit
 from stead import Application
 from stead.errors import Conflict, InvalidInput, NotFound, VersionMismatch
 
@@ -28,7 +27,6 @@ _OIDC: Final = "oidcClientMetadata"
 _CUSTOM: Final = "customClientMetadata"
 _FIELDS: Final = {
     "application.third_party_application_cannot_enable_token_exchange": f"{_CUSTOM}.allowTokenExchange",
-    "application.secret_name_exists": "name",
 }
 
 AREA: Final = Area()
@@ -98,41 +96,6 @@ async def update_application(visit: Visit, application_id: str, form: Form) -> R
         form.refuse(error, _FIELDS)
         return await _page(visit, application_id, form=form, status=error.status)
     return await visit.done(f"{PATH}/{application_id}", "saved", name=updated.name)
-
-
-@AREA.page("/applications/{application_id:str}/secrets/new", scope="all")
-async def new_secret(visit: Visit, application_id: str) -> Response[str]:
-    return await _secret_page(visit, application_id, visit.typed() or Form())
-
-
-@AREA.action("/applications/{application_id:str}/secrets/new")
-async def create_secret(visit: Visit, application_id: str, form: Form) -> Response[str]:
-    try:
-        expires_at = _end_of_day(form.text("expiresAt"))
-    except ValueError:
-        form.errors["expiresAt"] = "date"
-        return await _secret_page(visit, application_id, form, status=422)
-    try:
-        secret = await visit.api.applications.create_secret(
-            application_id, form.value("name").strip(), expires_at=expires_at
-        )
-    except (InvalidInput, Conflict) as error:
-        form.refuse(error, _FIELDS)
-        return await _secret_page(visit, application_id, form, status=error.status)
-    return await visit.done(f"{PATH}/{application_id}", "secret.created", secret=secret.value, name=secret.name)
-
-
-@AREA.page("/applications/{application_id:str}/secrets/delete", scope="all")
-async def secret_deletion(visit: Visit, application_id: str) -> Response[str]:
-    typed = visit.typed()
-    name = visit.request.query_params.get("name", "") if typed is None else typed.value("name")
-    return await ask(visit, await _secret_deletion(visit, application_id, name))
-
-
-@AREA.action("/applications/{application_id:str}/secrets/delete")
-async def delete_secret(visit: Visit, application_id: str, form: Form) -> Response[str]:
-    look = functools.partial(_secret_deletion, visit, application_id, form.value("name"))
-    return await carry_out(visit, form, look)
 
 
 @AREA.page("/applications/{application_id:str}/roles")
@@ -269,53 +232,6 @@ def _json_object(text: str) -> dict[str, Any]:
         return msgspec.json.decode(text, type=dict[str, Any]) if text.strip() else {}
     except RecursionError:
         raise ValueError("nested too deeply") from None
-
-
-def _end_of_day(text: str | None) -> int | None:
-    """Return the end of a day (UTC), in milliseconds since the epoch; None for no day.
-
-    Raises:
-        ValueError: The text is no date.
-    """
-    if text is None:
-        return None
-    day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
-    try:
-        return int((day + timedelta(days=1)).timestamp() * 1000)
-    except OverflowError:
-        raise ValueError(text) from None
-
-
-async def _secret_page(visit: Visit, application_id: str, form: Form, *, status: int = 200) -> Response[str]:
-    application = await visit.api.applications.get(application_id)
-    return await visit.page(
-        "applications/new_secret.html", area=_AREA, status=status, application=application, form=form
-    )
-
-
-async def _secret_deletion(visit: Visit, application_id: str, name: str) -> Deletion:
-    """Return what the deletion of a secret would delete.
-
-    Raises:
-        NotFound: There is no such application.
-        NoSuchPage: It has no such secret.
-    """
-    application = await visit.api.applications.get(application_id)
-    async for secret in visit.api.applications.secrets(application_id):
-        if secret.name == name:
-            break
-    else:
-        raise NoSuchPage
-    return Deletion(
-        template="applications/delete_secret.html",
-        area=_AREA,
-        values={"application_id": application_id, "application_name": application.name, "secret": secret},
-        name=name,
-        delete=functools.partial(visit.api.applications.delete_secret, application_id, name),
-        then=f"{PATH}/{application_id}",
-        notice="secret.deleted",
-        told={"name": name},
-    )
 
 
 async def _roles_page(visit: Visit, application_id: str, form: Form, *, status: int = 200) -> Response[str]:

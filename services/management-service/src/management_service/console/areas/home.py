@@ -60,18 +60,24 @@ class Attention(msgspec.Struct, frozen=True):
 async def home(visit: Visit) -> Response[str]:
     now = int(time.time() * 1000)
     begin = now - (_HOURS - 1) * _HOUR_MS
-    figures, lately, active, keys, *failures = await asyncio.gather(
+    figures, lately, active, keys, feed_keys, *failures = await asyncio.gather(
         visit.api.logs.figures(start_time=begin, end_time=now),
         visit.api.logs.list(start_time=now - _DAY_MS, page_size=_SHOWN).page(),
         visit.api.impersonations.list(active=True, page_size=_COUNTED).page(),
         visit.api.request("GET", "/api/configs/oidc/private-keys"),
+        visit.api.request("GET", "/api/configs/oidc/not-valid-keys"),
         *(_failures(visit, kind) for kind in _KINDS),
     )
     hours = _hours(figures, begin)
     return await visit.page(
         "home.html",
         area="home",
-        attention=[*_troubles(figures), *_failing(failures, begin), *_old_keys(keys, now)],
+        attention=[
+            *_troubles(figures),
+            *_failing(failures, begin),
+            *old_keys("key", keys, now),
+            *old_keys("feed-key", feed_keys, now),
+        ],
         active=len(active.items),
         has_more_active=active.following is not None,
         hours=hours,
@@ -141,6 +147,7 @@ def _failing(failures: Sequence[Sequence[ClaimsFunctionFailure] | None], begin: 
     return found
 
 
-def _old_keys(keys: Sequence[dict[str, Any]], now: int) -> list[Attention]:
+def old_keys(kind: str, keys: Sequence[dict[str, Any]], now: int) -> list[Attention]:
+    """Return the attention that a key needs which has signed for long; ``keys`` as the API has them."""
     ages = [(now - key["createdAt"]) // _DAY_MS for key in keys if key["status"] == "Current"]
-    return [Attention("key", age) for age in ages if age > _KEY_AGE_DAYS]
+    return [Attention(kind, age) for age in ages if age > _KEY_AGE_DAYS]

@@ -1,0 +1,149 @@
+"""``/console/applications/{id}/secrets``: the secrets that an OAuth client authenticates with."""
+
+import functools
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from litestar import Response
+
+from management_service.console.confirmations import Deletion, ask, carry_out
+from management_service.console.console import Area
+from management_service.console.forms import Form
+from management_service.console.visits import NoSuchPage, Visit
+from stead import ApplicationSecret
+from stead.errors import Conflict, InvalidInput
+
+PATH: Final = "/console/applications"
+
+_AREA: Final = "applications"
+_NAME_EXISTS: Final = "application.secret_name_exists"
+
+AREA: Final = Area()
+
+
+@AREA.page("/applications/{application_id:str}/secrets/new", scope="all")
+async def new_secret(visit: Visit, application_id: str) -> Response[str]:
+    return await _new_page(visit, application_id, visit.typed() or Form())
+
+
+@AREA.action("/applications/{application_id:str}/secrets/new")
+async def create_secret(visit: Visit, application_id: str, form: Form) -> Response[str]:
+    try:
+        expires_at = _end_of_day(form.text("expiresAt"))
+    except ValueError:
+        form.errors["expiresAt"] = "date"
+        return await _new_page(visit, application_id, form, status=422)
+    try:
+        secret = await visit.api.applications.create_secret(
+            application_id, form.value("name").strip(), expires_at=expires_at
+        )
+    except (InvalidInput, Conflict) as error:
+        form.refuse(error, {_NAME_EXISTS: "name"})
+        return await _new_page(visit, application_id, form, status=error.status)
+    return await visit.done(f"{PATH}/{application_id}", "secret.created", secret=secret.value, name=secret.name)
+
+
+@AREA.page("/applications/{application_id:str}/secrets/rename", scope="all")
+async def renaming(visit: Visit, application_id: str) -> Response[str]:
+    typed = visit.typed()
+    name = _name(visit, typed)
+    return await _renaming_page(visit, application_id, typed or Form.of(name=name, newName=name))
+
+
+@AREA.action("/applications/{application_id:str}/secrets/rename")
+async def rename_secret(visit: Visit, application_id: str, form: Form) -> Response[str]:
+    try:
+        renamed = await visit.api.applications.rename_secret(
+            application_id, form.value("name"), new_name=form.value("newName").strip()
+        )
+    except (InvalidInput, Conflict) as error:
+        form.refuse(error, {_NAME_EXISTS: "newName"})
+        if problem := form.errors.pop("name", None):  # the API calls the new one so
+            form.errors["newName"] = problem
+        return await _renaming_page(visit, application_id, form, status=error.status)
+    return await visit.done(f"{PATH}/{application_id}", "saved", name=renamed.name)
+
+
+@AREA.page("/applications/{application_id:str}/secrets/delete", scope="all")
+async def deletion(visit: Visit, application_id: str) -> Response[str]:
+    return await ask(visit, await _deletion(visit, application_id, _name(visit, visit.typed())))
+
+
+@AREA.action("/applications/{application_id:str}/secrets/delete")
+async def delete_secret(visit: Visit, application_id: str, form: Form) -> Response[str]:
+    look = functools.partial(_deletion, visit, application_id, form.value("name"))
+    return await carry_out(visit, form, look)
+
+
+async def _new_page(visit: Visit, application_id: str, form: Form, *, status: int = 200) -> Response[str]:
+    application = await visit.api.applications.get(application_id)
+    return await visit.page(
+        "applications/new_secret.html", area=_AREA, status=status, application=application, form=form
+    )
+
+
+async def _deletion(visit: Visit, application_id: str, name: str) -> Deletion:
+    """Return what the deletion of a secret would delete.
+
+    Raises:
+        NotFound: There is no such application.
+        NoSuchPage: It has no such secret.
+    """
+    application = await visit.api.applications.get(application_id)
+    secret = await _secret(visit, application_id, name)
+    return Deletion(
+        template="applications/delete_secret.html",
+        area=_AREA,
+        values={"application_id": application_id, "application_name": application.name, "secret": secret},
+        name=name,
+        delete=functools.partial(visit.api.applications.delete_secret, application_id, name),
+        then=f"{PATH}/{application_id}",
+        notice="secret.deleted",
+        told={"name": name},
+    )
+
+
+async def _renaming_page(visit: Visit, application_id: str, form: Form, *, status: int = 200) -> Response[str]:
+    application = await visit.api.applications.get(application_id)
+    secret = await _secret(visit, application_id, form.value("name"))
+    return await visit.page(
+        "applications/rename_secret.html",
+        area=_AREA,
+        status=status,
+        application=application,
+        secret=secret,
+        form=form,
+    )
+
+
+async def _secret(visit: Visit, application_id: str, name: str) -> ApplicationSecret:
+    """Return a secret, without its value.
+
+    Raises:
+        NotFound: There is no such application.
+        NoSuchPage: It has no such secret.
+    """
+    async for secret in visit.api.applications.secrets(application_id):
+        if secret.name == name:
+            return secret
+    raise NoSuchPage
+
+
+def _name(visit: Visit, typed: Form | None) -> str:
+    """Return the name of the secret that the address, or what was typed, is about; blanks belong to it."""
+    return str(visit.request.query_params.get("name", "")) if typed is None else typed.value("name")
+
+
+def _end_of_day(text: str | None) -> int | None:
+    """Return the end of a day (UTC), in milliseconds since the epoch; None for no day.
+
+    Raises:
+        ValueError: The text is no date.
+    """
+    if text is None:
+        return None
+    day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+    try:
+        return int((day + timedelta(days=1)).timestamp() * 1000)
+    except OverflowError:
+        raise ValueError(text) from None
