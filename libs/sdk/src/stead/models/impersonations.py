@@ -1,0 +1,68 @@
+"""Impersonations and the subject tokens that begin them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from stead.models.audit import AuditContext, AuditEntry
+
+
+class SubjectToken(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A one-time token that represents a user until it is exchanged. Its repr hides the token.
+
+    Attributes:
+        token: Secret; hand it only to the application that exchanges it.
+        expires_in: Lifetime in seconds.
+        impersonation_id: Names the impersonation that begins with this token; no secret. Empty if the service did not
+            send it.
+    """
+
+    token: str = msgspec.field(name="subjectToken")
+    expires_in: int
+    impersonation_id: str = ""
+
+    def __repr__(self) -> str:
+        return f"SubjectToken(token=…, expires_in={self.expires_in}, impersonation_id={self.impersonation_id!r})"
+
+
+class Impersonation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An impersonation, from the subject token on.
+
+    Attributes:
+        id: Public id of the subject token.
+        user_id: The subject.
+        actor_id: The person that acts for the subject; None before the exchange, or without an actor token.
+        client_id: The application that exchanged the subject token.
+        organization_id: The organization that the access token was asked for.
+        resource: The resource that the access token was asked for.
+        scope: The scopes that were granted, separated by spaces.
+        context: Reason and ticket, as the application that asked gave them.
+        issued_to: The application that asked for the subject token.
+        created_at: Milliseconds since the epoch, UTC.
+        exchanged_at: When the subject token was spent, milliseconds since the epoch.
+        expires_at: Of the access token, or of the subject token before there is one; milliseconds since the epoch.
+        ended_at: When it ended before it expired, milliseconds since the epoch.
+        ended_by: The user or, without one, the application that ended it, or did what ended it.
+        reason: Why it ended: ``ended``, ``within`` (one that it is within was), ``all``, ``user``, ``actor``,
+            ``client``, ``organization`` (all of it were); ``user_suspended``, ``actor_password``,
+            ``client_exchange_off``, ``resource_deleted``, ``member_removed`` and the like (what happened to one); or
+            the error of an exchange that was refused after the subject token was spent.
+        events: Its entries in the audit trail, oldest first; empty in lists.
+    """
+
+    id: str
+    user_id: str
+    actor_id: str | None = None
+    client_id: str | None = None
+    organization_id: str | None = None
+    resource: str | None = None
+    scope: str | None = None
+    context: AuditContext = AuditContext()
+    issued_to: str = ""
+    created_at: int
+    exchanged_at: int | None = None
+    expires_at: int
+    ended_at: int | None = None
+    ended_by: str | None = None
+    reason: str | None = None
+    events: tuple[AuditEntry, ...] = ()

@@ -1,0 +1,115 @@
+"""Organizations, their members, and what roles of the template grant these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stead.models.applications import Application
+from stead.models.resources import ResourceScope
+from stead.models.users import User
+from stead.models.versions import Versioned
+
+
+class OrganizationPermission(Versioned, frozen=True, kw_only=True, rename="camel"):
+    """A permission of the organization template, shared by all organizations.
+
+    Attributes:
+        name: The scope token in organization tokens.
+    """
+
+    id: str
+    name: str
+    tenant_id: str = ""
+    description: str | None = None
+
+
+class OrganizationRole(Versioned, frozen=True, kw_only=True, rename="camel"):
+    """A role of the organization template, which members have per organization.
+
+    Attributes:
+        type: ``User`` or ``MachineToMachine``: the kind of members who can have it.
+        scopes: The organization permissions that it grants; set in lists of all roles only.
+        resource_scopes: The API scopes that it grants; set in lists of all roles only.
+    """
+
+    id: str
+    name: str
+    type: str = "User"
+    tenant_id: str = ""
+    description: str | None = None
+    scopes: list[OrganizationPermission] | None = None
+    resource_scopes: list[ResourceScope] | None = None
+
+
+class Organization(Versioned, frozen=True, kw_only=True, rename="camel"):
+    """An organization.
+
+    Attributes:
+        custom_data: Your own data.
+        color: For your own pages, like ``branding`` and ``custom_css``.
+        users_count: Number of user members; set in lists with ``show_featured`` only.
+        featured_users: Up to three of them, with id, name and avatar; set in lists with ``show_featured`` only.
+    """
+
+    id: str
+    name: str
+    tenant_id: str = ""
+    description: str | None = None
+    custom_data: dict[str, Any] = {}
+    is_mfa_required: bool = False
+    color: dict[str, Any] = {}
+    branding: dict[str, Any] = {}
+    custom_css: str | None = None
+    created_at: int | None = None
+    users_count: int | None = None
+    featured_users: list[User] | None = None
+
+
+class OrganizationRoleReference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An organization role of a member, by id and name."""
+
+    id: str
+    name: str
+
+
+class OrganizationUser(User, frozen=True, kw_only=True):
+    """A user as a member of an organization.
+
+    Attributes:
+        organization_roles: The user's roles there, ordered by name.
+    """
+
+    organization_roles: list[OrganizationRoleReference] = []
+
+
+class OrganizationApplication(Application, frozen=True, kw_only=True):
+    """A machine-to-machine application as a member of an organization.
+
+    Attributes:
+        organization_roles: The application's roles there, ordered by name.
+    """
+
+    organization_roles: list[OrganizationRoleReference] = []
+
+
+class OrganizationMembership(Organization, frozen=True, kw_only=True):
+    """An organization of which a user or application is a member.
+
+    Attributes:
+        organization_roles: The member's roles there, ordered by name.
+    """
+
+    organization_roles: list[OrganizationRoleReference] = []
+
+
+class HeldPermissions(msgspec.Struct, frozen=True, kw_only=True):
+    """The organization permissions of a member: the union over its roles, ordered by name.
+
+    Attributes:
+        etag: The entity tag of this state, with which a change can be awaited.
+    """
+
+    permissions: tuple[OrganizationPermission, ...]
+    etag: str

@@ -1,0 +1,88 @@
+"""Users, their consents and invitations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stead.models.versions import Versioned
+
+
+class User(Versioned, frozen=True, kw_only=True, rename="camel"):
+    """A person who signs in, or on whose behalf an application acts. Its repr shows the id only.
+
+    Attributes:
+        id: The ``sub`` of the user's tokens.
+        is_email_verified: Whether an administrator has verified the e-mail address.
+        is_suspended: No tokens are issued to a suspended user, or on their behalf.
+        has_password: Whether the user can sign in with a password.
+        custom_data: Your own data.
+        profile: Further OpenID Connect claims about the person.
+    """
+
+    id: str
+    tenant_id: str = ""
+    username: str | None = None
+    primary_email: str | None = None
+    primary_phone: str | None = None
+    name: str | None = None
+    avatar: str | None = None
+    is_email_verified: bool = False
+    is_suspended: bool = False
+    has_password: bool = False
+    custom_data: dict[str, Any] = {}
+    profile: dict[str, Any] = {}
+    created_at: int | None = None
+    updated_at: int | None = None
+
+    def __repr__(self) -> str:
+        return f"User(id={self.id!r})"  # the rest is personal data, which does not belong in a log
+
+
+class ResourceConsent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The scopes of one API resource that a user has consented to.
+
+    Attributes:
+        resource: The indicator of the resource.
+        scopes: Their names.
+    """
+
+    resource: str
+    scopes: tuple[str, ...] = ()
+
+
+class Consent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a user has consented to for one application.
+
+    Attributes:
+        scopes: The OpenID Connect scopes.
+        organization_permissions: Names of organization permissions.
+        organization_ids: The organizations that the user selected for a third-party application.
+        consented_at: When the consent was last extended.
+        implicit: Whether any of it was recorded at a sign-in to a first-party application, without asking the user.
+    """
+
+    application_id: str
+    tenant_id: str = ""
+    scopes: tuple[str, ...] = ()
+    resources: tuple[ResourceConsent, ...] = ()
+    organization_permissions: tuple[str, ...] = ()
+    organization_ids: tuple[str, ...] = ()
+    consented_at: int = 0
+    implicit: bool = False
+
+
+class Invitation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What an invited user needs to choose a password. Its repr hides the value.
+
+    Attributes:
+        invitation: The value, returned on creation only.
+        expires_at: Milliseconds since the epoch.
+    """
+
+    invitation: str
+    expires_at: int
+
+    def __repr__(self) -> str:
+        return f"Invitation(expires_at={self.expires_at})"
