@@ -1,0 +1,153 @@
+"""Operations on users, their consents, roles and organizations."""
+
+from __future__ import annotations
+
+from stead import (
+    Consent,
+    Impersonation,
+    Invitation,
+    ResourceConsent,
+)
+from tests.unit.sdk.operations.entities import (
+    IMPERSONATION,
+    MEMBERSHIP,
+    MEMBERSHIP_JSON,
+    ROLE,
+    ROLE_JSON,
+    USER,
+    USER_JSON,
+)
+from tests.unit.sdk.operations.rows import Row
+from tests.unit.sdk.service import PASSWORD
+
+ROWS: list[Row] = [
+    (lambda c: c.users.create(), "POST", "/api/users", {}, USER_JSON, USER),
+    (
+        lambda c: c.users.create(
+            username="ada",
+            password=PASSWORD,
+            name="Ada",
+            primary_email="ada@example.com",
+            primary_phone="123",
+            avatar="https://example.com/a.png",
+            custom_data={"plan": "gold"},
+            profile={"nickname": "A"},
+        ),
+        "POST",
+        "/api/users",
+        {
+            "username": "ada",
+            "password": PASSWORD,
+            "name": "Ada",
+            "primaryEmail": "ada@example.com",
+            "primaryPhone": "123",
+            "avatar": "https://example.com/a.png",
+            "customData": {"plan": "gold"},
+            "profile": {"nickname": "A"},
+        },
+        USER_JSON,
+        USER,
+    ),
+    (lambda c: c.users.list(), "GET", "/api/users", None, [USER_JSON], [USER]),
+    (
+        lambda c: c.users.consents("u1"),
+        "GET",
+        "/api/users/u1/consents",
+        None,
+        (  # answered whole, not in pages
+            {
+                "tenantId": "default",
+                "applicationId": "a1",
+                "scopes": ["openid"],
+                "resources": [{"resource": "https://orders.example.com", "scopes": ["read:orders"]}],
+                "organizationPermissions": ["read:members"],
+                "organizationIds": ["o1"],
+                "consentedAt": 1,
+            },
+        ),
+        [
+            Consent(
+                tenant_id="default",
+                application_id="a1",
+                scopes=("openid",),
+                resources=(ResourceConsent(resource="https://orders.example.com", scopes=("read:orders",)),),
+                organization_permissions=("read:members",),
+                organization_ids=("o1",),
+                consented_at=1,
+            )
+        ],
+    ),
+    (lambda c: c.users.withdraw_consent("u1", "a1"), "DELETE", "/api/users/u1/consents/a1", None, None, None),
+    (
+        lambda c: c.users.update("u1", name="Ada", primary_email=None, custom_data={"plan": "gold"}),
+        "PATCH",
+        "/api/users/u1",
+        {"name": "Ada", "primaryEmail": None, "customData": {"plan": "gold"}},
+        USER_JSON,
+        USER,
+    ),
+    (
+        lambda c: c.users.update("u1", username="ada", primary_phone="123", avatar=None, profile={}),
+        "PATCH",
+        "/api/users/u1",
+        {"username": "ada", "primaryPhone": "123", "avatar": None, "profile": {}},
+        USER_JSON,
+        USER,
+    ),
+    (lambda c: c.users.get("u1"), "GET", "/api/users/u1", None, USER_JSON, USER),
+    (lambda c: c.users.delete("u1"), "DELETE", "/api/users/u1", None, None, None),
+    (lambda c: c.users.suspend("u1"), "PATCH", "/api/users/u1/is-suspended", {"isSuspended": True}, USER_JSON, None),
+    (
+        lambda c: c.users.suspend("u1", suspended=False),
+        "PATCH",
+        "/api/users/u1/is-suspended",
+        {"isSuspended": False},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.users.set_password("u1", PASSWORD),
+        "PATCH",
+        "/api/users/u1/password",
+        {"password": PASSWORD},
+        None,
+        None,
+    ),
+    (
+        lambda c: c.users.clear_sign_in_attempts("u1"),
+        "POST",
+        "/api/users/u1/sign-in-attempts/clear",
+        None,
+        None,
+        None,
+    ),
+    (
+        lambda c: c.users.invite("u1", minutes=60),
+        "POST",
+        "/api/users/u1/invitation",
+        {"minutes": 60},
+        {"invitation": "x", "expiresAt": 7},
+        Invitation(invitation="x", expires_at=7),
+    ),
+    (lambda c: c.users.withdraw_invitation("u1"), "DELETE", "/api/users/u1/invitation", None, None, None),
+    (lambda c: c.users.roles("u1"), "GET", "/api/users/u1/roles", None, [ROLE_JSON], [ROLE]),
+    (lambda c: c.users.assign_roles("u1", ["ro1"]), "POST", "/api/users/u1/roles", {"roleIds": ["ro1"]}, None, None),
+    (lambda c: c.users.replace_roles("u1", iter([])), "PUT", "/api/users/u1/roles", {"roleIds": []}, None, None),
+    (lambda c: c.users.remove_role("u1", "ro1"), "DELETE", "/api/users/u1/roles/ro1", None, None, None),
+    (
+        lambda c: c.users.organizations("u1"),
+        "GET",
+        "/api/users/u1/organizations",
+        None,
+        [MEMBERSHIP_JSON],
+        [MEMBERSHIP],
+    ),
+    (
+        lambda c: c.users.impersonations("u1", role="actor"),
+        "GET",
+        "/api/users/u1/impersonations?role=actor&page_size=100",
+        None,
+        (IMPERSONATION,),
+        [Impersonation(id="i1", user_id="u1", created_at=1, expires_at=2)],
+    ),
+]
