@@ -186,9 +186,6 @@ class Ending:
         return found
 
 
-@pytest.mark.skipif(
-    length(short=1, long=0) == 1, reason="answers of 503 on a busy machine are being looked into: TEST_LENGTH=long"
-)
 def test_each_of_many_is_refused_and_no_other(system: System, request: pytest.FixtureRequest) -> None:
     """Prints how soon after the acknowledged change, by what was done."""
     ending = Ending(system)
