@@ -168,7 +168,7 @@ async def test_what_is_committed_while_the_write_waits_for_its_row_counts(manage
 
 
 async def test_of_many_who_write_at_once_one_succeeds(management: Management) -> None:
-    """More than there are connections: nobody waits for a connection that another one holds."""
+    """More than there are connections: no request waits for a connection that another one holds."""
     client, user = management.client, await management.created("users")
     path = f"/api/users/{user['id']}"
     for round_number in range(5):

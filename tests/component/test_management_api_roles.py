@@ -240,14 +240,14 @@ async def test_holders_are_replaced_by_exactly_the_given_ones(management: Manage
 async def test_one_of_several_concurrent_replacements_holds_whole_and_none_fails(management: Management) -> None:
     role = (await role_of(management))["id"]
     users = [(await management.created("users"))["id"] for _ in range(6)]
-    wishes = [set(users[:3]), set(users[3:]), set(users[1:5]), set(users[::2]), set(users[::-2])]
+    holders = [set(users[:3]), set(users[3:]), set(users[1:5]), set(users[::2]), set(users[::-2])]
     for _ in range(5):
         answers = await at_once(
-            *(management.client.put(f"/api/roles/{role}/users", json={"userIds": list(wish)}) for wish in wishes)
+            *(management.client.put(f"/api/roles/{role}/users", json={"userIds": list(each)}) for each in holders)
         )
         assert {answer.status_code for answer in answers} == {204}
         held = {user["id"] for user in (await management.client.get(f"/api/roles/{role}/users")).json()}
-        assert held in wishes
+        assert held in holders
         for user in users:
             state = await management.event_data("assignment", "user", user)
             assert (state or {}).get("role_ids", []) == ([role] if user in held else [])

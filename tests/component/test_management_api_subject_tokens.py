@@ -208,7 +208,7 @@ async def test_a_deleted_caller_is_refused_before_the_body_is_read(management: M
 async def test_a_revoked_token_is_refused_before_any_other_check(management: Management) -> None:
     user, suspended = [(await management.created("users"))["id"] for _ in range(2)]
     await management.client.patch(f"/api/users/{suspended}/is-suspended", json={"isSuspended": True})
-    wishes = (
+    requests = (
         ({"userId": user}, 201),
         ({"userId": "nobody"}, 404),
         ({"userId": suspended}, 422),
@@ -218,11 +218,11 @@ async def test_a_revoked_token_is_refused_before_any_other_check(management: Man
     for scope in ("subject-tokens", "else"):
         token = management.token(jti=unique("t"), scope=scope)
         async with management.client_with(token) as client:
-            before = [(await client.post(PATH, json=wish)).status_code for wish, _ in wishes]
+            before = [(await client.post(PATH, json=body)).status_code for body, _ in requests]
             token_id = jwt.decode(token, options={"verify_signature": False})["jti"]
             await management.redis.set(revocation_key(management.tenant_id, token_id), "1", px=60_000)
-            after = {refusal(await client.post(PATH, json=wish)) for wish, _ in wishes}
-        assert before == [status if scope == "subject-tokens" else 403 for _, status in wishes]
+            after = {refusal(await client.post(PATH, json=body)) for body, _ in requests}
+        assert before == [status if scope == "subject-tokens" else 403 for _, status in requests]
         assert after == {(401, "auth.unauthorized")}
 
 

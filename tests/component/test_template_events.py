@@ -57,7 +57,7 @@ class Administrator:
         role = f"organization-roles/{self._one('organization-roles')}"
         permission_ids = {"organizationScopeIds": self._some(self._made["organization-scopes"])}
         scope_ids = {"scopeIds": self._some(self._scopes)}
-        wishes: list[tuple[str, str, Any]] = [
+        requests: list[tuple[str, str, Any]] = [
             ("POST", "organization-scopes", {"name": unique("p")}),
             ("POST", "organization-scopes", {"name": unique("p")}),
             ("PATCH", f"organization-scopes/{self._one('organization-scopes')}", {"name": unique("p")}),
@@ -75,7 +75,7 @@ class Administrator:
             ("PATCH", f"organizations/{self._one('organizations')}", {"name": unique("o")}),
             ("DELETE", f"organizations/{self._one('organizations')}", None),
         ]
-        return self._random.choice(wishes)
+        return self._random.choice(requests)
 
     async def change(self, times: int) -> None:
         for _ in range(times):

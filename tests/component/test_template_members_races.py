@@ -64,11 +64,11 @@ def outcomes(answers: list[Any]) -> set[int]:
 async def test_one_of_several_concurrent_replacements_holds_whole(template: Template, kind: Kind) -> None:
     ids = [await member_of_kind(template, kind) for _ in range(6)]
     own = await Organization.new(template, kind, ids[0])
-    wishes = [ids[:3], ids[2:5], ids[4:], []]
+    replacements = [ids[:3], ids[2:5], ids[4:], []]
     for _ in range(ROUNDS):
-        answers = await asyncio.gather(*(own.replace(*wish) for wish in wishes))
+        answers = await asyncio.gather(*(own.replace(*each) for each in replacements))
         assert outcomes(answers) == {204}
-        assert set(await stored(template, own)) in [set(wish) for wish in wishes]
+        assert set(await stored(template, own)) in [set(each) for each in replacements]
     await own.replace(*ids)
     await own.replace(*ids[:3])
     await assert_events_agree(template, own, ids)

@@ -201,11 +201,11 @@ async def test_concurrent_patches_of_different_members_lose_nothing(template: Te
     organization = await template.organization()
     path = f"{PATH}/{organization['id']}"
     for number in range(5):
-        wishes = [{member: {"round": number}} for member in ("customData", "color")]
-        wishes.append({"description": f"round {number}"})
-        answers = await asyncio.gather(*(template.client.patch(path, json=wish) for wish in wishes))
+        requests = [{member: {"round": number}} for member in ("customData", "color")]
+        requests.append({"description": f"round {number}"})
+        answers = await asyncio.gather(*(template.client.patch(path, json=body) for body in requests))
         assert {answer.status_code for answer in answers} == {200}
         expected = organization
-        for wish in wishes:
-            expected = {**expected, **wish}
+        for body in requests:
+            expected = {**expected, **body}
         assert (await template.client.get(path)).json() == expected

@@ -33,14 +33,14 @@ async def test_one_of_several_concurrent_replacements_holds_whole(template: Temp
     scopes = [scope["id"] for scope in (await template.resource(*"abcdef"))["scopes"]]
     cuts = [slice(3), slice(3, 6), slice(1, 5), slice(None, None, 2), slice(None, None, -2)]
     for _ in range(ROUNDS):
-        wishes = [[*each[cut]] for each in (permissions, scopes) for cut in cuts]
+        contents = [[*each[cut]] for each in (permissions, scopes) for cut in cuts]
         answers = await asyncio.gather(
             *(
                 template.client.put(
                     f"/api/organization-roles/{role}/{'resource-scopes' if index >= len(cuts) else 'scopes'}",
-                    json={"scopeIds" if index >= len(cuts) else "organizationScopeIds": wish},
+                    json={"scopeIds" if index >= len(cuts) else "organizationScopeIds": ids},
                 )
-                for index, wish in enumerate(wishes)
+                for index, ids in enumerate(contents)
             )
         )
         assert {answer.status_code for answer in answers} == {204}

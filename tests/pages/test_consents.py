@@ -160,7 +160,7 @@ def test_consents_need_a_token_for_the_management_api(world: World, partner: Cli
 
 
 def test_what_a_first_party_got_without_a_page_ends_when_it_becomes_a_third_party(world: World) -> None:
-    """A consent that nobody gave never counts for a third party: neither for a code nor for a token got earlier."""
+    """A consent that was not given never counts for a third party: neither for a code nor for a token got earlier."""
     person, client = Person(world), application(world, "SPA")
     verifier = Verifier()
     back = person.sign_in(person.follow(person.authorize(client, verifier=verifier)))

@@ -1,6 +1,6 @@
 """Creates what the console needs: its own client, a role for administrators, and the first of them.
 
-Idempotent, and no password is changed: a user is created only while nobody holds the role, without a password but with
+Idempotent, and no password is changed: a user is created only while no user holds the role, without a password but with
 an invitation to choose one.
 """
 

@@ -96,7 +96,7 @@ class KubernetesSecret:
             stored = msgspec.json.decode(answer.content, type=_Stored).data
             return {key: base64.b64decode(value, validate=True).decode() for key, value in stored.items()}
         except (msgspec.MsgspecError, binascii.Error, UnicodeDecodeError):
-            return {}  # somebody else's values: they will be replaced
+            return {}  # another owner's values: they will be replaced
 
     async def write(self, values: Mapping[str, str]) -> None:
         """Create the Secret with these values, or replace them, in one request: a server-side apply.

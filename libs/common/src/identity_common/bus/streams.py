@@ -77,7 +77,7 @@ AUDIT_STREAM: Final = _stream(
     max_age=_KEPT_S,
     duplicate_window=_DUPLICATE_WINDOW_S,
 )
-"""Entries of the audit trail; no part of the state. Whoever publishes them creates it."""
+"""Entries of the audit trail; no part of the state. Its publishers create it."""
 SUBSCRIBERS_COPY: Final = _stream(
     STREAM_EVENTS,
     mirror=StreamSource(name=STREAM_EVENTS, external=ExternalStream(api=SERVICES_API, deliver=MIRROR_DELIVERY)),

@@ -152,7 +152,7 @@ class Changes:
 
         Changes made by a request to the Management API get one entry of the audit trail, in the same statement. A
         transaction without changes gets none. A condition of the request is decided after the body, when it holds the
-        locks of its rows; whoever else changes them waits.
+        locks of its rows; other transactions that change them wait.
 
         Args:
             await_publication: False for background work, which would wait for itself and is no request.

@@ -60,7 +60,7 @@ class Languages:
         return self._first(ui_locales.split(" ", _MAX_TAGS)[:_MAX_TAGS] if ui_locales else [])
 
     def choose(self, ui_locales: str | None, accept_language: str | None) -> str:
-        """Return the language of a page: the application's wish, the browser's, or English."""
+        """Return the language of a page: the one the application asks for, the browser's, or English."""
         return self.requested(ui_locales) or self._first(_accepted(accept_language or "")) or SOURCE_LANGUAGE
 
     def _first(self, tags: list[str]) -> str | None:

@@ -52,7 +52,7 @@ def live_rejection(credentials: Credentials) -> None:
     )
     act(f"Act three: an impersonation of {customer.username} is ended, everywhere")
     with feed, management:
-        step("1. Somebody acts as the customer; an API accepts the token, which it only verifies.")
+        step("1. A support engineer acts as the customer; an API accepts the token, which it only verifies.")
         asked = management.subject_tokens.create(customer.id, {"ticketId": "TCK-1043", "reason": "asks for a refund"})
         token = exchange_subject_token(
             credentials.base_url,

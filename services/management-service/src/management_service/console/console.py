@@ -115,7 +115,7 @@ class Console:
         """Return the visit of a signed-in administrator.
 
         Raises:
-            SignInNeeded: Nobody is signed in.
+            SignInNeeded: No user is signed in.
             NoRights: The person has no role for the Management API.
         """
         cookie = self._surroundings.cookies.read(request.scope["headers"], COOKIE)

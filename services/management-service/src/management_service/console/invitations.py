@@ -1,4 +1,4 @@
-"""``/console/invitation``: where an invited person chooses a password; nobody is signed in there."""
+"""``/console/invitation``: where an invited person chooses a password; without a sign-in."""
 
 from collections.abc import Sequence
 from typing import Any, Final

@@ -47,7 +47,7 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A form that was sent when nobody was signed in any more.
+    """A form that was sent after the session had ended.
 
     Attributes:
         path: The page with the form, with its query.

@@ -33,7 +33,7 @@ AnyRequest = Request[Any, Any, Any]
 
 
 class SignInNeeded(Exception):  # noqa: N818 - the name is what happened
-    """Nobody is signed in at this browser, or no longer."""
+    """No user is signed in at this browser, or no longer."""
 
 
 class NoSuchPage(Exception):  # noqa: N818

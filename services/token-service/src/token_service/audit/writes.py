@@ -53,8 +53,8 @@ async def record_write(
 ) -> None:
     """Number and store the entry of a change.
 
-    The last statement of the transaction: numbers are in the order of commits, and whoever waits for the counter holds
-    nothing that its holder still wants.
+    The last statement of the transaction: numbers are in the order of commits, and a transaction that waits for the
+    counter holds nothing that the one that has it still needs.
 
     Args:
         connection: In the transaction of the change.

@@ -68,7 +68,7 @@ class PendingAuthorizations:
         await self._commands.execute("EXPIRE", self._key(pending_id), SIGNED_IN_TTL_S)
 
     async def require_sign_in(self, pending_id: str, pending: Pending, *, now: int) -> None:
-        """Make a request need a sign-in after this moment, whoever is signed in; a request that is gone stays gone.
+        """Make a request need a sign-in after this moment, for every user; a request that is gone stays gone.
 
         Raises:
             StoreUnavailable: Redis does not answer.

@@ -1,4 +1,4 @@
-"""``/console/audit``: the audit trail, and whether nobody has changed it."""
+"""``/console/audit``: the audit trail, and whether it is unaltered."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final

@@ -43,7 +43,7 @@ class Hour(msgspec.Struct, frozen=True):
 
 
 class Attention(msgspec.Struct, frozen=True):
-    """Something that somebody should look at.
+    """Something that needs attention.
 
     Attributes:
         kind: Which text of the page.
