@@ -84,7 +84,7 @@ test-compose: $(INSTALLED) ## the images and docker-compose.yml (needs Docker)
 test-k8s: $(INSTALLED) ## deploy/k8s on the cluster of kubectl, whose node has the images (.ci/cluster up)
 	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes --ignore=tests/deployed/kubernetes/long tests/manifests tests/deployed/kubernetes
 
-test-k8s-long: $(INSTALLED) ## upgrades, faults and network policies on it, under load (also .ci/cluster previous COMMIT)
+test-k8s-long: $(INSTALLED) ## upgrades, faults and network policies on it, under load (also .ci/cluster previous COMMIT, traefik)
 	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes -s tests/deployed/kubernetes/long
 
 k8s-check: $(INSTALLED) ## deploy/k8s by the schemas of Kubernetes and rules of our own, and by the API server of KUBECONFIG

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from identity_common.http.routing import NOT_ROUTED, service_for
 from provision.edges import FORMS
+from tests.support.routed_paths import DOCUMENT, NOT_SERVED, SERVED, expected_service
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT = ROOT / "services/management-service/src/management_service/openapi.json"
 FILES = {
     "nginx": "deploy/compose/nginx.conf",
     "nginx-in-kubernetes": "deploy/k8s/overlays/local/edge/stead.conf",
@@ -24,33 +23,6 @@ FILES = {
     "ingress-traefik": "deploy/k8s/edges/ingress-traefik/route.yaml",
 }
 PORTS = {"management-service": 8000, "token-service": 8000, "template-service": 8000}
-SERVED = sorted(
-    {
-        *(re.sub(r"\{\w+\}", "u-1.x", path) for path in json.loads(DOCUMENT.read_text())["paths"]),
-        *("/oidc/me/impersonations", "/oidc/me/impersonations/i1/end", "/oidc/me/impersonationsX"),
-        *("/console", "/console/users/u1", "/console/callback"),
-        *("/sign-in", "/sign-in/consent", "/consent", "/oidc/auth", "/oidc/session/end", "/api/reference/start.js"),
-        *(
-            "/oidc/token/",
-            "/api/users/u1/organizations/",
-            "/api/users/u1/consents/c1",
-            "/api/users/u1/organizations/o1",
-        ),
-        *(
-            "/api",
-            "/api/",
-            "/api/organizationsX",
-            "/api/configs/oidcX",
-            "/api/x/users/u1/organizations",
-            "/api/unknown",
-        ),
-    }
-)
-NOT_SERVED = [
-    *(pattern.removesuffix("/*") for pattern in NOT_ROUTED),
-    *(pattern.replace("/*", "/below") for pattern in NOT_ROUTED),
-    *("/", "/oidcX", "/apiX", "/consoleX", "/x/oidc", "/x/api/users/u1/organizations"),
-]
 
 
 @cache
@@ -110,7 +82,7 @@ def test_every_edge_is_rendered_from_the_routing_table() -> None:
 
 @pytest.mark.parametrize("form", ["gateway", "ingress-nginx", "ingress-traefik"])
 def test_an_edge_in_kubernetes_sends_every_path_to_the_service_that_serves_it(form: str) -> None:
-    assert {path: chosen(form, path) for path in SERVED} == {path: f"{service_for(path)}-service" for path in SERVED}
+    assert {path: chosen(form, path) for path in SERVED} == {path: expected_service(path) for path in SERVED}
     assert {path: chosen(form, path) for path in NOT_SERVED} == dict.fromkeys(NOT_SERVED)
 
 

@@ -71,7 +71,7 @@ def installed(secrets: Path, *, tag: str = "dev") -> Iterator[str]:
         kubectl("apply", "--server-side", "--filename", "-", given=manifests)
         apply_overlay(tag, base_url=base_url)
         kubectl("wait", "--for=condition=available", "deployment", "--all", "--timeout=300s")
-        with _forwarded("service/edge", port):
+        with forwarded("service/edge", port, to=3000):
             eventually(lambda: _answers(base_url))
             yield base_url
 
@@ -153,9 +153,10 @@ def printed_by(name: str, namespace: str) -> list[str]:
 
 
 @contextmanager
-def _forwarded(target: str, port: int) -> Iterator[None]:
+def forwarded(target: str, port: int, *, to: int, namespace: str = NAMESPACE) -> Iterator[None]:
+    """Forward a port of this machine to a port of a Service or a pod."""
     process = subprocess.Popen(
-        ["kubectl", "--namespace", NAMESPACE, "port-forward", target, f"{port}:3000"],
+        ["kubectl", "--namespace", namespace, "port-forward", target, f"{port}:{to}"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
