@@ -10,6 +10,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
+from redis.maint_notifications import MaintNotificationsConfig
 
 from identity_common.stores.coalescing import Coalescer
 
@@ -38,6 +39,8 @@ def connect_redis(url: str, *, blocking: bool = False) -> "Redis":
         "socket_connect_timeout": _TIMEOUT_S,
         "max_connections": _POOL,
         "health_check_interval": 0,
+        # Where they are on, which is the default, the pool hands out connections that the server has closed.
+        "maint_notifications_config": MaintNotificationsConfig(enabled=False),
     }
     if blocking:
         return Redis.from_pool(BlockingConnectionPool.from_url(url, timeout=_TIMEOUT_S, **options))
