@@ -208,6 +208,8 @@ async def test_every_write_of_management_service_leaves_one_entry(
         await write("RecordClaimsFunctionInputs", f"{of_recording}.update", "POST", path, {"minutes": 1})
         await write("DeleteClaimsFunction", f"{key}.delete", "DELETE", function)
 
+    await write("RotateLogKeys", "audit-key.rotate", "POST", "logs/keys/rotate", {"emergency": True})
+
     refused = await history.send("PATCH", of_user, {"name": 1})
     assert refused.status_code == 400
     missing = await history.send("DELETE", "users/nobody")

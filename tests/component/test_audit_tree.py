@@ -18,7 +18,7 @@ from management_service.app import create_app
 from stead._keys import KeySet
 from stead.audit import Head, Report, is_consistent, is_included, read_head, root_of, verify_export
 from stead.audit.__main__ import main
-from stead.audit.heads import decoded, encoded
+from stead.audit.heads import InvalidHead, decoded, encoded, signed_by
 from stead.audit.leaves import personal_hash
 from tests.support.captured_logs import captured_logs
 from tests.support.management_api import Management, issues, refusal, running
@@ -280,6 +280,56 @@ async def test_heads_are_published_to_subscribers_and_later_ones_continue_earlie
     assert is_consistent(before.tree_size, before.root, after.tree_size, after.root, path)
     assert after.log_id == before.log_id
     assert base64.urlsafe_b64decode(f"{after.root_hash}=") == after.root
+
+
+KEYS = "/api/logs/keys"
+
+
+async def signed_with(own: Management, kid: str) -> str:
+    """Return the head once this key has signed it."""
+    async with asyncio.timeout(PATIENCE_S):
+        while signed_by(head := (await own.client.get("/api/logs/head")).json()["head"]) != kid:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    return str(head)
+
+
+async def test_a_key_that_was_replaced_verifies_what_it_has_signed(management: Management) -> None:
+    async with Management(management.addresses, management.issuer) as own:
+        await publish(own, range(1, 3))
+        before = await head_of(own, 2)
+        ((first,), old_head) = ((await own.client.get(KEYS)).json(), (await own.client.get("/api/logs/head")).json())
+        answer = await own.client.post(f"{KEYS}/rotate")
+        new, old = answer.json()
+        assert (answer.status_code, new["status"], old) == (200, "Current", {**first, "status": "Previous"})
+        assert "Identity-Revision" not in answer.headers
+        after = read_head(await signed_with(own, new["id"]), await keys_of(own))
+        assert read_head(old_head["head"], await keys_of(own)) == before
+        assert (await verified(own, after, earlier=before)).finding is None
+
+
+async def test_a_key_that_has_leaked_verifies_nothing_any_more(management: Management) -> None:
+    async with Management(management.addresses, management.issuer) as own:
+        await publish(own, range(1, 3))
+        await head_of(own, 2)
+        leaked = (await own.client.get("/api/logs/head")).json()["head"]
+        rotated = await asyncio.gather(*(own.client.post(f"{KEYS}/rotate", json={}) for _ in range(5)))
+        assert {each.status_code for each in rotated} == {200}
+        assert len((await own.client.get(KEYS)).json()) == 6
+        (only,) = (await own.client.post(f"{KEYS}/rotate", json={"emergency": True})).json()
+        with pytest.raises(InvalidHead):
+            read_head(leaked, await keys_of(own))
+        after = read_head(await signed_with(own, only["id"]), await keys_of(own))
+        assert (await verified(own, after)).finding is None
+
+
+async def test_the_keys_of_heads_are_replaced_by_administrators_only(own: Management) -> None:
+    for body in ({"emergency": 1}, {"emergency": None}, {"other": True}, [], "x"):
+        assert refusal(await own.client.post(f"{KEYS}/rotate", json=body)) == (400, "guard.invalid_input")
+    async with own.client_with(own.token(scope="read")) as reader, own.client_with(None) as anyone:
+        assert (await reader.post(f"{KEYS}/rotate")).status_code == 403
+        assert (await anyone.post(f"{KEYS}/rotate")).status_code == 401
+        (key,) = (await reader.get(KEYS)).json()
+    assert key.keys() == {"tenantId", "id", "createdAt", "status"}
 
 
 async def test_deleting_a_user_leaves_ids_only_in_entries_that_arrive_later_too(management: Management) -> None:

@@ -27,7 +27,10 @@ OPERATIONS = {
 }
 EFFECTIVE_PERMISSIONS = {"ListOrganizationUserScopes", "ListOrganizationApplicationScopes"}
 WITH_CURSORS = {"ListLogs", "ListImpersonations", "ListUserImpersonations"}
-ANSWERED_WHOLE = {"ListLogFigures", *EFFECTIVE_PERMISSIONS, *WITH_CURSORS, "ListUserConsents", "AddRoleScopes"}
+ANSWERED_WHOLE = {
+    *("ListLogFigures", "ListLogKeys", "RotateLogKeys", "ListUserConsents", "AddRoleScopes"),
+    *(*EFFECTIVE_PERMISSIONS, *WITH_CURSORS),
+}
 STREAMED = {"ExportLogLeaves", "ExportLogs"}
 MANAGED = [name for name, (_, _, operation) in OPERATIONS.items() if "security" not in operation]
 

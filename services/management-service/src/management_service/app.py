@@ -48,10 +48,11 @@ from management_service import schema
 from management_service.api_reference.routes import reference_router
 from management_service.applications.routes import ApplicationController, SecretController
 from management_service.applications.service import Applications
+from management_service.audit.head_keys import HeadKeys
 from management_service.audit.heads import Heads
 from management_service.audit.ingestion import AuditIngestion
 from management_service.audit.proofs import AuditProofs
-from management_service.audit.routes import LogController, audit_jwks
+from management_service.audit.routes import LogController, LogKeyController, audit_jwks
 from management_service.audit.service import AuditTrail
 from management_service.authentication import Authentication
 from management_service.bootstrap import RESOURCE_NAME, Bootstrap, Credentials
@@ -136,6 +137,7 @@ _CONTROLLERS: Final = (
     ClaimsFunctionTestController,
     ClaimsFunctionController,
     LogController,
+    LogKeyController,
 )
 
 
@@ -301,6 +303,7 @@ def create_app(settings: Settings) -> Litestar:
             "memberships": Memberships(bus, tenant_id=tenant_id),
             "audit_trail": AuditTrail(reader, tenant_id=tenant_id),
             "audit_proofs": AuditProofs(reader, sealing, tenant_id=tenant_id),
+            "head_keys": HeadKeys(reader, changes, sealing, tenant_id=tenant_id),
         },
         readiness=Readiness(startup),
         registry=registry,

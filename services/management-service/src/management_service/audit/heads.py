@@ -13,7 +13,7 @@ from identity_common.wire.audit import head_subject
 from management_service.audit.growth import Growth, stored_tiles
 from management_service.audit.keys import signing_key
 from management_service.audit.tiles import MissingTileError, Tiles, tiles_of
-from stead.audit.heads import Head, encoded
+from stead.audit.heads import Head, encoded, signed_by
 from stead.audit.tree import consistency_ranges, is_consistent
 
 _log = get_logger(__name__)
@@ -52,7 +52,7 @@ class Heads:
         self._clock = clock
 
     async def sign(self, connection: asyncpg.Connection, growth: Growth) -> None:
-        """Sign the tree if it has grown, or was never signed; on the connection of the ingesting replica.
+        """Sign the tree if it has grown, was never signed, or its key was replaced; as the ingesting replica only.
 
         A tree that is smaller than the last signed one, or does not begin with it, is not signed again: that is an
         error in the log, and in the metrics. So is a key that no key-encryption key opens.
@@ -74,7 +74,7 @@ class Heads:
             self._refused.inc()
             _log.exception("audit.head-key-sealed")
             return
-        if is_same:
+        if is_same and signed_by(last["head"]) == key.kid:
             return
         head = Head(
             iss=self._issuer,

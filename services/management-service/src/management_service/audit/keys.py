@@ -31,6 +31,12 @@ class HeadKey(NamedTuple):
         return f"{signing_input}.{encoded(self.key.sign(signing_input.encode()))}"
 
 
+def new_key() -> HeadKey:
+    """Return a new key."""
+    key = Ed25519PrivateKey.generate()
+    return HeadKey(encoded(sha256(msgspec.json.encode(_public(key), order="sorted")).digest()), key)
+
+
 async def signing_key(connection: asyncpg.Connection, sealing: SealingKeys, tenant_id: str) -> HeadKey:
     """Return the newest key; create the first one, and seal those of an older key-encryption key again.
 
@@ -41,14 +47,13 @@ async def signing_key(connection: asyncpg.Connection, sealing: SealingKeys, tena
     """
     rows = await connection.fetch(_SELECT, tenant_id)
     if not rows:
-        key = Ed25519PrivateKey.generate()
-        kid = encoded(sha256(msgspec.json.encode(_public(key), order="sorted")).digest())
-        await connection.execute(_INSERT, tenant_id, kid, _sealed(sealing, kid, key), now_ms())
-        return HeadKey(kid, key)
+        made = new_key()
+        await connection.execute(_INSERT, tenant_id, made.kid, sealed(sealing, made), now_ms())
+        return made
     keys = [HeadKey(row["kid"], _opened(sealing, row["kid"], row["private_key"])) for row in rows]
-    for row, (kid, key) in zip(rows, keys, strict=True):
-        if not sealing.is_newest(row["private_key"], name=_name(kid)):
-            await connection.execute(_RESEAL, tenant_id, kid, _sealed(sealing, kid, key))
+    for row, key in zip(rows, keys, strict=True):
+        if not sealing.is_newest(row["private_key"], name=_name(key.kid)):
+            await connection.execute(_RESEAL, tenant_id, key.kid, sealed(sealing, key))
     return keys[0]
 
 
@@ -76,12 +81,13 @@ def _public(key: Ed25519PrivateKey) -> dict[str, str]:
     return {"crv": "Ed25519", "kty": "OKP", "x": encoded(key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw))}
 
 
-def _sealed(sealing: SealingKeys, kid: str, key: Ed25519PrivateKey) -> bytes:
-    return sealing.seal(key.private_bytes_raw(), name=_name(kid))
+def sealed(sealing: SealingKeys, key: HeadKey) -> bytes:
+    """Return a key as it is stored."""
+    return sealing.seal(key.key.private_bytes_raw(), name=_name(key.kid))
 
 
-def _opened(sealing: SealingKeys, kid: str, sealed: bytes) -> Ed25519PrivateKey:
-    return Ed25519PrivateKey.from_private_bytes(sealing.open(sealed, name=_name(kid)))
+def _opened(sealing: SealingKeys, kid: str, stored: bytes) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(sealing.open(stored, name=_name(kid)))
 
 
 def _name(kid: str) -> str:

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 import msgspec
-from litestar import Controller, MediaType, Response, get
+from litestar import Controller, MediaType, Response, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath
 from litestar.response import Stream
@@ -11,9 +11,10 @@ from litestar.response import Stream
 from identity_common.access.management_api import require_all
 from identity_common.http.api_errors import Issue, invalid_input
 from identity_common.http.json_body import JsonRequest
-from identity_common.http.openapi import JSON, Filter, documented
+from identity_common.http.openapi import JSON, PUBLISHES_NOTHING, Filter, documented
 from identity_common.http.pagination import DEFAULT_SIZE, MAX_SIZE, next_page, parse_query, read_page
 from identity_common.wire.audit import AuditEntry
+from management_service.audit.head_keys import HeadKeys, LogKey
 from management_service.audit.proofs import AuditProofs, ConsistencyProof, InclusionProof, SignedHead
 from management_service.audit.service import AuditTrail, Figure
 from management_service.audit.store import TrailFilters
@@ -81,6 +82,45 @@ _SIZES: Final = (
 async def audit_jwks(audit_proofs: NamedDependency[AuditProofs]) -> Response[bytes]:
     """Answer the keys that heads are signed with, as a JWK Set, without authentication."""
     return Response(await audit_proofs.jwks(), media_type=JSON)
+
+
+class LogKeyRotation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Options of a rotation.
+
+    Attributes:
+        emergency: Whether a key has leaked: all others are deleted.
+    """
+
+    emergency: bool = False
+
+
+class LogKeyController(Controller):
+    """Lists and rotates the keys of heads."""
+
+    path = "/logs/keys"
+    tags = ("Audit trail",)
+
+    @get("/", operation_id="ListLogKeys", summary="List the keys of the audit trail, newest first")
+    async def list_keys(self, head_keys: NamedDependency[HeadKeys]) -> list[LogKey]:
+        """Return every key with its status."""
+        return await head_keys.stored()
+
+    @post(
+        "/rotate",
+        operation_id="RotateLogKeys",
+        summary="Replace the key of the audit trail",
+        status_code=200,
+        opt={**PUBLISHES_NOTHING, **documented(body=LogKeyRotation, body_required=False)},
+    )
+    async def rotate(self, request: JsonRequest, head_keys: NamedDependency[HeadKeys]) -> list[LogKey]:
+        """Return all keys after the rotation.
+
+        The new key is published at once and signs a head within a second or two. The others stay published, so heads
+        that they have signed can be verified. With `emergency` they are deleted: only keys that you have kept verify
+        such heads then. After a 503, list the keys before trying again.
+        """
+        options = await request.body_as(LogKeyRotation) if await request.body() else LogKeyRotation()
+        return await head_keys.rotate(emergency=options.emergency)
 
 
 def _json(answer: msgspec.Struct | list[Figure]) -> Response[bytes]:

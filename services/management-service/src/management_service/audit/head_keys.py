@@ -1,0 +1,96 @@
+"""Lists and replaces the keys of heads."""
+
+from typing import Final, Literal
+
+from sqlalchemy import BigInteger, LargeBinary, Text, bindparam, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from identity_common.clock import Clock, now_ms
+from identity_common.fields import Answer
+from identity_common.outbox.changes import Changes
+from identity_common.sealing import SealingKeys
+from management_service.audit.keys import new_key, sealed
+from management_service.audit.store import find_keys
+
+_INSERT: Final = text(
+    "INSERT INTO audit_keys (tenant_id, kid, private_key, created_at)"
+    " SELECT :tenant_id, :kid, :private_key, greatest(:now, max(created_at) + 1)"
+    " FROM audit_keys WHERE tenant_id = :tenant_id"
+).bindparams(
+    bindparam("tenant_id", type_=Text),
+    bindparam("kid", type_=Text),
+    bindparam("private_key", type_=LargeBinary),
+    bindparam("now", type_=BigInteger),
+)
+_DELETE_OTHERS: Final = text("DELETE FROM audit_keys WHERE tenant_id = :tenant_id AND kid <> :kid")
+
+LogKeyStatus = Literal["Current", "Previous"]
+
+
+class LogKey(Answer):
+    """A key of the audit trail's heads without its private part.
+
+    Attributes:
+        tenant_id: Id of the tenant.
+        id: Its ``kid``.
+        created_at: Milliseconds since the epoch.
+        status: ``Current`` signs; ``Previous`` did, and verifies what it has signed.
+    """
+
+    tenant_id: str
+    id: str
+    created_at: int
+    status: LogKeyStatus
+
+
+class HeadKeys:
+    """The keys of a tenant's heads.
+
+    Args:
+        reader: The database.
+        changes: Opens transactions on it.
+        sealing: Of the private keys.
+        tenant_id: The tenant.
+        clock: Clock, for tests.
+    """
+
+    def __init__(
+        self, reader: AsyncEngine, changes: Changes, sealing: SealingKeys, *, tenant_id: str, clock: Clock = now_ms
+    ) -> None:
+        self._reader = reader
+        self._changes = changes
+        self._sealing = sealing
+        self._tenant_id = tenant_id
+        self._clock = clock
+
+    async def stored(self) -> list[LogKey]:
+        """Return all keys, newest first."""
+        async with self._reader.connect() as connection:
+            rows = await find_keys(connection, self._tenant_id)
+        return [
+            LogKey(
+                tenant_id=self._tenant_id,
+                id=row.kid,
+                created_at=row.created_at,
+                status="Previous" if place else "Current",
+            )
+            for place, row in enumerate(rows)
+        ]
+
+    async def rotate(self, *, emergency: bool) -> list[LogKey]:
+        """Make a key that signs from now on; return all keys, newest first.
+
+        It need not be published beforehand: a reader of a head with an unknown key reads the keys again.
+
+        Args:
+            emergency: Whether to delete all others, with which nothing can be verified then.
+        """
+        made = new_key()
+        await self._changes.record_action("audit-key", (made.kid,), "rotate")
+        of_key = {"tenant_id": self._tenant_id, "kid": made.kid}
+        async with self._changes.transaction() as transaction:
+            values = {**of_key, "private_key": sealed(self._sealing, made), "now": self._clock()}
+            await transaction.connection.execute(_INSERT, values)
+            if emergency:
+                await transaction.connection.execute(_DELETE_OTHERS, of_key)
+        return await self.stored()
