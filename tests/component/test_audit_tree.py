@@ -118,6 +118,16 @@ async def test_wrong_requests_for_proofs_are_refused(own: Management) -> None:
             assert (await narrow.get(f"/api/logs/{path}")).status_code == 403
 
 
+async def test_an_entry_later_than_the_head_is_a_documented_conflict(management: Management) -> None:
+    async with Management(management.addresses, management.issuer) as own:
+        await publish(own, range(1, 3))
+        await head_of(own, 2)
+        await own.database.execute("UPDATE audit_trees SET signed_size = 1 WHERE tenant_id = $1", own.tenant_id)
+        assert refusal(await own.client.get("/api/logs/entry-2/proof")) == (409, "log.not_in_tree")
+        operation = (await own.client.get("/schema")).json()["paths"]["/api/logs/{log_id}/proof"]["get"]
+        assert operation["responses"]["409"]["content"]["application/json"]["example"]["code"] == "log.not_in_tree"
+
+
 async def test_rows_that_were_changed_removed_swapped_or_appended_are_named(own: Management) -> None:
     head = await head_of(own, COUNT)
     database, tenant = own.database, own.tenant_id

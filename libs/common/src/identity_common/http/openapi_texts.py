@@ -135,6 +135,11 @@ REFUSALS: Final[Mapping[int, tuple[str, str, str]]] = {
         "The access token is valid but lacks the required scope.",
     ),
     404: ("entity.not_exists_with_id", "No entity with this id exists.", "An entity in the request does not exist."),
+    409: (
+        "log.not_in_tree",
+        "No signed head covers the entry yet. Try again in a second.",
+        "The state of the system does not allow the request yet. Try again later.",
+    ),
     412: (
         "entity.version_mismatch",
         "This has been changed since it was read. Read it again, and send the ETag of that answer in If-Match.",

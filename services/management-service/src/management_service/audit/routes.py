@@ -255,7 +255,7 @@ class LogController(Controller):
         "/{log_id:str}/proof",
         operation_id="GetLogProof",
         summary="Prove that an entry is in the audit trail",
-        opt=documented(answer=InclusionProof, example=_INCLUSION),
+        opt=documented(answer=InclusionProof, example=_INCLUSION, refuses=(409,)),
     )
     async def get_proof(self, log_id: FromPath[str], audit_proofs: NamedDependency[AuditProofs]) -> Response[bytes]:
         """Prove that an entry is in the tree of the last signed head (RFC 9162 section 2.1.3)."""
