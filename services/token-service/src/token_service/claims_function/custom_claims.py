@@ -7,7 +7,7 @@ function, and while nothing is recorded, neither a place nor the arguments are a
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -86,20 +86,27 @@ class CustomClaims:
         if self._recordings.is_on(kind):
             self._recordings.add(kind, arguments)
 
-    def place(self, *, within_s: float) -> AbstractAsyncContextManager[None]:
-        """Return a place for one call, to be entered.
+    async def hold_place(self, *, within_s: float) -> None:
+        """Hold a place for one call, until ``release_place``.
 
         Raises:
-            NoWorkerFree: On entering: none becomes free in time.
+            OAuthError: ``temporarily_unavailable`` if none becomes free in time.
         """
-        return self._workers.place(within_s=within_s)
+        try:
+            await self._workers.hold_place(within_s=within_s)
+        except NoWorkerFree:
+            raise _no_worker_free() from None
+
+    def release_place(self) -> None:
+        """Release a place."""
+        self._workers.release_place()
 
     async def call(self, function: ClaimsFunctionState, arguments: Arguments) -> Mapping[str, Any]:
         """Call the function, with a place; return the claims to add.
 
         Raises:
-            NoWorkerFree: The workers were lost, and could not be replaced.
-            OAuthError: ``access_denied`` if the script denied access, or failed and is set to block then.
+            OAuthError: ``access_denied`` if the script denied access, or failed and is set to block then;
+                ``temporarily_unavailable`` if the workers were lost, and could not be replaced.
         """
         try:
             variables = self._opened_variables(function)
@@ -107,7 +114,11 @@ class CustomClaims:
             _log.error("claims-function.unreadable", kind=function.kind, version=function.version)
             outcome: Outcome = Problem("exception", "the environment variables are not readable")
         else:
-            outcome = await self._workers.run(function.script, call_data(arguments.token, arguments.context, variables))
+            data = call_data(arguments.token, arguments.context, variables)
+            try:
+                outcome = await self._workers.run(function.script, data)
+            except NoWorkerFree:
+                raise _no_worker_free() from None
         if isinstance(outcome, Claims):
             return extra_claims(outcome.members).claims
         client_id = arguments.token.client_id
@@ -141,7 +152,6 @@ class Reservation:
     def __init__(self, custom_claims: CustomClaims, kind: TokenKind) -> None:
         self._custom_claims = custom_claims
         self._kind = kind
-        self._held = AsyncExitStack()
         self._has_place = False
 
     async def __aenter__(self) -> Self:
@@ -158,7 +168,7 @@ class Reservation:
         self, exception_type: type[BaseException] | None, exception: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Release the place."""
-        await self._held.aclose()
+        self._release()
 
     async def claims(self, arguments: Callable[[], Awaitable[Arguments]]) -> Mapping[str, Any]:
         """Return the claims to add to the token; none without a function, and none of one that failed.
@@ -182,17 +192,17 @@ class Reservation:
             await self._hold(within_s=_RESERVED_LATE_WITHIN_S)
         try:
             return await self._custom_claims.call(function, gathered)
-        except NoWorkerFree:
-            raise _no_worker_free() from None
         finally:
-            await self._held.aclose()
+            self._release()
 
     async def _hold(self, *, within_s: float) -> None:
-        try:
-            await self._held.enter_async_context(self._custom_claims.place(within_s=within_s))
-        except NoWorkerFree:
-            raise _no_worker_free() from None
+        await self._custom_claims.hold_place(within_s=within_s)
         self._has_place = True
+
+    def _release(self) -> None:
+        if self._has_place:
+            self._has_place = False
+            self._custom_claims.release_place()
 
 
 def _no_worker_free() -> OAuthError:

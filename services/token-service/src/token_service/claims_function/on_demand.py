@@ -5,8 +5,7 @@ idle while the request waits for Redis, and 16 connections on a busy machine wou
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from typing import Final
 
 from identity_common.telemetry.logs import get_logger
@@ -51,9 +50,8 @@ class WorkersOnDemand:
             await self._running.aclose()
             self._is_running = False
 
-    @asynccontextmanager
-    async def place(self, *, within_s: float) -> AsyncGenerator[None, None]:
-        """Hold a place for one call.
+    async def hold_place(self, *, within_s: float) -> None:
+        """Hold a place for one call, until ``release_place``.
 
         Args:
             within_s: How long to wait for a place; the start of the pool is waited for as well.
@@ -63,15 +61,18 @@ class WorkersOnDemand:
         """
         if not self._is_running:
             await self.start()
+        if not self._places.locked():
+            await self._places.acquire()  # without a timer, as this does not wait
+            return
         try:
             async with asyncio.timeout(within_s):
                 await self._places.acquire()
         except TimeoutError:
             raise NoWorkerFree from None
-        try:
-            yield
-        finally:
-            self._places.release()
+
+    def release_place(self) -> None:
+        """Release a place."""
+        self._places.release()
 
     async def run(self, script: str, data: bytes) -> Outcome:
         """Call the function of a script, for the holder of a place.
