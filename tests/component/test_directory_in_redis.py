@@ -384,7 +384,13 @@ async def test_a_member_of_an_unknown_organization_is_not_found(replicas: Replic
 async def refusal(replicas: Replicas, **question: Any) -> tuple[str, str]:
     """Return how lookups of subjects and of memberships are refused: alike."""
     refusals = set()
-    for ask, about in ((replicas.halves[0].subject, ("user0",)), (replicas.halves[0].membership, ("org0", "user0"))):
+    directory = replicas.halves[0]
+    lookups = (
+        (directory.subject, ("user0",)),
+        (directory.membership, ("org0", "user0")),
+        (directory.memberships_of, ("user0",)),
+    )
+    for ask, about in lookups:
         with pytest.raises(OAuthError) as refused:
             await ask(*about, **{"at_least": {}, "deadline": 0.0, **question})  # type: ignore[operator]
         assert refused.value.status == 503

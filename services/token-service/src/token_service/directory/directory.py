@@ -157,13 +157,18 @@ class Directory:
         """
         return (await self.subject(user_id, at_least=at_least)).person
 
-    async def memberships_of(self, member_id: str) -> list[Membership]:
+    async def memberships_of(self, member_id: str, *, at_least: Mapping[str, int]) -> list[Membership]:
         """Return the memberships of a user or application, sorted by the name of the organization.
+
+        Args:
+            member_id: The user or application.
+            at_least: Revisions by source that the records must include.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
-        return await self.in_redis.memberships_of(member_id)
+        deadline = time.monotonic() + self._revision_wait_s
+        return await self.in_redis.memberships_of(member_id, at_least=at_least, deadline=deadline)
 
     async def subject(
         self,

@@ -5,7 +5,8 @@ A request reads records and the projection's state in one command and caches nei
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -13,7 +14,7 @@ import msgspec
 from identity_common.bus.connection import Bus
 from identity_common.clock import Clock, now_ms, whole_second
 from identity_common.oauth import temporarily_unavailable
-from identity_common.stores.redis import RedisCommands, StoreUnavailable
+from identity_common.stores.redis import Argument, RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import AssignmentState, UserState
 from stead.event_types import MemberState, OrganizationState
@@ -144,8 +145,8 @@ class InRedisDirectory:
             OAuthError: ``temporarily_unavailable``: Redis does not answer, the first load is not complete, the bus has
                 been silent for too long, or the revisions do not arrive in time.
         """
-        keys = self._keys.of_subject(organization_id).keys_of(user_id)
-        snapshot = await self._recent(keys, at_least, deadline, snapshot)
+        read = partial(self._read, self._keys.of_subject(organization_id).keys_of(user_id))
+        snapshot = await self._recent(read, at_least, deadline, snapshot)
         if organization_id is None:
             _, user, roles = snapshot
             return Subject(_person(user, roles))
@@ -159,31 +160,38 @@ class InRedisDirectory:
 
         Arguments and errors are those of ``subject``.
         """
-        keys = self._keys.of_member(organization_id).keys_of(member_id)
-        _, organization, member = await self._recent(keys, at_least, deadline)
+        read = partial(self._read, self._keys.of_member(organization_id).keys_of(member_id))
+        _, organization, member = await self._recent(read, at_least, deadline)
         return _membership(organization, member)
 
     async def _recent(
-        self, keys: Sequence[str], at_least: Mapping[str, int], deadline: float, snapshot: Snapshot = ()
+        self,
+        read: Callable[[], Awaitable[Snapshot]],
+        at_least: Mapping[str, int],
+        deadline: float,
+        snapshot: Snapshot = (),
     ) -> Snapshot:
-        """Return the records at these keys once they include the revisions; the given snapshot if it already does.
+        """Read until the records include the revisions; return the given snapshot if it already does.
 
         They must also include everything that this replica has seen before: Redis may have failed over to a replica
         that lags behind.
         """
         seen_before = self.freshness.revisions
-        snapshot = snapshot or await self._read(keys)
+        snapshot = snapshot or await read()
         while not ((state := self._state_of(snapshot)).has_seen(at_least) and state.has_seen(seen_before)):
             # Redis may hold less than this replica has seen (a promoted replica that lags): poll, as nothing wakes us
             if not await self.freshness.reach(at_least, deadline=deadline) or time.monotonic() > deadline:
                 raise temporarily_unavailable("the awaited change has not arrived yet")
             await asyncio.sleep(_LOOK_AGAIN_S)
-            snapshot = await self._read(keys)
+            snapshot = await read()
         return snapshot
 
     async def _read(self, keys: Sequence[str]) -> Snapshot:
+        return await self._execute("MGET", *keys)
+
+    async def _execute(self, *command: Argument) -> Snapshot:
         try:
-            snapshot: Snapshot = await self._commands.execute("MGET", *keys)
+            snapshot: Snapshot = await self._commands.execute(*command)
         except StoreUnavailable as error:
             raise redis_unavailable(error, "the directory cannot be read right now") from None
         return snapshot
@@ -199,22 +207,21 @@ class InRedisDirectory:
         pairs = zip(users, records, strict=True)
         return frozenset(user_id for user_id, record in pairs if record is not None and not _data(record))
 
-    async def memberships_of(self, member_id: str) -> list[Membership]:
+    async def memberships_of(self, member_id: str, *, at_least: Mapping[str, int], deadline: float) -> list[Membership]:
         """Return the memberships of a user or application, sorted by the name of the organization.
 
-        Raises:
-            OAuthError: ``temporarily_unavailable``: Redis does not answer, or the first load is not complete.
+        Arguments and errors are those of ``subject``.
         """
-        keys = (self._keys.state, organizations_key(self._tenant_id, member_id))
-        prefixes = (self._keys.organization, self._keys.member)
-        try:
-            records = await self._commands.execute("EVAL", _MEMBERSHIPS, len(keys), *keys, *prefixes, member_id)
-        except StoreUnavailable as error:
-            raise redis_unavailable(error, "the directory cannot be read right now") from None
-        self._state_of(records)
+        records = await self._recent(partial(self._read_memberships, member_id), at_least, deadline)
         pairs = zip(records[1::2], records[2::2], strict=True)
         found = [membership for pair in pairs if (membership := _membership(*pair)) is not None]
         return sorted(found, key=lambda each: (each.organization.name, each.organization.id))
+
+    async def _read_memberships(self, member_id: str) -> Snapshot:
+        keys = (self._keys.state, organizations_key(self._tenant_id, member_id))
+        return await self._execute(
+            "EVAL", _MEMBERSHIPS, len(keys), *keys, self._keys.organization, self._keys.member, member_id
+        )
 
     def _state_of(self, snapshot: Snapshot) -> ProjectionState:
         """Return the state of a snapshot; refuse one that is incomplete or out of date."""

@@ -63,7 +63,7 @@ class Userinfo:
         picked = None
         if self._user_claims.opens_organizations(live.token.scopes):
             picked = await self._consents.picked(live.person.user.id, live.client)
-        return await self._user_claims.claims(live.person, live.token.scopes, picked=picked)
+        return await self._user_claims.claims(live.person, live.token.scopes, picked=picked, at_least={})
 
 
 def _invalid_token() -> OAuthError:

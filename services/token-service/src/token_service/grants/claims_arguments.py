@@ -1,5 +1,7 @@
 """The arguments of the custom-claims function for a token that is about to be signed."""
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
@@ -32,6 +34,7 @@ async def user_arguments(
     person: Person,
     *,
     grant_type: str,
+    at_least: Mapping[str, int],
     subject_token_context: msgspec.Raw | UnsetType = UNSET,
 ) -> Arguments:
     """Return the arguments for a token of a user.
@@ -41,6 +44,7 @@ async def user_arguments(
         token: The token.
         person: Its subject.
         grant_type: Of the request.
+        at_least: Revisions by source that the user's memberships must include.
         subject_token_context: Of the subject token, in an exchange.
 
     Raises:
@@ -49,7 +53,7 @@ async def user_arguments(
     context = user_context(
         directory.in_memory,
         person,
-        await directory.memberships_of(person.user.id),
+        await directory.memberships_of(person.user.id, at_least=at_least),
         client=token.client,
         grant_type=grant_type,
         organization=token.organization,

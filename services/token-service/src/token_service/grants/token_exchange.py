@@ -229,6 +229,7 @@ class TokenExchangeGrant:
             token,
             subject.person,
             grant_type=GRANT_TOKEN_EXCHANGE,
+            at_least=_at_least(record, prepared),
             subject_token_context=record.context,
         )
         extra_claims = await reserved.claims(arguments)
@@ -275,7 +276,7 @@ class TokenExchangeGrant:
             snapshot: The subject's records, if they were read already.
         """
         organization_id = prepared.target.organization_id
-        at_least = highest({"management": record.revision}, prepared.awaited)
+        at_least = _at_least(record, prepared)
         await self._directory.wait_for(at_least, self._directory.in_memory.freshness)
         subject = await self._directory.subject(record.user_id, organization_id, at_least=at_least, snapshot=snapshot)
         reason, code = why_dead(subject.person, issued_at_ms=record.issued_at), _code(subject.person)
@@ -288,6 +289,11 @@ class TokenExchangeGrant:
         if organization_id is None:
             return LiveSubject(subject.person, subject.person.role_ids)
         return LiveSubject(subject.person, organization_roles(subject.membership, "user"), subject.membership)
+
+
+def _at_least(record: SubjectTokenRecord, prepared: PreparedExchange) -> Mapping[str, int]:
+    """Return the revisions that the records of the subject must include."""
+    return highest({"management": record.revision}, prepared.awaited)
 
 
 def _code(person: Person | None) -> str:

@@ -68,6 +68,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         offline_access: Whether the scope of that name is among those that were consented to and requested.
         permissions_as_of: The revisions that the scopes were computed from, if they come from roles.
         membership: The user's in the organization of the target, if it is in one.
+        awaited: Revisions that the user's records must include.
         jti: Of the access token.
         claims: Of the ID token; none if none is to be issued.
         tokens_expire_at: When the access token will have expired, milliseconds.
@@ -82,6 +83,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     offline_access: bool
     permissions_as_of: Mapping[str, int] | None
     membership: Membership | None
+    awaited: Mapping[str, int]
     jti: str
     claims: PersonClaims | None
     tokens_expire_at: int
@@ -172,8 +174,9 @@ class UserTokens:
             offline_access="offline_access" in requested & consented.scopes,
             permissions_as_of=permissions_as_of,
             membership=membership,
+            awaited=requested_token.awaited,
             jti=jti,
-            claims=await self._claims(person, requested & consented.scopes, picked),
+            claims=await self._claims(person, requested & consented.scopes, picked, requested_token.awaited),
             tokens_expire_at=self._clock() + target.lifetime_s * 1000,
         )
 
@@ -195,7 +198,14 @@ class UserTokens:
             organization=decision.membership,
         )
         extra_claims = await reserved.claims(
-            partial(user_arguments, self._directory, token, decision.person, grant_type=grant_type)
+            partial(
+                user_arguments,
+                self._directory,
+                token,
+                decision.person,
+                grant_type=grant_type,
+                at_least=decision.awaited,
+            )
         )
         return msgspec.structs.replace(decision, extra_claims=extra_claims) if extra_claims else decision
 
@@ -289,9 +299,11 @@ class UserTokens:
         return person, organization_roles(subject.membership, "user"), subject.membership
 
     async def _claims(
-        self, person: Person, scopes: frozenset[str], picked: frozenset[str] | None
+        self, person: Person, scopes: frozenset[str], picked: frozenset[str] | None, awaited: Mapping[str, int]
     ) -> PersonClaims | None:
-        return await self._user_claims.claims(person, scopes, picked=picked) if "openid" in scopes else None
+        if "openid" not in scopes:
+            return None
+        return await self._user_claims.claims(person, scopes, picked=picked, at_least=awaited)
 
 
 def _require_asked(authorization: Authorization, client: ApplicationState) -> None:

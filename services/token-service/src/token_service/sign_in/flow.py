@@ -328,7 +328,7 @@ class SignInFlow:
             or organizations_scope(self._urn_namespace) not in self.wanted(request).scopes
         ):
             return None
-        memberships = await self._directory.memberships_of(who.person.user.id)
+        memberships = await self._directory.memberships_of(who.person.user.id, at_least={})
         return [each.organization for each in memberships] or None
 
     def _must_sign_in_again(self, who: SignedIn, request: AuthorizationRequest) -> bool:
@@ -353,7 +353,7 @@ class SignInFlow:
     async def _concerning(self, wanted: Consented, who: SignedIn) -> Consented:
         """Return what concerns a user: nothing about organizations for one who belongs to none."""
         rest = without_organizations(wanted, urn_namespace=self._urn_namespace)
-        if rest == wanted or await self._directory.memberships_of(who.person.user.id):
+        if rest == wanted or await self._directory.memberships_of(who.person.user.id, at_least={}):
             return wanted
         return rest
 

@@ -1,6 +1,6 @@
 """The claims about a user, read from the directory according to the granted scopes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET
 
@@ -22,7 +22,12 @@ class UserClaims:
         return not scopes.isdisjoint({self._organizations_scope, self._organization_roles_scope})
 
     async def claims(
-        self, person: Person, scopes: frozenset[str], *, picked: frozenset[str] | None = None
+        self,
+        person: Person,
+        scopes: frozenset[str],
+        *,
+        picked: frozenset[str] | None,
+        at_least: Mapping[str, int],
     ) -> PersonClaims:
         """Return the claims that these scopes open.
 
@@ -30,13 +35,14 @@ class UserClaims:
             person: The user.
             scopes: The granted scopes.
             picked: The organizations that the user has opened to the client; none for all of them.
+            at_least: Revisions by source that the user's memberships must include.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
         memberships: Sequence[Membership] = ()
         if self.opens_organizations(scopes):
-            memberships = await self._directory.memberships_of(person.user.id)
+            memberships = await self._directory.memberships_of(person.user.id, at_least=at_least)
         shown = [each for each in memberships if picked is None or each.organization.id in picked]
         in_memory = self._directory.in_memory
         return person_claims(
