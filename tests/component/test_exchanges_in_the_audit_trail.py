@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from identity_common.bus.connection import Bus
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id, new_secret
-from identity_common.oauth import GRANT_TOKEN_EXCHANGE
+from identity_common.oauth import GRANT_TOKEN_EXCHANGE, TOKEN_TYPE_ACCESS_TOKEN, access_denied, invalid_target
 from identity_common.outbox.audit_stream_relay import OUTCOME_AFTER_MS, Attempts, AuditStreamRelay
 from identity_common.stores.database import create_database_engine
 from identity_common.stores.redis import RedisCommands, connect_redis
@@ -29,6 +29,7 @@ from tests.support.audit_entries import entries_in
 from tests.support.captured_logs import captured_logs
 from tests.support.patience import PATIENCE_S
 from tests.support.running_stack import RunningStack
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.world import World
 from token_service.audit import AuditedTokenRequest, TokenAudit
 from token_service.audit.token_requests import LOG, TAKEN, UNKNOWN
@@ -36,6 +37,9 @@ from token_service.presented_tokens.revocations import Revocations
 from token_service.presented_tokens.subject_tokens import SubjectTokens
 
 pytestmark = pytest.mark.servers
+
+DENIED = access_denied("not a member", reason="organization.not_a_member")
+UNKNOWN_TARGET = invalid_target("the resource is unknown")
 
 
 async def published(jetstream: JetStreamContext, tenant_id: str) -> list[AuditEntry]:
@@ -151,7 +155,7 @@ async def trail(stack: RunningStack, servers: ServerAddresses, jetstream: JetStr
 async def test_an_attempt_and_its_outcome_are_published_and_then_removed(trail: Trail) -> None:
     trail.audit.issued(GRANT_TOKEN_EXCHANGE, await trail.take("j1"))
     await trail.audit.flush()
-    trail.audit.refused(GRANT_TOKEN_EXCHANGE, await trail.take("j2"), "access_denied")
+    trail.audit.refused(GRANT_TOKEN_EXCHANGE, await trail.take("j2"), DENIED)
     await trail.start()
     found = await trail.published(4)
     await trail.emptied()
@@ -172,8 +176,8 @@ async def test_an_outcome_follows_at_the_end_of_the_process_or_with_the_next_oth
     assert await trail.waiting() == 2
 
     trail.audit.issued(GRANT_TOKEN_EXCHANGE, await trail.take("j2"))
-    trail.audit.refused(GRANT_TOKEN_EXCHANGE, AuditedTokenRequest(client_id="web"), "invalid_target")
-    trail.audit.refused(GRANT_TOKEN_EXCHANGE, await trail.take("j3"), "access_denied")
+    trail.audit.refused(GRANT_TOKEN_EXCHANGE, AuditedTokenRequest(client_id="web"), UNKNOWN_TARGET)
+    trail.audit.refused(GRANT_TOKEN_EXCHANGE, await trail.take("j3"), DENIED)
     await trail.audit.flush()
     await trail.start()
     assert told(await trail.published(7)) == [
@@ -197,17 +201,38 @@ async def test_outcomes_are_gathered_and_what_need_not_be_recorded_is_dropped_fr
         audit.issued(GRANT_TOKEN_EXCHANGE, request)
     with captured_logs("token") as log:
         for _ in range(2):
-            audit.refused(GRANT_TOKEN_EXCHANGE, AuditedTokenRequest(client_id="web"), "invalid_target")
+            audit.refused(GRANT_TOKEN_EXCHANGE, AuditedTokenRequest(client_id="web"), UNKNOWN_TARGET)
         await audit.flush()
     await trail.start()
     found = await trail.published(4)
     assert [(entry.key, entry.sequence) for entry in found] == [
         ("token.exchange.taken", 1),
         ("token.exchange.taken", 2),
-        ("token.exchange.succeeded", 3),
-        ("token.exchange.succeeded", 4),
-    ]
+        ("token.exchange.succeeded", 5),
+        ("token.exchange.succeeded", 6),
+    ]  # what was dropped has numbers, and so is a gap
     assert '"count":2' in log.getvalue()
+
+
+async def test_what_is_lost_while_redis_is_away_is_a_gap_in_the_numbers(trail: Trail, servers: ServerAddresses) -> None:
+    async with TcpProxy(servers.token_redis_url) as wire:
+        redis = connect_redis(wire.url)
+        audit = TokenAudit(RedisCommands(redis), tenant_id=trail.tenant_id, backlog=1000)
+        request = AuditedTokenRequest(client_id="web")
+        audit.refused(GRANT_TOKEN_EXCHANGE, request, UNKNOWN_TARGET)
+        await audit.flush()
+        await wire.cut()
+        with captured_logs("token") as log:
+            for _ in range(3):
+                audit.refused(GRANT_TOKEN_EXCHANGE, request, UNKNOWN_TARGET)
+                await audit.flush()
+        await wire.mend()
+        audit.refused(GRANT_TOKEN_EXCHANGE, request, UNKNOWN_TARGET)
+        await audit.flush()
+        await redis.aclose()
+    await trail.start()
+    assert [entry.sequence for entry in await trail.published(2)] == [1, 5]
+    assert log.getvalue().count('"audit.entry-lost"') == 3
 
 
 async def test_an_attempt_without_an_outcome_stays_in_redis_and_is_reported_as_unknown(trail: Trail) -> None:
@@ -277,15 +302,17 @@ async def test_every_end_of_a_token_request_is_recorded(world: World, jetstream:
         world.exchange(tokens[0]),
         world.exchange(tokens[1]),
         world.exchange(world.subject_token(), resource="https://nowhere.example.com"),
+        world.exchange(world.subject_token(), actor_token="x", actor_token_type=TOKEN_TYPE_ACCESS_TOKEN),
+        world.exchange(world.subject_token(), organization_id="nowhere", resource=None),
     ]
     found: list[AuditEntry] = []
     ids = {answer.headers["X-Request-Id"] for answer in answers}
 
     async with asyncio.timeout(PATIENCE_S):
-        while len(found) < 6:
+        while len(found) < 9:
             await asyncio.sleep(0.05)
             found = [entry for entry in await published(jetstream, tenant_id) if entry.request_id in ids]
-    assert [answer.status_code for answer in answers] == [200, 400, 400, 400]
+    assert [answer.status_code for answer in answers] == [200, 400, 400, 400, 400, 403]
     of_requests = [
         [(each.key, each.reason) for each in found if each.request_id == answer.headers["X-Request-Id"]]
         for answer in answers
@@ -295,6 +322,8 @@ async def test_every_end_of_a_token_request_is_recorded(world: World, jetstream:
         [("token.exchange.refused", "subject_token.unknown_or_spent")],
         [("token.exchange.taken", None), ("token.exchange.refused", "user.suspended")],
         [("token.exchange.refused", "invalid_target")],
+        [("token.exchange.refused", "actor_token.not_acceptable")],
+        [("token.exchange.taken", None), ("token.exchange.refused", "organization.not_a_member")],
     ]
     succeeded = next(entry for entry in found if entry.key == "token.exchange.succeeded")
     assert (succeeded.user_id, succeeded.application_id) == (world.customer, world.traditional.id)
@@ -324,5 +353,53 @@ async def test_signing_in_and_out_is_recorded_without_what_was_typed(world: Worl
         ("token.session.ended", person.user_id, None),
     ]
     assert found[2].issued_token_id == jwt.decode(tokens["access_token"], options={"verify_signature": False})["jti"]
+    assert {entry.user_agent for entry in found[:2]} == {person.browser.headers["User-Agent"]}
     text = msgspec.json.encode(found).decode()
     assert not [typed for typed in (person.username, PASSWORD, "not-the-password-1") if typed in text]
+
+
+async def test_a_session_ended_by_another_users_sign_in_is_recorded(world: World, jetstream: JetStreamContext) -> None:
+    first, second = Person(world), Person(world)
+    client = application(world, "SPA")
+    first.redeem(client, *first.code(client))
+    second.browser = first.browser
+    second.sign_in(second.follow(second.authorize(client, prompt="login")))
+
+    assert await told_of(client.id, jetstream, world, count=4) == [
+        ("token.sign-in.succeeded", first.user_id),
+        ("token.authorization-code.succeeded", first.user_id),
+        ("token.session.ended", first.user_id),
+        ("token.sign-in.succeeded", second.user_id),
+    ]
+
+
+async def test_a_sign_out_at_a_browser_without_the_session_is_recorded_once(
+    world: World, jetstream: JetStreamContext
+) -> None:
+    person = Person(world)
+    client = application(world, "SPA")
+    tokens = person.redeem(client, *person.code(client))
+    person.browser = person.new_browser()
+    for _ in range(2):  # the second time there is nothing left to end
+        person.browser.get("/oidc/session/end", params={"id_token_hint": tokens["id_token"]})
+    person.sign_in(person.follow(person.authorize(client)))
+
+    assert await told_of(client.id, jetstream, world, count=4) == [
+        ("token.sign-in.succeeded", person.user_id),
+        ("token.authorization-code.succeeded", person.user_id),
+        ("token.session.left", person.user_id),
+        ("token.sign-in.succeeded", person.user_id),
+    ]
+
+
+async def told_of(
+    application_id: str, jetstream: JetStreamContext, world: World, *, count: int
+) -> list[tuple[str, str | None]]:
+    """Return the keys and users of an application's entries, once there are so many."""
+    async with asyncio.timeout(PATIENCE_S):
+        found: list[AuditEntry] = []
+        while len(found) < count:
+            await asyncio.sleep(0.05)
+            everything = await published(jetstream, world.stack.tenant_id)
+            found = [entry for entry in everything if entry.application_id == application_id]
+    return [(entry.key, entry.user_id) for entry in found]

@@ -32,14 +32,24 @@ class OAuthError(Exception):
         description: Text for developers; never contains a token, a secret or personal data.
         status: HTTP status.
         retry_after_s: Seconds to wait before retrying; only with 503.
+        reason: Code for the audit trail, where the error does not say enough; the response does not have it.
     """
 
-    def __init__(self, error: str, description: str, *, status: int = 400, retry_after_s: int | None = None) -> None:
+    def __init__(
+        self,
+        error: str,
+        description: str,
+        *,
+        status: int = 400,
+        retry_after_s: int | None = None,
+        reason: str | None = None,
+    ) -> None:
         super().__init__(f"{error}: {description}")
         self.error = error
         self.description = description
         self.status = status
         self.retry_after_s = retry_after_s
+        self.reason = reason
 
 
 class MalformedRequestError(OAuthError):
@@ -93,9 +103,9 @@ def invalid_target(description: str) -> OAuthError:
     return OAuthError("invalid_target", description)
 
 
-def access_denied(description: str) -> OAuthError:
+def access_denied(description: str, *, reason: str) -> OAuthError:
     """The subject may not get this token; 403, as the SDKs of this family expect."""
-    return OAuthError("access_denied", description, status=403)
+    return OAuthError("access_denied", description, status=403, reason=reason)
 
 
 def temporarily_unavailable(description: str, *, retry_after_s: int = 1) -> OAuthError:

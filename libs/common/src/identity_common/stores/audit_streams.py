@@ -5,6 +5,7 @@ from 1 again under another epoch: the id of the first entry.
 """
 
 import asyncio
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -16,32 +17,37 @@ from identity_common.wire.audit import AuditEntry, AuditLog
 _log = get_logger(__name__)
 
 LUA_APPEND: Final = """
-local function append(stream, numbering, id, entries)
+local function append(stream, numbering, id, entries, missing)
     local epoch = redis.call('HGET', numbering, 'epoch')
     if not epoch then
         epoch = id
         redis.call('HSET', numbering, 'epoch', epoch)
     end
-    local before = redis.call('HINCRBY', numbering, 'last', #entries) - #entries
+    local before = redis.call('HINCRBY', numbering, 'last', #entries + (missing or 0)) - #entries
     for number, entry in ipairs(entries) do
         local numbered = string.format('{"epoch":"%s","sequence":%.0f,', epoch, before + number)
         redis.call('XADD', stream, '*', 'entry', numbered .. entry)
     end
 end
 """
-"""A function for scripts: ``append(stream, numbering, id of the first entry, {entries})``; see ``encode_entry``."""
+"""A function for scripts: ``append(stream, numbering, id of the first entry, {entries}, missing)``.
 
-# KEYS: the stream, its numbering. ARGV: the id of the first entry, then for each entry at how many to drop it, and the
-# entry. Returns how many were dropped.
+Entries are those of ``encode_entry``. ``missing`` is how many numbers to leave out before them, which the trail shows
+as a gap; none by default.
+"""
+
+# KEYS: the stream, its numbering. ARGV: the id of the first entry, how many entries were lost before it, then for each
+# entry at how many to drop it, and the entry. Returns how many were dropped.
 _APPEND_BELOW: Final = (
     LUA_APPEND
     + """
 local length, kept = redis.call('XLEN', KEYS[1]), {}
-for limit = 2, #ARGV, 2 do
+for limit = 3, #ARGV, 2 do
     if length + #kept < tonumber(ARGV[limit]) then kept[#kept + 1] = ARGV[limit + 1] end
 end
-append(KEYS[1], KEYS[2], ARGV[1], kept)
-return (#ARGV - 1) / 2 - #kept
+local dropped = (#ARGV - 2) / 2 - #kept
+append(KEYS[1], KEYS[2], ARGV[1], kept, dropped + ARGV[2])
+return dropped
 """
 )
 _NO_LIMIT: Final = 2**53
@@ -88,11 +94,12 @@ class AuditStream:
         self._half = backlog // 2
         self._first_id = ""
         self._waiting: list[Argument] = []
+        self._lost = 0
         self._timer: asyncio.TimerHandle | None = None
         self._is_due = False
 
     def append(self, entry: AuditEntry, *, is_outcome: bool = False) -> None:
-        """Append an entry; if Redis does not answer, it is lost, which is logged.
+        """Append an entry. If Redis does not answer, it is lost: that is logged, and a gap in the numbers.
 
         Args:
             entry: Without its number.
@@ -124,16 +131,17 @@ class AuditStream:
             self._timer.cancel()
         self._timer, self._is_due = None, False
         entries, self._waiting = self._waiting, []
-        appended = self._commands.execute("EVAL", _APPEND_BELOW, 2, *self._keys, self._first_id, *entries)
-        appended.add_done_callback(_log_losses)
+        lost, self._lost = self._lost, 0
+        appended = self._commands.execute("EVAL", _APPEND_BELOW, 2, *self._keys, self._first_id, lost, *entries)
+        appended.add_done_callback(partial(self._note_losses, lost + len(entries) // 2))
         return appended
 
-
-def _log_losses(appended: "asyncio.Future[Any]") -> None:
-    if appended.cancelled():
-        return
-    error = appended.exception()
-    if isinstance(error, StoreUnavailable):
-        _log.warning("audit.entry-lost", store="redis", error=str(error))
-    elif error is None and appended.result():
-        _log.warning("audit.entry-lost", store="redis", reason="the backlog is half full", count=appended.result())
+    def _note_losses(self, count: int, appended: "asyncio.Future[Any]") -> None:
+        if appended.cancelled():
+            return
+        error = appended.exception()
+        if isinstance(error, StoreUnavailable):
+            self._lost += count  # if Redis did append them, the gap is longer than what is missing
+            _log.warning("audit.entry-lost", store="redis", error=str(error), count=count)
+        elif error is None and appended.result():
+            _log.warning("audit.entry-lost", store="redis", reason="the backlog is half full", count=appended.result())

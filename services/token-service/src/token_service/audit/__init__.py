@@ -3,6 +3,6 @@
 Owns the entries. Does not own the take: its script appends the attempt in the step that spends the subject token.
 """
 
-from token_service.audit.token_requests import AuditedTokenRequest, TokenAudit
+from token_service.audit.token_requests import AuditedTokenRequest, Origin, TokenAudit
 
-__all__ = ["AuditedTokenRequest", "TokenAudit"]
+__all__ = ["AuditedTokenRequest", "Origin", "TokenAudit"]

@@ -1,6 +1,6 @@
 """Token requests and sign-ins in the audit trail."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -11,6 +11,7 @@ from identity_common.oauth import (
     GRANT_CLIENT_CREDENTIALS,
     GRANT_REFRESH_TOKEN,
     GRANT_TOKEN_EXCHANGE,
+    OAuthError,
 )
 from identity_common.stores.audit_streams import AuditStream, AuditStreamKeys
 from identity_common.stores.redis import RedisCommands
@@ -29,6 +30,18 @@ _OBJECTS: Final = {
 }
 _MAX_TEXT: Final = 2048
 _MAX_ADDRESS: Final = 64
+
+
+class Origin(NamedTuple):
+    """Where a browser's request came from.
+
+    Attributes:
+        address: Of the client.
+        user_agent: Its ``User-Agent``, shortened.
+    """
+
+    address: str
+    user_agent: str
 
 
 class AuditedTokenRequest(msgspec.Struct, kw_only=True):
@@ -98,44 +111,48 @@ class TokenAudit:
         """Record that a token was issued."""
         self._append(f"token.{_OBJECTS.get(grant_type, 'other')}.succeeded", request)
 
-    def refused(self, grant_type: str, request: AuditedTokenRequest, error: str) -> None:
+    def refused(self, grant_type: str, request: AuditedTokenRequest, error: OAuthError) -> None:
         """Record a refusal; that of a client that did not authenticate would let anyone write to the trail.
 
         Args:
             grant_type: As requested.
             request: The request.
-            error: The error of OAuth; recorded unless the request has a reason.
+            error: Its code is recorded if neither the request nor the error has a reason.
         """
         if request.client_id is not None:
             key = f"token.{_OBJECTS.get(grant_type, 'other')}.refused"
-            self._append(key, request, "refused", request.reason or error)
+            self._append(key, request, "refused", request.reason or error.reason or error.error)
 
-    def signed_in(self, user_id: str, *, client_id: str, address: str) -> None:
+    def signed_in(self, user_id: str, *, client_id: str, origin: Origin) -> None:
         """Record that a person signed in, to continue to an application."""
-        self._append("token.sign-in.succeeded", _at_a_browser(user_id, client_id, address))
+        self._append("token.sign-in.succeeded", _at_a_browser(user_id, client_id, origin))
 
-    def not_signed_in(self, user_id: str | None, *, client_id: str, address: str, reason: str) -> None:
+    def not_signed_in(self, user_id: str | None, *, client_id: str, origin: Origin, reason: str) -> None:
         """Record an attempt to sign in that was refused; what was typed is unknown here.
 
         Args:
             user_id: The user, if the password was right.
             client_id: The application to continue to.
-            address: Of the browser.
+            origin: Where the request came from.
             reason: As the metric has it: ``wrong-password``, ``throttled-address``, ``throttled-account``,
                 ``not-allowed``.
         """
         verb = "throttled" if reason.startswith("throttled-") else "refused"
-        self._append(f"token.sign-in.{verb}", _at_a_browser(user_id, client_id, address), "refused", reason)
+        self._append(f"token.sign-in.{verb}", _at_a_browser(user_id, client_id, origin), "refused", reason)
 
-    def signed_out(self, user_id: str, *, client_id: str | None, address: str) -> None:
-        """Record that a person ended a session.
+    def signed_out(self, user_id: str, *, client_id: str | None, origin: Origin) -> None:
+        """Record that a session ended: its user signed out, or another one signed in at the same browser.
 
         Args:
-            user_id: The person.
+            user_id: The user of the session.
             client_id: The application that sent the browser here, if it is known.
-            address: Of the browser.
+            origin: Where the request came from.
         """
-        self._append("token.session.ended", _at_a_browser(user_id, client_id, address))
+        self._append("token.session.ended", _at_a_browser(user_id, client_id, origin))
+
+    def signed_out_of(self, client_id: str, user_id: str, *, origin: Origin) -> None:
+        """Record that what an application got in a session ended, and not the session."""
+        self._append("token.session.left", _at_a_browser(user_id, client_id, origin))
 
     def _append(
         self, key: str, request: AuditedTokenRequest, outcome: Outcome = "success", reason: str | None = None
@@ -168,5 +185,7 @@ class TokenAudit:
         )
 
 
-def _at_a_browser(user_id: str | None, client_id: str | None, address: str) -> AuditedTokenRequest:
-    return AuditedTokenRequest(user_id=user_id, client_id=client_id, address=address)
+def _at_a_browser(user_id: str | None, client_id: str | None, origin: Origin) -> AuditedTokenRequest:
+    return AuditedTokenRequest(
+        user_id=user_id, client_id=client_id, address=origin.address, user_agent=origin.user_agent
+    )

@@ -237,16 +237,16 @@ class Authorizations:
         """
         return await self._end_in_one(_END_ONE, authorization=authorization_id)
 
-    async def end_of_session(self, session_id: str, *, application_id: str | None = None) -> None:
-        """End the authorizations of a session: all, or those of one application.
+    async def end_of_session(self, session_id: str, *, application_id: str | None = None) -> bool:
+        """End the authorizations of a session, all or those of one application; return whether there were any.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
         if application_id is None:
-            await self._end_in_one(_END_OF_SESSION, session=session_id)
-        else:
-            await self._end_in_one(_END_OF_SESSION_AND_APPLICATION, session=session_id, application=application_id)
+            return await self._end_in_one(_END_OF_SESSION, session=session_id)
+        of_application = {"session": session_id, "application": application_id}
+        return await self._end_in_one(_END_OF_SESSION_AND_APPLICATION, **of_application)
 
     async def settle(self, third_parties: Collection[str]) -> None:
         """Settle the rows from before it was recorded what an application was: then it is what it is now.

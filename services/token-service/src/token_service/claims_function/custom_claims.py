@@ -124,10 +124,10 @@ class CustomClaims:
         client_id = arguments.token.client_id
         if isinstance(outcome, Denied):
             _log.info("claims-function.denied", kind=function.kind, version=function.version, client_id=client_id)
-            raise OAuthError("access_denied", _description(outcome.message))
+            raise OAuthError("access_denied", _description(outcome.message), reason="claims_function.denied")
         self._failures.add(outcome, kind=function.kind, version=function.version, client_id=client_id)
         if function.block_issuance_on_error:
-            raise OAuthError("access_denied", "the custom-claims function failed")
+            raise OAuthError("access_denied", "the custom-claims function failed", reason="claims_function.failed")
         return _NO_CLAIMS
 
     async def _start_workers(self) -> None:

@@ -132,7 +132,7 @@ class Grants:
         except OAuthError as error:
             grant_type = self._counted(request)
             self._outcomes.labels(grant_type, error.error).inc()
-            self._audit.refused(grant_type, request.audited, error.error)
+            self._audit.refused(grant_type, request.audited, error)
             raise
         grant_type = request.parameters.require("grant_type")
         self._issued[grant_type].inc()

@@ -175,7 +175,7 @@ def organization_roles(membership: Membership | None, member_type: MemberType) -
 def no_member(member_type: MemberType) -> OAuthError:
     """The refusal of an organization, whether it exists or not."""
     who = "application" if member_type == "application" else "subject"
-    return access_denied(f"the {who} is not a member of this organization")
+    return access_denied(f"the {who} is not a member of this organization", reason="organization.not_a_member")
 
 
 def tokens_valid_after(person: Person | None, membership: Membership | None) -> int:

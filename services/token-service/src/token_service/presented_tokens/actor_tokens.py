@@ -18,9 +18,9 @@ NOT_ACCEPTABLE: Final = "the subject token or the actor token is not acceptable"
 """One description for both tokens and every reason (RFC 8693 section 2.2.2), so that it gives nothing away."""
 
 
-def not_acceptable() -> OAuthError:
+def not_acceptable(*, reason: str | None = None) -> OAuthError:
     """The refusal of a subject token or an actor token."""
-    return OAuthError("invalid_request", NOT_ACCEPTABLE)
+    return OAuthError("invalid_request", NOT_ACCEPTABLE, reason=reason)
 
 
 class ActingParty(msgspec.Struct, frozen=True):
@@ -86,4 +86,4 @@ class ActorTokens:
 
 def _refuse(reason: str) -> NoReturn:
     _log.info("actor-token.refused", reason=reason)
-    raise not_acceptable()
+    raise not_acceptable(reason="actor_token.not_acceptable")

@@ -277,14 +277,17 @@ class SignInFlow:
         await self._authorizations.end_of_session(session.id)
         _log.info("session.ended", user_id=session.user_id)
 
-    async def sign_out_client(self, hint: Hint) -> None:
-        """End a client's authorizations in the session that its ID token names; the session itself goes on.
+    async def sign_out_client(self, hint: Hint) -> bool:
+        """End a client's authorizations in the session that its ID token names; return whether there were any.
+
+        The session itself goes on.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
         """
-        if hint.session_id is not None:
-            await self._authorizations.end_of_session(hint.session_id, application_id=hint.client_id)
+        if hint.session_id is None:
+            return False
+        return await self._authorizations.end_of_session(hint.session_id, application_id=hint.client_id)
 
     def wanted(self, request: AuthorizationRequest) -> Consented:
         """Return what a request asks for, as far as it exists now."""

@@ -6,7 +6,7 @@ import msgspec
 from prometheus_client import Counter
 
 from identity_common.telemetry.logs import get_logger
-from token_service.audit import TokenAudit
+from token_service.audit import Origin, TokenAudit
 from token_service.sign_in.devices import Devices
 from token_service.sign_in.flow import SignedIn, SignInFlow
 from token_service.sign_in.passwords import PasswordCheck, PasswordsUnavailable
@@ -76,7 +76,7 @@ class PasswordSignIn:
         identifier: str,
         password: str,
         *,
-        address: str,
+        origin: Origin,
         session_cookie: str | None,
         device_cookie: str | None,
         client_id: str,
@@ -87,7 +87,7 @@ class PasswordSignIn:
         Args:
             identifier: User name, e-mail address or phone number.
             password: As typed.
-            address: Of the browser.
+            origin: Where the request came from.
             session_cookie: That the browser sent.
             device_cookie: That the browser sent.
             client_id: Of the application to continue to, for the log.
@@ -100,24 +100,25 @@ class PasswordSignIn:
         """
         if not identifier or not password:
             raise SignInRefused("incomplete")
-        wait_s = await self._throttle.count(address)
-        if wait_s:
-            self._refused("throttled-address", address=address, client_id=client_id)
-            raise _too_many_attempts(wait_s)
+        throttled = await self._throttle.count(origin.address)
+        if throttled is not None:
+            # One entry of the trail a window: a flood must not fill the log, which drops other entries then.
+            self._refused("throttled-address", origin, client_id, is_recorded=throttled.is_first)
+            raise _too_many_attempts(throttled.wait_s)
         devices = self._devices.read(device_cookie)
         try:
-            known = await self._passwords.check(identifier, password, devices, address=address)
+            known = await self._passwords.check(identifier, password, devices, address=origin.address)
         except PasswordsUnavailable as unavailable:
-            await self._throttle.forgive(address)
+            await self._throttle.forgive(origin.address)
             self._outcomes.labels("unavailable").inc()
             raise SignInRefused("unavailable", status=503, retry_after_s=unavailable.retry_after_s) from None
         if known.retry_after_s:  # stays counted for the address: a flood of attempts at a locked account ends too
-            self._refused("throttled-account", address=address, client_id=client_id)
+            self._refused("throttled-account", origin, client_id)
             raise _too_many_attempts(known.retry_after_s)
         if known.user_id is None:
-            self._refused("wrong-password", address=address, client_id=client_id)
+            self._refused("wrong-password", origin, client_id)
             raise SignInRefused("wrong")
-        await self._throttle.forgive(address)
+        await self._throttle.forgive(origin.address)
         earlier = await self._sessions.find(session_cookie)
         new_cookie, session = await self._sessions.sign_in(
             known.user_id,
@@ -128,21 +129,25 @@ class PasswordSignIn:
         who = await self._flow.signed_in(new_cookie, revision=known.revision)
         if who is None:  # the right password of a user who may not sign in
             await self._flow.sign_out(session)
-            self._refused("not-allowed", address=address, client_id=client_id, user_id=known.user_id)
+            self._refused("not-allowed", origin, client_id, user_id=known.user_id)
             raise SignInRefused("blocked")
         if earlier is not None and earlier.id != session.id:  # another user was signed in at this browser
             await self._flow.sign_out(earlier)
+            self._audit.signed_out(earlier.user_id, client_id=client_id, origin=origin)
         self._outcomes.labels("succeeded").inc()
-        self._audit.signed_in(known.user_id, client_id=client_id, address=address)
+        self._audit.signed_in(known.user_id, client_id=client_id, origin=origin)
         _log.info("sign-in.succeeded", user_id=known.user_id, client_id=client_id)
         new_device_cookie = self._devices.write(devices, known.user_id, tokens_valid_after=known.tokens_valid_after)
         return Begun(new_cookie, new_device_cookie, who)
 
-    def _refused(self, outcome: str, *, address: str, client_id: str, user_id: str | None = None) -> None:
+    def _refused(
+        self, outcome: str, origin: Origin, client_id: str, *, user_id: str | None = None, is_recorded: bool = True
+    ) -> None:
         """Count, log and record a refusal; management-service logs the account, which stays unknown here."""
         self._outcomes.labels(outcome).inc()
-        self._audit.not_signed_in(user_id, client_id=client_id, address=address, reason=outcome)
-        _log.info("sign-in.refused", reason=outcome, address=address, client_id=client_id, user_id=user_id)
+        if is_recorded:
+            self._audit.not_signed_in(user_id, client_id=client_id, origin=origin, reason=outcome)
+        _log.info("sign-in.refused", reason=outcome, address=origin.address, client_id=client_id, user_id=user_id)
 
 
 def _too_many_attempts(wait_s: int) -> SignInRefused:

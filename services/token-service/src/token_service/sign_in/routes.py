@@ -155,7 +155,7 @@ class AuthorizationPages:
 
         Sent to the client like any other refusal: it is one of RFC 6749 section 4.1.2.1.
         """
-        if await self._waiting.count(browser.address):
+        if await self._waiting.count(browser.address) is not None:
             raise Refusal("temporarily_unavailable", "too many requests from this address are waiting for a sign-in")
 
     async def _continue(
@@ -200,7 +200,7 @@ class AuthorizationPages:
             begun = await self._passwords.sign_in(
                 identifier,
                 form.get("password") or "",
-                address=browser.address,
+                origin=browser.origin,
                 session_cookie=browser.session_cookie,
                 device_cookie=browser.device_cookie,
                 client_id=application.id,

@@ -77,23 +77,23 @@ class EndSession:
             raise BadRequest("id_token_hint was not issued to this client_id")
         application = await self._flow.application(client_id)
         target = await self._target(parameters, application)
-        if hint is not None:
-            await self._flow.sign_out_client(hint)
+        has_left = hint is not None and await self._flow.sign_out_client(hint)
         session = await self._sessions.find(browser.session_cookie)
         is_agreed = hint is not None and (session is None or session.user_id == hint.user_id)
-        if is_post and browser.secret is not None and is_from_page(parameters, _csrf_token(browser.secret)):
-            is_cancelled = parameters.get("decision") == "cancel"
-            if is_cancelled and session and application and target:
-                return page(
-                    "still_signed_in.html", browser.language(parameters), application=application, target=target
-                )
+        is_answered = is_post and browser.secret is not None and is_from_page(parameters, _csrf_token(browser.secret))
+        is_cancelled = is_answered and parameters.get("decision") == "cancel"
+        if is_answered:
             is_agreed = not is_cancelled
+        if hint is not None and has_left and not (session is not None and is_agreed):
+            self._audit.signed_out_of(hint.client_id, hint.user_id, origin=browser.origin)
+        if is_cancelled and session and application and target:
+            return page("still_signed_in.html", browser.language(parameters), application=application, target=target)
         if session is not None and not is_agreed:
             return await self._ask(browser, parameters, application, target)
         if session is not None:
             await self._flow.sign_out(session)
             known = None if application is None else application.id
-            self._audit.signed_out(session.user_id, client_id=known, address=browser.address)
+            self._audit.signed_out(session.user_id, client_id=known, origin=browser.origin)
         return self._signed_out(browser, parameters, application, target)
 
     async def _target(self, parameters: Parameters, application: ApplicationState | None) -> str | None:

@@ -6,26 +6,39 @@ stored, and taken back when they are answered. Counters expire with their window
 """
 
 import hashlib
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client import Counter
 
 from identity_common.stores.redis import RedisCommands
 from token_service.sign_in.client_address import network_of
 
-# KEYS: the counter. ARGV: the window in seconds, the limit. Returns 0 if the attempt is counted, else how many seconds
-# to wait.
+# KEYS: the counter, a mark that the limit was met. ARGV: the window in seconds, the limit. Returns 0 if the attempt is
+# counted, else how many seconds to wait, and whether it is the first of the window that has to.
 _TRY: Final = """
 if tonumber(redis.call('GET', KEYS[1]) or '0') >= tonumber(ARGV[2]) then
-    return math.max(redis.call('TTL', KEYS[1]), 1)
+    local wait = math.max(redis.call('TTL', KEYS[1]), 1)
+    return {wait, redis.call('SET', KEYS[2], '1', 'NX', 'EX', wait) and 1 or 0}
 end
 if redis.call('INCR', KEYS[1]) == 1 then redis.call('EXPIRE', KEYS[1], ARGV[1]) end
-return 0
+return {0, 0}
 """
 _FORGIVE: Final = """
 if tonumber(redis.call('GET', KEYS[1]) or '0') > 0 then redis.call('DECR', KEYS[1]) end
 return 0
 """
+
+
+class Throttled(NamedTuple):
+    """An attempt at the limit.
+
+    Attributes:
+        wait_s: Seconds until another one makes sense, at least 1.
+        is_first: Whether it is the first of the window; what need not be recorded for each is recorded for this one.
+    """
+
+    wait_s: int
+    is_first: bool
 
 
 class AddressLimit:
@@ -55,17 +68,19 @@ class AddressLimit:
         self._limit = limit
         self._throttled = throttled.labels(f"{kind}-per-address")
 
-    async def count(self, address: str) -> int:
-        """Count an attempt and return 0; or, at the limit, count nothing and return how many seconds to wait.
+    async def count(self, address: str) -> Throttled | None:
+        """Count an attempt; or, at the limit, count nothing and return how long to wait.
 
         Raises:
             StoreUnavailable: Redis does not answer.
         """
         key = self._key(address)
-        wait_s = int(await self._commands.execute("EVAL", _TRY, 1, key, self._window_s, self._limit))
-        if wait_s:
-            self._throttled.inc()
-        return wait_s
+        keys = (key, f"{key}:throttled")
+        wait_s, is_first = await self._commands.execute("EVAL", _TRY, len(keys), *keys, self._window_s, self._limit)
+        if not wait_s:
+            return None
+        self._throttled.inc()
+        return Throttled(wait_s, bool(is_first))
 
     async def forgive(self, address: str) -> None:
         """Take an attempt back.

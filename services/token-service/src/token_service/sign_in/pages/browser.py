@@ -7,9 +7,11 @@ from typing import Final
 from litestar import MediaType, Request, Response
 from litestar.datastructures import Cookie
 
+from identity_common.http.audited_request import recorded_user_agent
 from identity_common.http.client_address import client_address
 from identity_common.http.request_body import read_whole
 from identity_common.pages.cookies import Cookies
+from token_service.audit import Origin
 from token_service.sign_in.pages.cookies import BROWSER, DEVICE, SESSION
 from token_service.sign_in.pages.languages import LANGUAGES
 from token_service.sign_in.request import MAX_BYTES, BadRequest, Parameters, parse_parameters
@@ -36,6 +38,11 @@ class Browser:
         self.device_cookie = cookies.read(headers, DEVICE)
         self.is_forwarded = any(name == b"x-forwarded-for" for name, _ in headers)
         self.address = client_address(request.scope, trusted_proxies=trusted_proxies)
+
+    @property
+    def origin(self) -> Origin:
+        """Where the request came from, for the audit trail."""
+        return Origin(self.address, recorded_user_agent(self._request.scope))
 
     def query(self) -> Parameters:
         """Return the parameters of the address.
