@@ -309,6 +309,28 @@ async def test_every_write_of_template_service_leaves_one_entry(
     assert new[-2].aggregates == (f"organization/{organization}",)
 
 
+async def test_a_write_of_many_aggregates_leaves_an_entry_for_each_hundred(
+    template: Template, jetstream: JetStreamContext
+) -> None:
+    created = await asyncio.gather(*(template.management.created("users") for _ in range(120)))
+    users = [user["id"] for user in created]
+    body = {"name": unique("organization")}
+    organization = (await template.client.post("/api/organizations", json=body)).json()["id"]
+    answer = await template.client.post(f"/api/organizations/{organization}/users", json={"userIds": users})
+    assert answer.status_code == 201, answer.text
+    found = await entries(jetstream, "template", template)
+    of_request = [entry for entry in found if entry.request_id == answer.headers["X-Request-Id"]]
+    assert [len(entry.aggregates) for entry in of_request] == [100, 20]
+    assert {aggregate for entry in of_request for aggregate in entry.aggregates} == {
+        f"member/{organization}/{user}" for user in users
+    }
+    first = of_request[0]
+    assert first.given == {"userIds": tuple(users[:100])}
+    alike = msgspec.structs.replace(first, id="", sequence=0, aggregates=())
+    assert [msgspec.structs.replace(entry, id="", sequence=0, aggregates=()) for entry in of_request] == [alike] * 2
+    assert (alike.aggregate_count, len({entry.id for entry in of_request})) == (120, 2)
+
+
 @pytest.mark.parametrize(
     ("trusted_proxies", "address"), [(0, "127.0.0.1"), (1, "192.0.2.7"), (2, "203.0.113.5"), (4, "127.0.0.1")]
 )

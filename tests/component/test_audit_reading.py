@@ -35,7 +35,13 @@ ENTRIES = (
     entry(4, user_id=USER, key="token.exchange.taken", subject_token_id="one", actor_id=ACTOR, organization_id="org"),
     entry(5, user_id=OTHER, operation="UpdateOrganization", ids={"organization_id": "org", "user_id": "second"}),
     entry(6, user_id=OTHER, key="token.exchange.taken", subject_token_id="two", actor_id=USER),
-    entry(7, application_id="console", operation="CreateUser", aggregates=("user/created", "role/one")),
+    entry(
+        7,
+        application_id="console",
+        operation="CreateUser",
+        aggregates=("user/created", "role/one"),
+        given={"roleIds": ("given", "too")},
+    ),
     entry(8, application_id="desk", operation="EndImpersonation", ids={"impersonation_id": "one"}),
 )
 
@@ -73,6 +79,7 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
             "created user": {"userId": "created"},
             "target": {"targetId": USER},
             "created target": {"targetId": "one"},
+            "given": {"targetId": "given"},
             "inner target": {"targetId": "second", "end_time": NOON + 2},
             "targets before": {"targetId": USER, "start_time": NOON + 1},
             "target and user": {"targetId": USER, "userId": OTHER},
@@ -96,6 +103,7 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
         "created user": ["7"],
         "target": ["2", "1"],
         "created target": ["8", "7"],
+        "given": ["7"],
         "inner target": ["5"],
         "targets before": ["2"],
         "target and user": ["1"],

@@ -1,7 +1,7 @@
 """The request that is being handled, as the audit trail describes it: who sent it, and what it names.
 
 A guard of the Management API notes it and the transaction of a write reads it, so that no use case passes it on. Every
-request is handled in a context of its own; background work has none. No value of a body is kept.
+request is handled in a context of its own; background work has none. Of the values of a body, only ids are kept.
 """
 
 from collections.abc import Mapping
@@ -24,6 +24,8 @@ RECORDED_PARAMETERS: Final = frozenset(
 
 _MAX_USER_AGENT: Final = 256
 _MAX_ID: Final = 128
+_MAX_GIVEN: Final = 100
+_OF_IDS: Final = ("Id", "Ids")
 
 
 class AuditedRequest(msgspec.Struct, kw_only=True):
@@ -38,6 +40,7 @@ class AuditedRequest(msgspec.Struct, kw_only=True):
         user_agent: Its ``User-Agent``, shortened.
         ids: Recorded path parameters.
         members: Names of the members of its body, once it was decoded.
+        given: Ids that its body gave, by member.
     """
 
     operation: str
@@ -48,6 +51,7 @@ class AuditedRequest(msgspec.Struct, kw_only=True):
     user_agent: str
     ids: dict[str, str]
     members: tuple[str, ...] = ()
+    given: dict[str, tuple[str, ...]] = {}
 
 
 _CURRENT: Final[ContextVar[AuditedRequest | None]] = ContextVar("audited_request", default=None)
@@ -86,10 +90,20 @@ def _printable(text: str) -> str:
 
 
 def audit_body(value: object, kind: object) -> None:
-    """Note the names of the members of a decoded body; of one that is not a struct, none: they may be free-form."""
+    """Note the names of the members of a decoded body, and the ids in it.
+
+    Of a body that is not a struct, nothing is noted: its members may be free-form.
+    """
     request = _CURRENT.get()
     if request is not None and isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         request.members = tuple(sorted(value))
+        request.given = {name: ids for name in request.members if name.endswith(_OF_IDS) and (ids := _ids(value[name]))}
+
+
+def _ids(value: object) -> tuple[str, ...]:
+    """Return the ids that a member gives, the first of many."""
+    given = value if isinstance(value, list) else [value]
+    return tuple(each[:_MAX_ID] for each in given[:_MAX_GIVEN] if isinstance(each, str))
 
 
 def audit_user(user_id: str) -> None:

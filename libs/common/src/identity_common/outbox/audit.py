@@ -1,4 +1,4 @@
-"""What a transaction tells the audit trail: one entry for all its changes."""
+"""What a transaction tells the audit trail: one entry for all its changes, or for each hundred of them."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -15,10 +15,10 @@ from identity_common.wire.audit import MAX_AGGREGATES, AuditEntry, AuditLog
 _VERBS: Final = {"created": "create", "updated": "update", "deleted": "delete"}
 
 
-def audit_entry(
+def audit_entries(
     request: AuditedRequest, changes: Sequence[Change], *, service: Source, tenant_id: str, occurred_at: int
-) -> AuditEntry:
-    """Return the entry of a write; it gets its numbers in the transaction.
+) -> list[AuditEntry]:
+    """Return the entries of a write; they get their numbers in the transaction.
 
     Args:
         request: The request that made the changes.
@@ -28,14 +28,21 @@ def audit_entry(
         occurred_at: Milliseconds since the epoch, UTC.
     """
     kind, _, verb = changes[0].type.rpartition(".")
-    return entry_of_write(
-        request,
-        log=service,
-        key=f"{service}.{kind}.{_VERBS[verb]}",
-        aggregates=[f"{change.type.rpartition('.')[0]}/{change.aggregate}" for change in changes],
-        tenant_id=tenant_id,
-        occurred_at=occurred_at,
-    )
+    aggregates = [f"{change.type.rpartition('.')[0]}/{change.aggregate}" for change in changes]
+    return [
+        msgspec.structs.replace(
+            entry_of_write(
+                request,
+                log=service,
+                key=f"{service}.{kind}.{_VERBS[verb]}",
+                aggregates=aggregates[begin : begin + MAX_AGGREGATES],
+                tenant_id=tenant_id,
+                occurred_at=occurred_at,
+            ),
+            aggregate_count=len(aggregates),
+        )
+        for begin in range(0, len(aggregates), MAX_AGGREGATES)
+    ]
 
 
 def entry_of_write(
@@ -53,7 +60,7 @@ def entry_of_write(
         request: The request to the Management API that made it; none for any other cause.
         log: The log that will number it.
         key: What happened, as source, object and verb.
-        aggregates: What changed, as kind and ids.
+        aggregates: What changed, as kind and ids; at most ``MAX_AGGREGATES``.
         tenant_id: The tenant.
         occurred_at: Milliseconds since the epoch, UTC.
     """
@@ -64,7 +71,7 @@ def entry_of_write(
         log=log,
         key=key,
         request_id=REQUEST_ID.get() or "",
-        aggregates=tuple(aggregates[:MAX_AGGREGATES]),
+        aggregates=tuple(aggregates),
         aggregate_count=len(aggregates),
     )
     if request is None:
@@ -79,4 +86,5 @@ def entry_of_write(
         user_agent=request.user_agent,
         ids=request.ids,
         members=request.members,
+        given=request.given,
     )

@@ -13,11 +13,12 @@ from identity_common.clock import Clock, now_ms
 from identity_common.http.api_errors import store_unavailable
 from identity_common.http.audited_request import AuditedRequest, audited_request
 from identity_common.http.versions import Condition, version_condition
-from identity_common.outbox.audit import audit_entry, entry_of_write
+from identity_common.outbox.audit import audit_entries, entry_of_write
 from identity_common.outbox.change import Change
 from identity_common.progress import Progress, TooManyWaitersError
 from identity_common.revisions import HEADER, Source, format_revisions
 from identity_common.telemetry.traceparent import TRACEPARENT
+from identity_common.wire.audit import AuditEntry
 from identity_common.wire.events import event_subject
 
 NOTIFY_CHANNEL: Final = "outbox"
@@ -29,7 +30,7 @@ _APPEND = text(
     WITH counted AS (
         UPDATE source_revision SET
             revision = revision + cardinality(:subjects),
-            audit_sequence = audit_sequence + (:entry IS NOT NULL)::integer
+            audit_sequence = audit_sequence + cardinality(:entries)
         WHERE tenant_id = :tenant_id
         RETURNING revision, revision - cardinality(:subjects) AS base, audit_sequence
     ), change AS (
@@ -45,18 +46,18 @@ _APPEND = text(
         ON CONFLICT (tenant_id, subject) DO UPDATE SET revision = excluded.revision
     ), audited AS (
         INSERT INTO audit_outbox (tenant_id, sequence, revision, entry)
-        SELECT :tenant_id, audit_sequence, revision, :entry FROM counted WHERE :entry IS NOT NULL
+        SELECT :tenant_id, audit_sequence - cardinality(:entries) + ordinal, revision, entry
+        FROM counted, unnest(:entries) WITH ORDINALITY AS audited (entry, ordinal)
     )
     SELECT revision, pg_notify(:channel, '') FROM counted
     """
 ).bindparams(
-    *(bindparam(name, type_=ARRAY(Text)) for name in ("subjects", "types", "aggregates", "data")),
+    *(bindparam(name, type_=ARRAY(Text)) for name in ("subjects", "types", "aggregates", "data", "entries")),
     bindparam("deleted", type_=ARRAY(Boolean)),
     bindparam("occurred_at", type_=BigInteger),
     bindparam("tenant_id", type_=Text),
     bindparam("traceparent", type_=Text),
     bindparam("channel", type_=Text),
-    bindparam("entry", type_=Text),
 )
 _RETURNED = text("DELETE FROM deleted_aggregate WHERE tenant_id = :tenant_id AND subject = ANY(:subjects)").bindparams(
     bindparam("subjects", type_=ARRAY(Text))
@@ -150,9 +151,9 @@ class Changes:
     async def transaction(self, *, await_publication: bool = True) -> AsyncGenerator[Transaction, None]:
         """Run the body in one transaction; then number and record its changes, commit, and await their publication.
 
-        Changes made by a request to the Management API get one entry of the audit trail, in the same statement. A
-        transaction without changes gets none. A condition of the request is decided after the body, when it holds the
-        locks of its rows; other transactions that change them wait.
+        Changes made by a request to the Management API get an entry of the audit trail in the same statement, or
+        several if there are over a hundred. A transaction without changes gets none. A condition of the request is
+        decided after the body, when it holds the locks of its rows; other transactions that change them wait.
 
         Args:
             await_publication: False for background work, which would wait for itself and is no request.
@@ -195,7 +196,7 @@ class Changes:
             occurred_at=now,
         )
         async with self._engine.begin() as connection:
-            await connection.execute(_APPEND, self._appended([], msgspec.json.encode(entry).decode(), now))
+            await connection.execute(_APPEND, self._appended([], [entry], now))
 
     @asynccontextmanager
     async def _turn(self, condition: Condition | None) -> AsyncGenerator[None, None]:
@@ -229,14 +230,14 @@ class Changes:
         if self._may_return:
             await self._forget_deletions(transaction)
         now = self._clock()
-        entry = None if request is None else self._entry(request, changes, now)
-        return int((await transaction.connection.execute(_APPEND, self._appended(changes, entry, now))).scalar_one())
+        entries = [] if request is None else self._entries(request, changes, now)
+        return int((await transaction.connection.execute(_APPEND, self._appended(changes, entries, now))).scalar_one())
 
-    def _appended(self, changes: Sequence[Change], entry: str | None, now: int) -> dict[str, object]:
+    def _appended(self, changes: Sequence[Change], entries: Sequence[AuditEntry], now: int) -> dict[str, object]:
         return {
             "tenant_id": self._tenant_id,
             "occurred_at": now,
-            "entry": entry,
+            "entries": [msgspec.json.encode(entry).decode() for entry in entries],
             "traceparent": TRACEPARENT.get(),
             "channel": NOTIFY_CHANNEL,
             "subjects": [change.subject for change in changes],
@@ -246,9 +247,8 @@ class Changes:
             "deleted": [change.deleted for change in changes],
         }
 
-    def _entry(self, request: AuditedRequest, changes: Sequence[Change], now: int) -> str:
-        entry = audit_entry(request, changes, service=self._source, tenant_id=self._tenant_id, occurred_at=now)
-        return msgspec.json.encode(entry).decode()
+    def _entries(self, request: AuditedRequest, changes: Sequence[Change], now: int) -> list[AuditEntry]:
+        return audit_entries(request, changes, service=self._source, tenant_id=self._tenant_id, occurred_at=now)
 
     async def _forget_deletions(self, transaction: Transaction) -> None:
         """Forget the deletion of aggregates that exist again: a republication would send it after their state."""

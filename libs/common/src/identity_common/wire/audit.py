@@ -13,7 +13,7 @@ AUDIT_PREFIX: Final = "identity-audit"
 AUDIT_HEAD_PREFIX: Final = "identity-audit-head"
 
 MAX_AGGREGATES: Final = 100
-"""A write of more aggregates lists the first; ``aggregate_count`` has the number of all."""
+"""How many aggregates an entry has; a write of more has several entries, with the same ``request_id``."""
 
 GAP_KEY: Final = "audit.gap"
 
@@ -103,8 +103,9 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
         ids: Ids in the path, by parameter: ``{"user_id": …}``.
         members: Names of the top-level members that the body gave, in alphabetical order; names within free-form
             data are left out.
-        aggregates: What changed, as kind and ids: ``user/<id>``; at most 100.
-        aggregate_count: How many aggregates changed.
+        given: Ids that the body gave, by member, the first 100 of each: ``{"roleIds": ["…"]}``.
+        aggregates: What changed, as kind and ids: ``user/<id>``; at most 100, the others are in further entries.
+        aggregate_count: How many aggregates the write changed, in all of its entries.
         gap: Numbers that are missing before the next entry of the log; of an entry with the key ``audit.gap``.
     """
 
@@ -135,6 +136,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     user_agent: str = ""
     ids: dict[str, str] = {}
     members: tuple[str, ...] = ()
+    given: dict[str, tuple[str, ...]] = {}
     aggregates: tuple[str, ...] = ()
     aggregate_count: int = 0
     gap: AuditGap | None = None

@@ -64,8 +64,9 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         user_agent: ``User-Agent`` of the request.
         ids: Ids in the path, by parameter.
         members: Names of the members that the body gave.
-        aggregates: What changed, as kind and ids; at most 100.
-        aggregate_count: How many aggregates changed.
+        given: Ids that the body gave, by member, the first 100 of each.
+        aggregates: What changed, as kind and ids; at most 100, the others are in further entries of the request.
+        aggregate_count: How many aggregates the request changed, in all of its entries.
         gap: What is missing before the next entry of the log; with the key ``audit.gap``.
     """
 
@@ -95,6 +96,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     user_agent: str = ""
     ids: dict[str, str] = {}
     members: tuple[str, ...] = ()
+    given: dict[str, tuple[str, ...]] = {}
     aggregates: tuple[str, ...] = ()
     aggregate_count: int = 0
     gap: AuditGap | None = None

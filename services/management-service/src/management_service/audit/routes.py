@@ -26,7 +26,7 @@ _BY_ID: Final = (
     Filter("userId", "Only entries about this user: as the subject, as the one who wrote, or as the one written to."),
     Filter(
         "targetId",
-        "Only writes to the object of this id, whatever its kind: in ids, or among the first 100 of the aggregates.",
+        "Only writes to the object of this id, whatever its kind: in ids, given or aggregates.",
     ),
     Filter("actorId", "Only entries in which this user acts for another."),
     Filter("applicationId", "Only requests that this application sent."),
