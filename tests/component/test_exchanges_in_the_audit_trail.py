@@ -23,6 +23,7 @@ from identity_common.stores.redis import RedisCommands, connect_redis
 from identity_common.wire.audit import STREAM_AUDIT, AuditEntry, audit_subject
 from identity_common.wire.subject_tokens import PREFIX, SubjectTokenRecord, subject_token_key
 from provision import ServerAddresses
+from stead.impersonations import ImpersonationSegments
 from tests.pages.test_authorization import application
 from tests.support.at_a_browser import PASSWORD, Person
 from tests.support.audit_entries import entries_in
@@ -97,7 +98,7 @@ class Trail:
         await self._engine.dispose()
 
     async def take(self, token_id: str) -> AuditedTokenRequest:
-        """Spend a new subject token; ``token_id`` is the ``jti`` of the token to be issued."""
+        """Spend a new subject token with the id ``of-<token_id>``."""
         record = SubjectTokenRecord(
             id=f"of-{token_id}",
             user_id="ann",
@@ -112,8 +113,9 @@ class Trail:
         request = AuditedTokenRequest(client_id="web")
         revocations = Revocations(self._engine, self.redis, self.commands, tenant_id=self.tenant_id, replicas=0)
         takes = SubjectTokens(self.redis, self.commands, revocations, self.audit, tenant_id=self.tenant_id, replicas=0)
-        assert await takes.take(token, request=request) is not None
-        request.issued_token_id = token_id
+        taken = await takes.take(token, request=request)
+        assert taken is not None
+        assert request.issued_token_id == taken.token_id
         return request
 
     async def published(self, count: int) -> list[AuditEntry]:
@@ -167,7 +169,9 @@ async def test_an_attempt_and_its_outcome_are_published_and_then_removed(trail: 
         ("token.exchange.refused", "refused", "of-j2", 4),
     ]
     assert {(entry.epoch, entry.user_id, entry.application_id) for entry in found} == {(found[0].id, "ann", "web")}
-    assert [entry.issued_token_id for entry in found] == [None, "j1", None, "j2"]
+    ids = [entry.issued_token_id for entry in found]
+    assert ids[::2] == ids[1::2]  # the attempt has the id that the token gets
+    assert [ImpersonationSegments.parse(each or "").ids for each in ids[::2]] == [("of-j1",), ("of-j2",)]
 
 
 async def test_an_outcome_follows_at_the_end_of_the_process_or_with_the_next_other_entry(trail: Trail) -> None:

@@ -176,10 +176,13 @@ async def test_a_take_on_too_few_replicas_of_redis_is_refused_and_spends_the_tok
 
 async def test_a_take_records_the_attempt_in_the_same_step(redises: Redises) -> None:
     """Under the next number of the epoch, which is named after its first entry; a missing token leaves none."""
-    asked = AuditedTokenRequest(client_id="web", actor_id="bob", issued_token_id="j1", address="192.0.2.7")
-    for _ in range(2):
-        token = await redises.mint(members(context={"id": "other", "secret": "s3cr3t"}))
-        assert await redises.tokens.take(token, request=asked) is not None
+    within, token_ids = ImpersonationSegments(("t0",), 999), []
+    for outer in (within, None):
+        asked = AuditedTokenRequest(client_id="web", actor_id="bob", address="192.0.2.7")
+        token = await redises.mint(members(minted_at=1000, context={"id": "other", "minted_at": 1}))
+        taken = await redises.tokens.take(token, within=outer, request=asked)
+        assert taken is not None
+        token_ids.append(taken.token_id)
         assert await redises.tokens.take(token, request=AuditedTokenRequest()) is None
 
     recorded = await redises.recorded()
@@ -198,9 +201,14 @@ async def test_a_take_records_the_attempt_in_the_same_step(redises: Redises) -> 
         subject_token_id="t1",
         application_id="web",
         actor_id="bob",
-        issued_token_id="j1",
+        issued_token_id=token_ids[0],
         address="192.0.2.7",
     )
+    assert [ImpersonationSegments.parse(each) for each in token_ids] == [
+        ImpersonationSegments(("t0", "t1"), 999),
+        ImpersonationSegments(("t1",), 1000),
+    ]
+    assert entries[1].issued_token_id == token_ids[1]
 
 
 async def test_a_full_audit_trail_refuses_before_the_take(redises: Redises) -> None:

@@ -31,9 +31,14 @@ class ImpersonationSegments(msgspec.Struct, frozen=True):
     ids: tuple[str, ...]
     begun_at: int
 
-    def format(self) -> str:
-        """Return a new ``jti``: its last segment is the time and 80 random bits."""
-        return ".".join((*self.ids, f"{self.begun_at:0{_TIME_DIGITS}x}{secrets.token_hex(10)}"))
+    def format(self, randomness: str | None = None) -> str:
+        """Return a ``jti``: its last segment is the time and 80 random bits, new ones by default."""
+        return ".".join((*self.ids, f"{self.begun_at:0{_TIME_DIGITS}x}{randomness or self.new_randomness()}"))
+
+    @staticmethod
+    def new_randomness() -> str:
+        """Return the random end of a new ``jti``: 80 bits."""
+        return secrets.token_hex(10)
 
     @classmethod
     def parse(cls, token_id: str) -> ImpersonationSegments:

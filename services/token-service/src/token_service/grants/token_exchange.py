@@ -22,7 +22,7 @@ from identity_common.oauth import (
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.events import ApplicationState
 from identity_common.wire.subject_tokens import SubjectTokenRecord
-from stead.impersonations import ImpersonationSegments, actors_of, parties_of
+from stead.impersonations import actors_of, parties_of
 from token_service.audit import AuditedTokenRequest
 from token_service.claims_function import CustomClaims, Reservation
 from token_service.directory import Directory, Membership, Person, Snapshot
@@ -204,7 +204,6 @@ class TokenExchangeGrant:
         if taken is None:
             raise not_acceptable()
         record = taken.record
-        audited.issued_token_id = jti = _segments(record, prepared.actor).format()
         subject = await self._live_subject(record, prepared, taken.snapshot)
         held = held_scopes(self._directory.in_memory, target, subject.role_ids, requested)
         if target.sources and may_be_newly_held(requested=requested, held=held):
@@ -217,7 +216,7 @@ class TokenExchangeGrant:
             target, requested=requested, granted=scopes, grant_type=self.grant_type, client_id=prepared.client.id
         )
         token = TokenToSign(
-            jti=jti,
+            jti=taken.token_id,
             client=prepared.client,
             target=target,
             scopes=scopes,
@@ -313,9 +312,3 @@ def _parties(prepared: PreparedExchange) -> tuple[str, ...]:
         client_id=prepared.client.id,
         organization_id=prepared.target.organization_id,
     )
-
-
-def _segments(record: SubjectTokenRecord, actor: ActingParty | None) -> ImpersonationSegments:
-    """Return what ``jti`` says of an impersonation: one within others began with the outermost of them."""
-    within = actor.within if actor and actor.within else ImpersonationSegments((), record.minted_at)
-    return ImpersonationSegments((*within.ids, record.id), min(within.begun_at, record.minted_at))

@@ -33,13 +33,16 @@ _REPLICATION_MS: Final = 500
 _decode = msgspec.json.Decoder(SubjectTokenRecord).decode
 
 _AUDIT_PAUSE_S: Final = 5
+_LATEST: Final = 2**48 - 1  # no impersonation begins later: the time in a jti has 12 hexadecimal digits
 
 # KEYS: the subject token, the stream and the numbering of the audit trail, the prefix of a revocation, the keys of the
 # copy of the revocations and those of RecordKeys. ARGV: how many entries may wait in the stream, the id of the entry of
-# the attempt, that entry, then the prefixes of RecordKeys and that of a cutoff for the user. Returns 0 if the stream is
-# full, which spends nothing; otherwise the record, the user id found in it, and the values of: the revocation of the
-# record's id, the other keys, the prefixes with the user id. The first id and the first user_id in a record are its own
-# (SubjectTokenRecord). EVAL, not EVALSHA: a missing script would need a second attempt.
+# the attempt, that entry, three parts of the jti to be issued (what comes before the record's id, the time at which the
+# outermost impersonation began at the latest, the random end), then the prefixes of RecordKeys and that of a cutoff for
+# the user. Returns 0 if the stream is full, which spends nothing; otherwise the record, the user id found in it, and
+# the values of: the revocation of the record's id, the other keys, the prefixes with the user id. The first id, user_id
+# and minted_at in a record are its own (SubjectTokenRecord). EVAL, not EVALSHA: a missing script would need a second
+# attempt.
 _TAKE: Final = (
     LUA_APPEND
     + """
@@ -48,11 +51,15 @@ local record = redis.call('GETDEL', KEYS[1])
 if not record then return false end
 local id = string.match(record, '"id":"([^"]*)"') or ''
 local user_id = string.match(record, '"user_id":"([^"]*)"') or ''
-local members = '"subjectTokenId":' .. cjson.encode(id) .. ',"userId":' .. cjson.encode(user_id) .. ','
+local minted_at = tonumber(string.match(record, '"minted_at":(%d+)') or '0')
+local begun_at = math.min(minted_at, tonumber(ARGV[5]))
+local token_id = ARGV[4] .. id .. string.format('.%012x', begun_at) .. ARGV[6]
+local members = '"subjectTokenId":' .. cjson.encode(id) .. ',"userId":' .. cjson.encode(user_id)
+    .. ',"issuedTokenId":' .. cjson.encode(token_id) .. ','
 append(KEYS[2], KEYS[3], ARGV[2], {members .. ARGV[3]})
 local keys = {unpack(KEYS, 4)}
 keys[1] = keys[1] .. id
-for _, prefix in ipairs({unpack(ARGV, 4)}) do keys[#keys + 1] = prefix .. user_id end
+for _, prefix in ipairs({unpack(ARGV, 7)}) do keys[#keys + 1] = prefix .. user_id end
 return {record, user_id, redis.call('MGET', unpack(keys))}
 """
 )
@@ -63,10 +70,12 @@ class TakenSubjectToken(msgspec.Struct, frozen=True):
 
     Attributes:
         record: As management-service wrote it.
+        token_id: ``jti`` of the access token to be issued for it, as the attempt has it in the audit trail.
         snapshot: The directory's records of its user, as of the take; empty if they are still to be read.
     """
 
     record: SubjectTokenRecord
+    token_id: str
     snapshot: Snapshot
 
 
@@ -139,7 +148,10 @@ class SubjectTokens:
             *of_revocations,
             *of_subject.keys,
         )
-        recorded = (self._audit.backlog, attempt.id, encode_entry(attempt))
+        randomness = ImpersonationSegments.new_randomness()
+        outer_ids, begun_at = (within.ids, within.begun_at) if within else ((), _LATEST)
+        token_id = ("".join(f"{each}." for each in outer_ids), begun_at, randomness)
+        recorded = (self._audit.backlog, attempt.id, encode_entry(attempt), *token_id)
         prefixes = (*of_subject.prefixes, revocation(cutoff_id(party("user", ""))))
         take: list[Argument] = ["EVAL", _TAKE, len(keys), *keys, *recorded, *prefixes]
         at_least = self._revocations.highest
@@ -156,7 +168,9 @@ class SubjectTokens:
             raise temporarily_unavailable("exchanges cannot be recorded right now", retry_after_s=_AUDIT_PAUSE_S)
         request.is_taken = True
         record = _decode(taken[0])
+        segments = ImpersonationSegments((*outer_ids, record.id), min(begun_at, record.minted_at))
         request.subject_token_id, request.user_id = record.id, record.user_id
+        request.issued_token_id = segments.format(randomness)
         if record.expires_at <= self._clock():
             request.reason = "subject_token.expired"
             _log.info("subject-token.refused", reason="expired", subject_token_id=record.id)
@@ -164,16 +178,13 @@ class SubjectTokens:
         is_about_subject = taken[1].decode() == record.user_id
         ended, position, *found = taken[2]
         cutoffs, snapshot = [*found[: len(parties)], found[-1]], found[len(parties) : -1]
-        impersonation = Impersonation(
-            (*parties, party("user", record.user_id)),
-            min(within.begun_at, record.minted_at) if within else record.minted_at,
-        )
+        impersonation = Impersonation((*parties, party("user", record.user_id)), segments.begun_at)
         readings = Readings(position, (ended,), cutoffs, at_least) if is_about_subject else None
         if await self._revocations.is_over(record.id, impersonation, readings):
             request.reason = "impersonation.ended"
             _log.info("subject-token.refused", reason="ended", subject_token_id=record.id)
             return None
-        return TakenSubjectToken(record, snapshot if is_about_subject else ())
+        return TakenSubjectToken(record, request.issued_token_id, snapshot if is_about_subject else ())
 
     async def _take_and_wait(self, take: Sequence[Argument]) -> Sequence[Any] | int | None:
         try:
