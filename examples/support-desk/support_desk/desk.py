@@ -94,6 +94,7 @@ class Desk:
         """
         own = await session.client.get_access_token(backend.AUDIENCE)
         actor_token = await session.client.get_access_token()
+        await self.stop(session)  # one customer at a time; first, so that a failure leaves none that the session lost
         answer = await self._send(
             "POST",
             f"{self._application.backend_url}/api/request-impersonation",
@@ -112,7 +113,6 @@ class Desk:
             http=self._http,
         )
         token = await self._verifier.verify(issued.access_token)
-        await self.stop(session)  # one customer at a time
         session.impersonation = Impersonation(
             begun.impersonation_id, customer, reason, ticket_id, issued.access_token, token
         )

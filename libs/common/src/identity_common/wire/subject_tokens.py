@@ -19,9 +19,9 @@ ENDABLE_MS: Final = 86_400_000
 class SubjectTokenRecord(msgspec.Struct, frozen=True, kw_only=True, tag="subject-token.v1"):
     """What a subject token stands for until it is exchanged.
 
-    The order of the fields is part of the contract: the script that takes a record finds the user by the first
-    ``"user_id":"…"`` in the encoded text. So ``user_id`` needs no escapes, ``context`` comes last because its text is
-    the integrator's, and no field before ``user_id`` may hold text of a caller.
+    The order of the fields is part of the contract: the script that takes a record finds ``id``, ``user_id`` and
+    ``minted_at`` by the first ``"user_id":"…"`` and so on in the encoded text. So ids need no escapes, ``context``
+    comes last because its text is the integrator's, and no other field may hold text of a caller.
 
     Attributes:
         id: Public id of the impersonation; safe to log, unlike the token.
