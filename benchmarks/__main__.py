@@ -7,7 +7,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,18 @@ from typing import Final
 import msgspec
 
 from all_in_one.embedded import EmbeddedServers
-from benchmarks import audit_logs, claims_function, endless_scripts, fan_out, middleware, not_valid, replica, verifier
+from benchmarks import (
+    audit_logs,
+    audit_trail,
+    claims_function,
+    endless_scripts,
+    fan_out,
+    middleware,
+    not_valid,
+    replica,
+    verifier,
+)
+from benchmarks.audit_trail import Measure
 from benchmarks.load import Plan
 from benchmarks.many_users import ManyUsers
 from benchmarks.measure import LoadFailed, Measurement, measure, under_load
@@ -51,6 +62,7 @@ class Effort(msgspec.Struct, frozen=True):
         users: Users in the directory of a token-service replica.
         listed_users: Users in the long list.
         entries: Entries of the audit trail.
+        stored_entries: Entries that are stored as they arrive.
     """
 
     rounds: int
@@ -60,6 +72,7 @@ class Effort(msgspec.Struct, frozen=True):
     users: int
     listed_users: int
     entries: int
+    stored_entries: int
 
 
 _USUAL: Final = Effort(
@@ -70,6 +83,7 @@ _USUAL: Final = Effort(
     users=100_000,
     listed_users=1_000_000,
     entries=10_000_000,
+    stored_entries=100_000,
 )
 _QUICK: Final = Effort(
     rounds=2,
@@ -79,6 +93,7 @@ _QUICK: Final = Effort(
     users=10_000,
     listed_users=100_000,
     entries=200_000,
+    stored_entries=20_000,
 )
 
 
@@ -90,6 +105,7 @@ class Bench:
         deployment: The services, one process each.
         stage: The targets and parties of the requests.
         fan_out: The benchmark of template-service.
+        postgres: Process id of PostgreSQL.
     """
 
     def __init__(self, directory: Path, stop: ExitStack) -> None:
@@ -122,8 +138,10 @@ class Bench:
         )
         self._mint = Mint(self.addresses.management_redis_url, parties)
         stop.callback(self._mint.close)
+        self._directory = directory
         self._services = [process.pid for process in self.deployment.processes]
         self._floor = [floor.pid]
+        self.postgres = servers.postgres.pid
         self._stores = [server.pid for server in (servers.postgres, servers.valkey, servers.nats)]
         self.fan_out = fan_out.FanOutBench(
             self.addresses, management, own=[self.deployment.template.pid], stores=self._stores
@@ -134,6 +152,26 @@ class Bench:
         subject_tokens = self._mint(passes) if needs_subject_tokens(scenario) else []
         plan = Plan(SCENARIOS[scenario](self.stage), connections, passes, subject_tokens, per_second)
         return measure(plan, own=self._floor if scenario == FLOOR else self._services, stores=self._stores)
+
+    @contextmanager
+    def without_audit(self) -> Iterator[Measure]:
+        """Run a replica of token-service that leaves no entries of exchanges; yield what measures exchanges at it."""
+        replica = ServiceProcess(
+            "benchmarks.without_audit", self.deployment.tokens[0].environment, self._directory / "without-audit.log"
+        )
+        replica.start()
+        try:
+            replica.wait_until_ready()
+            stage = msgspec.structs.replace(self.stage, token_port=replica.port)
+            own = [*self._services[1:], replica.pid]  # the other replica has nothing to do
+
+            def measured(connections: int, passes: int) -> Measurement:
+                plan = Plan(SCENARIOS["token exchange"](stage), connections, passes, self._mint(passes))
+                return measure(plan, own=own, stores=self._stores)
+
+            yield measured
+        finally:
+            replica.stop()
 
     def exchanged(self) -> str:
         """Return the access token for a new subject token."""
@@ -277,6 +315,20 @@ def long_list(bench: Bench, effort: Effort) -> Iterator[str]:
         )
 
 
+def cost_of_the_audit_trail(bench: Bench, effort: Effort) -> Iterator[str]:
+    """Measure an exchange with the audit trail, beside one without, and how fast entries are stored."""
+    with bench.without_audit() as without:
+        with_trail = partial(bench.measure, "token exchange")
+        yield from audit_trail.costs(with_trail, without, rounds=effort.rounds, seconds=effort.seconds)
+    yield from audit_trail.storing(
+        bench.addresses.token_nats_url,
+        bench.addresses.management_database_url,
+        management=bench.deployment.management.pid,
+        postgres=bench.postgres,
+        entries=effort.stored_entries,
+    )
+
+
 def pages_of_the_audit_trail(bench: Bench, effort: Effort) -> Iterator[str]:
     """Measure a page of the audit trail by every filter."""
     return audit_logs.lines(
@@ -295,6 +347,7 @@ _PARTS: Final[Mapping[str, Callable[[Bench, Effort], Iterator[str]]]] = {
     "verifier": verifier_behind_nginx,
     "claims-function": cost_of_the_claims_function,
     "endless-scripts": tokens_beside_endless_scripts,
+    "audit-trail": cost_of_the_audit_trail,
     "long-list": long_list,
     "audit-logs": pages_of_the_audit_trail,
     "replica": start_of_replica,
@@ -307,6 +360,7 @@ _USUAL_PARTS: Final = (
     "verifier",
     "claims-function",
     "endless-scripts",
+    "audit-trail",
     "replica",
 )
 

@@ -16,7 +16,7 @@ from tests.support.tls_terminator import Certificate, TlsTerminator, nats_greeti
 def over_tls(process: ServiceProcess, authority: Path) -> ServiceProcess:
     """Return the service with the variables of the overlay."""
     variables = {"PGSSLMODE": "verify-full", "PGSSLROOTCERT": str(authority), "SSL_CERT_FILE": str(authority)}
-    return ServiceProcess(process.package, process._environment | variables, process.log)
+    return ServiceProcess(process.package, process.environment | variables, process.log)
 
 
 async def answer_to_a_ping(url: str) -> object:

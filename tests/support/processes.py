@@ -56,7 +56,7 @@ class ServiceProcess:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = log
-        self._environment = environment
+        self.environment = environment
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -70,14 +70,14 @@ class ServiceProcess:
 
     def configure(self, **environment: str) -> None:
         """Change these variables, from the next start on."""
-        self._environment = {**self._environment, **environment}
+        self.environment = {**self.environment, **environment}
 
     def start(self) -> None:
         """Start the process; do not wait."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", self.package, "serve", "--port", str(self.port)],
-                env={**os.environ, **self._environment},
+                env={**os.environ, **self.environment},
                 stdout=log,
                 stderr=log,
             )
@@ -86,7 +86,7 @@ class ServiceProcess:
         """Run another command of the service with the same settings, until it ends."""
         finished = subprocess.run(
             [sys.executable, "-m", self.package, name],
-            env={**os.environ, **self._environment},
+            env={**os.environ, **self.environment},
             capture_output=True,
             text=True,
             timeout=_READY_TIMEOUT_S,

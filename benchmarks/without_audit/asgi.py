@@ -1,0 +1,25 @@
+"""token-service whose takes and token requests leave no entry; everything else is the service itself."""
+# ruff: noqa: SLF001 - what is left out is private
+
+from typing import Final
+
+from identity_common.stores.audit_streams import LUA_APPEND
+from identity_common.wire.audit import AuditEntry
+from token_service.audit import TokenAudit
+from token_service.audit.token_requests import LOG, TAKEN
+from token_service.presented_tokens import subject_tokens
+
+_ENTRY: Final = AuditEntry(id="", occurred_at=0, tenant_id="", log=LOG, key=TAKEN)
+_NOTHING: Final = "local function append() end"
+
+subject_tokens._TAKE = subject_tokens._TAKE.replace(LUA_APPEND, _NOTHING)
+subject_tokens.encode_entry = lambda _: b""
+TokenAudit.attempt = lambda *_: _ENTRY
+TokenAudit._append = lambda *_: None
+
+if _NOTHING not in subject_tokens._TAKE:
+    raise RuntimeError("the take does not append entries in the way that this benchmark leaves out")
+
+from token_service.asgi import app  # noqa: E402 - the service, as changed above
+
+__all__ = ["app"]
