@@ -23,6 +23,7 @@ from benchmarks import (
     fan_out,
     middleware,
     not_valid,
+    rejection,
     replica,
     verifier,
 )
@@ -63,6 +64,7 @@ class Effort(msgspec.Struct, frozen=True):
         listed_users: Users in the long list.
         entries: Entries of the audit trail.
         stored_entries: Entries that are stored as they arrive.
+        ends: Impersonations that are ended.
     """
 
     rounds: int
@@ -73,6 +75,7 @@ class Effort(msgspec.Struct, frozen=True):
     listed_users: int
     entries: int
     stored_entries: int
+    ends: int
 
 
 _USUAL: Final = Effort(
@@ -84,6 +87,7 @@ _USUAL: Final = Effort(
     listed_users=1_000_000,
     entries=10_000_000,
     stored_entries=100_000,
+    ends=1_000,
 )
 _QUICK: Final = Effort(
     rounds=2,
@@ -94,6 +98,7 @@ _QUICK: Final = Effort(
     listed_users=100_000,
     entries=200_000,
     stored_entries=20_000,
+    ends=100,
 )
 
 
@@ -104,6 +109,7 @@ class Bench:
         addresses: The URLs of the servers.
         deployment: The services, one process each.
         stage: The targets and parties of the requests.
+        management: A client of the Management API.
         fan_out: The benchmark of template-service.
         postgres: Process id of PostgreSQL.
     """
@@ -121,7 +127,7 @@ class Bench:
         stop.callback(floor.stop)
         floor.start()
         floor.wait_until_ready()
-        management = stop.enter_context(self.deployment.management_client())
+        self.management = management = stop.enter_context(self.deployment.management_client())
         parties = make_parties(management)
         self.stage = Stage(
             parties=parties,
@@ -329,6 +335,18 @@ def cost_of_the_audit_trail(bench: Bench, effort: Effort) -> Iterator[str]:
     )
 
 
+def time_to_rejection(bench: Bench, effort: Effort) -> Iterator[str]:
+    """Measure how soon after an acknowledged change a token is refused."""
+    place = rejection.Place(
+        addresses=bench.addresses,
+        token_url=bench.deployment.tokens[0].url,
+        issuer=bench.deployment.issuer,
+        parties=bench.stage.parties,
+    )
+    members = (1, *effort.members)
+    return rejection.lines(place, bench.management, ends=effort.ends, members=members, rounds=effort.rounds)
+
+
 def pages_of_the_audit_trail(bench: Bench, effort: Effort) -> Iterator[str]:
     """Measure a page of the audit trail by every filter."""
     return audit_logs.lines(
@@ -348,6 +366,7 @@ _PARTS: Final[Mapping[str, Callable[[Bench, Effort], Iterator[str]]]] = {
     "claims-function": cost_of_the_claims_function,
     "endless-scripts": tokens_beside_endless_scripts,
     "audit-trail": cost_of_the_audit_trail,
+    "rejection": time_to_rejection,
     "long-list": long_list,
     "audit-logs": pages_of_the_audit_trail,
     "replica": start_of_replica,
@@ -361,6 +380,7 @@ _USUAL_PARTS: Final = (
     "claims-function",
     "endless-scripts",
     "audit-trail",
+    "rejection",
     "replica",
 )
 
