@@ -28,10 +28,11 @@ from identity_common.http.routing import Service, service_for
 from identity_common.stores.migrations import migrate
 from management_service.bootstrap import Credentials
 from provision import ServerAddresses
-from stead import ManagementClient
+from stead import ManagementClient, client_credentials
 from stead._tls import default_ssl_context
 from tests.support.patience import eventually
 
+MANAGEMENT_API = "https://default.service.internal/api"
 _READY_TIMEOUT_S = 120
 _ANSWER_TIMEOUT_S = 30
 
@@ -225,6 +226,16 @@ class Deployment:
             client_secret=self._bootstrapped.client_secret,
             http=httpx.Client(transport=edge, timeout=_ANSWER_TIMEOUT_S),
         )
+
+    def management_access_token(self) -> str:
+        """Return an access token for the Management API, with the scope ``all``."""
+        return client_credentials(
+            self.tokens[0].url,
+            client_id=self._bootstrapped.client_id,
+            client_secret=self._bootstrapped.client_secret,
+            resource=MANAGEMENT_API,
+            scope="all",
+        ).access_token
 
     @functools.cached_property
     def _bootstrapped(self) -> Credentials:

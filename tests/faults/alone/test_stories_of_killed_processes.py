@@ -1,4 +1,7 @@
-"""Every process is killed in the middle of impersonations, Redis with its log on disk too: each token has one story."""
+"""Every process and server is killed in the middle of impersonations: each token has one story, and the trail is whole.
+
+The servers write to their disks before they answer, so nothing that was answered may be lost.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,18 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import asyncpg
 import httpx2 as httpx
 import jwt
+import msgspec
 import pytest
 
 from all_in_one.embedded import EmbeddedServers
 from identity_common.clock import now_ms
+from provision import ServerAddresses
 from stead import ManagementClient
+from stead._tls import default_ssl_context
+from stead.audit import Head, KeySet, read_head, verify_export
 from tests.support.impersonation import Impersonation, cycle_works
 from tests.support.lengths import length
 from tests.support.patience import PATIENCE_S, eventually
@@ -81,13 +89,18 @@ async def killed_in_turn(victims: list[Victim], working: asyncio.Task[set[str]])
 
 
 async def test_each_token_that_was_delivered_has_one_story_whatever_was_killed(
-    own_servers: EmbeddedServers, deployment: Deployment, management: ManagementClient, impersonation: Impersonation
+    own_servers: EmbeddedServers,
+    own_addresses: ServerAddresses,
+    deployment: Deployment,
+    management: ManagementClient,
+    impersonation: Impersonation,
 ) -> None:
     eventually(lambda: cycle_works(deployment, management, impersonation))
     began_at = now_ms()
     begun = [management.subject_tokens.create(impersonation.user_id) for _ in range(IMPERSONATIONS)]
     victims: list[Victim] = [
-        own_servers.valkey, deployment.tokens[0], deployment.management, own_servers.valkey, deployment.template
+        own_servers.valkey, deployment.tokens[0], own_servers.nats, deployment.management, own_servers.postgres,
+        deployment.template,
     ]  # fmt: skip
     working = asyncio.create_task(impersonate(deployment, impersonation, [each.token for each in begun]))
     killed = await killed_in_turn(victims, working)
@@ -106,5 +119,47 @@ async def test_each_token_that_was_delivered_has_one_story_whatever_was_killed(
         assert time.monotonic() < deadline, (len(delivered - taken.keys()), len(delivered - ended.keys()))
         await asyncio.sleep(1)
     assert max(taken.values()) == max(ended.values()) == 1
+    stories = await asyncio.to_thread(lambda: {each.id: each for each in management.impersonations.list()})
+    assert {each for each in delivered if each not in stories or stories[each].exchanged_at is None} == set()
     missing = [entry.gap for entry in entries if entry.gap is not None and entry.gap.first is not None]
     assert missing == []  # a log may begin a new epoch, which is recorded as a gap
+
+    head, export = await asyncio.to_thread(exported, deployment, management)
+    assert verify_export(export, head).finding is None
+    tampered = await asyncio.to_thread(changed_entry, own_addresses, next(iter(delivered)))
+    head, export = await asyncio.to_thread(exported, deployment, management)
+    finding = verify_export(export, head, leaves=leaves(deployment)).finding
+    assert finding is not None
+    assert (finding.kind, finding.entry_id) == ("changed", tampered)
+
+
+def exported(deployment: Deployment, management: ManagementClient) -> tuple[Head, list[bytes]]:
+    """Return the last head, and all entries at least that it covers."""
+    head = read_head(management.logs.head().head, KeySet.parse(msgspec.json.encode(management.logs.keys())))
+    return head, read(deployment, "export").content.splitlines()
+
+
+def leaves(deployment: Deployment) -> list[str]:
+    return read(deployment, "leaves").text.splitlines()
+
+
+def read(deployment: Deployment, path: str) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {deployment.management_access_token()}"}
+    url = f"{deployment.management.url}/api/logs/{path}"
+    return httpx.get(url, headers=headers, timeout=60, verify=default_ssl_context()).raise_for_status()
+
+
+def changed_entry(addresses: ServerAddresses, impersonation_id: str) -> str:
+    """Change an entry of an impersonation in the database; return its id."""
+
+    async def change() -> str:
+        connection = await asyncpg.connect(addresses.management_database_url.replace("+asyncpg", ""))
+        changed = await connection.fetchval(
+            "UPDATE audit_entries SET entry = replace(entry, 'token.exchange.taken', 'token.exchange.unknown')"
+            " WHERE subject_token_id = $1 AND key = 'token.exchange.taken' RETURNING id",
+            impersonation_id,
+        )
+        await connection.close()
+        return str(changed)
+
+    return asyncio.run(change())
