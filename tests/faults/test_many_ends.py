@@ -1,4 +1,4 @@
-"""A great many impersonations are ended, in every way, while others go on: each is refused, and none of the others."""
+"""Very many impersonations are ended, in every way, while others go on: each is refused, and none of the others."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import Final
 
 import httpx2 as httpx
@@ -23,7 +24,8 @@ from tests.support.impersonation import RESOURCE, Impersonation, cycle_works
 from tests.support.lengths import length
 from tests.support.organization_template import OrganizationTemplate
 from tests.support.patience import PATIENCE_S, eventually
-from tests.support.processes import Deployment
+from tests.support.processes import Deployment, free_port
+from tests.support.serving import serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(length(short=600, long=6 * 3600))]
 
@@ -34,8 +36,12 @@ RENEWED_AFTER: Final = 200
 POLL_S: Final = 0.01
 
 
+Refusal = Callable[[str], str | None]
+"""Why a token is refused on one path; None if it is accepted."""
+
+
 class System:
-    """The deployment, and what checks its tokens without asking, on both paths of the feed."""
+    """The deployment, and what checks its tokens without asking: SDK verifiers on both feeds, the verifier process."""
 
     def __init__(
         self,
@@ -43,6 +49,7 @@ class System:
         management: ManagementClient,
         impersonation: Impersonation,
         feeds: dict[str, NotValidFeed],
+        verifier_process: str,
     ) -> None:
         self.management = management
         self.impersonation = impersonation
@@ -50,12 +57,20 @@ class System:
         scopes = management.resources.scopes(impersonation.resource_id)
         self.organization_role = self.template.role(scope_ids=[scope.id for scope in scopes])
         self.http = httpx.Client(timeout=30, verify=default_ssl_context())
-        self.verifiers = {
-            path: AccessTokenVerifier(
-                issuer=deployment.issuer, jwks_url=f"{deployment.tokens[0].url}/oidc/jwks", audience=RESOURCE, feed=feed
+        self._process = verifier_process
+        self.paths: dict[str, Refusal] = {
+            path: partial(
+                refusal,
+                AccessTokenVerifier(
+                    issuer=deployment.issuer,
+                    jwks_url=f"{deployment.tokens[0].url}/oidc/jwks",
+                    audience=RESOURCE,
+                    feed=feed,
+                ),
             )
             for path, feed in feeds.items()
         }
+        self.paths["verifier process"] = self._refused_by_the_process
         self._replicas = itertools.cycle(process.url for process in deployment.tokens)
 
     def post(self, path: str, form: dict[str, str], auth: tuple[str, str]) -> httpx.Response:
@@ -68,14 +83,20 @@ class System:
         answer = self.post("token/introspection", {"token": token}, own)
         return bool(answer.json()["active"])
 
-    def refusal(self, path: str, token: str) -> str | None:
-        try:
-            self.verifiers[path].verify(token, organization_aware=True)
-        except TokenInvalid as invalid:
-            return invalid.reason
-        except Unavailable:
-            return "unavailable"
-        return None
+    def _refused_by_the_process(self, token: str) -> str | None:
+        headers = {"Authorization": f"Bearer {token}"}
+        status = self.http.get(f"{self._process}/check-in-organization/read:orders", headers=headers).status_code
+        return None if status == 200 else str(status)
+
+
+def refusal(verifier: AccessTokenVerifier, token: str) -> str | None:
+    try:
+        verifier.verify(token, organization_aware=True)
+    except TokenInvalid as invalid:
+        return invalid.reason
+    except Unavailable:
+        return "unavailable"
+    return None
 
 
 class Impersonated:
@@ -146,8 +167,16 @@ def system(
             following.enter_context(feed)
         for feed in feeds.values():
             assert feed.wait_until_fresh(PATIENCE_S)
-        system = System(deployment, management, impersonation, feeds)
+        port = free_port()
+        command = [
+            *(sys.executable, "-m", "stead.verifier", "--port", str(port), "--issuer", deployment.issuer),
+            *("--audience", RESOURCE, "--feed-url", second, "--jwks-url", f"{first}/oidc/jwks"),
+        ]
+        credentials = {name.upper(): value for name, value in reading.items()}
+        process = following.enter_context(serving(command, port, **credentials))
+        system = System(deployment, management, impersonation, feeds, process)
         following.enter_context(system.http)
+        eventually(lambda: "stead_verifier_feed_fresh 1.0" in system.http.get(f"{process}/metrics").text)
         yield system
 
 
@@ -163,19 +192,21 @@ class Ending:
         """End one in the way whose turn it is."""
         system, way = self._system, list(WAYS)[number % len(WAYS)]
         one, other = Impersonated(system), self._going_on(number)
-        for path in system.verifiers:
-            assert system.refusal(path, one.token) is None, way
+        for path, refused in system.paths.items():
+            assert refused(one.token) is None, (way, path)
         WAYS[way](one)
         acknowledged_at = time.monotonic()
         assert not system.is_active(one.token), way
-        waiting = set(system.verifiers)
+        waiting = set(system.paths)
         while waiting:
-            for path in [each for each in waiting if system.refusal(each, one.token)]:
+            for path in [each for each in waiting if system.paths[each](one.token)]:
                 waiting.discard(path)
                 self.times_ms[way].append((time.monotonic() - acknowledged_at) * 1000)
             assert time.monotonic() < acknowledged_at + PATIENCE_S, (way, waiting)
             time.sleep(POLL_S)
-        assert {system.refusal(path, other.token) for path in system.verifiers} == {None}, way
+        assert {path: refused(other.token) for path, refused in system.paths.items()} == dict.fromkeys(system.paths), (
+            way
+        )
         assert system.is_active(other.token), way
 
     def _going_on(self, number: int) -> Impersonated:
