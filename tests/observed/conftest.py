@@ -1,6 +1,7 @@
 """One deployment that is watched: its processes export traces, and Prometheus scrapes them."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,13 +17,28 @@ def traces() -> Iterator[TraceReceiver]:
 
 
 @pytest.fixture(scope="session")
-def deployment(tmp_path_factory: pytest.TempPathFactory, traces: TraceReceiver) -> Iterator[Deployment]:
+def console_credentials(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory that the console reads its client from; it may be written at any time."""
+    return tmp_path_factory.mktemp("console")
+
+
+@pytest.fixture(scope="session")
+def deployment(
+    tmp_path_factory: pytest.TempPathFactory, traces: TraceReceiver, console_credentials: Path
+) -> Iterator[Deployment]:
     servers = EmbeddedServers(tmp_path_factory.mktemp("servers"), sync=False)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", traces.url)
         environment.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")  # milliseconds
         try:
-            with Deployment(servers.start(), tmp_path_factory.mktemp("logs")) as deployment:
+            deployment = Deployment(servers.start(), tmp_path_factory.mktemp("logs"))
+            deployment.management.configure(
+                CONSOLE_CREDENTIALS=str(console_credentials),
+                MANAGEMENT_URL=deployment.management.url,
+                TOKEN_URL=deployment.tokens[0].url,
+                TEMPLATE_URL=deployment.template.url,
+            )
+            with deployment:
                 yield deployment
         finally:
             servers.delete()

@@ -1,11 +1,15 @@
 """A request is one trace, through all services that it reaches over HTTP and NATS."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx2 as httpx
 import pytest
 
-from stead import ManagementClient
+from all_in_one.credentials import ConfidentialClient, write_console_client
+from stead import ManagementClient, OidcClientMetadata
+from tests.support.administrator import CONSOLE, AtTheConsole
+from tests.support.at_a_browser import PASSWORD
 from tests.support.patience import eventually
 from tests.support.processes import Deployment, EdgeTransport
 from tests.support.trace_receiver import ReceivedSpan, TraceReceiver
@@ -43,6 +47,28 @@ def management(deployment: Deployment, caller: TracedCaller) -> Iterator[Managem
     with deployment.management_client(caller) as client:
         list(client.users.list())  # the client's own token, before anything is traced
         yield client
+
+
+@pytest.fixture
+def administrator(
+    deployment: Deployment, management: ManagementClient, caller: TracedCaller, console_credentials: Path
+) -> AtTheConsole:
+    """Return an administrator who has signed in to the console, with a browser that is traced."""
+    caller.trace_id = ""
+    console = management.applications.create(
+        name="Console",
+        type="Traditional",
+        oidc_client_metadata=OidcClientMetadata(redirect_uris=[f"{deployment.base_url}{CONSOLE}/callback"]),
+    )
+    secret = management.applications.create_secret(console.id, name="console").value or ""
+    write_console_client(console_credentials, ConfidentialClient(client_id=console.id, client_secret=secret))
+    user = management.users.create(username="administrator", password=PASSWORD)
+    resource = next(each for each in management.resources.list() if each.name == "Management API")
+    scopes = [scope.id for scope in management.resources.scopes(resource.id) if scope.name == "all"]
+    management.users.assign_roles(user.id, [management.roles.create("Administrator", "", "User", scopes).id])
+    administrator = AtTheConsole(deployment.base_url, "administrator", PASSWORD, caller)
+    assert administrator.opens().status_code == 200
+    return administrator
 
 
 def described(spans: list[ReceivedSpan]) -> set[tuple[str, str, str, str]]:
@@ -86,6 +112,32 @@ def test_a_request_between_services_belongs_to_the_trace_of_the_request_that_nee
         ("management-service", "CLIENT", "claims-function", route),
         ("token-service", "SERVER", "claims-function", "claims-function"),
     }
+
+
+def test_a_page_of_the_console_is_one_trace_with_what_it_asks_of_the_services(
+    administrator: AtTheConsole, caller: TracedCaller, traces: TraceReceiver
+) -> None:
+    page = administrator.opens(f"{CONSOLE}/organizations/new")
+    caller.trace_id = "5b8efff798038103d269b633813fc60c"
+    assert administrator.sends(page, name="Engines").status_code == 303
+    eventually(lambda: len(traces.of_trace(caller.trace_id)) >= 10)
+    spans = traces.of_trace(caller.trace_id)
+    form = "POST /console/organizations/new"
+    assert described(spans) == {
+        ("management-service", "SERVER", form, "the caller"),
+        ("management-service", "CLIENT", "POST template-service", form),
+        ("template-service", "SERVER", "POST /api/organizations", "POST template-service"),
+        ("template-service", "PRODUCER", "organization.created", "POST /api/organizations"),
+        # Until every service has taken note.
+        ("management-service", "CLIENT", "GET token-service", form),
+        ("token-service", "SERVER", "GET /api/configs/oidc/private-keys", "GET token-service"),
+        ("management-service", "CLIENT", "GET template-service", form),
+        ("template-service", "SERVER", "GET /api/organizations", "GET template-service"),
+        ("token-service", "CONSUMER", "directory-in-redis", "organization.created"),
+        ("token-service", "CONSUMER", "not-valid-feed", "organization.created"),
+    }
+    request_ids = {span.attributes["stead.request_id"] for span in spans if span.kind == "SERVER"}
+    assert request_ids == {f"request-{caller.trace_id}"}
 
 
 def test_probes_and_scrapes_are_not_traced(deployment: Deployment, traces: TraceReceiver) -> None:

@@ -62,11 +62,17 @@ class Forms(HTMLParser):
 class AtTheConsole:
     """Somebody at a browser, who signs in with this password where that is asked for."""
 
-    def __init__(self, base_url: str, username: str, password: str) -> None:
+    def __init__(
+        self, base_url: str, username: str, password: str, transport: httpx.BaseTransport | None = None
+    ) -> None:
         self.username = username
         self._password = password
         self.browser = httpx.Client(
-            base_url=base_url, timeout=30, verify=default_ssl_context(), headers={"Origin": base_url}
+            base_url=base_url,
+            timeout=30,
+            verify=default_ssl_context(),
+            headers={"Origin": base_url},
+            transport=transport,
         )
 
     def opens(self, path: str = CONSOLE) -> httpx.Response:

@@ -2,18 +2,16 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Final
 
 from nats.aio.msg import Msg
 
 from identity_common.bus.connection import Bus
 from identity_common.telemetry.logs import REQUEST_ID
 from identity_common.telemetry.observation import is_well_formed
+from identity_common.telemetry.outgoing import REQUEST_ID_HEADER, outgoing_request
 from identity_common.telemetry.traceparent import HEADER as TRACEPARENT_HEADER
 from identity_common.telemetry.traceparent import TRACEPARENT
 from identity_common.telemetry.tracing import tracing
-
-_REQUEST_ID_HEADER: Final = "X-Request-Id"
 
 
 async def ask(bus: Bus, subject: str, payload: bytes, *, name: str, timeout_s: float) -> bytes:
@@ -29,10 +27,8 @@ async def ask(bus: Bus, subject: str, payload: bytes, *, name: str, timeout_s: f
     Raises:
         nats.errors.Error, OSError, TimeoutError: There is no reply.
     """
-    with tracing().spans("client", [(name, TRACEPARENT.get())]) as (traceparent,):
-        headers = {_REQUEST_ID_HEADER: REQUEST_ID.get(), TRACEPARENT_HEADER: traceparent}
-        known = {key: value for key, value in headers.items() if value is not None}
-        message = await bus.client.request(subject, payload, timeout=timeout_s, headers=known or None)
+    with outgoing_request(name) as headers:
+        message = await bus.client.request(subject, payload, timeout=timeout_s, headers=dict(headers) or None)
     return message.data
 
 
@@ -43,7 +39,7 @@ def answering(message: Msg, *, name: str) -> Generator[None]:
     The body must be a task of its own, whose context ends with it.
     """
     headers = message.headers or {}
-    request_id = headers.get(_REQUEST_ID_HEADER, "")
+    request_id = headers.get(REQUEST_ID_HEADER, "")
     if is_well_formed(request_id.encode()):
         REQUEST_ID.set(request_id)
     with tracing().spans("server", [(name, headers.get(TRACEPARENT_HEADER))]) as (traceparent,):

@@ -6,6 +6,7 @@ from typing import Final
 import httpx2 as httpx
 
 from identity_common.http.routing import Service, service_for
+from identity_common.telemetry.outgoing import outgoing_request
 
 CONSOLE_TIMEOUT_S: Final = 10.0
 
@@ -26,11 +27,13 @@ class RoutedTransport(httpx.AsyncBaseTransport):
         self._transport = httpx.AsyncHTTPTransport(retries=0)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request."""
+        """Send a request as a part of the one that is being handled."""
         service = service_for(request.url.path.removeprefix(self._prefix))
         if service is not None and (inside := self._addresses.get(service)) is not None:
             request.url = request.url.copy_with(scheme=inside.scheme, host=inside.host, port=inside.port)
-        return await self._transport.handle_async_request(request)
+        with outgoing_request(f"{request.method} {service}-service") as headers:
+            request.headers.update(headers)
+            return await self._transport.handle_async_request(request)
 
     async def aclose(self) -> None:
         """Close the connections."""
