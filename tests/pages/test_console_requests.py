@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
+
+from provision import ServerAddresses
 from stead.models import AuditEntry
 from tests.support.administrator import CONSOLE, Administrator
+from tests.support.at_a_browser import PASSWORD
 from tests.support.patience import eventually
 from tests.support.running_stack import RunningStack
 
@@ -37,3 +43,59 @@ def test_a_page_and_the_requests_that_the_console_makes_for_it_have_one_request_
     assert entry(stack, "management.user.create", user).request_id == answer.headers["X-Request-Id"]
     administrator.browser.headers["X-Request-Id"] = given = f"page-{secrets.token_hex(8)}"
     assert entry(stack, "template.organization.create", create_organization(administrator)).request_id == given
+
+
+@pytest.mark.parametrize(
+    ("user_agent", "recorded"),
+    [(b"B\xe9b\xe9/1.0", "B?b?/1.0"), (b"\xa0 b/1.0", "b/1.0"), (b"b" * 300, "b" * 256)],
+    ids=["not ASCII", "not printable", "long"],
+)
+def test_a_browser_may_call_itself_anything(stack: RunningStack, user_agent: bytes, recorded: str) -> None:
+    administrator = Administrator(stack, "all")
+    administrator.browser.headers.update([(b"User-Agent", user_agent)])
+    organization = create_organization(administrator)
+    assert entry(stack, "template.organization.create", organization).user_agent == recorded
+
+
+@pytest.fixture
+def behind(request: pytest.FixtureRequest, servers: ServerAddresses, tmp_path: Path) -> Iterator[RunningStack]:
+    """Return a system behind as many proxies."""
+    environment = {"TRUSTED_PROXIES": str(request.param)}
+    stack = RunningStack(servers, tmp_path, tenant_id=f"console-{secrets.token_hex(4)}", environment=environment)
+    stack.start()
+    try:
+        yield stack
+    finally:
+        stack.stop()
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("behind", "forwarded_for", "address"),
+    [
+        (0, "198.51.100.66", "127.0.0.1"),
+        (1, "198.51.100.66, 203.0.113.5", "203.0.113.5"),
+        (2, "198.51.100.66, 203.0.113.5, 192.0.2.1", "203.0.113.5"),
+        (2, "198.51.100.66", "127.0.0.1"),
+    ],
+    indirect=["behind"],
+    ids=["no proxy", "one proxy", "two proxies", "past one of two proxies"],
+)
+def test_the_audit_trail_has_the_address_of_the_browser_and_nothing_that_it_claims(
+    behind: RunningStack, forwarded_for: str, address: str
+) -> None:
+    administrator = Administrator(behind, "all")
+    administrator.browser.headers["X-Forwarded-For"] = forwarded_for
+    organization = create_organization(administrator)
+    user = behind.management.users.create(name="Ada").id
+    page = administrator.opens(f"{CONSOLE}/users/{user}/password")
+    assert administrator.sends(page, password=PASSWORD).status_code == 303
+    invitation = behind.management.users.invite(administrator.user_id).invitation
+    form = {"invitation": invitation, "password": PASSWORD, "repeated": PASSWORD}
+    assert administrator.browser.post(f"{CONSOLE}/invitation", data=form).status_code == 200
+    found = (
+        entry(behind, "template.organization.create", organization),
+        entry(behind, "management.user.update", user),
+        entry(behind, "management.user.update", administrator.user_id),
+    )
+    assert [each.address for each in found] == [address] * 3

@@ -22,3 +22,16 @@ def client_address(scope: Scope, *, trusted_proxies: int) -> str:
         if len(forwarded) >= trusted_proxies:
             address = forwarded[-trusted_proxies]
     return address
+
+
+def forwarded_for(scope: Scope, *, trusted_proxies: int) -> str:
+    """Return the ``X-Forwarded-For`` of a request on behalf of this one, to a service past the same proxies.
+
+    Every entry is the address of the client: the service counts as many, and nothing goes along that the client claims.
+
+    Args:
+        scope: The ASGI scope.
+        trusted_proxies: How many proxies in front of both append to the header.
+    """
+    address = client_address(scope, trusted_proxies=trusted_proxies).encode("ascii", "replace").decode()
+    return ",".join([address] * max(1, trusted_proxies))

@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 from litestar import Request, Response, get, post
 from litestar.handlers import HTTPRouteHandler
 
-from identity_common.http.client_address import client_address
 from management_service.console.console import Forged
 from management_service.console.forms import Form, read_form
 from management_service.console.visits import HOME, Surroundings, language_of
@@ -38,10 +37,7 @@ def invitation_routes(surroundings: Surroundings) -> Sequence[HTTPRouteHandler]:
         if password != form.value("repeated"):
             form.errors["repeated"] = "mismatch"
             return surroundings.pages.render("invitation.html", language, status=422, form=form, may_change=True)
-        headers = {
-            "X-Forwarded-For": client_address(request.scope, trusted_proxies=surroundings.trusted_proxies),
-            "User-Agent": request.headers.get("User-Agent", ""),
-        }
+        headers = surroundings.forwarded(request)
         try:
             await async_accept_invitation(
                 surroundings.base_url, code, password, headers=headers, http=surroundings.http

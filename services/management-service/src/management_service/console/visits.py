@@ -12,7 +12,8 @@ import msgspec
 from litestar import Request, Response
 from litestar.response import Stream
 
-from identity_common.http.client_address import client_address
+from identity_common.http.audited_request import recorded_user_agent
+from identity_common.http.client_address import forwarded_for
 from identity_common.pages.cookies import Cookies
 from management_service.console.credentials import ConsoleCredentials
 from management_service.console.forms import Form
@@ -77,7 +78,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     Attributes:
         base_url: The public address.
         resource: Indicator of the Management API.
-        trusted_proxies: How many proxies append to ``X-Forwarded-For``.
+        trusted_proxies: How many proxies append to ``X-Forwarded-For``, in front of each service.
         pages: Renders them.
         http: Shared by all requests.
     """
@@ -95,6 +96,14 @@ class Surroundings(msgspec.Struct, frozen=True):
     def home(self) -> str:
         """The address of the first page."""
         return f"{self.base_url}{HOME}"
+
+    def forwarded(self, request: AnyRequest) -> dict[str, str]:
+        """Return the headers that tell the services, for the audit trail, which browser a request is made for."""
+        user_agent = recorded_user_agent(request.scope).encode("ascii", "replace").decode()
+        return {
+            "X-Forwarded-For": forwarded_for(request.scope, trusted_proxies=self.trusted_proxies),
+            "User-Agent": user_agent.strip(),
+        }
 
     async def revoke(self, refresh_token: str) -> None:
         """Revoke a sign-in with all its tokens (RFC 7009).
@@ -149,8 +158,7 @@ class Visit:
         self.scope = ""
         self._surroundings = surroundings
         self._client = surroundings.client(session)
-        address = client_address(request.scope, trusted_proxies=surroundings.trusted_proxies)
-        self._forwarded = {"X-Forwarded-For": address, "User-Agent": request.headers.get("User-Agent", "")}
+        self._forwarded = surroundings.forwarded(request)
         self.api = AsyncManagementClient(
             surroundings.base_url,
             access_token=self._access_token,
