@@ -18,6 +18,15 @@ from tests.support.world import World
 Series = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 
 
+LOGS = (
+    ("management", "management"),
+    ("management", "subject-tokens"),
+    ("template", "template"),
+    ("token", "token"),
+    ("token", "exchanges"),
+)
+
+
 def scraped(stack: RunningStack) -> Series:
     """Return the value of every series of the three services."""
     answer = stack.http.get("/metrics")
@@ -30,11 +39,12 @@ def scraped(stack: RunningStack) -> Series:
 
 
 def of(series: Series, name: str, **labels: str) -> float:
-    return series.get((f"stead_{name}", frozenset(labels.items())), 0.0)
+    return series[f"stead_{name}", frozenset(labels.items())]
 
 
 def increase(before: Series, after: Series, name: str, **labels: str) -> float:
-    return of(after, name, **labels) - of(before, name, **labels)
+    """Return by how much a counter has grown; its series may begin with its first event."""
+    return of(after, name, **labels) - before.get((f"stead_{name}", frozenset(labels.items())), 0.0)
 
 
 def test_the_state_of_every_service_can_be_read(world: World) -> None:
@@ -48,6 +58,12 @@ def test_the_state_of_every_service_can_be_read(world: World) -> None:
     for service in ("management", "template"):
         for name in ("outbox_events", "outbox_oldest_seconds"):
             assert of(series, name, service=service) >= 0
+    for service, log in LOGS:
+        assert of(series, "audit_backlog_entries", service=service, log=log) >= 0
+        assert of(series, "audit_backlog_oldest_seconds", service=service, log=log) >= 0
+    for service, log in (("management", "subject-tokens"), ("token", "exchanges")):
+        assert of(series, "audit_backlog_limit_entries", service=service, log=log) == 100_000
+    assert of(series, "audit_ingestion_lag_seconds", service="management") >= 0
     assert of(series, "fan_out_backlog", service="template") >= 0
     assert of(series, "directory_lag_revisions", service="template", store="postgresql", source="management") >= 0
     for source in ("management", "template"):

@@ -24,6 +24,7 @@ from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
 from identity_common.http.openapi import CHANGES_DIRECTORY, at_address
 from identity_common.http.routing import Service
+from identity_common.outbox.audit_backlog import AuditBacklog
 from identity_common.outbox.audit_relay import AuditRelay
 from identity_common.outbox.audit_stream_relay import AuditStreamRelay
 from identity_common.outbox.backlog import measure_outbox
@@ -51,6 +52,7 @@ from management_service.applications.service import Applications
 from management_service.audit.head_keys import HeadKeys
 from management_service.audit.heads import Heads
 from management_service.audit.ingestion import AuditIngestion
+from management_service.audit.lag import measure_lag
 from management_service.audit.proofs import AuditProofs
 from management_service.audit.routes import LogController, LogKeyController, audit_jwks
 from management_service.audit.service import AuditTrail
@@ -275,6 +277,10 @@ def create_app(settings: Settings) -> Litestar:
 
     measure_stores(registry, samples, engine=engine, redis=redis, bus=bus)
     measure_outbox(registry, samples, reader, tenant_id=tenant_id)
+    audit_backlog = AuditBacklog(registry, samples, tenant_id=tenant_id)
+    audit_backlog.measure_outbox("management", reader)
+    audit_backlog.measure_stream(SUBJECT_TOKEN_LOG, commands, limit=settings.audit_backlog)
+    measure_lag(registry, samples, reader, bus, tenant_id=tenant_id)
     return create_service_app(
         service="management",
         title="Management API",

@@ -19,6 +19,7 @@ from identity_common.http.application import create_service_app
 from identity_common.http.cors import Cors
 from identity_common.http.health import Readiness
 from identity_common.http.openapi import CHANGES_DIRECTORY
+from identity_common.outbox.audit_backlog import AuditBacklog
 from identity_common.outbox.audit_relay import AuditRelay
 from identity_common.outbox.backlog import measure_outbox
 from identity_common.outbox.changes import Changes
@@ -271,6 +272,7 @@ def _measure(
     samples.add([lag.labels("postgresql", "management")], behind)
     measure_stores(registry, samples, engine=connections.engine, redis=connections.redis, bus=connections.bus)
     measure_outbox(registry, samples, connections.reader, tenant_id=settings.tenant_id)
+    AuditBacklog(registry, samples, tenant_id=settings.tenant_id).measure_outbox("template", connections.reader)
     measure_fan_out(registry, samples, connections.reader, tenant_id=settings.tenant_id)
     return registry, samples
 

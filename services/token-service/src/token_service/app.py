@@ -16,6 +16,7 @@ from identity_common.access.management_api import ManagementAccess
 from identity_common.bus.connection import Bus
 from identity_common.http.application import create_service_app
 from identity_common.http.health import Readiness
+from identity_common.outbox.audit_backlog import AuditBacklog
 from identity_common.outbox.audit_relay import AuditRelay
 from identity_common.outbox.audit_stream_relay import Attempts, AuditStreamRelay
 from identity_common.sealing import SealingKeys
@@ -222,6 +223,9 @@ class _Parts:
         self.metrics.measure_feed(self.feed.tail)
         self.metrics.registry.register(self.claims.failures.count)
         measure_stores(self.metrics.registry, self.metrics.samples, engine=self.engine, redis=self.redis, bus=self.bus)
+        audit_backlog = AuditBacklog(self.metrics.registry, self.metrics.samples, tenant_id=tenant_id)
+        audit_backlog.measure_outbox(WRITES, self.engine)
+        audit_backlog.measure_stream(LOG, self.commands, limit=settings.audit_backlog)
 
     async def _start_with_database(self) -> None:
         self.keys.start()

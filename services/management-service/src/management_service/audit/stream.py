@@ -8,6 +8,7 @@ from msgspec import json
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.errors import NotFoundError
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.streams import AUDIT_STREAM
@@ -33,11 +34,39 @@ async def stream_created(bus: Bus) -> str:
         nats.errors.Error: NATS does not answer.
     """
     await bus.jetstream().add_stream(AUDIT_STREAM)
+    return await incarnation(bus)
+
+
+async def incarnation(bus: Bus) -> str:
+    """Return the incarnation of the stream.
+
+    Raises:
+        nats.errors.Error: NATS does not answer, or there is no stream.
+    """
     response = await bus.client.request(f"$JS.API.STREAM.INFO.{STREAM_AUDIT}", b"", timeout=2)
     info = json.decode(response.data)
     if "error" in info:
         raise NatsError(info["error"].get("description", "stream info failed"))
     return str(info["created"])
+
+
+async def published_after(bus: Bus, position: int, *, tenant_id: str) -> int | None:
+    """Return when a tenant's first message after a position was published; None if there is none.
+
+    Returns:
+        Milliseconds since the epoch, UTC.
+
+    Raises:
+        nats.errors.Error: NATS does not answer.
+    """
+    try:
+        message = await bus.jetstream().get_msg(
+            STREAM_AUDIT, position + 1, subject=_subjects(tenant_id), next=True, direct=True
+        )
+    except NotFoundError:
+        return None
+    assert message.time is not None  # noqa: S101 - a message that is read directly has one
+    return int(message.time.timestamp() * 1000)
 
 
 async def read_after(bus: Bus, position: int, *, tenant_id: str) -> AsyncGenerator[list[Msg], None]:
@@ -59,8 +88,7 @@ async def read_after(bus: Bus, position: int, *, tenant_id: str) -> AsyncGenerat
         mem_storage=True,
         num_replicas=1,
     )
-    subject = f"{AUDIT_PREFIX}.{tenant_id}.>"
-    subscription = await bus.jetstream().pull_subscribe(subject, stream=STREAM_AUDIT, config=config)
+    subscription = await bus.jetstream().pull_subscribe(_subjects(tenant_id), stream=STREAM_AUDIT, config=config)
     delivered, is_behind = 0, False
     while connection == bus.connections:
         messages: list[Msg] = []
@@ -77,3 +105,7 @@ async def read_after(bus: Bus, position: int, *, tenant_id: str) -> AsyncGenerat
             if message.metadata.sequence.consumer != delivered:
                 raise ReadingInterruptedError
         yield messages
+
+
+def _subjects(tenant_id: str) -> str:
+    return f"{AUDIT_PREFIX}.{tenant_id}.>"
