@@ -10,11 +10,13 @@ from pathlib import Path
 import httpx2 as httpx
 import jwt
 import pytest
+import yaml
 
 from all_in_one.credentials import Credentials, read_credentials
 from identity_common.version import VERSION
 from stead import ManagementClient
 from tests.support.administrator import CONSOLE, AtTheConsole, notices
+from tests.support.patience import eventually
 from tests.support.processes import free_port
 
 pytestmark = [pytest.mark.deployed, pytest.mark.timeout(900)]
@@ -27,8 +29,9 @@ class Composed:
     """The running system: its address, its credentials, and commands to change it."""
 
     def __init__(self, directory: Path) -> None:
-        port, nats_port = free_port(), free_port()
+        port, nats_port, prometheus_port = free_port(), free_port(), free_port()
         self.base_url = f"http://localhost:{port}"
+        self.prometheus_url = f"http://localhost:{prometheus_port}"
         self.directory = directory
         self._environment = {
             **os.environ,
@@ -36,6 +39,7 @@ class Composed:
             "BASE_URL": self.base_url,
             "PORT": str(port),
             "NATS_PORT": str(nats_port),
+            "PROMETHEUS_PORT": str(prometheus_port),
         }
 
     @property
@@ -65,7 +69,7 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
         composed.run("make", "up", f"DIRECTORY={composed.directory}")
         yield composed
     finally:
-        composed.run("docker", "compose", "down", "--volumes", "--timeout", "5")
+        composed.run("docker", "compose", "--profile", "observe", "down", "--volumes", "--timeout", "5")
 
 
 def test_the_walk_through_works_with_three_replicas_of_token_service(composed: Composed) -> None:
@@ -92,6 +96,27 @@ def test_the_edge_hides_what_is_not_public_and_logs_no_query(composed: Composed)
         assert client.get("/oidc/auth", params={"login_hint": "never-logged"}).status_code == 400
     assert statuses == {"/health/ready": 404, "/metrics": 404, "/schema": 404, "/oidc/jwks": 200}
     assert "never-logged" not in composed.run("docker", "compose", "logs", "--no-color")
+
+
+@pytest.mark.usefixtures("prometheus_image")  # what the profile starts
+def test_the_profile_observe_scrapes_every_replica_and_evaluates_the_rules(composed: Composed) -> None:
+    composed.run("docker", "compose", "--profile", "observe", "up", "--detach", "--no-build", "--wait", "prometheus")
+    with httpx.Client(base_url=f"{composed.prometheus_url}/api/v1/") as prometheus:
+
+        def targets() -> list[tuple[str, str]]:
+            found = prometheus.get("targets", params={"state": "active"}).json()["data"]["activeTargets"]
+            return sorted((each["labels"]["job"], each["health"]) for each in found)
+
+        def rules() -> list[tuple[str, str]]:
+            groups = prometheus.get("rules").json()["data"]["groups"]
+            return sorted((rule["name"], rule["health"]) for group in groups for rule in group["rules"])
+
+        replicas = composed.run("docker", "compose", "ps", "--format", "{{.Service}}").split()
+        services = sorted(replica for replica in replicas if replica.endswith("-service"))
+        eventually(lambda: targets() == [(service, "up") for service in services])
+        written = yaml.safe_load((ROOT / "deploy" / "observe" / "rules.yml").read_text())["groups"]
+        names = sorted(rule.get("record") or rule["alert"] for group in written for rule in group["rules"])
+        eventually(lambda: rules() == [(name, "ok") for name in names])
 
 
 def test_the_containers_show_no_secret_and_can_write_nothing(composed: Composed) -> None:
