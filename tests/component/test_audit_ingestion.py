@@ -65,7 +65,7 @@ class Trail:
                 await asyncio.sleep(0.05)
 
     def heads(self) -> Heads:
-        sealing = SealingKeys(self._management.settings.environment_variable_keys)
+        sealing = SealingKeys(self._management.settings.audit_head_keys)
         refused = counter(CollectorRegistry(), "audit_heads_refused", "Refused.")
         return Heads(self.bus, sealing, issuer="https://id.test", tenant_id=self.tenant_id, refused=refused)
 

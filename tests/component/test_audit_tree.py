@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import nats
 import pytest
 
 from identity_common.clock import now_ms
+from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.wire.audit import AuditContext, AuditEntry, audit_subject, head_subject
 from management_service.app import create_app
 from stead._keys import KeySet
@@ -21,7 +23,7 @@ from stead.audit.__main__ import main
 from stead.audit.heads import InvalidHead, decoded, encoded, signed_by
 from stead.audit.leaves import personal_hash
 from tests.support.captured_logs import captured_logs
-from tests.support.management_api import Management, issues, refusal, running
+from tests.support.management_api import Management, client_of, issues, refusal, running
 from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.servers
@@ -330,6 +332,53 @@ async def test_a_key_that_has_leaked_verifies_nothing_any_more(management: Manag
             read_head(leaked, await keys_of(own))
         after = read_head(await signed_with(own, only["id"]), await keys_of(own))
         assert (await verified(own, after)).finding is None
+
+
+async def sealed_keys(own: Management) -> dict[str, bytes]:
+    rows = await own.database.fetch("SELECT kid, private_key FROM audit_keys WHERE tenant_id = $1", own.tenant_id)
+    return {row["kid"]: row["private_key"] for row in rows}
+
+
+def opened(ring: SealingKeys, keys: dict[str, bytes]) -> dict[str, bytes]:
+    return {kid: ring.open(sealed, name=f"audit-head:{kid}") for kid, sealed in keys.items()}
+
+
+async def test_the_ring_that_token_service_has_opens_no_key_of_heads(own: Management) -> None:
+    keys = await sealed_keys(own)
+    assert keys
+    for kid, sealed in keys.items():
+        with pytest.raises(NoFittingKeyError):
+            opened(SealingKeys(own.settings.environment_variable_keys), {kid: sealed})
+
+
+@pytest.mark.parametrize("sealed_with", ["the ring of environment variables", "an older key of heads"])
+async def test_keys_of_heads_that_another_key_has_sealed_are_sealed_again_at_the_start(
+    management: Management, sealed_with: str
+) -> None:
+    async with Management(management.addresses, management.issuer) as own:
+        await publish(own, range(1, 3))
+        await head_of(own, 2)
+        await own.client.post(f"{KEYS}/rotate")
+        jwks = (await own.client.get("/api/logs/jwks")).json()
+        (current,) = own.settings.audit_head_keys
+        if sealed_with == "an older key of heads":
+            newest = base64.b64encode(os.urandom(32)).decode()
+            settings = msgspec.structs.replace(own.settings, audit_head_keys=(newest, current))
+        else:
+            newest, settings = current, own.settings
+            former = SealingKeys(own.settings.environment_variable_keys)
+            for kid, key in opened(SealingKeys([current]), await sealed_keys(own)).items():
+                earlier = former.seal(key, name=f"audit-head:{kid}")
+                await own.database.execute(
+                    "UPDATE audit_keys SET private_key = $3 WHERE tenant_id = $1 AND kid = $2",
+                    own.tenant_id,
+                    kid,
+                    earlier,
+                )
+        again = create_app(settings)
+        async with running(again), client_of(again, None) as anyone:
+            assert len(opened(SealingKeys([newest]), await sealed_keys(own))) == 2
+            assert (await anyone.get("/api/logs/jwks")).json() == jwks
 
 
 async def test_the_keys_of_heads_are_replaced_by_administrators_only(own: Management) -> None:

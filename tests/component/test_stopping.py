@@ -19,7 +19,7 @@ from tests.support.running_stack import RunningStack
 from token_service.settings import Settings as TokenSettings
 
 ROUNDS = 40
-_KEY = base64.b64encode(os.urandom(32)).decode()
+_KEY, _OTHER_KEY = (base64.b64encode(os.urandom(32)).decode() for _ in range(2))
 
 
 def management(addresses: ServerAddresses) -> Litestar:
@@ -32,6 +32,7 @@ def management(addresses: ServerAddresses) -> Litestar:
             redis_url=addresses.management_redis_url,
             nats_url=addresses.management_nats_url,
             environment_variable_keys=(_KEY,),
+            audit_head_keys=(_OTHER_KEY,),
         )
     )
 

@@ -32,14 +32,22 @@ SETTINGS: dict[str, type[ServiceSettings]] = {
 OF_LIBRARIES = {"PGSSLMODE", "PGSSLROOTCERT", "SSL_CERT_FILE"}
 """Variables that asyncpg and OpenSSL read."""
 
-SECRET_SETTINGS = {"DATABASE_URL", "REDIS_URL", "NATS_URL", "KEY_ENCRYPTION_KEYS", "ENVIRONMENT_VARIABLE_KEYS"}
+SECRET_SETTINGS = {
+    "DATABASE_URL",
+    "REDIS_URL",
+    "NATS_URL",
+    "KEY_ENCRYPTION_KEYS",
+    "ENVIRONMENT_VARIABLE_KEYS",
+    "AUDIT_HEAD_KEYS",
+}
 CREDENTIALS = re.compile(r"://[^\s/]*:[^\s/]*@|-----BEGIN [A-Z ]*PRIVATE KEY")
 KEY = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+HEAD_KEY = "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA="
 SECRETS: dict[str, dict[str, str]] = {
     each["metadata"]["name"]: each["stringData"]
-    for each in json.loads(secret_manifests(Passwords().completed(), Hosts(), Keys(KEY, KEY), namespace="stead"))[
-        "items"
-    ]
+    for each in json.loads(
+        secret_manifests(Passwords().completed(), Hosts(), Keys(KEY, KEY, HEAD_KEY), namespace="stead")
+    )["items"]
 }
 """What `python -m provision secrets` prints."""
 

@@ -17,7 +17,7 @@ SHARED = {"BASE_URL", "DATABASE_URL", "NATS_URL", "REDIS_URL"}
 @pytest.mark.parametrize(
     ("settings", "required"),
     [
-        (management_service.settings.Settings, SHARED | {"ENVIRONMENT_VARIABLE_KEYS"}),
+        (management_service.settings.Settings, SHARED | {"ENVIRONMENT_VARIABLE_KEYS", "AUDIT_HEAD_KEYS"}),
         (template_service.settings.Settings, SHARED),
         (token_service.settings.Settings, SHARED | {"KEY_ENCRYPTION_KEYS", "ENVIRONMENT_VARIABLE_KEYS"}),
     ],

@@ -40,6 +40,7 @@ def settings_for(addresses: ServerAddresses, issuer: Issuer, **changed: Any) -> 
             "redis_url": addresses.management_redis_url,
             "nats_url": addresses.management_nats_url,
             "environment_variable_keys": (base64.b64encode(os.urandom(32)).decode(),),
+            "audit_head_keys": (base64.b64encode(os.urandom(32)).decode(),),
             **changed,
         }
     )

@@ -168,6 +168,7 @@ class Deployment:
         self._management_environment = {
             **shared,
             **variable_keys,
+            "AUDIT_HEAD_KEYS": base64.b64encode(os.urandom(32)).decode(),
             "DATABASE_URL": addresses.management_database_url,
             "REDIS_URL": addresses.management_redis_url,
             "NATS_URL": addresses.management_nats_url,

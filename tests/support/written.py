@@ -36,8 +36,8 @@ class Written:
         self._run_directory = run_directory
         self.recorder: Recorder = stack.recorder
         self.recorder.keep_password_of(*msgspec.structs.asdict(stack.addresses).values())
-        kek = (run_directory / "key-encryption-key").read_text().strip().rstrip("=")
-        self.recorder.keep(kek, "key-encryption key")
+        for name in ("key-encryption-key", "environment-variable-key", "audit-head-key"):
+            self.recorder.keep((run_directory / name).read_text().strip().rstrip("="), "key-encryption key")
         self.recorder.keep(stack.credentials.management_api.client_secret, "client secret")
         self.recorder.keep(stack.credentials.nats.password, "password of nats")
         for user in stack.credentials.demo.users:

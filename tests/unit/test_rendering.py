@@ -10,7 +10,7 @@ from provision.__main__ import main
 from provision.passwords import Passwords, stored_passwords
 
 READERS = {
-    "management-service": {"database-url", "redis-url", "nats-url", "environment-variable-keys"},
+    "management-service": {"database-url", "redis-url", "nats-url", "environment-variable-keys", "audit-head-keys"},
     "nats": {"nats-server.conf"},
     "postgres": {"password"},
     "redis": {"users.acl"},

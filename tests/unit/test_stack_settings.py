@@ -44,11 +44,19 @@ def test_addresses_come_from_the_arguments(tmp_path: Path) -> None:
 
 def test_the_keys_of_the_environment_come_first(tmp_path: Path) -> None:
     key = base64.b64encode(bytes(32)).decode()
-    started = stack(tmp_path, KEY_ENCRYPTION_KEYS=key, ENVIRONMENT_VARIABLE_KEYS=key)
+    of_heads = base64.b64encode(bytes([1] * 32)).decode()
+    started = stack(tmp_path, KEY_ENCRYPTION_KEYS=key, ENVIRONMENT_VARIABLE_KEYS=key, AUDIT_HEAD_KEYS=of_heads)
     assert (started.token.key_encryption_keys, started.management.environment_variable_keys) == ((key,), (key,))
+    assert started.management.audit_head_keys == (of_heads,)
     assert list(tmp_path.iterdir()) == []
     (own,) = stack(tmp_path).token.key_encryption_keys
     assert stack(tmp_path).token.key_encryption_keys == (own,)
+
+
+def test_the_keys_of_heads_are_apart_from_those_that_token_service_knows(tmp_path: Path) -> None:
+    key = base64.b64encode(bytes(32)).decode()
+    with pytest.raises(StackError, match="AUDIT_HEAD_KEYS: must have no key of ENVIRONMENT_VARIABLE_KEYS"):
+        stack(tmp_path, ENVIRONMENT_VARIABLE_KEYS=key, AUDIT_HEAD_KEYS=key)
 
 
 def test_every_invalid_setting_is_reported_once_and_without_its_value(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ REQUIRED = {
     "REDIS_URL": "redis://localhost",
     "NATS_URL": "nats://localhost",
     "ENVIRONMENT_VARIABLE_KEYS": "A" * 43 + "=",
+    "AUDIT_HEAD_KEYS": "B" * 43 + "=",
 }
 
 

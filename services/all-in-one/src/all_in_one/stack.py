@@ -57,6 +57,7 @@ _CONSOLE: Final = "console"
 _KEYS: Final = {
     "KEY_ENCRYPTION_KEYS": "key-encryption-key",
     "ENVIRONMENT_VARIABLE_KEYS": "environment-variable-key",
+    "AUDIT_HEAD_KEYS": "audit-head-key",
 }
 """Settings that are keys, and the files that hold them unless the environment names others."""
 

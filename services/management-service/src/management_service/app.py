@@ -201,7 +201,7 @@ def create_app(settings: Settings) -> Litestar:
     )
     audit_relay = AuditRelay(bus, settings.database_url, service="management", tenant_id=tenant_id)
     registry, samples = CollectorRegistry(), Samples()
-    sealing = SealingKeys(settings.environment_variable_keys)
+    sealing = SealingKeys(settings.audit_head_keys)
     heads = Heads(
         bus,
         sealing,
@@ -240,12 +240,15 @@ def create_app(settings: Settings) -> Litestar:
         assign_default_roles=assignments.assign_default_roles,
         tenant_id=tenant_id,
     )
+    head_keys = HeadKeys(reader, changes, sealing, tenant_id=tenant_id)
     claims_functions = _claims_functions(settings, reader, changes, bus)
     console = _console(settings, commands)
 
     async def prepare() -> None:
         await changes.prepare()
         await claims_functions.renew_seals()
+        # Earlier versions sealed the keys of heads with those of environment variables, which token-service knows.
+        await head_keys.renew_seals(SealingKeys((*settings.audit_head_keys, *settings.environment_variable_keys)))
         relay.start()
         audit_relay.start()
         audit_ingestion.start()
@@ -309,7 +312,7 @@ def create_app(settings: Settings) -> Litestar:
             "memberships": Memberships(bus, tenant_id=tenant_id),
             "audit_trail": AuditTrail(reader, tenant_id=tenant_id),
             "audit_proofs": AuditProofs(reader, sealing, tenant_id=tenant_id),
-            "head_keys": HeadKeys(reader, changes, sealing, tenant_id=tenant_id),
+            "head_keys": head_keys,
         },
         readiness=Readiness(startup),
         registry=registry,

@@ -24,8 +24,9 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
     Attributes:
         redis_url: ``redis://user:password@host:port/0``; stores subject tokens.
         environment_variable_keys: Base64 of 32 bytes each, newest first: the first encrypts the environment variables
-            of the custom-claims function and the keys that sign heads of the audit trail, all decrypt them.
-            token-service has the same.
+            of the custom-claims function, all decrypt them. token-service has the same.
+        audit_head_keys: Likewise: encrypts the keys that sign heads of the audit trail. No other service has them, so
+            none may be among ``environment_variable_keys``.
         subject_token_ttl_s: Lifetime of subject tokens; 1 to 3600.
         require_context: Names of members that the context of every subject token must have as text that is not blank:
             ``reason,ticketId``; empty to require none.
@@ -54,6 +55,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
 
     redis_url: Secret
     environment_variable_keys: tuple[Secret, ...]
+    audit_head_keys: tuple[Secret, ...]
     subject_token_ttl_s: int = 600
     require_context: tuple[str, ...] = ()
     database_connections: int = 10
@@ -87,7 +89,9 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             if values.get(name) and not _is_name(values[name])
         ]
         found += _look_problems(values)
-        found += cls.wrong_keys(values, "environment_variable_keys")
+        found += cls.wrong_keys(values, "environment_variable_keys") + cls.wrong_keys(values, "audit_head_keys")
+        if not set(values.get("audit_head_keys", ())).isdisjoint(values.get("environment_variable_keys", ())):
+            found.append("AUDIT_HEAD_KEYS: must have no key of ENVIRONMENT_VARIABLE_KEYS, which token-service knows")
         return found + cls.too_small(
             values,
             database_connections=1,

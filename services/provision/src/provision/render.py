@@ -45,10 +45,12 @@ class Keys(msgspec.Struct, frozen=True):
     Attributes:
         key_encryption: Of token-service: seal its signing keys.
         environment_variable: Of management-service and token-service: seal what custom-claims functions read.
+        audit_head: Of management-service: seal the keys that sign heads of the audit trail.
     """
 
     key_encryption: str
     environment_variable: str
+    audit_head: str
 
     def __repr__(self) -> str:
         return "Keys(…)"
@@ -56,7 +58,8 @@ class Keys(msgspec.Struct, frozen=True):
 
 def stored_keys(directory: Path) -> Keys:
     """Return the keys in files beside the passwords; the first call creates them."""
-    return Keys(_key(directory / "key-encryption-keys"), _key(directory / "environment-variable-keys"))
+    names = ("key-encryption-keys", "environment-variable-keys", "audit-head-keys")
+    return Keys(*(_key(directory / name) for name in names))
 
 
 def _key(path: Path) -> str:
@@ -108,4 +111,5 @@ def _files(passwords: Passwords, hosts: Hosts, keys: Keys) -> Iterator[tuple[str
     yield "token-service/key-encryption-keys", keys.key_encryption
     yield "token-service/environment-variable-keys", keys.environment_variable
     yield "management-service/environment-variable-keys", keys.environment_variable
+    yield "management-service/audit-head-keys", keys.audit_head
     yield "subscriber/nats-url", urls.subscriber_nats_url

@@ -8,8 +8,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from identity_common.clock import Clock, now_ms
 from identity_common.fields import Answer
 from identity_common.outbox.changes import Changes
-from identity_common.sealing import SealingKeys
-from management_service.audit.keys import new_key, sealed
+from identity_common.sealing import NoFittingKeyError, SealingKeys
+from identity_common.telemetry.logs import get_logger
+from management_service.audit.keys import new_key, resealed, sealed
 from management_service.audit.store import find_keys
 
 _INSERT: Final = text(
@@ -23,6 +24,12 @@ _INSERT: Final = text(
     bindparam("now", type_=BigInteger),
 )
 _DELETE_OTHERS: Final = text("DELETE FROM audit_keys WHERE tenant_id = :tenant_id AND kid <> :kid")
+
+_RESEAL: Final = text(
+    "UPDATE audit_keys SET private_key = :private_key WHERE tenant_id = :tenant_id AND kid = :kid"
+).bindparams(bindparam("private_key", type_=LargeBinary))
+
+_log = get_logger(__name__)
 
 LogKeyStatus = Literal["Current", "Previous"]
 
@@ -76,6 +83,27 @@ class HeadKeys:
             )
             for place, row in enumerate(rows)
         ]
+
+    async def renew_seals(self, sealing: SealingKeys) -> None:
+        """Seal again what an older key has sealed, so that the key can be taken out of the ring.
+
+        Args:
+            sealing: Opens what earlier releases have sealed, too.
+        """
+        async with self._changes.transaction(await_publication=False) as transaction:
+            renewed = 0
+            for row in await find_keys(transaction.connection, self._tenant_id):
+                try:
+                    private_key = resealed(sealing, row.kid, row.private_key)
+                except NoFittingKeyError:
+                    _log.error("audit.head-key-unreadable", kid=row.kid)
+                    continue
+                if private_key is not None:
+                    values = {"tenant_id": self._tenant_id, "kid": row.kid, "private_key": private_key}
+                    await transaction.connection.execute(_RESEAL, values)
+                    renewed += 1
+        if renewed:
+            _log.info("audit.head-keys-resealed", count=renewed)
 
     async def rotate(self, *, emergency: bool) -> list[LogKey]:
         """Make a key that signs from now on; return all keys, newest first.

@@ -13,9 +13,8 @@ from identity_common.clock import now_ms
 from identity_common.sealing import SealingKeys
 from stead.audit.heads import ALGORITHM, HEAD_TYPE, Head, encoded
 
-_SELECT: Final = "SELECT kid, private_key FROM audit_keys WHERE tenant_id = $1 ORDER BY created_at DESC, kid"
+_SELECT: Final = "SELECT kid, private_key FROM audit_keys WHERE tenant_id = $1 ORDER BY created_at DESC, kid LIMIT 1"
 _INSERT: Final = "INSERT INTO audit_keys (tenant_id, kid, private_key, created_at) VALUES ($1, $2, $3, $4)"
-_RESEAL: Final = "UPDATE audit_keys SET private_key = $3 WHERE tenant_id = $1 AND kid = $2"
 
 
 class HeadKey(NamedTuple):
@@ -38,23 +37,17 @@ def new_key() -> HeadKey:
 
 
 async def signing_key(connection: asyncpg.Connection, sealing: SealingKeys, tenant_id: str) -> HeadKey:
-    """Return the newest key; create the first one, and seal those of an older key-encryption key again.
-
-    Only the ingesting replica does, so that there is one first key.
+    """Return the newest key; create the first one. Only the ingesting replica does, so that there is one first key.
 
     Raises:
-        NoFittingKeyError: No key-encryption key opens a key.
+        NoFittingKeyError: No key-encryption key opens it.
     """
-    rows = await connection.fetch(_SELECT, tenant_id)
-    if not rows:
+    row = await connection.fetchrow(_SELECT, tenant_id)
+    if row is None:
         made = new_key()
         await connection.execute(_INSERT, tenant_id, made.kid, sealed(sealing, made), now_ms())
         return made
-    keys = [HeadKey(row["kid"], _opened(sealing, row["kid"], row["private_key"])) for row in rows]
-    for row, key in zip(rows, keys, strict=True):
-        if not sealing.is_newest(row["private_key"], name=_name(key.kid)):
-            await connection.execute(_RESEAL, tenant_id, key.kid, sealed(sealing, key))
-    return keys[0]
+    return HeadKey(row["kid"], _opened(sealing, row["kid"], row["private_key"]))
 
 
 def jwk_set(sealing: SealingKeys, rows: Iterable[Any]) -> bytes:
@@ -84,6 +77,17 @@ def _public(key: Ed25519PrivateKey) -> dict[str, str]:
 def sealed(sealing: SealingKeys, key: HeadKey) -> bytes:
     """Return a key as it is stored."""
     return sealing.seal(key.key.private_bytes_raw(), name=_name(key.kid))
+
+
+def resealed(sealing: SealingKeys, kid: str, stored: bytes) -> bytes | None:
+    """Return a stored key, sealed with the newest key-encryption key; None if it was sealed with that one.
+
+    Raises:
+        NoFittingKeyError: No key-encryption key opens it.
+    """
+    if sealing.is_newest(stored, name=_name(kid)):
+        return None
+    return sealed(sealing, HeadKey(kid, _opened(sealing, kid, stored)))
 
 
 def _opened(sealing: SealingKeys, kid: str, stored: bytes) -> Ed25519PrivateKey:
