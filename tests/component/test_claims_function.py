@@ -482,11 +482,26 @@ async def test_a_dry_run_compares_a_candidate_with_the_active_version(own: Manag
     await own.client.post(f"{USERS}/dry-run", json={"script": "candidate"})
     asked = [question for question in answers.asked if isinstance(question, DryRun)]
     assert [(each.candidate, each.active) for each in asked] == [
-        (Function(script="candidate", environment_variables=VARIABLES), in_force),
+        (Function(script="candidate"), in_force),
         (Function(script="candidate", environment_variables={"A": "1"}), in_force),
         (Function(script="candidate"), None),
     ]
     assert {each.kind for each in asked} == {"access-token"}
+
+
+async def test_a_script_that_is_not_saved_gets_no_stored_variables(own: Management, answers: ScriptAnswers) -> None:
+    """It could return their values, which are write-only. The text of the active version makes no difference."""
+    await saved(own, environmentVariables=VARIABLES)
+    answers.forget()
+    answers.answer = DryRunAnswer()
+    for script in (SCRIPT, "const getCustomJwtClaims = ({ environmentVariables }) => environmentVariables;"):
+        assert (await own.client.post(f"{USERS}/dry-run", json={"script": script})).status_code == 200
+    answers.answer = ScriptTested()
+    test = {"tokenType": "access-token", "script": SCRIPT, "token": {}, "context": {}}
+    assert (await own.client.post(TEST, json=test)).status_code == 200
+    candidates = [each.candidate for each in answers.asked if isinstance(each, DryRun)]
+    tested = [each.function for each in answers.asked if isinstance(each, TestScript)]
+    assert [each.environment_variables for each in candidates + tested] == [{}, {}, {}]
 
 
 async def test_of_many_who_save_the_first_version_one_succeeds(own: Management, answers: ScriptAnswers) -> None:

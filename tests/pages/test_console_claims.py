@@ -93,6 +93,24 @@ def test_a_test_shows_the_claims_and_saves_nothing(stack: RunningStack, administ
         stack.management.custom_claims.get(KIND)
 
 
+def test_a_script_that_is_tried_without_variables_is_told_so(administrator: Administrator) -> None:
+    lacks = "Here it has no environment variables, because stored ones cannot be read."
+    page = administrator.opens(HERE)
+    assert lacks not in text(administrator.sends(page, script=SCRIPT, step="dry-run"))  # nor are there any
+    saved(administrator, SCRIPT, replace="yes", environmentVariables="REGION=eu-central-unlike-any-text")
+    page = administrator.opens(HERE)
+    assert lacks not in text(page)
+    sample = {"script": SCRIPT, "contextSample": '{"user": {"plan": "gold"}}'}
+    without = administrator.sends(page, step="test", **sample)
+    assert '{ "plan": "gold" }' in text(without)
+    assert lacks in text(without)
+    assert lacks in text(administrator.sends(page, step="dry-run", **sample))
+    typed = {"replace": "yes", "environmentVariables": "REGION=us"}
+    given = administrator.sends(page, step="test", **sample, **typed)
+    assert '{ "plan": "gold", "region": "us" }' in text(given)
+    assert lacks not in text(given) + text(administrator.sends(page, step="dry-run", **sample, **typed))
+
+
 def test_an_error_is_marked_in_its_line_and_nothing_is_saved(stack: RunningStack, administrator: Administrator) -> None:
     page = administrator.opens(HERE)
     script = "const getCustomJwtClaims = async () => {\n  return {;\n};\n"

@@ -169,7 +169,8 @@ def try_claims_script(
 
     Raises:
         Forbidden: The script denied access; ``message`` is its message.
-        Conflict: The script failed; ``data`` says why and where. Or there is no such version.
+        Conflict: The script failed; ``data`` says why and where. Or there is no such version, or no key opens its
+            variables.
         Unavailable: Scripts cannot be run at the moment.
     """
     body = create_body(
@@ -198,12 +199,12 @@ def dry_run_claims_script(
     Args:
         kind: Of tokens.
         script: The candidate, which is not saved; either this or ``version``.
-        environment_variables: If None, those of the version; for a script, those of the active version.
+        environment_variables: If None, those of the version; a script has none, as stored values are write-only.
         version: A saved version as the candidate.
 
     Raises:
         Conflict: The script does not compile, defines no such function or is too large; ``data`` says where. Or there
-            is no such version.
+            is no such version, or no key opens its variables or those of the active version.
         Unavailable: Scripts cannot be run at the moment.
     """
     body = create_body(script=script, version=version, environmentVariables=environment_variables)

@@ -83,8 +83,8 @@ class FunctionDryRun(Body):
     Attributes:
         script: Source of the function, in JavaScript; at most 64 KiB. Excludes ``version``.
         version: Number of a saved version. Excludes ``script``.
-        environment_variables: Variables that the function can read. If they are missing, those of the version; for a
-            script, those of the active version.
+        environment_variables: Variables that the function can read: at most 64, 16 KiB together; write-only. If they
+            are missing, those of the version; a script has none.
     """
 
     script: str | UnsetType = UNSET

@@ -275,9 +275,8 @@ class ClaimsFunctions:
             ApiError: 400 without either; 403 if the script denied access; 422 if it failed or is too large, or if
                 there is no such version; 413; 503.
         """
-        chosen = rules.script_or_version(body)
-        function = Function(script=chosen) if isinstance(chosen, str) else await self._stored(body.token_type, chosen)
-        function = _with_variables(function, body.environment_variables)
+        function = await self._chosen(body.token_type, body)
+        await self._changes.record_action(AGGREGATE, (body.token_type,), "test")
         tested = await self._scripts.test(
             TestScript(
                 kind=body.token_type,
@@ -299,17 +298,13 @@ class ClaimsFunctions:
             ApiError: 400 without a script or a version; 422 for a script that is not acceptable, or too large, and for
                 a version that does not exist; 503.
         """
-        chosen = rules.script_or_version(body)
+        candidate = await self._chosen(kind, body)
         async with self._reader.connect() as connection:
             active = await store.find_active(connection, self._tenant_id, kind)
         in_force = None if active is None else self._function(active)
-        if isinstance(chosen, int):
-            candidate = _with_variables(await self._stored(kind, chosen), body.environment_variables)
-        else:
-            variables = {} if in_force is None else in_force.environment_variables
-            candidate = Function(script=chosen, environment_variables=variables)
-            candidate = _with_variables(candidate, body.environment_variables)
-            await self._require_acceptable(chosen)
+        if body.script is not UNSET:
+            await self._require_acceptable(body.script)
+        await self._changes.record_action(AGGREGATE, (kind,), "dry-run")
         return await self._scripts.dry_run(DryRun(kind=kind, candidate=candidate, active=in_force))
 
     async def record(self, kind: TokenKind, minutes: int) -> RecordingState:
@@ -400,6 +395,15 @@ class ClaimsFunctions:
             token_sample=version.token_sample,
             block_issuance_on_error=version.block_issuance_on_error,
         )
+
+    async def _chosen(self, kind: TokenKind, body: rules.FunctionTest | rules.FunctionDryRun) -> Function:
+        """Return what is to be run: a version with its own environment variables, unless others are given; or a script.
+
+        A script gets no stored ones: it could return their values, which are write-only.
+        """
+        chosen = rules.script_or_version(body)
+        function = Function(script=chosen) if isinstance(chosen, str) else await self._stored(kind, chosen)
+        return _with_variables(function, body.environment_variables)
 
     async def _stored(self, kind: TokenKind, number: int) -> Function:
         """Return a version with its own environment variables, to be run."""

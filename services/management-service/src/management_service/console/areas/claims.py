@@ -88,7 +88,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
     Attributes:
         script: What was typed, or that of the version.
-        variables: Environment variables; None for those of the active version, or of this one.
+        variables: Environment variables; None for those of the saved version, or for none.
         version: Number of a saved version; None for a script that is not saved.
     """
 
