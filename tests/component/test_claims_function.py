@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2 as httpx
+import msgspec
 import nats
 import pytest
 import pytest_asyncio
@@ -733,6 +734,31 @@ async def test_a_new_key_takes_over_at_the_next_start(servers: ServerAddresses, 
         assert opened == [VARIABLES, {}, {"B": "2"}]
         state = await before.event_data("claims-function", "access-token")
         assert state["sealed_environment_variables"] == rows[2]["sealed_environment_variables"]
+
+
+async def test_variables_that_no_key_opens_are_a_422_and_can_be_replaced(
+    servers: ServerAddresses, issuer: Issuer
+) -> None:
+    """Their key was taken out of the ring too early."""
+    async with Management(servers, issuer) as before, ScriptAnswers(before):
+        await saved(before, environmentVariables=VARIABLES)
+        other = (base64.b64encode(os.urandom(32)).decode(),)
+        settings = msgspec.structs.replace(before.settings, environment_variable_keys=other)
+        app = create_app(settings)
+        async with running(app), client_of(app, before.token()) as client:
+            test = {"tokenType": "access-token", "version": 1, "token": {}, "context": {}}
+            for request in (
+                client.patch(USERS, json={"blockIssuanceOnError": True}),
+                client.post(TEST, json=test),
+                client.post(f"{USERS}/dry-run", json={"version": 1}),
+                client.post(f"{USERS}/dry-run", json={"script": SCRIPT}),
+            ):
+                answer = await request
+                assert refusal(answer) == GENERAL
+                assert answer.json()["data"] == {"reason": "unreadable-variables"}
+                assert "version 1" in answer.json()["message"]
+            answer = await client.patch(USERS, json={"environmentVariables": {"REGION": "us"}})
+            assert (answer.status_code, answer.json()["environmentVariables"]) == (200, ["REGION"])
 
 
 async def test_a_republication_has_the_active_version_or_the_deletion(own: Management, answers: ScriptAnswers) -> None:

@@ -78,6 +78,14 @@ def _too_large(what: str) -> ApiError:
     return ApiError(422, _GENERAL, what, data=ErrorData(reason="too-large"))
 
 
+def _unreadable(version: Version) -> ApiError:
+    message = (
+        f"The environment variables of version {version.version} cannot be decrypted: the service has lost their key."
+        " Send others, or have the key restored."
+    )
+    return ApiError(422, _GENERAL, message, data=ErrorData(reason="unreadable-variables"))
+
+
 def _log_change(verb: str, kind: TokenKind, version: int, caller: Caller) -> None:
     _log.info(
         f"claims-function.{verb}",
@@ -206,10 +214,11 @@ class ClaimsFunctions:
         """Save the active version with these changes as a new one; without a change, nothing is saved.
 
         Raises:
-            ApiError: 404 without an active version; 422 for a script that is not acceptable, or too large; 413; 503.
+            ApiError: 404 without an active version; 422 for a script that is not acceptable, or too large, and for
+                environment variables that no key opens and that are not replaced; 413; 503.
         """
         active = await self.get(kind, missing="entity.not_exists")
-        contents = _changed(self._contents(active), update)
+        contents, _ = self._updated(active, update)
         _require_sizes(contents.script, contents.variables, contents.context_sample, contents.token_sample)
         if update.script is not UNSET:
             await self._require_acceptable(update.script)
@@ -224,11 +233,10 @@ class ClaimsFunctions:
             active = await store.find_active(transaction.connection, self._tenant_id, kind)
             if active is None:
                 raise missing_by_id("entity.not_exists")
-            contents = self._contents(active)
-            changed = _changed(contents, update)
+            contents, is_changed = self._updated(active, update)
             version = active
-            if changed != contents:
-                version = await self._save(transaction, kind, counter, changed, caller)
+            if is_changed:
+                version = await self._save(transaction, kind, counter, contents, caller)
         if version is not active:
             _log_change("saved", kind, version.version, caller)
         return version, transaction.revision_header
@@ -272,8 +280,8 @@ class ClaimsFunctions:
         """Run a script or a saved version once, with given arguments.
 
         Raises:
-            ApiError: 400 without either; 403 if the script denied access; 422 if it failed or is too large, or if
-                there is no such version; 413; 503.
+            ApiError: 400 without either; 403 if the script denied access; 422 if it failed or is too large, if there
+                is no such version, or if no key opens its environment variables; 413; 503.
         """
         function = await self._chosen(body.token_type, body)
         await self._changes.record_action(AGGREGATE, (body.token_type,), "test")
@@ -295,8 +303,8 @@ class ClaimsFunctions:
         """Run a candidate over the recorded inputs, beside the active version.
 
         Raises:
-            ApiError: 400 without a script or a version; 422 for a script that is not acceptable, or too large, and for
-                a version that does not exist; 503.
+            ApiError: 400 without a script or a version; 422 for a script that is not acceptable, or too large, for a
+                version that does not exist, and for environment variables that no key opens; 503.
         """
         candidate = await self._chosen(kind, body)
         async with self._reader.connect() as connection:
@@ -387,14 +395,29 @@ class ClaimsFunctions:
     def _record(self, transaction: Transaction, version: Version, verb: str) -> None:
         transaction.record(AGGREGATE, (version.kind,), verb, function_state(version))
 
-    def _contents(self, version: Version) -> _Contents:
-        return _Contents(
+    def _updated(self, version: Version, update: rules.FunctionUpdate) -> tuple[_Contents, bool]:
+        """Return the contents of a version with the given changes, and whether there is any.
+
+        Raises:
+            ApiError: 422 if no key opens the environment variables, unless they are replaced.
+        """
+        stored: rules.Variables | None
+        try:
+            stored = self._open(version)
+        except NoFittingKeyError:
+            stored = None
+        variables = stored if update.environment_variables is UNSET else update.environment_variables or {}
+        if variables is None:
+            raise _unreadable(version)
+        contents = _Contents(
             script=version.script,
-            variables=self._open(version),
+            variables=variables,
             context_sample=version.context_sample,
             token_sample=version.token_sample,
             block_issuance_on_error=version.block_issuance_on_error,
         )
+        changed = _changed(contents, update)
+        return changed, changed != contents or variables != stored
 
     async def _chosen(self, kind: TokenKind, body: rules.FunctionTest | rules.FunctionDryRun) -> Function:
         """Return what is to be run: a version with its own environment variables, unless others are given; or a script.
@@ -414,7 +437,11 @@ class ClaimsFunctions:
         return self._function(found.version)
 
     def _function(self, version: Version) -> Function:
-        return Function(version=version.version, script=version.script, environment_variables=self._open(version))
+        try:
+            variables = self._open(version)
+        except NoFittingKeyError:
+            raise _unreadable(version) from None
+        return Function(version=version.version, script=version.script, environment_variables=variables)
 
     def _open(self, version: Version) -> rules.Variables:
         return self._variables.open(version.sealed_environment_variables, kind=version.kind, version=version.version)
@@ -425,12 +452,10 @@ class ClaimsFunctions:
 
 
 def _changed(contents: _Contents, update: rules.FunctionUpdate) -> _Contents:
-    """Return contents with the given changes."""
+    """Return contents with the given changes, but those of the environment variables."""
     changed = contents
     if update.script is not UNSET:
         changed = msgspec.structs.replace(changed, script=update.script)
-    if update.environment_variables is not UNSET:
-        changed = msgspec.structs.replace(changed, variables=update.environment_variables or {})
     if update.context_sample is not UNSET:
         changed = msgspec.structs.replace(changed, context_sample=_sample(update.context_sample))
     if update.token_sample is not UNSET:
