@@ -456,24 +456,22 @@ async def test_a_dry_run_compares_a_candidate_with_the_active_version(own: Manag
     answers.answer = DryRunAnswer(
         runs=[
             DryRunOfInput(recorded_at=1764547200000, added={"a": 1}, changed={"b": [2]}, removed=["c"]),
-            DryRunOfInput(recorded_at=1764547100000, denied="no"),
-            DryRunOfInput(recorded_at=1764547000000, problem=problem),
+            DryRunOfInput(recorded_at=1764547100000, denied="no", active_problem=problem),
+            DryRunOfInput(recorded_at=1764547000000, problem=problem, active_denied="", dropped=["sub"]),
         ],
         omitted=7,
     )
-    nothing = {"added": {}, "changed": {}, "removed": [], "denied": None, "problem": None}
+    shown = {"reason": "exception", "message": "boom", "line": 2, "column": None}
+    nothing = {"added": {}, "changed": {}, "removed": [], "dropped": []}
+    nothing |= dict.fromkeys(("denied", "problem", "activeDenied", "activeProblem"))
     answer = await own.client.post(f"{USERS}/dry-run", json={"script": "candidate"})
     assert (answer.status_code, answer.json()) == (
         200,
         {
             "runs": [
                 {**nothing, "recordedAt": 1764547200000, "added": {"a": 1}, "changed": {"b": [2]}, "removed": ["c"]},
-                {**nothing, "recordedAt": 1764547100000, "denied": "no"},
-                {
-                    **nothing,
-                    "recordedAt": 1764547000000,
-                    "problem": {"reason": "exception", "message": "boom", "line": 2, "column": None},
-                },
+                {**nothing, "recordedAt": 1764547100000, "denied": "no", "activeProblem": shown},
+                {**nothing, "recordedAt": 1764547000000, "problem": shown, "activeDenied": "", "dropped": ["sub"]},
             ],
             "omitted": 7,
         },

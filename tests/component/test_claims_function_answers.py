@@ -128,6 +128,7 @@ def test_a_dry_run_shows_what_a_candidate_would_change_for_recorded_inputs(
                 added={"new": world.resource},
                 changed={"other": world.customer},
                 removed=["old", "older"],
+                dropped=["sub"],
             )
             for run in answer.runs
         ]
@@ -137,6 +138,13 @@ def test_a_dry_run_shows_what_a_candidate_would_change_for_recorded_inputs(
     assert [(run.denied, run.problem) for run in denied.runs] == [("no", None)] * 2
     failed = dry_run(function, body("nothing.there"))
     assert [run.problem.reason for run in failed.runs if run.problem] == ["exception"] * 2
+    denying = dry_run(function, body("{ new: 1 }"), body("api.denyAccess('no')"))
+    assert [(run.active_denied, run.active_problem, run.added) for run in denying.runs] == [
+        ("no", None, {"new": 1})
+    ] * 2
+    failing = dry_run(function, body("api.denyAccess()"), body("nothing.there"))
+    assert [run.active_problem.reason for run in failing.runs if run.active_problem] == ["exception"] * 2
+    assert [(run.denied, run.active_denied) for run in failing.runs] == [("", None)] * 2
     assert dry_run(function, candidate, patience_ms=0) == DryRunAnswer(omitted=2)
 
 

@@ -1,7 +1,9 @@
 """Recorded inputs of the custom-claims function: none outlives its recording, whichever replica has recorded it."""
 
+import asyncio
 import base64
 import os
+import time
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -10,10 +12,13 @@ import pytest
 import pytest_asyncio
 from redis.asyncio import Redis
 
+from identity_common.bus.connection import Bus
 from identity_common.identifiers import new_id
 from identity_common.sealing import SealingKeys
 from identity_common.stores.redis import RedisCommands, connect_redis
+from identity_common.wire.claims_function import DryRun, DryRunAnswer, Function, SealedRequests
 from provision import ServerAddresses
+from token_service.claims_function.answers import ClaimsFunctionAnswers
 from token_service.claims_function.context import (
     ApplicationOfContext,
     Arguments,
@@ -21,7 +26,10 @@ from token_service.claims_function.context import (
     GrantOfContext,
     TokenArgument,
 )
+from token_service.claims_function.failures import FailedCalls
+from token_service.claims_function.on_demand import WorkersOnDemand
 from token_service.claims_function.recordings import Recordings
+from token_service.claims_function.sandbox import ClaimsWorkers, Limits
 
 pytestmark = pytest.mark.servers
 
@@ -35,8 +43,8 @@ class Replicas:
         self.redis: Redis = connect_redis(servers.token_redis_url)
         self._commands = RedisCommands(self.redis)
         self._tenant_id = f"t{new_id()}"
-        keys = SealingKeys([base64.b64encode(os.urandom(32)).decode()])
-        self.one, self.other = (Recordings(self._commands, keys, tenant_id=self._tenant_id) for _ in range(2))
+        self.keys = SealingKeys([base64.b64encode(os.urandom(32)).decode()])
+        self.one, self.other = (Recordings(self._commands, self.keys, tenant_id=self._tenant_id) for _ in range(2))
 
     async def record(self, recordings: Recordings) -> None:
         """Record an input, and wait until Redis has it: a batch of commands keeps its order."""
@@ -89,3 +97,34 @@ async def test_a_replica_that_does_not_know_of_the_end_yet_records_nothing(repli
     await replicas.record(replicas.other)
     assert (await replicas.one.state(KIND)).inputs == 0
     assert await replicas.longest_ms() == 0
+
+
+async def test_a_dry_run_has_all_workers_run_inputs_at_once(servers: ServerAddresses, replicas: Replicas) -> None:
+    await replicas.one.begin(KIND, minutes=60)
+    for _ in range(4):
+        await replicas.record(replicas.one)
+    workers = ClaimsWorkers(Limits(time_ms=2000), 2)
+    on_demand = WorkersOnDemand(workers, count=2)
+    answers = ClaimsFunctionAnswers(
+        Bus(servers.token_nats_url, service="token"),
+        SealedRequests(replicas.keys, tenant_id="default"),
+        on_demand,
+        replicas.one,
+        FailedCalls(RedisCommands(replicas.redis), tenant_id="default"),
+        worker_count=2,
+    )
+    spin = (
+        "const getCustomJwtClaims = () => { for (const end = Date.now() + 50; Date.now() < end; ); return { a: 1 }; };"
+    )
+    dry_run = DryRun(kind=KIND, candidate=Function(script=spin), patience_ms=60_000)
+    asked = asyncio.create_task(answers.answer(dry_run, deadline=time.monotonic() + 60))
+    busy = 0
+    while not asked.done():
+        busy = max(busy, len(workers.pids) - workers.free)
+        await asyncio.sleep(0.001)
+    await on_demand.stop()
+    answer = await asked
+    assert isinstance(answer, DryRunAnswer)
+    assert (busy, answer.omitted) == (2, 0)
+    recorded = [each.at for each in await replicas.one.last(KIND)]
+    assert [(run.recorded_at, run.added) for run in answer.runs] == [(at, {"a": 1}) for at in recorded]

@@ -210,6 +210,19 @@ def test_a_dry_run_compares_recorded_inputs(stack: RunningStack, administrator: 
     report = administrator.sends(page, script=changed, step="dry-run")
     assert '{ "more": 1 }' in text(report)
     assert '{ "plan": "new" }' in text(report)
+    reserved = "const getCustomJwtClaims = async () => ({ plan: 'old', sub: 'x' });"
+    assert "Dropped, because the names are reserved: sub" in text(
+        administrator.sends(page, script=reserved, step="dry-run")
+    )
+    for script, told in (
+        ("const getCustomJwtClaims = async ({ api }) => api.denyAccess('no <i>');", "denies access: no <i>"),
+        (
+            "const getCustomJwtClaims = async () => {\n  throw new Error('no');\n};",
+            "fails: exception · line 2 Error: no",
+        ),
+    ):
+        stack.management.custom_claims.save(KIND, script)
+        assert f"The active version {told}" in text(administrator.sends(page, script=changed, step="dry-run"))
     reader = Administrator(stack, "read", name="Reader").opens(HERE)
     assert re.search(r"\d inputs are held\.", text(reader))  # their own sign-in added some
     assert "forget the inputs" not in reader.text

@@ -327,7 +327,12 @@ class _ClaimsParts:
             self.failures,
         )
         self._answers = ClaimsFunctionAnswers(
-            bus, SealedRequests(keys, tenant_id=tenant_id), self._test_workers, self._recordings, self.failures
+            bus,
+            SealedRequests(keys, tenant_id=tenant_id),
+            self._test_workers,
+            self._recordings,
+            self.failures,
+            worker_count=for_tests,
         )
 
     def start(self) -> None:

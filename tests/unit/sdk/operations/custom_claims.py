@@ -122,6 +122,9 @@ ROWS: list[Row] = [
                     "added": {"a": 1},
                     "changed": {},
                     "removed": ["b"],
+                    "dropped": ["sub"],
+                    "activeDenied": "no",
+                    "activeProblem": {"reason": "memory", "message": "n", "line": 2, "column": 3},
                     "denied": None,
                     "problem": {"reason": "time", "message": "m", "line": None, "column": None},
                 }
@@ -131,7 +134,13 @@ ROWS: list[Row] = [
         DryRunReport(
             runs=[
                 DryRunOfInput(
-                    recorded_at=1, added={"a": 1}, removed=["b"], problem=ScriptProblem(reason="time", message="m")
+                    recorded_at=1,
+                    added={"a": 1},
+                    removed=["b"],
+                    dropped=["sub"],
+                    problem=ScriptProblem(reason="time", message="m"),
+                    active_denied="no",
+                    active_problem=ScriptProblem(reason="memory", message="n", line=2, column=3),
                 )
             ],
             omitted=2,

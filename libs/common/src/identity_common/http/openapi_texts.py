@@ -91,7 +91,12 @@ EXAMPLES_IN: Final[Mapping[str, Mapping[str, Any]]] = {
     "ApplicationMember": {"name": "Nightly billing", "type": "MachineToMachine"},
     "Branding": {"logoUri": "https://shop.example.com/logo.svg", "primaryColor": "#2450c8"},
     "Version": {"environmentVariables": ["PLANS_URL"]},
-    "DryRunOfInput": {"removed": ["plan"], "denied": "The contract has ended."},
+    "DryRunOfInput": {
+        "removed": ["plan"],
+        "dropped": ["sub"],
+        "denied": "The contract has ended.",
+        "activeDenied": "The contract has ended.",
+    },
     "ScriptProblem": {"message": "TypeError: cannot read property 'plan' of undefined"},
     "ConsentView": {"scopes": ["openid", "profile"], "organizationPermissions": ["invite:member"]},
     "Organization": _ORGANIZATION,

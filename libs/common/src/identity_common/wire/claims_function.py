@@ -165,16 +165,22 @@ class DryRunOfInput(_Private, frozen=True, kw_only=True):
         added: Claims that only the candidate gives.
         changed: Claims that both give, with the candidate's values where these differ.
         removed: Names of claims that only the active version gives, sorted.
+        dropped: Members of the candidate's result that were dropped because their names are reserved, sorted.
         denied: The message if the candidate denied access, as in ``ScriptTested``.
         problem: Why the candidate failed.
+        active_denied: The message if the active version denied access; it is compared as if it gave no claims.
+        active_problem: Why the active version failed; likewise.
     """
 
     recorded_at: int
     added: dict[str, Any] = {}
     changed: dict[str, Any] = {}
     removed: list[str] = []
+    dropped: list[str] = []
     denied: str | None = None
     problem: ScriptProblem | None = None
+    active_denied: str | None = None
+    active_problem: ScriptProblem | None = None
 
 
 class DryRunAnswer(_Private, frozen=True, kw_only=True, tag="dry-run"):

@@ -91,16 +91,22 @@ class DryRunOfInput(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         added: Claims that only the script gives.
         changed: Claims that the active version gives with other values.
         removed: Names of claims that only the active version gives.
+        dropped: Names of claims that the script gave and that were dropped, because they are reserved.
         denied: The script's message if it denied access; None otherwise.
         problem: Why the script failed; None if it did not.
+        active_denied: The active version's message if it denied access; it is compared as if it gave no claims.
+        active_problem: Why the active version failed; likewise.
     """
 
     recorded_at: int
     added: dict[str, Any] = {}
     changed: dict[str, Any] = {}
     removed: list[str] = []
+    dropped: list[str] = []
     denied: str | None = None
     problem: ScriptProblem | None = None
+    active_denied: str | None = None
+    active_problem: ScriptProblem | None = None
 
     def __repr__(self) -> str:
         return f"DryRunOfInput(recorded_at={self.recorded_at}, …)"

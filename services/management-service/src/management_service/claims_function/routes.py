@@ -104,16 +104,23 @@ class DryRunOfInputAnswer(Answer):
         added: Claims that only the candidate gives.
         changed: Claims that both give, with the values of the candidate.
         removed: Names of claims that only the active version gives.
+        dropped: Names of claims that the candidate gives and that are dropped, because they are reserved.
         denied: Message of a denial; null if the candidate denies nothing.
         problem: Why the candidate gave no claims; null if it did.
+        active_denied: Message of a denial by the active version, which is compared as if it gave no claims; null if it
+            denies nothing.
+        active_problem: Why the active version gave no claims; null if it did.
     """
 
     recorded_at: int
     added: dict[str, Any]
     changed: dict[str, Any]
     removed: list[str]
+    dropped: list[str]
     denied: str | None
     problem: ScriptProblemAnswer | None
+    active_denied: str | None
+    active_problem: ScriptProblemAnswer | None
 
 
 class DryRunReport(Answer):
@@ -351,8 +358,11 @@ class ClaimsFunctionController(Controller):
                 added=run.added,
                 changed=run.changed,
                 removed=run.removed,
+                dropped=run.dropped,
                 denied=run.denied,
                 problem=_problem(run.problem),
+                active_denied=run.active_denied,
+                active_problem=_problem(run.active_problem),
             )
             for run in answer.runs
         ]

@@ -5,6 +5,7 @@ One replica replies to each request. The workers are others than those of real t
 
 import asyncio
 import time
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -43,7 +44,7 @@ from token_service.claims_function.context import call_data
 from token_service.claims_function.failures import FailedCalls
 from token_service.claims_function.on_demand import WorkersOnDemand
 from token_service.claims_function.recordings import Recorded, Recordings
-from token_service.claims_function.rules import ExtraClaims, changes, extra_claims
+from token_service.claims_function.rules import NO_CHANGES, ExtraClaims, changes, extra_claims
 from token_service.claims_function.sandbox import Claims, Denied, NoWorkerFree, Problem
 
 _log = get_logger(__name__)
@@ -62,6 +63,7 @@ class ClaimsFunctionAnswers:
         workers: Run the scripts.
         recordings: The recorded inputs.
         failures: The failed calls.
+        worker_count: Number of the workers, and so of the recorded inputs that a dry run has run at once.
     """
 
     def __init__(
@@ -71,12 +73,15 @@ class ClaimsFunctionAnswers:
         workers: WorkersOnDemand,
         recordings: Recordings,
         failures: FailedCalls,
+        *,
+        worker_count: int,
     ) -> None:
         self._bus = bus
         self._requests = requests
         self._workers = workers
         self._recordings = recordings
         self._failures = failures
+        self._worker_count = worker_count
         self._subscribing: asyncio.Task[None] | None = None
         self._answering: set[asyncio.Task[None]] = set()
 
@@ -124,15 +129,25 @@ class ClaimsFunctionAnswers:
     async def _dry_run(self, question: DryRun, deadline: float) -> DryRunAnswer:
         """Run both versions over the recorded inputs until they, the time or the size of the reply are used up."""
         inputs = await self._recordings.last(question.kind)
+        ahead = enumerate(inputs)  # shared: each task takes the next one
+        finished: list[tuple[int, DryRunOfInput]] = []
+
+        async def run_those_ahead() -> None:
+            for place, each in ahead:
+                try:
+                    run = await self._run_beside(each, question, deadline)
+                except NoWorkerFree:
+                    return
+                if time.monotonic() > deadline:
+                    return
+                finished.append((place, run))
+
+        await asyncio.gather(*(run_those_ahead() for _ in range(self._worker_count)))
         runs: list[DryRunOfInput] = []
         size = 0
-        for each in inputs:
-            try:
-                run = await self._run_beside(each, question, deadline)
-            except NoWorkerFree:
-                break
+        for _, run in sorted(finished, key=itemgetter(0)):
             size += len(msgspec.json.encode(run))
-            if size > _MOST_BYTES or time.monotonic() > deadline:
+            if size > _MOST_BYTES:
                 break
             runs.append(run)
         return DryRunAnswer(runs=runs, omitted=len(inputs) - len(runs))
@@ -142,11 +157,18 @@ class ClaimsFunctionAnswers:
         if question.active is not None:
             active = await self._run(question.active, recorded.token, recorded.context, deadline)
         candidate = await self._run(question.candidate, recorded.token, recorded.context, deadline)
-        if candidate.denied is not None or candidate.problem is not None:
-            return DryRunOfInput(recorded_at=recorded.at, denied=candidate.denied, problem=candidate.problem)
-        found = changes(active.claims, candidate.claims)
+        has_claims = candidate.denied is None and candidate.problem is None
+        found = changes(active.claims, candidate.claims) if has_claims else NO_CHANGES
         return DryRunOfInput(
-            recorded_at=recorded.at, added=found.added, changed=found.changed, removed=list(found.removed)
+            recorded_at=recorded.at,
+            added=found.added,
+            changed=found.changed,
+            removed=list(found.removed),
+            dropped=candidate.dropped,
+            denied=candidate.denied,
+            problem=candidate.problem,
+            active_denied=active.denied,
+            active_problem=active.problem,
         )
 
     async def _run(self, function: Function, token: object, context: object, deadline: float) -> ScriptTested:

@@ -51,6 +51,9 @@ class Changes(msgspec.Struct, frozen=True):
     removed: tuple[str, ...]
 
 
+NO_CHANGES: Final = Changes(added={}, changed={}, removed=())
+
+
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
     """Compare the claims that two versions give for the same input, by their JSON: true is not 1."""
     return Changes(
