@@ -296,7 +296,7 @@ async def test_concurrent_saves_make_versions_without_a_gap_and_one_is_active(
         ),
         (
             ScriptProblem(reason="no-function", message="the script defines no getCustomJwtClaims"),
-            {"reason": "no-function"},
+            {"reason": "no-function", "line": 1, "column": 1},
         ),
     ],
     ids=["syntax", "no-function"],
@@ -323,10 +323,11 @@ async def test_limits_of_size(own: Management, answers: ScriptAnswers) -> None:
     before = await counter(own, "access-token")
     answers.forget()
     test = {"tokenType": "access-token", "token": {}, "context": {}}
-    for large in (
-        {"script": f"{at_limit}x"},
-        {"script": SCRIPT, "environmentVariables": {**full, "B": ""}},
-        {"script": SCRIPT, "environmentVariables": {f"N{n}": "" for n in range(65)}},
+    for large, place in (
+        ({"script": f"{at_limit}x"}, {"line": 1, "column": 32 * 1024 + 1}),
+        ({"script": f"a\n\n{at_limit}"}, {"line": 3, "column": 32 * 1024 - 1}),
+        ({"script": SCRIPT, "environmentVariables": {**full, "B": ""}}, {}),
+        ({"script": SCRIPT, "environmentVariables": {f"N{n}": "" for n in range(65)}}, {}),
     ):
         for method, path, more in (
             ("PUT", USERS, {}),
@@ -336,7 +337,7 @@ async def test_limits_of_size(own: Management, answers: ScriptAnswers) -> None:
         ):
             answer = await own.client.request(method, path, json={**large, **more})
             assert refusal(answer) == GENERAL, (method, path)
-            assert answer.json()["data"] == {"reason": "too-large"}
+            assert answer.json()["data"] == {"reason": "too-large", **place}
     for sample in ("contextSample", "tokenSample"):
         for method in ("PUT", "PATCH"):
             answer = await own.client.request(method, USERS, json={"script": SCRIPT, sample: {"a": "x" * 65_536}})

@@ -65,21 +65,31 @@ def test_every_save_rollback_and_deletion_is_in_force_with_its_revision(
     ("text", "reason", "line"),
     [
         ("const a = 1;\nconst getCustomJwtClaims = ({ => ({});", "syntax", 2),
-        ("const getCustomClaims = () => ({});", "no-function", None),
-        ("", "no-function", None),
+        ("const getCustomClaims = () => ({});", "no-function", 1),
+        ("", "no-function", 1),
     ],
     ids=["syntax", "no-function", "empty"],
 )
 def test_a_script_that_cannot_be_called_is_refused_with_its_place(
-    world: World, text: str, reason: str, line: int | None
+    world: World, text: str, reason: str, line: int
 ) -> None:
     with pytest.raises(Conflict) as refused:
         world.management.custom_claims.save(CLIENTS, text)
     assert (refused.value.code, refused.value.data["reason"]) == ("jwt_customizer.general", reason)
-    assert refused.value.data.get("line") == line
-    assert ("column" in refused.value.data) == (line is not None)
+    assert refused.value.data["line"] == line
+    assert refused.value.data["column"] >= 1
     with pytest.raises(NotFound):
         world.management.custom_claims.get(CLIENTS)
+
+
+def test_a_name_without_a_function_is_saved_and_its_test_fails(world: World) -> None:
+    """A script is parsed when it is saved, and not run."""
+    functions = world.management.custom_claims
+    saved = functions.save(CLIENTS, "const getCustomJwtClaims = 42;")
+    with pytest.raises(Conflict) as failed:
+        functions.test(CLIENTS, version=saved.version, token={}, context={})
+    assert failed.value.data["reason"] == "no-function"
+    functions.delete(CLIENTS)
 
 
 def test_a_test_answers_claims_dropped_names_denials_and_errors(world: World) -> None:

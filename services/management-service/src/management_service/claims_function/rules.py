@@ -119,6 +119,12 @@ def is_script_too_large(script: str) -> bool:
     return len(script) > MAX_SCRIPT_BYTES or len(script.encode()) > MAX_SCRIPT_BYTES
 
 
+def end_of_what_fits(script: str) -> tuple[int, int]:
+    """Return the line and the column, from 1, of the first character of a too large script that exceeds its limit."""
+    fits = script.encode()[:MAX_SCRIPT_BYTES].decode(errors="ignore")
+    return fits.count("\n") + 1, len(fits) - fits.rfind("\n")
+
+
 def are_variables_too_large(variables: Mapping[str, str]) -> bool:
     """Whether environment variables exceed a limit: their number, or the bytes of their names and values together."""
     return (

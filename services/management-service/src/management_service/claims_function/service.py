@@ -74,8 +74,8 @@ def _unacceptable(problem: ScriptProblem) -> ApiError:
     return ApiError(422, _GENERAL, problem.message or "The script failed.", data=data)
 
 
-def _too_large(what: str) -> ApiError:
-    return ApiError(422, _GENERAL, what, data=ErrorData(reason="too-large"))
+def _too_large(what: str, *, line: int | None = None, column: int | None = None) -> ApiError:
+    return ApiError(422, _GENERAL, what, data=ErrorData(reason="too-large", line=line, column=column))
 
 
 def _unreadable(version: Version) -> ApiError:
@@ -98,7 +98,8 @@ def _log_change(verb: str, kind: TokenKind, version: int, caller: Caller) -> Non
 
 def _require_sizes(script: str, variables: rules.Variables, *samples: str | None) -> None:
     if rules.is_script_too_large(script):
-        raise _too_large(f"The script must have at most {rules.MAX_SCRIPT_BYTES} bytes.")
+        line, column = rules.end_of_what_fits(script)
+        raise _too_large(f"The script must have at most {rules.MAX_SCRIPT_BYTES} bytes.", line=line, column=column)
     if rules.are_variables_too_large(variables):
         limits = f"{rules.MAX_VARIABLES} environment variables, and {rules.MAX_VARIABLE_BYTES} bytes together"
         raise _too_large(f"There may be at most {limits}.")
@@ -365,8 +366,8 @@ class ClaimsFunctions:
 
     async def _require_acceptable(self, script: str) -> None:
         problem = await self._scripts.problem(script)
-        if problem is not None:
-            raise _unacceptable(problem)
+        if problem is not None:  # the whole script, if no place in it is to blame
+            raise _unacceptable(msgspec.structs.replace(problem, line=problem.line or 1, column=problem.column or 1))
 
     async def _save(
         self, transaction: Transaction, kind: TokenKind, counter: Counter, contents: _Contents, caller: Caller
