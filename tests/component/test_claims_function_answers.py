@@ -9,6 +9,7 @@ import nats.errors
 import pytest
 
 from identity_common.clock import now_ms
+from identity_common.sealing import SealingKeys
 from identity_common.wire.claims_function import (
     CheckScript,
     DryRun,
@@ -21,6 +22,7 @@ from identity_common.wire.claims_function import (
     RecordingState,
     ScriptChecked,
     ScriptTested,
+    SealedRequests,
     StartRecording,
     TestScript,
 )
@@ -169,6 +171,16 @@ def test_recorded_inputs_are_sealed_limited_and_forgotten(world: World, function
     assert not [key for key in world.redis.scan_iter("identity:default:claims-function:access-token:*") if key in keys]
     assert world.exchange(world.subject_token()).status_code == 200
     assert dry_run(function, body("{}")) == DryRunAnswer()
+
+
+def test_a_captured_request_gets_no_reply_later(world: World, function: ClaimsFunction) -> None:
+    keys = SealingKeys(world.stack.token_settings.environment_variable_keys)
+    tenant_id = world.stack.tenant_id
+    question = StartRecording(kind="access-token", minutes=5)
+    captured = SealedRequests(keys, tenant_id=tenant_id, clock=lambda: now_ms() - 31_000).seal_question(question)
+    with pytest.raises(nats.errors.TimeoutError):
+        function.raw_reply(captured)
+    assert function.asked(ReadRecording(kind="access-token")) == RecordingState(until=0)
 
 
 def test_what_another_key_has_sealed_gets_no_reply(function: ClaimsFunction) -> None:

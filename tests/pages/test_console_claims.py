@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 from html import unescape
+from urllib.parse import urlsplit
 
 import httpx2 as httpx
 import pytest
@@ -250,16 +251,19 @@ def test_an_earlier_version_is_tried_with_its_own_variables(stack: RunningStack,
 
 
 def test_what_cannot_be_read_is_not_told_as_nothing(stack: RunningStack, administrator: Administrator) -> None:
-    """The records of failures are damaged, and what says whether inputs are recorded is of another type."""
-    keys = f"identity:default:claims-function:{KIND}"
+    """token-service may not read the failures, and what says whether inputs are recorded is of another type."""
+    of_kind = f"identity:default:claims-function:{KIND}"
+    others = ("default:[^c]*", "default:c[^l]*", "*:claims-function:client*", f"*:claims-function:{KIND}:[^f]*")
+    user = urlsplit(stack.addresses.token_redis_url).username
     with redis.Redis.from_url(stack.addresses.admin_redis_url) as store:
-        store.set(f"{keys}:failures:50", "damaged")
-        store.lpush(f"{keys}:recording", "of another type")
+        store.execute_command("ACL", "SETUSER", user, "resetkeys", *(f"~identity:{each}" for each in others))
+        store.lpush(f"{of_kind}:recording", "of another type")
         try:
             page = administrator.opens(HERE)
             listed, home = administrator.opens(CLAIMS), administrator.opens(CONSOLE)
         finally:
-            store.delete(f"{keys}:failures:50", f"{keys}:recording")
+            store.execute_command("ACL", "SETUSER", user, "resetkeys", "~identity:*")
+            store.delete(f"{of_kind}:recording")
     assert page.status_code == 200
     assert "The failures cannot be read at the moment." in text(page)
     assert "Whether inputs are recorded cannot be read at the moment." in text(page)

@@ -56,6 +56,21 @@ def test_a_request_is_not_readable_elsewhere() -> None:
         REQUESTS.open_answer(sealed, sealed_question=sealed)
 
 
+def test_a_captured_request_is_refused_after_half_a_minute() -> None:
+    """The clocks of the two services may differ, so one from as far ahead is accepted."""
+    now = 1_764_547_200_000
+    requests = SealedRequests(KEYS, tenant_id="default", clock=lambda: now)
+    sent_at, question = now, StartRecording(kind="access-token", minutes=60)
+    captured = requests.seal_question(question)
+    for late_ms, is_fresh in ((0, True), (30_000, True), (30_001, False), (-30_000, True), (-30_001, False)):
+        now = sent_at + late_ms
+        if is_fresh:
+            assert requests.open_question(captured) == question
+        else:
+            with pytest.raises(UnreadableMessageError, match="30 s"):
+                requests.open_question(captured)
+
+
 def test_a_reply_is_readable_for_its_own_request_only() -> None:
     one, same = (REQUESTS.seal_question(CheckScript(script="s")) for _ in range(2))
     answer = REQUESTS.seal_answer(ScriptChecked(), sealed_question=one)

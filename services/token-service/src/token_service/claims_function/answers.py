@@ -207,8 +207,8 @@ class ClaimsFunctionAnswers:
         try:
             answer = await self.answer(self._requests.open_question(message.data), deadline=deadline)
         except UnreadableMessageError as error:
-            _log.error("claims-function.unreadable", error=type(error).__name__)
-            return  # the sender has other keys, and could not read the reply
+            _log.error("claims-function.unreadable", reason=str(error))
+            return  # the sender has other keys, and could not read the reply; or has sent it long ago
         except (NoWorkerFree, StoreUnavailable) as error:
             _log.warning("claims-function.unavailable", error=type(error).__name__)
             answer = Unavailable()

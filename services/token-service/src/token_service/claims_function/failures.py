@@ -70,8 +70,17 @@ class FailedCalls:
     async def last(self, kind: TokenKind) -> list[Failure]:
         """Return the last failures of all replicas within seven days, newest first.
 
+        Those that only a later version of this service can read are left out.
+
         Raises:
             StoreUnavailable: Redis does not answer.
         """
-        failures = [_decode(record) for record in await self._lists[kind].all()]
+        failures, unreadable = [], 0
+        for record in await self._lists[kind].all():
+            try:
+                failures.append(_decode(record))
+            except msgspec.DecodeError:
+                unreadable += 1
+        if unreadable:
+            _log.warning("claims-function.failures-unreadable", kind=kind, count=unreadable)
         return sorted(failures, key=lambda each: each.at, reverse=True)
