@@ -146,6 +146,12 @@ def test_a_key_encryption_key_has_256_bits_in_base64(value: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("time_ms", ["0", "-1", "1001"])
+def test_a_call_of_the_claims_function_may_take_no_longer_than_a_test_of_it_is_waited_for(time_ms: str) -> None:
+    assert problems(CLAIMS_TIME_MS=time_ms) == ["CLAIMS_TIME_MS: must be between 1 and 1000"]
+    assert Settings.from_environment({**GOOD, "CLAIMS_TIME_MS": "1000"}).claims_time_ms == 1000
+
+
 @pytest.mark.parametrize("algorithm", ["none", "HS256", "es256", "RS512", "ES256K"])
 def test_only_the_three_asymmetric_algorithms_are_accepted(algorithm: str) -> None:
     """CVE-2026-11800."""

@@ -32,7 +32,7 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         not_valid_feed_public: Whether the not-valid feed may be read without a client credential.
         claims_workers: Processes that run the custom-claims function for tokens; 0 for one per usable core.
         claims_test_workers: Processes that run it for the Management API: checks, tests and dry runs.
-        claims_time_ms: How long one call may take.
+        claims_time_ms: How long one call may take; 1 to 1000, as the Management API waits 2 s for a test.
         claims_memory_mib: How much memory one call may use.
         claims_result_bytes: How large its result may be, as JSON.
         claims_microtasks: How many jobs its promises may queue in one call.
@@ -71,6 +71,8 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
         if values.get("signing_algorithm", "ES256") not in {"ES256", "EdDSA", "RS256"}:
             found.append("SIGNING_ALGORITHM: must be ES256, EdDSA or RS256")
         found += cls.wrong_keys(values, "key_encryption_keys") + cls.wrong_keys(values, "environment_variable_keys")
+        if not 1 <= values.get("claims_time_ms", 1) <= 1000:
+            found.append("CLAIMS_TIME_MS: must be between 1 and 1000")
         return found + cls.too_small(
             values,
             directory_max_age_s=1,
@@ -86,7 +88,6 @@ class Settings(ServiceSettings, frozen=True, kw_only=True):
             audit_backlog=2,
             claims_workers=0,
             claims_test_workers=1,
-            claims_time_ms=1,
             claims_memory_mib=8,
             claims_result_bytes=2,
             claims_microtasks=1,
