@@ -381,6 +381,16 @@ async def test_keys_of_heads_that_another_key_has_sealed_are_sealed_again_at_the
             assert (await anyone.get("/api/logs/jwks")).json() == jwks
 
 
+async def test_keys_of_heads_that_no_key_opens_are_a_503(own: Management) -> None:
+    other = (base64.b64encode(os.urandom(32)).decode(),)
+    app = create_app(msgspec.structs.replace(own.settings, audit_head_keys=other))
+    with captured_logs("management-service") as log:
+        async with running(app), client_of(app, None) as anyone:
+            answer = await anyone.get("/api/logs/jwks")
+    assert refusal(answer) == (503, "temporarily_unavailable")
+    assert "audit.head-key-unreadable" in log.getvalue()
+
+
 async def test_the_keys_of_heads_are_replaced_by_administrators_only(own: Management) -> None:
     for body in ({"emergency": 1}, {"emergency": None}, {"other": True}, [], "x"):
         assert refusal(await own.client.post(f"{KEYS}/rotate", json=body)) == (400, "guard.invalid_input")

@@ -5,13 +5,16 @@ from collections.abc import AsyncGenerator
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from identity_common.http.api_errors import ApiError, Issue, invalid_input, missing_by_id
-from identity_common.sealing import SealingKeys
+from identity_common.http.api_errors import ApiError, Issue, invalid_input, missing_by_id, store_unavailable
+from identity_common.sealing import NoFittingKeyError, SealingKeys
+from identity_common.telemetry.logs import get_logger
 from management_service.audit.keys import jwk_set
 from management_service.audit.store import find_head, find_keys, find_leaf, find_tiles
 from management_service.audit.tiles import TILE_HASHES, MissingTileError, Range, TileId, Tiles, tiles_of
 from stead.audit.heads import encoded
 from stead.audit.tree import consistency_ranges, inclusion_ranges
+
+_log = get_logger(__name__)
 
 
 class SignedHead(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -76,9 +79,18 @@ class AuditProofs:
         self._tenant_id = tenant_id
 
     async def jwks(self) -> bytes:
-        """Return the public keys of heads as a JWK Set."""
+        """Return the public keys of heads as a JWK Set.
+
+        Raises:
+            ApiError: 503 if no key of the settings opens one.
+        """
         async with self._reader.connect() as connection:
-            return jwk_set(self._sealing, await find_keys(connection, self._tenant_id))
+            keys = await find_keys(connection, self._tenant_id)
+        try:
+            return jwk_set(self._sealing, keys)
+        except NoFittingKeyError:
+            _log.error("audit.head-key-sealed")
+            raise store_unavailable() from None
 
     async def head(self) -> SignedHead:
         """Return the last signed head.
