@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import importlib.util
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +26,7 @@ import pytest
 import token_service.claims_function.sandbox
 from tests.support.captured_logs import captured_logs
 from tests.support.patience import PATIENCE_S, eventually_here
+from token_service.claims_function.on_demand import WorkersOnDemand
 from token_service.claims_function.sandbox import (
     Claims,
     ClaimsWorkers,
@@ -33,6 +40,7 @@ from token_service.claims_function.sandbox import (
 )
 from token_service.claims_function.sandbox.confinement import seccomp_program
 from token_service.claims_function.sandbox.outcomes import read_run
+from token_service.claims_function.sandbox.process import WorkerProcess
 
 SANDBOX: Final = Path(token_service.claims_function.sandbox.__file__).parent
 ECHO: Final = "const getCustomJwtClaims = ({ context }) => context;"
@@ -168,6 +176,77 @@ async def test_a_slot_whose_worker_died_reports_it(workers: ClaimsWorkers) -> No
             assert await slot.check(ECHO) == Problem("worker-died", "the worker process ended")
 
 
+async def test_a_worker_that_dies_while_it_is_free_leaves_nothing_in_the_service() -> None:
+    async with ClaimsWorkers(Limits(), 2) as workers:
+        before = known_processes()
+        for _ in range(3):
+            pids = workers.pids
+            os.kill(pids[0], signal.SIGKILL)
+            await eventually_here(lambda pids=pids: workers.free == 2 and workers.pids != pids)  # type: ignore[misc]
+
+        assert known_processes() == before
+
+
+def known_processes() -> int:
+    gc.collect()
+    return sum(isinstance(each, WorkerProcess) for each in gc.get_objects())
+
+
+@contextmanager
+def no_further_thread() -> Iterator[None]:
+    """Let this process start no thread, as where a container may have no more of them."""
+    size = threading.stack_size(1 << 47)  # bytes: the whole address space
+    try:
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            threading.Thread(target=int).start()
+        yield
+    finally:
+        threading.stack_size(size)
+
+
+def test_workers_are_replaced_while_no_thread_can_be_started() -> None:
+    async def all_die() -> Outcome:
+        async with ClaimsWorkers(Limits(time_ms=5000), 4) as workers:
+            asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())  # which has no idle thread
+            with no_further_thread():
+                before = workers.pids
+                calls = [asyncio.create_task(run(workers, LOOP)) for _ in range(4)]
+                await asyncio.sleep(0.05)
+                for pid in before:
+                    os.kill(pid, signal.SIGKILL)
+                await eventually_here(lambda: not set(before) & set(workers.pids) and len(workers.pids) == 4)
+                for call in calls:
+                    call.cancel()
+                await asyncio.gather(*calls, return_exceptions=True)
+                await eventually_here(lambda: workers.free == 4)
+                return await run(workers, ECHO, {"a": 1})
+
+    assert asyncio.run(all_die()) == Claims({"a": 1})
+
+
+async def test_a_worker_is_replaced_after_an_error_of_any_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ClaimsWorkers(Limits(), 1) as workers:
+        with captured_logs("token-service") as log, monkeypatch.context() as patched:
+            patched.setitem(sys.modules, "_quickjs", ModuleType("_quickjs"))  # whose place is not known
+            os.kill(workers.pids[0], signal.SIGKILL)
+            await eventually_here(lambda: "claims-worker.not-started" in log.getvalue())
+        failed = json.loads(log.getvalue().splitlines()[-1])
+        assert (failed["error"], failed["reason"]) == ("ValueError", "_quickjs.__spec__ is None")
+
+        await eventually_here(lambda: workers.free == 1)
+        assert await run(workers, ECHO, {"a": 1}) == Claims({"a": 1})
+
+
+async def test_free_workers_take_turns(workers: ClaimsWorkers) -> None:
+    pids = []
+    for _ in range(4):
+        async with await workers.reserve(within_s=PATIENCE_S) as slot:
+            pids.append(slot._worker.pid)  # the last one still makes the context of its next call
+
+    assert sorted(pids[:2]) == workers.pids
+    assert pids[2:] == pids[:2]
+
+
 async def test_a_stopped_worker_is_ended_too() -> None:
     async with ClaimsWorkers(Limits(time_ms=50), 1) as workers:
         (pid,) = workers.pids
@@ -194,6 +273,51 @@ async def test_a_pool_whose_engine_does_not_start_says_why() -> None:
     with pytest.raises(WorkerNotStarted, match=r"the worker of the claims function failed: OverflowError"):
         async with ClaimsWorkers(Limits(memory_mib=2**60), 1):
             pass
+
+
+# A pool that does not start
+
+
+@contextmanager
+def descriptors_left(count: int) -> Iterator[None]:
+    """Let this process open no more than so many further descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = [os.dup(0) for _ in range(count + 1)]  # each the lowest number that is not in use
+    for descriptor in opened:
+        os.close(descriptor)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (opened[-1], hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("descriptors", [0, 5])  # for none of the workers, or for the first alone
+async def test_a_pool_that_did_not_start_works_after_the_next_start(descriptors: int) -> None:
+    workers = ClaimsWorkers(Limits(time_ms=5000), 2)
+    on_demand = WorkersOnDemand(workers, count=2)
+    with descriptors_left(descriptors), pytest.raises(NoWorkerFree):
+        await on_demand.start()
+    assert (workers.pids, workers.free) == ([], 0)
+
+    await on_demand.start()
+    try:
+        assert (len(workers.pids), workers.free) == (2, 2)
+        assert await on_demand.run(ECHO, data({"a": 1})) == Claims({"a": 1})
+    finally:
+        await on_demand.stop()
+    assert workers.pids == []
+
+
+def test_a_pool_that_could_start_no_thread_works_after_the_next_start() -> None:
+    async def two_starts() -> Outcome:
+        workers = ClaimsWorkers(Limits(time_ms=5000), 1)
+        with no_further_thread(), pytest.raises(WorkerNotStarted, match="can't start new thread"):
+            await workers.__aenter__()
+        async with workers:
+            return await run(workers, ECHO, {"a": 1})
+
+    assert asyncio.run(two_starts()) == Claims({"a": 1})
 
 
 # Limits

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from identity_common.telemetry.logs import get_logger
-from token_service.claims_function.sandbox.confinement import close_memory_to_others
+from token_service.claims_function.sandbox.confinement import close_memory_to_others, seccomp_program
 from token_service.claims_function.sandbox.limits import Limits
 from token_service.claims_function.sandbox.outcomes import (
     WORKER_DIED,
@@ -41,12 +41,13 @@ class ClaimsWorkers:
     def __init__(self, limits: Limits, count: int) -> None:
         self._limits = limits
         self._count = count
-        self._free: list[WorkerProcess] = []
+        self._free: deque[WorkerProcess] = deque()  # in turns: the last one still makes its next context
         self._all: set[WorkerProcess] = set()
         self._ending: set[WorkerProcess] = set()
         self._waiting: deque[asyncio.Future[WorkerProcess]] = deque()
         self._replacements: set[asyncio.Task[None]] = set()
         self._closing = False
+        self._seccomp = b""
 
     @property
     def pids(self) -> list[int]:
@@ -61,7 +62,7 @@ class ClaimsWorkers:
     async def __aenter__(self) -> Self:
         close_memory_to_others()
         try:
-            await asyncio.gather(*(self._start_one() for _ in range(self._count)))
+            await self._start_all()
         except BaseException:
             await self._stop()
             raise
@@ -79,7 +80,7 @@ class ClaimsWorkers:
             NoWorkerFree: None became free in time.
         """
         if self._free:
-            return Slot(self, self._free.pop(), self._limits)
+            return Slot(self, self._free.popleft(), self._limits)
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[WorkerProcess] = loop.create_future()
         self._waiting.append(waiting)
@@ -111,14 +112,21 @@ class ClaimsWorkers:
                 return
         self._free.append(worker)
 
+    async def _start_all(self) -> None:
+        self._closing = False  # it may have been stopped, by a start that failed
+        self._seccomp = await _seccomp_program()
+        starts = (self._start_one() for _ in range(self._count))
+        for failed in await asyncio.gather(*starts, return_exceptions=True):  # returns when none is under way
+            if failed is not None:
+                raise failed
+
     async def _start_one(self) -> None:
-        worker = await WorkerProcess.start(self._limits)
+        worker = await WorkerProcess.start(self._limits, self._seccomp)
         self._all.add(worker)
         worker.ended.add_done_callback(lambda _: self._when_ended(worker))
         self._offer(worker)
 
     def _when_ended(self, worker: WorkerProcess) -> None:
-        self._ending.discard(worker)
         if worker in self._free:  # a reserved one is missed when it is given back
             self._free.remove(worker)
             self._retire(worker)
@@ -129,17 +137,25 @@ class ClaimsWorkers:
         self._all.remove(worker)
         self._ending.add(worker)
         worker.end()
+        if self._closing:
+            return
         task = asyncio.get_running_loop().create_task(self._replace(worker))
         self._replacements.add(task)
         task.add_done_callback(self._replacements.discard)
 
     async def _replace(self, worker: WorkerProcess) -> None:
-        await worker.ended
-        while not self._closing:
+        await worker.wait()
+        self._ending.discard(worker)
+        while True:
             try:
                 await self._start_one()
-            except (WorkerNotStarted, OSError) as error:
-                _log.error("claims-worker.not-started", error=str(error), delay_s=_RESTART_PAUSE_S)
+            except Exception as error:  # noqa: BLE001 - whatever it is, without the next attempt a worker is missing
+                _log.error(
+                    "claims-worker.not-started",
+                    error=type(error).__name__,
+                    reason=str(error),
+                    delay_s=_RESTART_PAUSE_S,
+                )
                 await asyncio.sleep(_RESTART_PAUSE_S)
             else:
                 return
@@ -150,7 +166,9 @@ class ClaimsWorkers:
             task.cancel()
         await asyncio.gather(*self._replacements, return_exceptions=True)
         workers = self._all | self._ending
-        self._free, self._all = [], set()
+        self._free.clear()
+        self._all.clear()
+        self._ending.clear()
         await asyncio.gather(*(worker.stop() for worker in workers))
 
 
@@ -211,6 +229,14 @@ class Slot:
             return Problem("time", f"it ran longer than {time_ms} ms") if lost.out_of_time else WORKER_DIED
         self._spoiled = False
         return answer
+
+
+async def _seccomp_program() -> bytes:
+    """Return the filter; in a thread, because the first call looks for libseccomp."""
+    try:
+        return await asyncio.to_thread(seccomp_program)
+    except RuntimeError as error:  # a limit of threads
+        raise WorkerNotStarted(str(error)) from error
 
 
 def _expire(waiting: "asyncio.Future[WorkerProcess]") -> None:

@@ -13,7 +13,6 @@ from typing import Final, Self, cast
 import msgspec
 
 from identity_common.telemetry.logs import get_logger
-from token_service.claims_function.sandbox.confinement import seccomp_program
 from token_service.claims_function.sandbox.limits import Limits
 from token_service.claims_function.sandbox.outcomes import longest_answer
 
@@ -33,6 +32,9 @@ _DESCRIBE: Final = _javascript("describe.js")
 _START_TIMEOUT_S: Final = 10.0
 # The kernel ends a worker at its wall time. This is for one that does not even answer to that, such as a stopped one.
 _GRACE_S: Final = 0.5
+# How often to look for the end of a process that was killed; subprocess.Popen.wait does the same.
+_FIRST_POLL_S: Final = 0.0005
+_LONGEST_POLL_S: Final = 0.05
 
 
 class WorkerNotStarted(Exception):  # noqa: N818 - the name is what happened
@@ -63,11 +65,15 @@ class WorkerProcess(asyncio.Protocol):
         self._late = False
         self._stopped = False
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the process has ended and was waited for."""
+        """Done when the process has ended and was waited for. Await ``wait()``: cancelling it would cancel this."""
 
     @classmethod
-    async def start(cls, limits: Limits) -> Self:
+    async def start(cls, limits: Limits, seccomp: bytes) -> Self:
         """Start a process and wait until it has given up its rights.
+
+        Args:
+            limits: Of its calls.
+            seccomp: The filter of its system calls; empty for none.
 
         Raises:
             WorkerNotStarted: The engine is not installed, or the process failed.
@@ -98,7 +104,7 @@ class WorkerProcess(asyncio.Protocol):
             process.wait()
             raise
         try:
-            await worker._confirm_start(Path(engine.origin).parent)
+            await worker._confirm_start(Path(engine.origin).parent, seccomp)
         except BaseException:
             await worker.stop()
             raise
@@ -127,10 +133,13 @@ class WorkerProcess(asyncio.Protocol):
     async def stop(self) -> None:
         """End the process and wait for it."""
         self.end()
-        await self.ended
+        await self.wait()
 
-    async def _confirm_start(self, engine_directory: Path) -> None:
-        filter_program = await asyncio.to_thread(seccomp_program)  # the first time, it looks for libseccomp
+    async def wait(self) -> None:
+        """Wait until the process has ended."""
+        await asyncio.wait((self.ended,))
+
+    async def _confirm_start(self, engine_directory: Path, seccomp: bytes) -> None:
         start = {
             "engine_directory": str(engine_directory),
             "wall_ms": self._limits.time_ms,
@@ -139,7 +148,7 @@ class WorkerProcess(asyncio.Protocol):
             "microtasks": self._limits.microtasks,
             "harness": _HARNESS,
             "describe": _DESCRIBE,
-            "seccomp": filter_program.hex(),
+            "seccomp": seccomp.hex(),
         }
         try:
             answer = await self._ask(msgspec.json.encode(start), _START_TIMEOUT_S)
@@ -193,7 +202,10 @@ class WorkerProcess(asyncio.Protocol):
         self._reaper = asyncio.get_running_loop().create_task(self._reap())
 
     async def _reap(self) -> None:
-        status = await asyncio.to_thread(self._process.wait)
+        pause_s = _FIRST_POLL_S
+        while (status := self._process.poll()) is None:  # not in a thread: where threads are limited, it may not start
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_POLL_S)
         out_of_time = self._late or status == -signal.SIGALRM
         if not out_of_time and not self._stopped:
             _log.warning("claims-worker.died", status=status)  # negative: a signal
