@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,8 +28,10 @@ from identity_common.wire.claims_function import (
     SealedRequests,
     StartRecording,
     TestScript,
+    Unavailable,
 )
 from tests.support.claims_function import ClaimsFunction
+from tests.support.claims_workers import workers_of
 from tests.support.patience import eventually
 from tests.support.world import World
 
@@ -76,6 +81,18 @@ def test_a_script_is_parsed_and_searched_for_the_function(function: ClaimsFuncti
         assert isinstance(answer, ScriptChecked)
         assert answer.problem is not None
         assert answer.problem.reason == reason
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
+def test_a_check_that_does_not_end_is_not_blamed_on_the_script(function: ClaimsFunction) -> None:
+    assert function.asked(CheckScript(script=body("{}"))) == ScriptChecked()
+    for pid in workers_of(os.getpid()):
+        os.kill(pid, signal.SIGSTOP)
+
+    assert function.asked(CheckScript(script=body("{}"))) == Unavailable()
+    for pid in workers_of(os.getpid()):
+        os.kill(pid, signal.SIGCONT)
+    assert function.asked(CheckScript(script=body("{}"))) == ScriptChecked()
 
 
 def test_a_test_runs_the_script_with_the_given_arguments(function: ClaimsFunction) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import importlib.util
 import json
@@ -13,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,6 +25,7 @@ import pytest
 
 import token_service.claims_function.sandbox
 from tests.support.captured_logs import captured_logs
+from tests.support.claims_workers import of_process
 from tests.support.patience import PATIENCE_S, eventually_here
 from token_service.claims_function.on_demand import WorkersOnDemand
 from token_service.claims_function.sandbox import (
@@ -32,6 +33,7 @@ from token_service.claims_function.sandbox import (
     ClaimsWorkers,
     Denied,
     Limits,
+    NotChecked,
     NoWorkerFree,
     Outcome,
     Problem,
@@ -44,6 +46,7 @@ from token_service.claims_function.sandbox.process import WorkerProcess
 
 SANDBOX: Final = Path(token_service.claims_function.sandbox.__file__).parent
 ECHO: Final = "const getCustomJwtClaims = ({ context }) => context;"
+BUSY: Final = "const getCustomJwtClaims = ({ context: { until, n } }) => { while (Date.now() < until); return { n }; };"
 LOOP: Final = "const getCustomJwtClaims = () => { for (;;); };"
 MAIN_MEMORY: Final = 20 * 1024
 
@@ -140,20 +143,40 @@ async def test_concurrent_calls_get_their_own_results(workers: ClaimsWorkers) ->
 # Losing workers
 
 
-async def test_a_worker_that_is_killed_during_a_call_is_replaced(workers: ClaimsWorkers) -> None:
+async def test_a_call_whose_worker_is_killed_is_repeated_with_another(workers: ClaimsWorkers) -> None:
+    before = workers.pids
+    until = time.time() * 1000 + 500
+    calls = [asyncio.create_task(run(workers, BUSY, {"until": until, "n": n})) for n in range(2)]
+    await asyncio.sleep(0.05)
+    os.kill(before[0], signal.SIGKILL)
+
+    assert await asyncio.gather(*calls) == [Claims({"n": 0}), Claims({"n": 1})]
+    assert before[0] not in workers.pids
+
+
+async def test_a_call_that_loses_two_workers_reports_it(workers: ClaimsWorkers) -> None:
+    async with await workers.reserve(within_s=PATIENCE_S) as slot, await workers.reserve(within_s=PATIENCE_S):
+        call = asyncio.create_task(slot.run(LOOP, data({})))
+        first = slot._worker.pid
+        await asyncio.sleep(0.05)
+        os.kill(first, signal.SIGKILL)
+        await eventually_here(lambda: slot._worker.pid != first)
+        os.kill(slot._worker.pid, signal.SIGKILL)
+
+        assert await call == Problem("worker-died", "the worker process ended")
+        assert await slot.run(ECHO, data({})) == Problem("worker-died", "the worker process ended")
+    assert await run(workers, ECHO, {"a": 1}) == Claims({"a": 1})
+
+
+async def test_a_call_that_is_cancelled_costs_its_worker(workers: ClaimsWorkers) -> None:
     before = workers.pids
     calls = [asyncio.create_task(run(workers, LOOP)) for _ in range(2)]
     await asyncio.sleep(0.05)
-    os.kill(before[0], signal.SIGKILL)
-    done, others = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
-
-    assert [task.result() for task in done] == [Problem("worker-died", "the worker process ended")]
-    assert await run(workers, ECHO, {"a": 1}) == Claims({"a": 1})
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
     await eventually_here(lambda: workers.free == 2)
-    assert not set(before) & set(workers.pids)  # a call that is cancelled leaves its worker busy: it is replaced too
+    assert not set(before) & set(workers.pids)  # they still worked on the calls
 
 
 async def test_all_workers_killed_at_once_are_replaced(workers: ClaimsWorkers) -> None:
@@ -166,14 +189,19 @@ async def test_all_workers_killed_at_once_are_replaced(workers: ClaimsWorkers) -
     assert outcomes == [Claims({"n": n}) for n in range(10)]
 
 
-async def test_a_slot_whose_worker_died_reports_it(workers: ClaimsWorkers) -> None:
+async def test_a_slot_whose_worker_died_before_the_call_uses_another(workers: ClaimsWorkers) -> None:
     async with await workers.reserve(within_s=PATIENCE_S) as slot:
-        others = workers.pids
-        async with await workers.reserve(within_s=PATIENCE_S):
-            for pid in others:
-                os.kill(pid, signal.SIGKILL)
-            assert await slot.run(ECHO, data({})) == Problem("worker-died", "the worker process ended")
-            assert await slot.check(ECHO) == Problem("worker-died", "the worker process ended")
+        os.kill(slot._worker.pid, signal.SIGKILL)
+        assert await slot.run(ECHO, data({"a": 1})) == Claims({"a": 1})
+        os.kill(slot._worker.pid, signal.SIGKILL)
+        assert await slot.check(ECHO) is None
+
+
+async def test_a_call_that_finds_no_other_worker_fails() -> None:
+    async with ClaimsWorkers(Limits(), 1) as workers, await workers.reserve(within_s=0) as slot:
+        os.kill(slot._worker.pid, signal.SIGKILL)
+        with pytest.raises(NoWorkerFree):
+            await slot.run(ECHO, data({}))
 
 
 async def test_a_worker_that_dies_while_it_is_free_leaves_nothing_in_the_service() -> None:
@@ -388,6 +416,18 @@ async def test_a_check_parses_and_does_not_run(workers: ClaimsWorkers, script: s
     assert await check(workers, script) == problem
 
 
+async def test_a_check_that_does_not_end_says_nothing_about_the_script() -> None:
+    async with ClaimsWorkers(Limits(time_ms=50, memory_mib=1), 1) as workers:
+        many_functions = f"{ECHO}\n" + "(() => { let a = [1, 2, 3]; })();\n" * 8_000
+        with pytest.raises(NotChecked, match="out of memory"):
+            await check(workers, many_functions)
+        async with await workers.reserve(within_s=PATIENCE_S) as slot:
+            os.kill(slot._worker.pid, signal.SIGSTOP)
+            with pytest.raises(NotChecked, match="it ran longer than 50 ms"):
+                await slot.check(ECHO)
+        assert await check(workers, ECHO) is None
+
+
 async def test_a_problem_has_its_position_in_the_script(workers: ClaimsWorkers) -> None:
     thrown = "const getCustomJwtClaims = async () => {\n  await null;\n  throw new TypeError('no');\n};"
     written = "const getCustomJwtClaims = () => ({\n  get a() { return null.b; },\n});"
@@ -439,10 +479,6 @@ def test_a_denial_stands_although_the_function_then_runs_out_of_time() -> None:
 # What a worker is and may do
 
 
-def of_process(pid: int, name: str) -> str:
-    return Path(f"/proc/{pid}/{name}").read_text()
-
-
 def kinds_of_descriptors(pid: int) -> list[str]:
     return [str(link.readlink()).split(":")[0] for link in Path(f"/proc/{pid}/fd").iterdir()]
 
@@ -463,38 +499,6 @@ async def test_a_worker_is_confined(workers: ClaimsWorkers) -> None:
             assert status["CapEff"] == "0" * 16
             assert of_process(pid, "environ") == ""
             assert kinds_of_descriptors(pid) == ["socket"]
-
-
-def found_in_memory(pid: int, wanted: bytes) -> bool:
-    """Return whether the bytes are anywhere in what a process has mapped readable."""
-    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
-        for line in of_process(pid, "maps").splitlines():
-            bounds, rights, *_ = line.split()
-            start, end = (int(bound, 16) for bound in bounds.split("-"))
-            if rights.startswith("r") and "[v" not in line:
-                memory.seek(start)
-                try:
-                    content = memory.read(end - start)
-                except OSError:  # unmapped meanwhile
-                    continue
-                if wanted in content:
-                    return True
-    return False
-
-
-@linux_only
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may read the memory of a worker")
-async def test_no_key_of_the_service_is_in_the_memory_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    key = os.urandom(16).hex()
-    monkeypatch.setenv("KEY_ENCRYPTION_KEYS", key)
-    async with ClaimsWorkers(Limits(), 1) as workers:
-        assert await run(workers, ECHO, {"a": 1}) == Claims({"a": 1})
-        (pid,) = workers.pids
-
-        assert found_in_memory(os.getpid(), key.encode())
-        assert found_in_memory(pid, b"getCustomJwtClaims")
-        assert not found_in_memory(pid, key.encode())
-        assert ctypes.CDLL(None).prctl(3, 0, 0, 0, 0) == 0  # PR_GET_DUMPABLE
 
 
 @linux_only

@@ -45,7 +45,7 @@ from token_service.claims_function.failures import FailedCalls
 from token_service.claims_function.on_demand import WorkersOnDemand
 from token_service.claims_function.recordings import Recorded, Recordings
 from token_service.claims_function.rules import NO_CHANGES, ExtraClaims, changes, extra_claims
-from token_service.claims_function.sandbox import Claims, Denied, NoWorkerFree, Problem
+from token_service.claims_function.sandbox import Claims, Denied, NotChecked, NoWorkerFree, Problem
 
 _log = get_logger(__name__)
 
@@ -102,6 +102,7 @@ class ClaimsFunctionAnswers:
 
         Raises:
             NoWorkerFree: None became free in time.
+            NotChecked: A check did not end.
             StoreUnavailable: Redis does not answer.
         """
         match question:
@@ -209,7 +210,7 @@ class ClaimsFunctionAnswers:
         except UnreadableMessageError as error:
             _log.error("claims-function.unreadable", reason=str(error))
             return  # the sender has other keys, and could not read the reply; or has sent it long ago
-        except (NoWorkerFree, StoreUnavailable) as error:
+        except (NoWorkerFree, NotChecked, StoreUnavailable) as error:
             _log.warning("claims-function.unavailable", error=type(error).__name__)
             answer = Unavailable()
         except Exception as error:  # noqa: BLE001 - the edge: the sender is told to retry

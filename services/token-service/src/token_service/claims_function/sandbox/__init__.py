@@ -9,7 +9,7 @@ signing keys. Each call gets a fresh context of the engine. See docs/decisions, 
 
 from token_service.claims_function.sandbox.limits import Limits
 from token_service.claims_function.sandbox.outcomes import Claims, Denied, Outcome, Problem
-from token_service.claims_function.sandbox.pool import ClaimsWorkers, NoWorkerFree, Slot
+from token_service.claims_function.sandbox.pool import ClaimsWorkers, NotChecked, NoWorkerFree, Slot
 from token_service.claims_function.sandbox.process import WorkerNotStarted
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Denied",
     "Limits",
     "NoWorkerFree",
+    "NotChecked",
     "Outcome",
     "Problem",
     "Slot",

@@ -29,6 +29,10 @@ class NoWorkerFree(Exception):  # noqa: N818 - the name is what happened
     """Every worker is busy, or being replaced."""
 
 
+class NotChecked(Exception):  # noqa: N818 - the name is what happened
+    """A check ended before its result was known, by a bound or with its worker; the script may be right."""
+
+
 class ClaimsWorkers:
     """A pool with a fixed number of workers; an async context manager.
 
@@ -76,17 +80,28 @@ class ClaimsWorkers:
     async def reserve(self, *, within_s: float = 0.05) -> "Slot":
         """Return a worker that no other call uses, as a slot to enter.
 
+        Args:
+            within_s: How long to wait; for another worker as well, should this one die in a call.
+
+        Raises:
+            NoWorkerFree: None became free in time.
+        """
+        return Slot(self, await self.take(within_s=within_s), self._limits, patience_s=within_s)
+
+    async def take(self, *, within_s: float) -> WorkerProcess:
+        """Return a worker that no other call uses, to be given back.
+
         Raises:
             NoWorkerFree: None became free in time.
         """
         if self._free:
-            return Slot(self, self._free.popleft(), self._limits)
+            return self._free.popleft()
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[WorkerProcess] = loop.create_future()
         self._waiting.append(waiting)
         expiry = loop.call_later(within_s, _expire, waiting)
         try:
-            return Slot(self, await waiting, self._limits)
+            return await waiting
         except asyncio.CancelledError:
             if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
                 self._offer(waiting.result())  # it was handed over in the same tick
@@ -175,14 +190,17 @@ class ClaimsWorkers:
 class Slot:
     """A reserved worker; leaving it gives the worker back.
 
-    One call at a time. After a call that exceeded a bound of time, memory or microtasks, or lost the worker, the slot
-    has no worker any more, and further calls answer ``worker-died``: reserve again.
+    One call at a time. A call whose worker dies, and not because of a bound, is repeated once with another worker: the
+    worker may have been dead before, and a script has no effects. After a call that exceeded a bound of time, memory or
+    microtasks, or lost its second worker, the slot has no worker any more, and further calls answer ``worker-died``:
+    reserve again.
     """
 
-    def __init__(self, workers: ClaimsWorkers, worker: WorkerProcess, limits: Limits) -> None:
+    def __init__(self, workers: ClaimsWorkers, worker: WorkerProcess, limits: Limits, *, patience_s: float) -> None:
         self._workers = workers
         self._worker = worker
         self._limits = limits
+        self._patience_s = patience_s
         self._spoiled = False
 
     async def __aenter__(self) -> Self:
@@ -197,6 +215,9 @@ class Slot:
         """Call the function of ``script`` in a fresh context.
 
         ``data`` is the JSON of ``{token, context, environmentVariables}``; ``api`` is added to it.
+
+        Raises:
+            NoWorkerFree: The worker died, and no other one became free in time.
         """
         answer = await self._call(b"R", script, data)
         outcome = answer if isinstance(answer, Problem) else read_run(answer, self._limits)
@@ -207,11 +228,17 @@ class Slot:
         return outcome
 
     async def check(self, script: str) -> Problem | None:
-        """Parse ``script`` and look for a declaration of the function at its top level; none of it is run."""
+        """Parse ``script`` and look for a declaration of the function at its top level; none of it is run.
+
+        Raises:
+            NotChecked: It did not end; nothing is known about the script.
+            NoWorkerFree: The worker died, and no other one became free in time.
+        """
         answer = await self._call(b"C", script, b"")
         problem = answer if isinstance(answer, Problem) else read_check(answer)
         if problem is not None and problem.reason in _SPOILED_BY:
             self._spoiled = True
+            raise NotChecked(problem.message)
         return problem
 
     async def _call(self, kind: bytes, script: str, data: bytes) -> bytes | Problem:
@@ -223,12 +250,23 @@ class Slot:
             return Problem("syntax", "the script is not valid Unicode")
         self._spoiled = True  # until there is an answer: a call that is cancelled leaves the worker busy
         try:
-            answer = await self._worker.call(kind, encoded, data)
+            answer = await self._call_once_more(kind, encoded, data)
         except WorkerLost as lost:
             time_ms = self._limits.time_ms
             return Problem("time", f"it ran longer than {time_ms} ms") if lost.out_of_time else WORKER_DIED
         self._spoiled = False
         return answer
+
+    async def _call_once_more(self, kind: bytes, script: bytes, data: bytes) -> bytes:
+        """Call the worker, and another one should it die."""
+        try:
+            return await self._worker.call(kind, script, data)
+        except WorkerLost as lost:
+            if lost.out_of_time:
+                raise
+        self._workers.give_back(self._worker, spoiled=True)
+        self._worker = await self._workers.take(within_s=self._patience_s)
+        return await self._worker.call(kind, script, data)
 
 
 async def _seccomp_program() -> bytes:

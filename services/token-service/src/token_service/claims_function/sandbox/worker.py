@@ -197,7 +197,9 @@ class Worker:
         self._limited().eval(f"let {stop};")
         problem = self._parse(f"{script}\n;let {stop};")
         if f"redeclaration of '{stop}'" not in problem:
-            return _problem("syntax", _first_line(problem), _position(problem))
+            bound = _reason(problem)
+            reason = "syntax" if bound == "exception" else bound
+            return _problem(reason, _first_line(problem), _position(problem))
         if f"redeclaration of '{stop}'" in self._parse(f"{script}\n;let {stop}, {_FUNCTION};"):
             return _problem("no-function", f"the script declares no function {_FUNCTION}", None)
         return "O", "null"
