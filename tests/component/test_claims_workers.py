@@ -23,9 +23,9 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-import token_service.claims_function.sandbox
+import token_service.claims_function.sandbox.process
 from tests.support.captured_logs import captured_logs
-from tests.support.claims_workers import of_process
+from tests.support.claims_workers import kinds_of_descriptors, of_process
 from tests.support.patience import PATIENCE_S, eventually_here
 from token_service.claims_function.on_demand import WorkersOnDemand
 from token_service.claims_function.sandbox import (
@@ -479,10 +479,6 @@ def test_a_denial_stands_although_the_function_then_runs_out_of_time() -> None:
 # What a worker is and may do
 
 
-def kinds_of_descriptors(pid: int) -> list[str]:
-    return [str(link.readlink()).split(":")[0] for link in Path(f"/proc/{pid}/fd").iterdir()]
-
-
 @linux_only
 async def test_a_worker_is_confined(workers: ClaimsWorkers) -> None:
     await run(workers, ECHO, {})
@@ -513,6 +509,42 @@ async def test_without_libseccomp_a_worker_runs_and_the_log_says_so(monkeypatch:
     finally:
         seccomp_program.cache_clear()
     assert [json.loads(line)["event"] for line in log.getvalue().splitlines()] == ["claims-worker.without-seccomp"]
+
+
+REPORTS_ITS_START: Final = """
+import json, os
+os.read(0, 1 << 20)
+with open("/proc/self/environ") as file:
+    environment = file.read()
+descriptors = {}
+for number in os.listdir("/proc/self/fd"):
+    try:
+        descriptors[number] = os.readlink(f"/proc/self/fd/{number}").partition(":")[0]
+    except OSError:
+        pass  # it was the directory's
+body = b"F" + json.dumps(json.dumps([environment, descriptors])).encode()
+os.write(0, len(body).to_bytes(4, "big") + body)
+"""
+
+
+@linux_only
+async def test_a_worker_is_started_with_no_environment_and_one_descriptor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What it finds before it gives up anything: its program is another one here. Every user may run this test."""
+    program = tmp_path / "program.py"
+    program.write_text(REPORTS_ITS_START)
+    monkeypatch.setattr(token_service.claims_function.sandbox.process, "_PROGRAM", program)
+    monkeypatch.setenv("KEY_ENCRYPTION_KEYS", "a secret")
+
+    with tmp_path.joinpath("inherited").open("w") as file:
+        os.set_inheritable(file.fileno(), True)
+        with pytest.raises(WorkerNotStarted) as error:
+            async with ClaimsWorkers(Limits(), 1):
+                pass
+    environment, descriptors = json.loads(str(error.value).partition("failed: ")[2])
+    assert environment == ""
+    assert descriptors == {"0": "socket", "1": "/dev/null", "2": "/dev/null"}
 
 
 ATTEMPTS: Final = """
@@ -578,6 +610,45 @@ def test_a_worker_may_not_use_the_system() -> None:
         "executable memory": "PermissionError",
         "trace": "PermissionError",
     }
+
+
+WITHOUT_PRCTL: Final = """
+import json, os, sys
+import pyseccomp
+from identity_common.telemetry.logs import configure_logs
+from token_service.claims_function.sandbox.confinement import close_memory_to_others, seccomp_program
+sys.path.insert(0, sys.argv[1])
+import worker
+
+configure_logs(service="token-service", stream=sys.stderr)
+program = seccomp_program()
+calls = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+calls.add_rule(pyseccomp.ERRNO(1), "prctl")
+calls.load()
+close_memory_to_others()
+os.dup2(1, 0)
+lacking = worker.confine(32 << 20, program)
+os.write(0, json.dumps(lacking).encode())
+"""
+
+
+@linux_only
+def test_what_the_system_refuses_is_in_the_log() -> None:
+    command = [sys.executable, "-c", WITHOUT_PRCTL, str(SANDBOX)]
+    finished = subprocess.run(command, check=True, capture_output=True, text=True)
+
+    logged = json.loads(finished.stderr)
+    assert (logged["level"], logged["event"], logged["error"]) == (
+        "error",
+        "claims-workers.memory-is-open",
+        "Operation not permitted",
+    )
+    assert json.loads(finished.stdout) == [
+        "a worker may outlive the service",
+        "other processes of its user may read the memory of a worker",
+        "no no_new_privs",
+        "no seccomp: the kernel refuses the filter",
+    ]
 
 
 SAME_USER: Final = """

@@ -130,6 +130,30 @@ def test_the_containers_show_no_secret_and_can_write_nothing(composed: Composed)
         assert shown.split() == ["65532", "False", "False"]
 
 
+OPENS_MEMORY = r"""
+import subprocess, sys
+from pathlib import Path
+
+def refusal(pid):
+    try:
+        open(f"/proc/{pid}/mem", "rb").close()
+    except OSError as error:
+        return type(error).__name__
+    return "none"
+
+cmdlines = {path.parent.name: path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")}
+service, = (pid for pid, cmdline in cmdlines.items() if b"-m\0token_service\0" in cmdline)
+child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+print(refusal(child.pid), refusal(service))
+child.kill()
+"""
+
+
+def test_the_memory_of_token_service_is_closed_to_other_processes_of_its_container(composed: Composed) -> None:
+    shown = composed.run("docker", "compose", "exec", "-T", "token-service", "python", "-c", OPENS_MEMORY)
+    assert shown.split() == ["none", "PermissionError"]  # its own child's is open
+
+
 def test_the_image_of_the_verifier_runs_with_a_read_only_file_system(composed: Composed) -> None:
     composed.run("docker", "build", "--quiet", "--target", "verifier", "--tag", "stead/verifier:dev", ".")
     shown = composed.run("docker", "run", "--rm", "--read-only", "--cap-drop", "ALL", "stead/verifier:dev", "--version")

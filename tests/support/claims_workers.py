@@ -10,6 +10,11 @@ def of_process(pid: int, name: str) -> str:
     return Path(f"/proc/{pid}/{name}").read_text()
 
 
+def kinds_of_descriptors(pid: int) -> list[str]:
+    """Return what the open descriptors of a process refer to: ``socket``, ``pipe``, or a path."""
+    return [str(link.readlink()).partition(":")[0] for link in Path(f"/proc/{pid}/fd").iterdir()]
+
+
 def workers_of(pid: int) -> list[int]:
     """Return the process ids of the workers that a service has, sorted."""
     children = {

@@ -50,14 +50,22 @@ def free_port() -> int:
 
 
 class ServiceProcess:
-    """One replica of one service, on its own port, which it keeps across restarts."""
+    """One replica of one service, on its own port, which it keeps across restarts.
 
-    def __init__(self, package: str, environment: dict[str, str], log: Path) -> None:
+    Args:
+        package: Of the service.
+        environment: Its settings.
+        log: Gets its output.
+        launcher: A command that starts it, with other rights.
+    """
+
+    def __init__(self, package: str, environment: dict[str, str], log: Path, *, launcher: Sequence[str] = ()) -> None:
         self.package = package
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = log
         self.environment = environment
+        self._launcher = launcher
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -77,7 +85,7 @@ class ServiceProcess:
         """Start the process; do not wait."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", self.package, "serve", "--port", str(self.port)],
+                [*self._launcher, sys.executable, "-m", self.package, "serve", "--port", str(self.port)],
                 env={**os.environ, **self.environment},
                 stdout=log,
                 stderr=log,

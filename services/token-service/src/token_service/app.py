@@ -38,7 +38,7 @@ from token_service.claims_function.answers import ClaimsFunctionAnswers
 from token_service.claims_function.failures import FailedCalls
 from token_service.claims_function.on_demand import WorkersOnDemand
 from token_service.claims_function.recordings import Recordings
-from token_service.claims_function.sandbox import ClaimsWorkers, Limits
+from token_service.claims_function.sandbox import ClaimsWorkers, Limits, close_memory_to_others
 from token_service.directory import Directory, InMemoryDirectory, InRedisDirectory
 from token_service.directory.freshness import Freshness
 from token_service.endpoints.consents import ConsentController
@@ -235,6 +235,7 @@ class _Parts:
     @asynccontextmanager
     async def lifespan(self, _: Litestar) -> AsyncGenerator[None, None]:
         """Start and stop, in this order and its reverse; what needs the database as soon as it is migrated."""
+        close_memory_to_others()
         self.bus.start()
         self.eviction_watch.start()
         self.startup.start()

@@ -7,6 +7,7 @@ A worker is started by exec, with an empty environment and one socket; a forked 
 signing keys. Each call gets a fresh context of the engine. See docs/decisions, number 21.
 """
 
+from token_service.claims_function.sandbox.confinement import close_memory_to_others
 from token_service.claims_function.sandbox.limits import Limits
 from token_service.claims_function.sandbox.outcomes import Claims, Denied, Outcome, Problem
 from token_service.claims_function.sandbox.pool import ClaimsWorkers, NotChecked, NoWorkerFree, Slot
@@ -23,4 +24,5 @@ __all__ = [
     "Problem",
     "Slot",
     "WorkerNotStarted",
+    "close_memory_to_others",
 ]

@@ -27,10 +27,13 @@ def close_memory_to_others() -> None:
     """Make this process non-dumpable: no other process of its user may read its memory, which holds the signing keys.
 
     In a cluster the workers run as the same user as the service. It also means no core dumps, and that only root may
-    attach a debugger.
+    attach a debugger. Where the system refuses, the log says so.
     """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    if sys.platform != "linux":
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        _log.error("claims-workers.memory-is-open", error=os.strerror(ctypes.get_errno()))
 
 
 @functools.cache

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from identity_common.telemetry.logs import get_logger
-from token_service.claims_function.sandbox.confinement import close_memory_to_others, seccomp_program
+from token_service.claims_function.sandbox.confinement import seccomp_program
 from token_service.claims_function.sandbox.limits import Limits
 from token_service.claims_function.sandbox.outcomes import (
     WORKER_DIED,
@@ -36,7 +36,7 @@ class NotChecked(Exception):  # noqa: N818 - the name is what happened
 class ClaimsWorkers:
     """A pool with a fixed number of workers; an async context manager.
 
-    Entering it starts the workers and makes this process non-dumpable.
+    Entering it starts the workers.
 
     Raises:
         WorkerNotStarted: On entering: the engine is not installed, or does not run here.
@@ -64,7 +64,6 @@ class ClaimsWorkers:
         return len(self._free)
 
     async def __aenter__(self) -> Self:
-        close_memory_to_others()
         try:
             await self._start_all()
         except BaseException:

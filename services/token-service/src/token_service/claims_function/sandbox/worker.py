@@ -265,7 +265,6 @@ def confine(memory_bytes: int, seccomp: bytes) -> list[str]:
     for descriptor in (1, 2):
         os.close(descriptor)
     linux = sys.platform == "linux"
-    prctl = ctypes.CDLL(None).prctl if linux else None
     used = _address_space() if linux else None
     if os.geteuid() == 0:
         try:
@@ -282,12 +281,19 @@ def confine(memory_bytes: int, seccomp: bytes) -> list[str]:
             resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (bound, bound))
         except (OSError, ValueError) as error:
             lacking.append(f"no limit {name}: {error}")
-    if prctl is None:
-        return [*lacking, "no no_new_privs and no seccomp: they are Linux's"]
-    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # after the change of user, which would reset both
-    prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    if prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        lacking.append("no no_new_privs")
+    return lacking + (_confine_on_linux(seccomp) if linux else ["no no_new_privs and no seccomp: they are Linux's"])
+
+
+def _confine_on_linux(seccomp: bytes) -> list[str]:
+    lacking = []
+    prctl = ctypes.CDLL(None).prctl
+    for option, value, without in (  # after the change of user, which would reset the first two
+        (_PR_SET_PDEATHSIG, signal.SIGKILL, "a worker may outlive the service"),
+        (_PR_SET_DUMPABLE, 0, "other processes of its user may read the memory of a worker"),
+        (_PR_SET_NO_NEW_PRIVS, 1, "no no_new_privs"),
+    ):
+        if prctl(option, value, 0, 0, 0) != 0:
+            lacking.append(without)
     if seccomp and not _load_filter(prctl, seccomp):
         lacking.append("no seccomp: the kernel refuses the filter")
     return lacking
