@@ -184,6 +184,12 @@ NAMES: Final = (
     "steadCall outcome"
 )
 
+# Collects the functions on the stack, where an engine like V8 hands them out.
+FRAMES: Final = (
+    "const frames = []; Error.prepareStackTrace = (_, sites) => "
+    "{ for (const site of sites) frames.push(site.getFunction()); return sites; };"
+)
+
 # Attacks that do no harm: the script returns as if it were alone.
 HARMLESS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "pollute Object.prototype": ("Object.prototype.polluted = 1; return { a: 1 };", {"a": 1}),
@@ -245,6 +251,24 @@ HARMLESS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
         "try { found.push(api.denyAccess.caller); } catch {} return { found: found.filter(Boolean).length };",
         {"found": 0},
     ),
+    "callers of the function in a prepared stack": (
+        f"{FRAMES} return {{ stack: typeof new Error().stack, found: frames.length }};",
+        {"stack": "string", "found": 0},
+    ),
+    "callers of the function in a captured stack": (
+        f"{FRAMES} const o = {{}}; try {{ Error.captureStackTrace(o); }} catch {{}} "
+        "return { stack: typeof o.stack, found: frames.length };",
+        {"stack": "undefined", "found": 0},
+    ),
+    "callers of toJSON in a prepared stack": (
+        f"{FRAMES} return {{ toJSON: () => ({{ stack: typeof new Error().stack, found: frames.length }}) }};",
+        {"stack": "string", "found": 0},
+    ),
+    "callers of a microtask, by an accessor": (
+        "let found = 0; Object.defineProperty(Error, 'prepareStackTrace', { get() { return () => found++; } }); "
+        "await null; try { null.x; } catch (error) { error.stack; } return { found };",
+        {"found": 0},
+    ),
     "paths in a stack": ("return { path: /[/]|[.]py/.test(new Error().stack) };", {"path": False}),
     "block the process": (
         "try { Atomics.wait(new Int32Array(new SharedArrayBuffer(8)), 0, 0); } catch (e) { return { a: e.name }; }",
@@ -288,6 +312,15 @@ DENIALS: Final[dict[str, tuple[str, str | None]]] = {
     "with an object": ("api.denyAccess({ toString() { throw 1; } });", None),
     "with a long message": ("api.denyAccess('x'.repeat(1e6));", "x" * 1000),
     "with an unpaired surrogate": ("api.denyAccess('a\\ud800b');", "a?b"),
+    "and forged by the callers in a prepared stack": (
+        f"{FRAMES} try {{ api.denyAccess('no'); }} catch (error) {{ error.stack; }} "
+        "for (const f of frames) try { f(() => ({}), '{}', 9); f(); } catch {} return { a: 1 };",
+        "no",
+    ),
+    "with Error replaced": (
+        "globalThis.Error = class { constructor() { api = 1; for (;;); } }; api.denyAccess('no');",
+        "no",
+    ),
     "with JSON replaced": ("JSON.stringify = () => '\"forged\"'; api.denyAccess('no');", "no"),
     "with String.prototype replaced": ("String.prototype.toJSON = () => 'forged'; api.denyAccess('no');", "no"),
 }

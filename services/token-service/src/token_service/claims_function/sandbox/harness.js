@@ -8,8 +8,10 @@
 // It is parsed for every call, so what only a failure needs is in `describe.js`.
 (() => {
   "use strict";
-  const parse = JSON.parse, stringify = JSON.stringify;
+  const parse = JSON.parse, stringify = JSON.stringify, DenialError = Error;
   delete globalThis.performance; // a timer finer than a millisecond
+  delete Error.prepareStackTrace; // it gets the functions of this file, which are callers of the script
+  delete Error.captureStackTrace;
 
   let outcome; // Claims, Denied, an eXception, a failure to write the Result, a result that is too Long
   let text; // JSON; never concatenated here, because the binding cannot read the ropes that the engine makes then
@@ -23,7 +25,7 @@
 
   const steadDenyAccess = (message) => {
     settle("D", stringify(typeof message === "string" ? message : null));
-    throw new Error("access denied"); // ends the function; catching it changes nothing
+    throw new DenialError("access denied"); // ends the function; catching it changes nothing
   };
 
   const steadCall = async (getCustomJwtClaims, input, longest) => {
