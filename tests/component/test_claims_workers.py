@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
+import uvloop
 
 import token_service.claims_function.sandbox.process
 from tests.support.captured_logs import captured_logs
@@ -195,6 +196,18 @@ async def test_a_slot_whose_worker_died_before_the_call_uses_another(workers: Cl
         assert await slot.run(ECHO, data({"a": 1})) == Claims({"a": 1})
         os.kill(slot._worker.pid, signal.SIGKILL)
         assert await slot.check(ECHO) is None
+
+
+def test_a_call_to_a_worker_that_is_about_to_end_is_repeated() -> None:
+    """With the event loop of the service: writing to a transport that is closed is an exception there."""
+
+    async def called() -> Outcome:
+        async with ClaimsWorkers(Limits(), 1) as workers, await workers.reserve(within_s=PATIENCE_S) as slot:
+            slot._worker._transport.abort()
+            await asyncio.sleep(0)  # closed, while the process still ends
+            return await slot.run(ECHO, data({"a": 1}))
+
+    assert uvloop.run(called()) == Claims({"a": 1})
 
 
 async def test_a_call_that_finds_no_other_worker_fails() -> None:
@@ -419,11 +432,11 @@ async def test_a_check_parses_and_does_not_run(workers: ClaimsWorkers, script: s
 async def test_a_check_that_does_not_end_says_nothing_about_the_script() -> None:
     async with ClaimsWorkers(Limits(time_ms=50, memory_mib=1), 1) as workers:
         many_functions = f"{ECHO}\n" + "(() => { let a = [1, 2, 3]; })();\n" * 8_000
-        with pytest.raises(NotChecked, match="out of memory"):
+        with pytest.raises(NotChecked, match=r"^memory$"):
             await check(workers, many_functions)
         async with await workers.reserve(within_s=PATIENCE_S) as slot:
             os.kill(slot._worker.pid, signal.SIGSTOP)
-            with pytest.raises(NotChecked, match="it ran longer than 50 ms"):
+            with pytest.raises(NotChecked, match=r"^time$"):
                 await slot.check(ECHO)
         assert await check(workers, ECHO) is None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,76 +15,21 @@ import redis
 from all_in_one.embedded import EmbeddedServers
 from provision import ServerAddresses
 from stead import ManagementClient
+from tests.support.application import Application
 from tests.support.at_a_browser import PASSWORD, Form
-from tests.support.authorizing import REDIRECT_URI, Verifier, code_for, issued
-from tests.support.impersonation import RESOURCE, Impersonation
+from tests.support.authorizing import REDIRECT_URI, Verifier
+from tests.support.impersonation import Impersonation
 from tests.support.patience import eventually
-from tests.support.processes import Deployment, ServiceProcess, stopped
-from token_service.authorizations import Code, Consented
-from token_service.settings import Settings
+from tests.support.processes import Deployment, stopped
 
 pytestmark = pytest.mark.slow
-
-CONSENTED = Consented(
-    scopes=frozenset({"openid", "offline_access"}),
-    resource_scopes={RESOURCE: frozenset({"read:orders", "write:orders"})},
-)
-
-
-class Client:
-    """The application of the set-up, sending to a chosen replica."""
-
-    def __init__(self, deployment: Deployment, impersonation: Impersonation, addresses: ServerAddresses) -> None:
-        self._impersonation = impersonation
-        self._replicas = deployment.tokens
-        self._settings = Settings(
-            base_url=deployment.base_url,
-            environment="development",
-            database_url=addresses.token_database_url,
-            redis_url=addresses.token_redis_url,
-            nats_url=addresses.token_nats_url,
-            key_encryption_keys=(base64.b64encode(bytes(32)).decode(),),
-            environment_variable_keys=(base64.b64encode(bytes(32)).decode(),),
-        )
-
-    def post(self, path: str, replica: ServiceProcess | None = None, **form: str) -> httpx.Response:
-        url = (replica or self._replicas[0]).url
-        return httpx.post(f"{url}{path}", data=form, auth=self._impersonation.auth, timeout=10)
-
-    def sign_in(self) -> dict[str, str]:
-        """Return the form that redeems a new code."""
-        verifier = Verifier()
-        code: Code = code_for(self._impersonation.user_id, self._impersonation.client_id, verifier, consented=CONSENTED)
-        return {
-            "grant_type": "authorization_code",
-            "code": issued(self._settings, code),
-            "redirect_uri": REDIRECT_URI,
-            "code_verifier": verifier.secret,
-        }
-
-    def tokens(self, replica: ServiceProcess | None = None) -> dict[str, Any]:
-        answer = self.post("/oidc/token", replica, **self.sign_in())
-        assert answer.status_code == 200, answer.text
-        return dict(answer.json())
-
-    def refresh(self, refresh_token: str, replica: ServiceProcess | None = None) -> httpx.Response:
-        return self.post("/oidc/token", replica, grant_type="refresh_token", refresh_token=refresh_token)
-
-    def is_active(self, token: str, replica: ServiceProcess | None = None) -> bool | None:
-        """Return the ``active`` of introspection; None for 503."""
-        answer = self.post("/oidc/token/introspection", replica, token=token)
-        if answer.status_code == 503:
-            assert int(answer.headers["Retry-After"]) >= 1
-            return None
-        assert answer.status_code == 200, answer.text
-        return bool(answer.json()["active"])
 
 
 @pytest.fixture
 def client(
     deployment: Deployment, management: ManagementClient, impersonation: Impersonation, own_addresses: ServerAddresses
-) -> Iterator[Client]:
-    client = Client(deployment, impersonation, own_addresses)
+) -> Iterator[Application]:
+    client = Application(deployment, impersonation, own_addresses)
     for replica in deployment.tokens:
         eventually(
             lambda replica=replica: "access_token" in client.post("/oidc/token", replica, **client.sign_in()).json()
@@ -93,7 +37,9 @@ def client(
     yield client
 
 
-def test_each_step_may_use_another_replica_and_one_is_killed_in_between(deployment: Deployment, client: Client) -> None:
+def test_each_step_may_use_another_replica_and_one_is_killed_in_between(
+    deployment: Deployment, client: Application
+) -> None:
     one, two, three = deployment.tokens
     refresh_token = client.tokens(one)["refresh_token"]
     for replica in (two, three, one):
@@ -107,7 +53,7 @@ def test_each_step_may_use_another_replica_and_one_is_killed_in_between(deployme
 
 
 def test_each_page_may_come_from_another_replica_and_the_previous_one_is_killed(
-    deployment: Deployment, client: Client, management: ManagementClient
+    deployment: Deployment, client: Application, management: ManagementClient
 ) -> None:
     name = f"walker_{secrets.token_hex(4)}"
     management.users.create(username=name, password=PASSWORD)
@@ -172,7 +118,7 @@ class Steps:
 
 
 def test_at_most_one_of_many_redemptions_over_replicas_wins_and_its_tokens_are_revoked(
-    deployment: Deployment, client: Client
+    deployment: Deployment, client: Application
 ) -> None:
     """A replayed code also revokes the tokens of the first redemption (RFC 6749 section 4.1.2)."""
     for _ in range(10):
@@ -189,7 +135,7 @@ def test_at_most_one_of_many_redemptions_over_replicas_wins_and_its_tokens_are_r
 
 
 def test_a_revoked_token_stays_revoked_while_redis_is_emptied_under_load(
-    deployment: Deployment, client: Client, own_addresses: ServerAddresses
+    deployment: Deployment, client: Application, own_addresses: ServerAddresses
 ) -> None:
     """A revoked token is never active again (CVE-2026-9802); the others are, once Redis is refilled."""
     tokens = [client.tokens() for _ in range(12)]
@@ -209,7 +155,7 @@ def test_a_revoked_token_stays_revoked_while_redis_is_emptied_under_load(
 
 
 def test_the_management_api_honours_a_revocation_while_redis_is_emptied(
-    deployment: Deployment, client: Client, management: ManagementClient, own_addresses: ServerAddresses
+    deployment: Deployment, client: Application, management: ManagementClient, own_addresses: ServerAddresses
 ) -> None:
     """401, or 503 while Redis is being refilled, and never 200."""
     scope = next(s for r in management.resources.list() for s in management.resources.scopes(r.id) if s.name == "all")
@@ -240,7 +186,7 @@ def test_the_management_api_honours_a_revocation_while_redis_is_emptied(
 
 
 def test_with_postgresql_down_codes_and_refresh_tokens_answer_503_and_recover(
-    own_servers: EmbeddedServers, client: Client
+    own_servers: EmbeddedServers, client: Application
 ) -> None:
     """A refresh token still works afterwards: nothing was half done."""
     refresh_token = client.tokens()["refresh_token"]
@@ -257,7 +203,7 @@ def test_with_postgresql_down_codes_and_refresh_tokens_answer_503_and_recover(
 
 
 def test_with_redis_down_codes_and_refresh_tokens_answer_503_and_recover(
-    own_servers: EmbeddedServers, client: Client
+    own_servers: EmbeddedServers, client: Application
 ) -> None:
     tokens = client.tokens()
     form = client.sign_in()

@@ -27,10 +27,7 @@ from tests.support.processes import ServiceProcess
 from tests.support.running_stack import RunningStack
 from token_service.tokens.signing import load_private_key
 
-pytestmark = [
-    pytest.mark.servers,
-    pytest.mark.skipif(sys.platform != "linux", reason="/proc and prctl are Linux's"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc and prctl are Linux's")
 
 IS_ROOT: Final = os.geteuid() == 0
 WITHOUT_CAPABILITIES: Final = ("setpriv", "--bounding-set=-all", "--inh-caps=-all") if IS_ROOT else ()

@@ -30,7 +30,10 @@ class NoWorkerFree(Exception):  # noqa: N818 - the name is what happened
 
 
 class NotChecked(Exception):  # noqa: N818 - the name is what happened
-    """A check ended before its result was known, by a bound or with its worker; the script may be right."""
+    """A check ended before its result was known, by a bound or with its worker; the script may be right.
+
+    The message is the reason: ``time``, ``memory`` or ``worker-died``.
+    """
 
 
 class ClaimsWorkers:
@@ -237,7 +240,7 @@ class Slot:
         problem = answer if isinstance(answer, Problem) else read_check(answer)
         if problem is not None and problem.reason in _SPOILED_BY:
             self._spoiled = True
-            raise NotChecked(problem.message)
+            raise NotChecked(problem.reason)
         return problem
 
     async def _call(self, kind: bytes, script: str, data: bytes) -> bytes | Problem:

@@ -165,7 +165,8 @@ class WorkerProcess(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self._answer = loop.create_future()
         deadline = loop.call_later(timeout_s, self._end_late)
-        self._transport.write(struct.pack("!I", len(body)) + body)
+        if not self._transport.is_closing():  # else the process ends, and then the answer fails
+            self._transport.write(struct.pack("!I", len(body)) + body)
         try:
             return await self._answer
         except asyncio.CancelledError:
