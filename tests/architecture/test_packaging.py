@@ -22,8 +22,28 @@ PACKAGES = sorted(path.parent for path in ROOT.glob("*/*/pyproject.toml"))
 NAMES = {tomllib.loads((package / "pyproject.toml").read_text())["project"]["name"] for package in PACKAGES}
 LICENSE = (ROOT / "LICENSE").read_bytes()
 
-# An installation of a directory of this tree, in a Makefile, a Dockerfile or a script; continued lines are joined.
-INSTALLATION = re.compile(r"(?:pip install\b|\$\(PIP\)).*(?:libs/|services/|,\$\(PACKAGES\)).*")
+# A command that installs or builds, up to the next command; continued lines are joined.
+COMMAND = re.compile(
+    r"(?:\bpip (?:install|wheel)|\buv (?:add|pip install|tool install)|\$\(PIP\)|\$INSTALL)(?!\w)[^&;`\n]*"
+)
+OURS = re.compile(r"\blibs/|\bservices/|,\$\(PACKAGES\)|\bstead_")
+FROM_THIS_TREE = {"--no-index", "--no-deps"}
+
+
+def unsafe_installations(text: str) -> list[str]:
+    """Return the commands that could take one of our packages, or what it depends on, from a registry."""
+    commands = COMMAND.findall(text.replace("\\\n", " "))
+    return [each for each in commands if OURS.search(each) and not set(each.split()) >= FROM_THIS_TREE]
+
+
+def named_installations(text: str) -> list[str]:
+    """Return the commands that name one of our packages as a registry would, with or without an extra."""
+    return [
+        command
+        for command in COMMAND.findall(text)
+        for word in re.findall(r"[^\s\"']+", command)
+        if (name := re.match(r"[A-Za-z0-9._-]+", word)) and canonicalize_name(name[0]) in {*NAMES, "stead"}
+    ]
 
 
 def test_every_package_of_the_workspace_is_named_after_the_product() -> None:
@@ -80,17 +100,32 @@ def test_running_needs_a_part_of_what_testing_needs() -> None:
     assert {name for name, _ in seen} - NAMES <= run.keys()
 
 
-@pytest.mark.heavy
 def test_workspace_packages_are_installed_from_this_tree_and_never_from_a_registry() -> None:
-    files = [ROOT / "Makefile", *ROOT.glob("**/Dockerfile*"), *(ROOT / ".ci").iterdir()]
-    installations = {
-        (file.name, line)
-        for file in files
-        if ".venv" not in file.parts
-        for line in INSTALLATION.findall(file.read_text().replace("\\\n", " "))
+    for file in (ROOT / "Makefile", ROOT / "Dockerfile", *(ROOT / ".ci").iterdir()):
+        assert unsafe_installations(file.read_text()) == []
+
+
+@pytest.mark.parametrize("option", sorted(FROM_THIS_TREE))
+@pytest.mark.parametrize(("file", "commands"), [("Makefile", 1), ("Dockerfile", 6)])
+def test_each_installation_without_one_of_these_options_is_found(file: str, commands: int, option: str) -> None:
+    assert len(unsafe_installations((ROOT / file).read_text().replace(option, ""))) == commands
+
+
+def test_nothing_tells_to_install_a_workspace_package_from_a_registry() -> None:
+    """Documents, docstrings and messages: the names are ours in this tree only."""
+    kinds = {".md", ".py", ".html", ".yaml", ".yml", ".toml", ".json", ""}
+    texts = {
+        path.relative_to(ROOT): path.read_text()
+        for path in (*ROOT.glob("*"), *ROOT.glob("[!.]*/**/*"))
+        if path.is_file() and path.suffix in kinds and "node_modules" not in path.parts
     }
-    assert "Makefile" in {name for name, _ in installations}
-    assert not [(name, line) for name, line in installations if not {"--no-index", "--no-deps"} <= set(line.split())]
+    assert sum(bool(COMMAND.search(text)) for text in texts.values()) > 5
+    assert {str(path): found for path, text in texts.items() if (found := named_installations(text))} == {}
+
+
+@pytest.mark.parametrize("words", ["stead-sdk", "'stead-sdk[verifier]'", '"stead_common[tracing]>=0.1"', "-U stead"])
+def test_such_a_command_is_found(words: str) -> None:
+    assert len(named_installations(f"Run `pip install {words}` first.")) == 1
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)

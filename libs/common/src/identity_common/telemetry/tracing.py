@@ -114,5 +114,5 @@ def requested_exporter(environment: Mapping[str, str]) -> str | None:
             if environment.get(name, _OUR_PROTOCOL) not in ("", _OUR_PROTOCOL):
                 raise InvalidTracingError(f"{name}: must be {_OUR_PROTOCOL}")
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
-        raise InvalidTracingError("OTEL_…: traces need the extra `tracing`: pip install stead-common[tracing]")
+        raise InvalidTracingError("OTEL_…: traces need the packages of the extra `tracing`")
     return exporter

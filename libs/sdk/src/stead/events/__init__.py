@@ -1,6 +1,7 @@
 """Public events: follow the permissions of organization members, and all other changes of organizations.
 
-Needs the extra ``events``: ``pip install "stead-sdk[events]"``. Asyncio only, like the NATS client that it uses.
+Needs the extra ``events``, installed from a checkout: ``pip install "./libs/sdk[events]"``. Asyncio only, like the NATS
+client that it uses.
 
 Process change by change, and resume after a restart::
 
@@ -27,7 +28,7 @@ try:
 except ModuleNotFoundError as missing:
     if missing.name != "nats":
         raise
-    raise ImportError('stead.events needs nats-py: pip install "stead-sdk[events]"') from missing
+    raise ImportError("stead.events needs nats-py, which the extra `events` of stead-sdk installs") from missing
 
 from stead.event_types import GrantedPermission
 from stead.events._bus import EventBus, EventsRefused
