@@ -37,7 +37,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Give tests with the markers ``heavy`` and ``slow`` more time than pyproject.toml gives the others."""
+    """Give tests with the markers ``heavy`` and ``slow`` more time than pyproject.toml gives the others.
+
+    A limit of a test, or of its module, stays.
+    """
+    if item.get_closest_marker("timeout"):
+        return
     if item.get_closest_marker("slow"):
         item.add_marker(pytest.mark.timeout(length(short=600, long=3600)))
     elif item.get_closest_marker("heavy"):
