@@ -22,12 +22,13 @@ LOG: Final[AuditLog] = "exchanges"
 TAKEN: Final = "token.exchange.taken"
 UNKNOWN: Final = "token.exchange.unknown"
 
-_OBJECTS: Final = {
+OBJECTS: Final = {
     GRANT_AUTHORIZATION_CODE: "authorization-code",
     GRANT_CLIENT_CREDENTIALS: "client-credentials",
     GRANT_REFRESH_TOKEN: "refresh-token",
     GRANT_TOKEN_EXCHANGE: "exchange",
 }
+"""The second part of a key, by grant. A grant that is unknown, which is refused, has ``other``."""
 _MAX_TEXT: Final = 2048
 _MAX_ADDRESS: Final = 64
 
@@ -109,7 +110,7 @@ class TokenAudit:
 
     def issued(self, grant_type: str, request: AuditedTokenRequest) -> None:
         """Record that a token was issued."""
-        self._append(f"token.{_OBJECTS.get(grant_type, 'other')}.succeeded", request)
+        self._append(f"token.{OBJECTS.get(grant_type, 'other')}.succeeded", request)
 
     def refused(self, grant_type: str, request: AuditedTokenRequest, error: OAuthError) -> None:
         """Record a refusal; that of a client that did not authenticate would let anyone write to the trail.
@@ -120,7 +121,7 @@ class TokenAudit:
             error: Its code is recorded if neither the request nor the error has a reason.
         """
         if request.client_id is not None:
-            key = f"token.{_OBJECTS.get(grant_type, 'other')}.refused"
+            key = f"token.{OBJECTS.get(grant_type, 'other')}.refused"
             self._append(key, request, "refused", request.reason or error.reason or error.error)
 
     def signed_in(self, user_id: str, *, client_id: str, origin: Origin) -> None:
