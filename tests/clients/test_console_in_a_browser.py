@@ -136,7 +136,7 @@ async def test_the_second_of_two_administrators_decides(
     management.users.update(user, name=HOSTILE * 4)
     await page.get_by_label("Name", exact=True).fill("Augusta")
     await page.get_by_role("button", name="Save").click()
-    await expect(page.get_by_role("alert")).to_contain_text("Somebody else changed this")
+    await expect(page.get_by_role("alert")).to_contain_text("This was changed")
     await expect(page.get_by_label("Name", exact=True)).to_have_accessible_description(f"Saved now: {HOSTILE * 4}")
     await inspector.inspect(page, "console-user-overtaken")
     await page.get_by_role("button", name="Replace what is saved").click()
@@ -145,13 +145,13 @@ async def test_the_second_of_two_administrators_decides(
     await page.goto(f"{administrator.stack.base_url}{CONSOLE}/organizations/{organization}/users/{user}")
     management.organizations.assign_user_roles(organization, user, [role])
     await page.get_by_role("button", name="Save").click()
-    await expect(page.locator(".tag.saved")).to_have_text("changed by somebody else")
+    await expect(page.locator(".tag.saved")).to_have_text("changed meanwhile")
     await inspector.inspect(page, "console-member-overtaken")
 
     await page.goto(f"{administrator.stack.base_url}{CONSOLE}/template?permissions={mark}&roles={mark}")
     management.organization_roles.assign_permissions(role, [permission])
     await page.get_by_role("button", name="Show what this changes").click()
-    await expect(page.get_by_role("heading", name="Granted by somebody else meanwhile")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Granted meanwhile")).to_be_visible()
     await inspector.inspect(page, "console-template-overtaken")
 
 

@@ -134,7 +134,7 @@ def test_what_an_administrator_ends_is_refused_by_the_orders_api(agent: Visitor,
     assert agent.browser.get("/customer").headers["Location"] == "/"
 
 
-def test_what_an_agent_ends_is_refused_everywhere_and_ended_by_nobody_else(
+def test_what_an_agent_ends_is_refused_everywhere_and_no_other_agent_can_end_it(
     desk: RunningDesk, stack: RunningStack, agents_token: str
 ) -> None:
     customer = stack.credentials.demo.users[1]

@@ -72,7 +72,7 @@ def test_a_planted_session_is_not_continued(stack: RunningStack) -> None:
 
 
 @pytest.mark.parametrize("cookie", ["", "x", "x.y", ".", "a:b.c", "é" * 40])
-def test_an_unknown_cookie_is_nobody(stack: RunningStack, cookie: str) -> None:
+def test_an_unknown_cookie_is_not_a_session(stack: RunningStack, cookie: str) -> None:
     answer = stack.http.get(CONSOLE, headers={"Cookie": f"identity-console={cookie}".encode()})
     assert answer.status_code == 303
     assert answer.headers["Location"].startswith(f"{stack.base_url}/oidc/auth?")
@@ -316,12 +316,12 @@ def test_members_are_added_by_lines_and_wrong_lines_stay(
     role = management.organization_roles.create(f"editor {secrets.token_hex(4)}")
     other = management.users.create(username=f"person_{secrets.token_hex(5)}", primary_email=f"{user}@example.com")
     path = f"{ORGANIZATIONS}/{organization}/users"
-    lines = f"{user}, {role.name}\n{other.primary_email}\nnobody at all\n{user}; no such role\n"
+    lines = f"{user}, {role.name}\n{other.primary_email}\nmissing person\n{user}; no such role\n"
     refused = administrator.sends(administrator.opens(f"{path}/add"), members=lines)
     assert refused.status_code == 422
     shown = " ".join(re.sub("<[^>]+>", "", refused.text).split())
     assert "2 members were added." in shown
-    assert "Line 3 nobody at all: nobody is called this" in shown
+    assert "Line 3 missing person: no match" in shown
     assert f"Line 4 {user}; no such role: there is no role no such role of this kind" in shown
     held = {
         member.id: [each.name for each in member.organization_roles]

@@ -278,7 +278,7 @@ def test_the_second_to_save_is_told(stack: RunningStack, administrator: Administ
     stack.management.custom_claims.update(KIND, script=SCRIPT + "// theirs\n")
     refused = administrator.sends(page, script=SCRIPT + "// mine\n")
     assert refused.status_code == 412
-    assert "Somebody else changed this after you had opened it" in text(refused)
+    assert "This was changed after you had opened it" in text(refused)
     assert "// mine" in refused.text
     assert administrator.sends(refused).status_code == 303
     assert stack.management.custom_claims.get(KIND).script == SCRIPT + "// mine\n"
@@ -289,7 +289,7 @@ def test_the_second_to_save_the_first_version_is_told(stack: RunningStack, admin
     stack.management.custom_claims.save(KIND, SCRIPT + "// theirs\n", block_issuance_on_error=True)
     refused = administrator.sends(page, script=SCRIPT + "// mine\n")
     assert refused.status_code == 412
-    assert "Somebody else changed this after you had opened it" in text(refused)
+    assert "This was changed after you had opened it" in text(refused)
     assert "// mine" in refused.text
     assert "// theirs" in refused.text
     assert stack.management.custom_claims.get(KIND).script == SCRIPT + "// theirs\n"
@@ -304,7 +304,7 @@ def test_who_saves_what_was_switched_off_meanwhile_is_told(stack: RunningStack, 
     stack.management.custom_claims.delete(KIND)
     refused = administrator.sends(page, script=SCRIPT + "// mine\n")
     assert refused.status_code == 412
-    assert "Somebody else changed this after you had opened it" in text(refused)
+    assert "This was changed after you had opened it" in text(refused)
     assert "no version is active" in text(refused)
     assert "// mine" in refused.text
     assert administrator.sends(refused).status_code == 303

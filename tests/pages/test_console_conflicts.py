@@ -16,7 +16,7 @@ from tests.support.running_stack import RunningStack
 ORGANIZATIONS = f"{CONSOLE}/organizations"
 USERS = f"{CONSOLE}/users"
 TEMPLATE = f"{CONSOLE}/template"
-OTHERS_NAME = "<b>Somebody else's</b>"
+OTHERS_NAME = "<b>Another name</b>"
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_the_second_to_save_sees_both_values_and_decides(
 
     refused = administrator.sends(page, name="Mine")
     assert refused.status_code == 412
-    assert "Somebody else changed this after you had opened it" in text(refused)
+    assert "This was changed after you had opened it" in text(refused)
     assert saved_now(refused) == {"name": f"Saved now: {OTHERS_NAME}"}
     assert OTHERS_NAME not in refused.text
     assert administrator.form(refused)[1]["name"] == ["Mine"]
@@ -68,15 +68,15 @@ def test_the_second_to_save_sees_both_values_and_decides(
     assert operations.get(subject).name == "Mine"
 
 
-def test_what_only_somebody_else_has_changed_stays(administrator: Administrator, user: str) -> None:
+def test_what_only_another_administrator_has_changed_stays(administrator: Administrator, user: str) -> None:
     users = administrator.stack.management.users
     page = administrator.opens(f"{USERS}/{user}")
     users.update(user, name=OTHERS_NAME, username=None)
 
     refused = administrator.sends(page, primaryEmail=f"{user}@example.com")
     shown = saved_now(refused)
-    assert shown.pop("name") == "Changed by somebody else. It was: Katherine Johnson"
-    assert re.fullmatch(r"Changed by somebody else\. It was: person_[0-9a-f]{10}", shown.pop("username"))
+    assert shown.pop("name") == "Changed meanwhile. It was: Katherine Johnson"
+    assert re.fullmatch(r"Changed meanwhile\. It was: person_[0-9a-f]{10}", shown.pop("username"))
     assert shown == {}
     assert "Replace what is saved" not in refused.text
 
@@ -125,7 +125,7 @@ def test_a_version_that_no_page_sends_changes_nothing(administrator: Administrat
     assert administrator.stack.management.users.get(user).name == "Katherine Johnson"
 
 
-def test_roles_of_a_member_that_somebody_else_has_changed_stay_beside_the_picked_ones(
+def test_roles_of_a_member_that_were_changed_meanwhile_stay_beside_the_picked_ones(
     administrator: Administrator, organization: str, user: str
 ) -> None:
     management = administrator.stack.management
@@ -137,8 +137,8 @@ def test_roles_of_a_member_that_somebody_else_has_changed_stay_beside_the_picked
 
     refused = administrator.sends(page, role=[editor])
     assert refused.status_code == 412
-    assert f"clerk {mark} changed by somebody else" in text(refused)
-    assert text(refused).count("changed by somebody else") == 1
+    assert f"clerk {mark} changed meanwhile" in text(refused)
+    assert text(refused).count("changed meanwhile") == 1
     assert set(administrator.form(refused)[1]["role"]) == {clerk, editor}
     assert [role.id for role in management.organizations.user_roles(organization, user)] == [clerk]
 
@@ -160,7 +160,7 @@ def test_a_member_with_more_roles_than_have_a_version_keeps_all_that_are_picked(
     assert {role.id for role in management.organizations.user_roles(organization, user)} == set(roles[1:])
 
 
-def test_changes_of_the_template_are_put_beside_those_of_somebody_else(administrator: Administrator) -> None:
+def test_changes_of_the_template_are_put_beside_those_of_another_administrator(administrator: Administrator) -> None:
     management, mark, changes = administrator.stack.management, secrets.token_hex(4), f"{TEMPLATE}/changes"
     read, write = (management.organization_permissions.create(f"{name}:{mark}").id for name in ("read", "write"))
     role = management.organization_roles.create(f"editor {mark}", permission_ids=[read])
@@ -172,9 +172,9 @@ def test_changes_of_the_template_are_put_beside_those_of_somebody_else(administr
     preview = administrator.browser.post(changes, data={**values, "cell": []})
     assert preview.status_code == 200
     shown = text(preview)
-    assert "The template, or whom your changes affect, changed after you had opened this page." in shown
-    assert f"Granted by somebody else meanwhile editor {mark} : write:{mark}" in shown
-    assert f"Taken away by somebody else meanwhile editor {mark} : read:{mark}" in shown
+    assert "The template, or the members that your changes affect, changed after you had opened this page." in shown
+    assert f"Granted meanwhile editor {mark} : write:{mark}" in shown
+    assert f"Revoked meanwhile editor {mark} : read:{mark}" in shown
     assert f"Already so, or no longer there editor {mark} : read:{mark}" in shown
     assert "Roles that grant less" not in shown
 
@@ -192,7 +192,7 @@ def test_the_template_is_saved_only_as_the_preview_showed_it(administrator: Admi
 
     refused = administrator.sends(preview, changes)
     assert refused.status_code == 412
-    assert "The template, or whom your changes affect, changed" in text(refused)
+    assert "The template, or the members that your changes affect, changed" in text(refused)
     assert f"Roles that grant more editor {mark} : read:{mark}" in text(refused)
     assert list(management.organization_roles.permissions(role.id)) == []
 

@@ -1,4 +1,4 @@
-"""Whoever may only read reaches every page that there is to read, by links alone."""
+"""An administrator who may only read reaches every page that there is to read, by links alone."""
 
 from __future__ import annotations
 

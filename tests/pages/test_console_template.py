@@ -110,7 +110,7 @@ def test_the_file_is_downloaded_compared_and_applied(stack: RunningStack, admini
     stack.management.organization_permissions.create(f"meanwhile:{secrets.token_hex(4)}")
     overtaken = administrator.sends(compared)
     assert overtaken.status_code == 412
-    assert "nothing is saved yet" in text(overtaken)
+    assert "nothing has been saved yet" in text(overtaken)
     assert "Deleted: meanwhile:" in text(overtaken)
     assert stored(stack, "roles", f"Role {name}") is not None
     assert administrator.sends(overtaken).status_code == 303

@@ -103,9 +103,9 @@ def test_a_session_outlives_the_browser_only_if_the_user_asks_for_it(person: Per
     assert re.findall(r'<input type="checkbox" name="remember"[^>]*>', page.text)
     assert "checked" not in page.text
     lifetimes = []
-    for wish in ({}, {"remember": "yes"}, {}):
+    for choice in ({}, {"remember": "yes"}, {}):
         page = person.follow(person.authorize(ours, prompt="login"))
-        answer = person.send(page, identifier=person.username, password=PASSWORD, **wish)
+        answer = person.send(page, identifier=person.username, password=PASSWORD, **choice)
         (cookie,) = [each for each in answer.headers.get_list("set-cookie") if each.startswith(f"{SESSION}=")]
         session_id = cookie.partition("=")[2].partition(".")[0]
         ttl_s = person.world.redis.ttl(f"identity:default:session:{session_id}")
@@ -165,7 +165,7 @@ def test_a_hundred_organizations_can_be_picked(person: Person, partner: Client) 
     assert set(consent.organization_ids) == organizations
 
 
-def test_somebody_without_organizations_reads_and_consents_to_nothing_about_them(
+def test_a_user_without_organizations_reads_and_consents_to_nothing_about_them(
     world: World, person: Person, partner: Client
 ) -> None:
     permission = f"pay:{secrets.token_hex(5)}"

@@ -154,7 +154,7 @@ def test_signing_out_without_an_id_token_takes_one_click(
     assert callback(again, f"{REDIRECT_URI}/bye") == {"state": "s-2"}, "nobody is signed in: no question"
 
 
-def test_cancelling_leaves_everybody_signed_in(person: Person, spa: Client, parameters: dict[str, str]) -> None:
+def test_cancelling_leaves_the_user_signed_in(person: Person, spa: Client, parameters: dict[str, str]) -> None:
     """The address is for a browser whose user has been signed out: it is offered as a link, without the state."""
     tokens = tokens_of(person, spa)
     page = person.send(person.browser.get(END, params=parameters), decision="cancel")
