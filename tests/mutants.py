@@ -67,6 +67,11 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
         "protocol/test_oidc_userinfo.py security/test_token_classes.py",
     ),
     (
+        f"{TOKEN}/not_valid/",
+        "component/test_not_valid_feed.py component/test_not_valid_keys.py component/test_lost_permissions.py",
+    ),
+    (f"{COMMON}/access/", "component/test_revocations.py component/test_management_api_authentication.py"),
+    (
         f"{TOKEN}/authorizations/",
         "component/test_authorizations.py component/test_forgetting.py protocol/test_rfc6749_authorization_code.py "
         "protocol/test_rfc6749_refresh_token.py protocol/test_rfc7009_* pages/test_consents.py "
@@ -88,6 +93,11 @@ MUTATED: Final[tuple[tuple[str, str], ...]] = (
         "unit/sdk/test_verified_tokens.py unit/sdk/test_key_source.py protocol/test_rfc9068_*verification.py",
     ),
     (f"{SDK}/verification.py", "unit/sdk/test_verified_tokens.py protocol/test_rfc9068_*verification.py"),
+    (
+        f"{SDK}/not_valid/",
+        "unit/sdk/test_not_valid_feed.py component/test_not_valid_feed_in_verifiers.py",
+    ),
+    (f"{SDK}/audit/tree.py", "unit/sdk/test_audit_tree.py component/test_audit_tree.py"),
     (f"{SDK}/_key", "unit/sdk/test_key_set.py unit/sdk/test_key_source.py protocol/test_rfc9068_*verification.py"),
 )
 TOO_LONG: Final = (
@@ -313,7 +323,7 @@ def all_mutants(seed: int) -> list[tuple[Mutant, str]]:
     found = []
     for path in sorted(each.relative_to(ROOT).as_posix() for each in ROOT.glob("*/*/src/**/*.py")):
         tests = next((tests for prefix, tests in MUTATED if path.startswith(prefix)), None)
-        if tests is not None and not path.endswith("/tables.py"):  # the migrations create the tables
+        if tests is not None:
             found += [(mutant, tests) for mutant in mutants_of(path, seed)]
     unused = [prefix for prefix, _ in MUTATED if not any(mutant.path.startswith(prefix) for mutant, _ in found)]
     if unused:
@@ -333,7 +343,7 @@ def run_tests(root: Path, tests: str, *, timeout_s: float) -> str:
     }
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "pytest", "-x", "-q", "-m", "not clients"),
+            *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:schemathesis", "-m", "not clients"),
             *(f"--deselect=tests/{test}" for test in TOO_LONG),
             *map(str, files),
         ],

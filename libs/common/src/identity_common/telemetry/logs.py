@@ -28,12 +28,12 @@ from identity_common.version import VERSION
 FIELDS: Final = frozenset(
     {
         "event", "level", "logger", "timestamp", "service", "tenant_id", "request_id",
-        "method", "route", "status", "duration_ms",
+        "method", "route", "status",
         "error", "reason", "traceback", "message", "store", "grant_type",
         "client_id", "user_id", "actor_id", "application_id", "resource_id", "role_id", "scope_id", "organization_id",
         "member_type", "authorization_id", "subject_token_id", "token_id", "kid", "algorithm",
-        "stream", "subject", "sequence", "revision", "source", "count", "pending", "attempt", "delay_s",
-        "address", "version", "database", "variable", "kind", "line",
+        "stream", "subject", "sequence", "revision", "source", "count", "delay_s",
+        "address", "version", "variable", "kind", "line",
     }
 )  # fmt: skip
 """Names of fields that may be written; others are dropped and listed in ``message``."""
