@@ -24,8 +24,6 @@ from tests.support.script_answers import ScriptAnswers
 from tests.support.service_in_a_tenant import ServiceInATenant
 from tests.support.template_api import Template
 
-pytestmark = pytest.mark.servers
-
 _END_ACTIVE_RELAY = """
     SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -113,6 +111,7 @@ class History:
         return new
 
 
+@pytest.mark.servers
 async def test_every_write_of_management_service_leaves_one_entry(
     management: Management, jetstream: JetStreamContext
 ) -> None:
@@ -356,6 +355,7 @@ async def test_an_entry_has_the_address_that_the_trusted_proxies_vouch_for(
     assert (last.address, last.user_agent) == (address, "demo/1")
 
 
+@pytest.mark.servers
 async def test_a_relay_that_was_killed_before_it_deleted_a_published_entry_repeats_it_with_its_number(
     management: Management, jetstream: JetStreamContext
 ) -> None:
@@ -372,6 +372,7 @@ async def test_a_relay_that_was_killed_before_it_deleted_a_published_entry_repea
     assert [entry.sequence for entry in again] == [*range(1, last.sequence + 2)]
 
 
+@pytest.mark.servers
 async def test_entries_that_wait_together_are_published_in_one_message(
     management: Management, jetstream: JetStreamContext
 ) -> None:

@@ -16,8 +16,6 @@ from management_service.app import create_app, restored
 from tests.support.management_api import Management, client_of, issues, refusal, running
 from tests.support.patience import PATIENCE_S
 
-pytestmark = pytest.mark.servers
-
 NOON = now_ms() - 10 * 86_400_000
 HOUR = 3_600_000
 USER, ACTOR, OTHER = "user", "actor", "other"
@@ -69,6 +67,7 @@ async def ids(client: httpx.AsyncClient, **params: Any) -> list[str]:
     return [each["id"].removeprefix("entry-") for each in answer.json()]
 
 
+@pytest.mark.servers
 async def test_each_filter_selects_what_it_says_newest_first(own: Management) -> None:
     client = own.client
     found = {
@@ -122,6 +121,7 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
     }
 
 
+@pytest.mark.servers
 async def test_pages_follow_each_other_without_repeating_or_leaving_out_an_entry(own: Management) -> None:
     for params, expected in (({}, "87654321"), ({"userId": USER}, "4321"), ({"targetId": "one"}, "87")):
         found, address = [], httpx.URL("/api/logs", params={**params, "page_size": "2"})
@@ -157,6 +157,7 @@ async def figures(client: httpx.AsyncClient, **params: Any) -> list[tuple[int, s
     return [(each["hour"], each["key"], each["entries"]) for each in answer.json()]
 
 
+@pytest.mark.servers
 async def test_figures_count_the_entries_of_each_key_by_hour(own: Management) -> None:
     counted = Counter((each.occurred_at // HOUR * HOUR, each.key) for each in ENTRIES)
     expected = sorted((hour, key, count) for (hour, key), count in counted.items())
@@ -174,6 +175,7 @@ async def test_figures_of_a_malformed_or_too_long_time_are_refused(own: Manageme
         assert (await own.client.get(f"/api/logs/figures?{query}")).status_code == 400
 
 
+@pytest.mark.servers
 async def test_a_restored_source_repeats_no_number_and_leaves_a_gap(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
         await own.created("users")

@@ -26,8 +26,6 @@ from tests.support.captured_logs import captured_logs
 from tests.support.management_api import Management, client_of, issues, refusal, running
 from tests.support.patience import PATIENCE_S
 
-pytestmark = pytest.mark.servers
-
 COUNT = 10
 
 
@@ -86,6 +84,7 @@ async def found(own: Management, head: Head, **given: Any) -> tuple[str, int | N
     return finding.kind, finding.leaf_index, finding.entry_id
 
 
+@pytest.mark.servers
 async def test_the_trail_is_verified_by_its_head_alone_and_with_its_leaves(own: Management) -> None:
     head = await head_of(own, COUNT)
     assert (head.tenant_id, head.iss, head.tree_size) == (own.tenant_id, own.settings.base_url, COUNT)
@@ -253,6 +252,7 @@ async def test_the_command_names_what_is_wrong_and_exits_with_one(
     assert "the head is not accepted" in capsys.readouterr().err
 
 
+@pytest.mark.servers
 async def test_a_tree_that_was_tampered_with_is_not_signed_again(management: Management) -> None:
     async with Management(management.addresses, management.issuer) as own:
         await publish(own, range(1, 4))
@@ -277,6 +277,7 @@ async def own_database(own: Management, statement: str) -> Any:
         await connection.close()
 
 
+@pytest.mark.servers
 async def test_heads_are_published_to_subscribers_and_later_ones_continue_earlier_ones(own: Management) -> None:
     before = await head_of(own, 1)
     subscriber = await nats.connect(own.addresses.subscriber_nats_url)

@@ -29,8 +29,6 @@ from tests.support.databases import new_database
 from tests.support.issuer import Issuer
 from tests.support.management_api import settings_for
 
-pytestmark = pytest.mark.servers
-
 PATH = "/api/v1/namespaces/stead/secrets/first-client"
 CONSOLE = "/api/v1/namespaces/stead/secrets/console"
 ADMINISTRATOR = "/api/v1/namespaces/stead/secrets/administrator"
@@ -146,6 +144,7 @@ def stored(server: Recorded) -> Credentials:
     return msgspec.convert({key: value.decode() for key, value in values.items()}, Credentials)
 
 
+@pytest.mark.servers
 async def test_it_is_written_once_and_kept_by_runs_at_once_and_later(settings: Settings, server: Recorded) -> None:
     first, second = await asyncio.gather(bootstrapped(settings, server), bootstrapped(settings, server))
     assert first == second == await bootstrapped(settings, server) == stored(server)

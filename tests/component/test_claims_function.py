@@ -57,8 +57,6 @@ SCRIPT = "const getCustomJwtClaims = async ({ context }) => ({ plan: context.use
 VARIABLES = {"API_KEY": "correct-horse-battery", "REGION": "eu"}
 GENERAL = (422, "jwt_customizer.general")
 
-pytestmark = pytest.mark.servers
-
 
 @pytest_asyncio.fixture(scope="module")
 async def own(servers: ServerAddresses, issuer: Issuer) -> AsyncIterator[Management]:
@@ -265,6 +263,7 @@ async def test_environment_variables_that_are_kept_are_sealed_for_the_new_versio
     assert opened == VARIABLES
 
 
+@pytest.mark.servers
 async def test_concurrent_saves_make_versions_without_a_gap_and_one_is_active(
     own: Management, answers: ScriptAnswers
 ) -> None:
@@ -504,6 +503,7 @@ async def test_a_script_that_is_not_saved_gets_no_stored_variables(own: Manageme
     assert [each.environment_variables for each in candidates + tested] == [{}, {}, {}]
 
 
+@pytest.mark.servers
 async def test_of_many_who_save_the_first_version_one_succeeds(own: Management, answers: ScriptAnswers) -> None:
     """``If-None-Match: *`` (RFC 9110 section 13.1.2): an active version is not replaced; a deleted function is none."""
     await saved(own)
@@ -760,6 +760,7 @@ async def test_variables_that_no_key_opens_are_a_422_and_can_be_replaced(
             assert (answer.status_code, answer.json()["environmentVariables"]) == (200, ["REGION"])
 
 
+@pytest.mark.servers
 async def test_a_republication_has_the_active_version_or_the_deletion(own: Management, answers: ScriptAnswers) -> None:
     active = await saved(own)
     await saved(own, MACHINES)

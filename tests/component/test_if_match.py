@@ -10,8 +10,6 @@ from tests.support.management_api import Management, refusal, unique
 from tests.support.patience import PATIENCE_S
 from tests.support.template_api import Template
 
-pytestmark = pytest.mark.servers
-
 MISMATCH = (412, "entity.version_mismatch")
 STALE = {"If-Match": '"0"'}
 _WAITERS = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
@@ -77,8 +75,8 @@ async def test_a_condition_may_be_sent_in_several_lines(management: Management) 
 async def test_412_comes_after_401_403_and_404_and_before_400(management: Management) -> None:
     path = f"/api/users/{(await management.created('users'))['id']}"
     wrong = {"name": 1}
-    async with management.client_with(None) as nobody:
-        assert (await nobody.patch(path, json=wrong, headers=STALE)).status_code == 401
+    async with management.client_with(None) as anonymous:
+        assert (await anonymous.patch(path, json=wrong, headers=STALE)).status_code == 401
     async with management.client_with(management.token(scope="read")) as reader:
         assert (await reader.patch(path, json=wrong, headers=STALE)).status_code == 403
     client = management.client
@@ -150,6 +148,7 @@ async def test_the_template_is_replaced_only_as_it_was_read(template: Template) 
     assert refusal(await client.put(path, json=document, headers=before, params={"dry-run": "true"})) == MISMATCH
 
 
+@pytest.mark.servers
 async def test_what_is_committed_while_the_write_waits_for_its_row_counts(management: Management) -> None:
     """The comparison before the body cannot see it."""
     user = await management.created("users", name="Ada")
@@ -167,6 +166,7 @@ async def test_what_is_committed_while_the_write_waits_for_its_row_counts(manage
     assert (await management.client.get(path)).json()["name"] == "Countess"
 
 
+@pytest.mark.servers
 async def test_of_many_who_write_at_once_one_succeeds(management: Management) -> None:
     """More than there are connections: no request waits for a connection that another one holds."""
     client, user = management.client, await management.created("users")

@@ -15,8 +15,6 @@ from stead.impersonations import ImpersonationSegments
 from tests.support.management_api import Management, issues, refusal
 from tests.support.patience import PATIENCE_S
 
-pytestmark = pytest.mark.servers
-
 BEGUN = now_ms() - 600_000
 HOUR = 3_600_000
 REASON = AuditContext(reason="A lost order", ticket_id="T-1")
@@ -122,6 +120,7 @@ async def test_an_exchange_that_was_refused_after_the_take_ends_it(own: Manageme
     assert (told["endedAt"], told["reason"], "endedBy" in told) == (BEGUN + 203, "access_denied", False)
 
 
+@pytest.mark.servers
 async def test_each_filter_selects_what_it_says_newest_first(own: Management) -> None:
     cases: dict[str, dict[str, str]] = {
         "none": {},
@@ -147,6 +146,7 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
     }
 
 
+@pytest.mark.servers
 async def test_pages_follow_each_other(own: Management) -> None:
     for params, expected in (({}, [4, 3, 2, 1]), ({"active": "true"}, [4, 1])):
         found: list[int] = []

@@ -8,7 +8,7 @@ from stead.models import Impersonation
 from tests.support.patience import eventually
 from tests.support.world import World
 
-pytestmark = [pytest.mark.servers, pytest.mark.heavy]
+pytestmark = pytest.mark.heavy
 
 
 class Impersonated:

@@ -14,8 +14,6 @@ from stead.event_types import MemberType
 from tests.support.patience import PATIENCE_S, eventually
 from tests.support.world import Client, World
 
-pytestmark = pytest.mark.servers
-
 SCOPE = "read:things"
 PERMISSION = "read:invoices"
 

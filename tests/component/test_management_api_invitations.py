@@ -6,8 +6,6 @@ import pytest
 
 from tests.support.management_api import Management, at_once, issues, refusal, revision_of, unique
 
-pytestmark = pytest.mark.servers
-
 PASSWORD = "unlike any documented example"
 ACCEPT = "/api/invitations/accept"
 NOT_VALID = (422, "invitation.not_valid")
@@ -27,8 +25,8 @@ class Invited:
         return str(answer.json()["invitation"])
 
     async def accepts(self, invitation: object, password: object = PASSWORD) -> tuple[int, str | None]:
-        async with self.management.client_with(None) as anybody:
-            answer = await anybody.post(ACCEPT, json={"invitation": invitation, "password": password})
+        async with self.management.client_with(None) as anonymous:
+            answer = await anonymous.post(ACCEPT, json={"invitation": invitation, "password": password})
         return answer.status_code, answer.json()["code"] if answer.content else None
 
     async def has_password(self) -> bool:
@@ -47,19 +45,20 @@ async def test_it_is_accepted_once_without_a_token_and_sets_the_password(invited
     assert before + 3_600_000 <= expires_at <= time.time() * 1000 + 3_600_000
     assert not await invited.has_password()
 
-    async with invited.management.client_with(None) as anybody:
-        accepted = await anybody.post(ACCEPT, json={"invitation": invitation, "password": PASSWORD})
+    async with invited.management.client_with(None) as anonymous:
+        accepted = await anonymous.post(ACCEPT, json={"invitation": invitation, "password": PASSWORD})
     assert (accepted.status_code, accepted.content) == (204, b"")
     assert revision_of(accepted) == await invited.management.revision()
     assert await invited.has_password()
     assert await invited.accepts(invitation, "another good password") == NOT_VALID
 
 
+@pytest.mark.servers
 async def test_of_many_at_once_one_is_accepted(invited: Invited) -> None:
     invitation = await invited.invitation()
-    async with invited.management.client_with(None) as anybody:
+    async with invited.management.client_with(None) as anonymous:
         answers = await at_once(
-            *(anybody.post(ACCEPT, json={"invitation": invitation, "password": f"{PASSWORD} {n}"}) for n in range(8))
+            *(anonymous.post(ACCEPT, json={"invitation": invitation, "password": f"{PASSWORD} {n}"}) for n in range(8))
         )
     assert sorted(answer.status_code for answer in answers) == [204, *[422] * 7]
 
@@ -119,9 +118,9 @@ async def test_bad_requests_are_refused(management: Management, invited: Invited
             method, "/api/users/nobody/invitation", **({"json": {}} if method == "POST" else {})
         )
         assert refusal(answer) == (404, "entity.not_exists_with_id")
-    async with management.client_with(None) as anybody:
-        assert (await anybody.post(f"{ACCEPT}?invitation=x", json={})).status_code == 400
-        assert refusal(await anybody.post(f"{invited.path}/invitation", json={}))[0] == 401
+    async with management.client_with(None) as anonymous:
+        assert (await anonymous.post(f"{ACCEPT}?invitation=x", json={})).status_code == 400
+        assert refusal(await anonymous.post(f"{invited.path}/invitation", json={}))[0] == 401
     async with management.client_with(management.token(scope="read")) as reader:
         assert refusal(await reader.post(f"{invited.path}/invitation", json={}))[0] == 403
 

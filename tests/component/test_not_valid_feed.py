@@ -32,8 +32,6 @@ from token_service.not_valid import FeedKeys, Sequencer, Snapshots, Tail, Unknow
 from token_service.presented_tokens.revocations import Revocation
 from token_service.presented_tokens.revocations.store import insert_revocations
 
-pytestmark = pytest.mark.servers
-
 PATH = "/oidc/not-valid"
 ISSUER = "https://id.example.com/oidc"
 SOON = 3_600_000
@@ -220,6 +218,7 @@ def test_a_member_that_is_back_has_tokens_from_then_on(world: World, feed: Feed)
     eventually(lambda: feed.not_before(entry) == ALWAYS)
 
 
+@pytest.mark.servers
 def test_a_reader_follows_from_its_snapshot_and_continues_where_it_was(world: World, feed: Feed) -> None:
     snapshot, _ = feed.snapshot()
     entry = revoked_token(world)
@@ -340,6 +339,7 @@ async def replicas(servers: ServerAddresses, tenant_id: str) -> AsyncIterator[li
         await each.stop()
 
 
+@pytest.mark.servers
 async def test_two_replicas_serve_the_same_bytes_and_another_takes_over(replicas: list[Replica]) -> None:
     one, other = replicas
     await one.next_message(that=lambda message: message.time > 0)
@@ -364,6 +364,7 @@ async def test_two_replicas_serve_the_same_bytes_and_another_takes_over(replicas
     assert message.epoch == epoch
 
 
+@pytest.mark.servers
 async def test_nothing_counts_as_fresh_while_the_bus_is_away(servers: ServerAddresses, tenant_id: str) -> None:
     """Changes cannot arrive; revocations, which come from the database, still do."""
     async with TcpProxy(servers.token_nats_url) as proxy:
@@ -379,6 +380,7 @@ async def test_nothing_counts_as_fresh_while_the_bus_is_away(servers: ServerAddr
         await replica.stop()
 
 
+@pytest.mark.servers
 async def test_a_restored_database_begins_a_new_epoch(replicas: list[Replica]) -> None:
     one, _ = replicas
     await one.next_message(that=lambda message: message.time > 0)

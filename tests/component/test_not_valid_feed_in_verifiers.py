@@ -19,9 +19,6 @@ from tests.support.patience import PATIENCE_S, eventually, round_trip
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.world import World
 
-pytestmark = pytest.mark.servers
-
-
 Path = Literal["http", "nats"]
 
 
@@ -79,6 +76,7 @@ def exchanged(world: World, user: str) -> str:
     return str(answer.json()["access_token"])
 
 
+@pytest.mark.servers
 def test_a_revoked_token_and_a_suspended_user_are_refused_offline(world: World, feed: NotValidFeed) -> None:
     revoking, plain = verifier_of(world, feed), verifier_of(world, None)
     user = world.user(world.keeper_role)
@@ -109,6 +107,7 @@ def test_the_feed_goes_on_with_another_key(world: World, feed: NotValidFeed, eme
     eventually(lambda: [refusal(verifier, each) for each in (token, other)] == ["ended_token", None])
 
 
+@pytest.mark.servers
 @pytest.mark.heavy
 @pytest.mark.parametrize("path", ["http", "nats"])
 async def test_a_cut_connection_is_noticed_and_caught_up_after(world: World, path: Path) -> None:
@@ -183,6 +182,7 @@ async def test_neither_a_forged_nor_a_replayed_message_on_nats_is_fresh(world: W
                 await asyncio.sleep(0.05)
 
 
+@pytest.mark.servers
 @pytest.mark.heavy
 async def test_a_lost_message_on_nats_is_made_up_for_by_a_snapshot(world: World) -> None:
     token = await asyncio.to_thread(exchanged, world, world.customer)

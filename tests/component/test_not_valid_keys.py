@@ -21,8 +21,6 @@ from tests.support.running_stack import RunningStack
 from tests.support.world import World
 from token_service.not_valid import KEYS_MAX_AGE_S, FeedKeys, NextFeedKeyWaitsError
 
-pytestmark = pytest.mark.servers
-
 PATH = "/api/configs/oidc/not-valid-keys"
 HOUR_S = 3600
 
@@ -103,6 +101,7 @@ async def test_a_new_key_is_published_for_as_long_as_readers_keep_keys_before_it
     ]
 
 
+@pytest.mark.servers
 async def test_many_that_rotate_at_once_make_one_key(replicas: Replicas) -> None:
     several = [await replicas.one() for _ in range(8)]
     outcomes = await asyncio.gather(*(keys.rotate() for keys in several), return_exceptions=True)
@@ -136,6 +135,7 @@ async def test_a_replica_whose_clock_is_behind_makes_a_newer_key_nevertheless(re
     assert signs_with(keys) == made.kid
 
 
+@pytest.mark.servers
 async def test_replicas_that_start_at_once_create_one_key(replicas: Replicas) -> None:
     several = await asyncio.gather(*(replicas.one() for _ in range(8)))
     assert len({signs_with(keys) for keys in several}) == 1

@@ -26,8 +26,6 @@ from token_service.authorizations import Consented
 from token_service.restoration import restore
 from token_service.tokens.keys import JWKS_MAX_AGE_S, SigningKeyInUseError
 
-pytestmark = pytest.mark.servers
-
 OPENID = Consented(scopes=frozenset({"openid"}))
 
 
@@ -88,6 +86,7 @@ async def test_a_consent_that_is_given_changed_and_withdrawn_leaves_three_entrie
     }
 
 
+@pytest.mark.servers
 async def test_a_consent_that_is_rolled_back_leaves_no_entry(replicas: Replicas, stores: Stores) -> None:
     authorization = code_for(new_id(), new_id(), Verifier(), consented=OPENID).authorization
     with pytest.raises(ZeroDivisionError):
@@ -129,6 +128,7 @@ async def test_a_restored_database_counts_on_above_all_its_numbers(replicas: Rep
     assert sequence > replicas.time.ms * REVISIONS_PER_MS - 1
 
 
+@pytest.mark.servers
 async def test_every_write_of_token_service_through_the_management_api_reaches_the_trail_once(
     stack: RunningStack, replicas: Replicas, servers: ServerAddresses, world: World
 ) -> None:

@@ -16,8 +16,6 @@ from identity_common.oauth import GRANT_TOKEN_EXCHANGE, OIDC_SCOPES, TOKEN_TYPE_
 from identity_common.wire.subject_tokens import SubjectTokenRecord, subject_token_key
 from tests.support.world import MANAGEMENT_API, NOT_ACCEPTABLE, World, basic, error_body, outcome
 
-pytestmark = pytest.mark.servers
-
 REFUSED = error_body("invalid_request", NOT_ACCEPTABLE)
 JWT_TYPE = "urn:ietf:params:oauth:token-type:jwt"
 
@@ -36,6 +34,7 @@ def last_revision(world: World) -> dict[str, str]:
     return {"Identity_Revision": world.management.last_revision}
 
 
+@pytest.mark.servers
 class TestResponse:
     """Section 2.2.1: the token that is issued."""
 
@@ -151,15 +150,15 @@ class TestScopes:
     def test_permissions_are_the_union_over_the_roles_at_this_moment(self, world: World) -> None:
         reader, purger = world.role("read:things"), world.role("purge:things")
         user = world.user(reader, purger)
-        wish = "read:things write:things purge:things"
+        requested = "read:things write:things purge:things"
 
-        granted = [world.exchange(world.subject_token(user), scope=wish).json()["scope"]]
+        granted = [world.exchange(world.subject_token(user), scope=requested).json()["scope"]]
         world.management.users.remove_role(user, reader)
-        granted.append(world.exchange(world.subject_token(user), scope=wish).json()["scope"])
+        granted.append(world.exchange(world.subject_token(user), scope=requested).json()["scope"])
         world.management.roles.assign_scopes(purger, [world.scope_ids["write:things"]])
-        granted.append(world.exchange(world.subject_token(user), scope=wish).json()["scope"])
+        granted.append(world.exchange(world.subject_token(user), scope=requested).json()["scope"])
         world.management.roles.delete(purger)
-        granted.append(world.exchange(world.subject_token(user), scope=wish).json()["scope"])
+        granted.append(world.exchange(world.subject_token(user), scope=requested).json()["scope"])
         assert granted == ["purge:things read:things", "purge:things", "purge:things write:things", ""]
 
     def test_very_many_requested_scopes_are_all_judged(self, world: World) -> None:
@@ -205,7 +204,7 @@ class TestUserinfoTokens:
         )
         assert world.is_usable(subject_token)
 
-    def test_a_userinfo_token_cannot_be_asked_for_by_its_audience(self, world: World) -> None:
+    def test_a_userinfo_token_cannot_be_requested_by_its_audience(self, world: World) -> None:
         """The audience of userinfo tokens is not a resource."""
         answer = world.exchange(world.subject_token(), resource=f"{world.stack.issuer}/me", scope="openid")
 
@@ -388,6 +387,7 @@ class TestActor:
         assert [refused_token(answer) for answer in answers] == [False, True]
 
 
+@pytest.mark.servers
 class TestSubjectToken:
     """Section 2.2.2: an unacceptable one is ``invalid_request``, with one description for every reason."""
 
@@ -506,6 +506,7 @@ def _stored(world: World, *, expires_at: int, revision: int = 0) -> str:
     return token
 
 
+@pytest.mark.servers
 class TestWhatLeavesTheTokenUsable:
     """Checks that do not need the subject come first: the token stays good for the right request."""
 
@@ -642,6 +643,7 @@ class TestWhatLeavesTheTokenUsable:
             assert outcome(answer) == (200, None)
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize("what", ["application", "resource", "exchange switched off", "third-party"])
 def test_a_deletion_or_prohibition_counts_for_the_next_exchange(world: World, what: str) -> None:
     """With the revision that the write returned."""
