@@ -454,7 +454,7 @@ async def test_only_finished_authorizations_are_deleted(replicas: Replicas) -> N
     await replicas.one.authorizations.end(ended.id)
 
     async def kept() -> set[str]:
-        await replicas.one.authorizations.forget_what_is_over()
+        await replicas.one.authorizations.delete_expired()
         async with replicas.one.engine.connect() as connection:
             statement = text("SELECT id FROM authorizations WHERE tenant_id = :tenant")
             return set((await connection.scalars(statement, {"tenant": replicas.tenant_id})).all())

@@ -25,7 +25,7 @@ async def found(service: Management | Template, path: str, **params: str | list[
     return [each["id"] for each in answer.json()]
 
 
-async def test_a_user_is_found_by_each_field_and_nobody_else_is(management: Management) -> None:
+async def test_a_user_and_no_other_is_found_by_each_field(management: Management) -> None:
     marker = unique("z").replace("-", "_")
     right = await management.created(
         "users",
@@ -231,7 +231,7 @@ async def test_organizations_and_organization_roles_are_found_by_what_they_lack(
 
 
 @pytest.mark.parametrize("kind", ["user", "application"])
-async def test_the_organizations_of_a_member_come_whole_unless_a_page_is_asked_for(
+async def test_the_organizations_of_a_member_come_whole_unless_a_page_is_requested(
     template: Template, kind: str
 ) -> None:
     management = template.management

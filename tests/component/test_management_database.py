@@ -203,7 +203,8 @@ async def test_a_service_starts_on_a_newer_database_only_if_that_still_serves_it
                     await asyncio.sleep(0.05)
         assert not startup()
         line = json.loads(log.getvalue().splitlines()[0])
-        assert (line["event"], line["reason"]) == ("database.awaited", str(UnknownSchemaError("0099", head(VERSIONS))))
+        reason = str(UnknownSchemaError("0099", head(VERSIONS)))
+        assert (line["event"], line["reason"]) == ("database.not-ready", reason)
         await query(settings, f"UPDATE alembic_version SET oldest_code = '{HEAD}'")
         async with asyncio.timeout(PATIENCE_S):
             await started.wait()

@@ -17,7 +17,7 @@ from tests.support.management_api import Management, issues, unique
 PASSWORD = "correct horse battery staple"
 
 
-class Asker:
+class Caller:
     """Sends the same requests as token-service."""
 
     def __init__(self, client: nats.NATS, tenant_id: str) -> None:
@@ -36,14 +36,14 @@ class Asker:
 
 
 @pytest_asyncio.fixture
-async def ask(management: Management) -> AsyncIterator[Asker]:
+async def ask(management: Management) -> AsyncIterator[Caller]:
     client = await nats.connect(management.addresses.token_nats_url, inbox_prefix="_INBOX_token")
-    yield Asker(client, management.tenant_id)
+    yield Caller(client, management.tenant_id)
     await client.close()
 
 
 async def test_a_user_is_found_by_user_name_e_mail_address_and_telephone_number(
-    management: Management, ask: Asker
+    management: Management, ask: Caller
 ) -> None:
     name = unique("Ada").replace("-", "_")
     phone = f"+49151{int(name[-6:], 16):08}"
@@ -58,11 +58,11 @@ async def test_a_user_is_found_by_user_name_e_mail_address_and_telephone_number(
 @pytest.mark.parametrize(
     "identifier", ["", "nobody", "\0", "x" * 100_000, "nobody@example.com", "+1", "\uff41\uff44\uff41"]
 )
-async def test_an_unknown_identifier_is_refused(ask: Asker, identifier: str) -> None:
+async def test_an_unknown_identifier_is_refused(ask: Caller, identifier: str) -> None:
     assert await ask(identifier, PASSWORD) is None
 
 
-async def test_a_user_name_cannot_shadow_a_telephone_number(management: Management, ask: Asker) -> None:
+async def test_a_user_name_cannot_shadow_a_telephone_number(management: Management, ask: Caller) -> None:
     """Otherwise the user with that name could sign in in place of the number's owner."""
     number = f"49151{int(unique('')[-6:], 16):08}"
     owner = await management.created("users", primaryPhone=f"+{number}", password=PASSWORD)
@@ -74,7 +74,7 @@ async def test_a_user_name_cannot_shadow_a_telephone_number(management: Manageme
     assert await ask(number, PASSWORD) == owner["id"]
 
 
-async def test_the_answer_carries_tokens_valid_after_and_its_revision(management: Management, ask: Asker) -> None:
+async def test_the_answer_carries_tokens_valid_after_and_its_revision(management: Management, ask: Caller) -> None:
     name = unique("Ada").replace("-", "_")
     user = await management.created("users", username=name, password=PASSWORD)
     before = await ask.ask(name, PASSWORD)
@@ -89,7 +89,7 @@ async def test_the_answer_carries_tokens_valid_after_and_its_revision(management
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 async def test_a_password_is_normalized_to_composed_characters(
-    management: Management, ask: Asker, form: Literal["NFC", "NFD"]
+    management: Management, ask: Caller, form: Literal["NFC", "NFD"]
 ) -> None:
     """RFC 8265 section 4.2.2: NFC. Case, width and spaces are preserved."""
     name, password = unique("zoe"), "Zoë and crème brûlée"
@@ -104,14 +104,14 @@ async def test_a_password_is_normalized_to_composed_characters(
     assert [await ask(name, unicodedata.normalize(typed, changed)) for typed in ("NFC", "NFD")] == [user["id"]] * 2
 
 
-async def test_without_a_password_there_is_no_sign_in(management: Management, ask: Asker) -> None:
+async def test_without_a_password_there_is_no_sign_in(management: Management, ask: Caller) -> None:
     name = unique("nopass").replace("-", "_")
     await management.created("users", username=name)
     assert await ask(name, "") is None
     assert await ask(name, PASSWORD) is None
 
 
-async def test_a_correct_password_renews_a_hash_with_outdated_parameters(management: Management, ask: Asker) -> None:
+async def test_a_correct_password_renews_a_hash_with_outdated_parameters(management: Management, ask: Caller) -> None:
     name = unique("old").replace("-", "_")
     user = await management.created("users", username=name, password=PASSWORD)
     old = PasswordHasher(time_cost=1, memory_cost=8 * 1024, parallelism=1).hash(PASSWORD)

@@ -45,7 +45,7 @@ def test_the_queue_ends_where_the_deadline_is_and_empties(passwords: Passwords) 
         pass
 
 
-async def test_what_nobody_waits_for_any_more_is_not_hashed(passwords: Passwords) -> None:
+async def test_a_password_whose_request_has_timed_out_is_not_hashed(passwords: Passwords) -> None:
     deadline = time.monotonic() + 0.05
     with passwords.admitted(deadline):
         await asyncio.sleep(0.1)
@@ -83,8 +83,8 @@ async def test_a_question_that_comes_too_late_is_answered_and_not_counted(manage
         return msgspec.json.decode(message.data, type=PasswordAnswer)
 
     try:
-        late = [await ask(PasswordQuestion(name, "wrong", patience_ms=0)) for _ in range(12)]
+        late = [await ask(PasswordQuestion(name, "wrong", timeout_ms=0)) for _ in range(12)]
         assert [(answer.busy, answer.retry_after_s >= 1) for answer in late] == [(True, True)] * 12
-        assert (await ask(PasswordQuestion(name, password, patience_ms=20_000))).user_id == user["id"]
+        assert (await ask(PasswordQuestion(name, password, timeout_ms=20_000))).user_id == user["id"]
     finally:
         await client.close()

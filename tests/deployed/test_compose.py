@@ -177,7 +177,7 @@ def test_a_custom_claims_function_runs_in_a_confined_worker(composed: Composed) 
     assert jwt.decode(token, options={"verify_signature": False})["ticket"] == "T-1"
     log = composed.run("docker", "compose", "logs", "--no-color", "token-service")
     assert "claims-worker.without-seccomp" not in log
-    assert "claims-worker.less-confined" not in log
+    assert "claims-worker.sandbox-degraded" not in log
 
 
 def test_another_start_keeps_data_and_credentials(composed: Composed) -> None:

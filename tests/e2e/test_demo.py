@@ -46,7 +46,7 @@ def test_the_demo_shows_its_acts_and_can_be_run_again(stack: RunningStack, run_d
         spent, ended = shown(output, "refused")
         assert spent == "400 invalid_request: the subject token or the actor token is not acceptable"
         assert re.fullmatch(r"ended_\w+, \d+ ms after the end was acknowledged", ended)
-        assert shown(output, "accepted") == [f"sub {customer.id}, no request to anybody"]
+        assert shown(output, "accepted") == [f"sub {customer.id}, no request to the issuer"]
         assert shown(output, "issued") == ["subject-token.issued"]
         assert re.fullmatch(r"entry \d+ of \d+ in a tree whose head is signed", shown(output, "verified")[-1])
         assert shown(output, "scope") == ["read:orders write:orders", "approve:refunds", "(nothing)"]

@@ -26,7 +26,7 @@ NOT_A_MEMBER = {
 }
 
 
-class Asker:
+class Caller:
     """Requests tokens in one organization, by one of the two grants, for a member of its own."""
 
     def __init__(self, world: World, how: str) -> None:
@@ -73,8 +73,8 @@ class Asker:
 
 
 @pytest.fixture(params=["exchange", "client credentials"])
-def asker(world: World, request: pytest.FixtureRequest) -> Asker:
-    return Asker(world, request.param)
+def caller(world: World, request: pytest.FixtureRequest) -> Caller:
+    return Caller(world, request.param)
 
 
 class TestAnswer:
@@ -180,13 +180,13 @@ class TestAnswer:
             "scope": "purge:things write:things",
         }
 
-    def test_the_lifetime_is_fixed(self, asker: Asker) -> None:
+    def test_the_lifetime_is_fixed(self, caller: Caller) -> None:
         """The interface: an organization token has a fixed expiry that cannot be changed, not even by a parameter."""
-        asker.join()
-        answer = asker(expires_in="60", lifetime="60", requested_lifetime="60")
+        caller.join()
+        answer = caller(expires_in="60", lifetime="60", requested_lifetime="60")
 
-        claims = asker.world.claims(
-            answer.json()["access_token"], asker.world.organization_audience(asker.organization)
+        claims = caller.world.claims(
+            answer.json()["access_token"], caller.world.organization_audience(caller.organization)
         )
         assert (answer.json()["expires_in"], claims["exp"] - claims["iat"]) == (3600, 3600)
 
@@ -200,10 +200,10 @@ class TestAnswer:
 class TestScopes:
     """Section 3.3 of RFC 6749: a requested scope is granted if it is held in *this* organization now."""
 
-    def test_granted_scopes_never_widen(self, asker: Asker) -> None:
+    def test_granted_scopes_never_widen(self, caller: Caller) -> None:
         """Unknown scopes are dropped, OIDC scopes never granted, names compared byte for byte."""
-        world = asker.world
-        asker.join(asker.clerk_role)
+        world = caller.world
+        caller.join(caller.clerk_role)
         read, write, sign = (world.permission(name) for name in ("read:invoices", "write:invoices", "sign:invoices"))
         requests = {
             None: "",
@@ -223,80 +223,80 @@ class TestScopes:
             f"urn:service:scope:organizations {read}": read,
         }
 
-        assert {scope: asker(scope).json()["scope"] for scope in requests} == requests
+        assert {scope: caller(scope).json()["scope"] for scope in requests} == requests
 
-    def test_within_an_organization_a_resource_has_its_own_scopes_only(self, asker: Asker) -> None:
+    def test_within_an_organization_a_resource_has_its_own_scopes_only(self, caller: Caller) -> None:
         """Neither organization permissions nor another resource's scopes of the same name."""
-        world = asker.world
-        asker.join(asker.role("read:invoices", scopes=("read:things",)))
-        wish = f"read:things write:things {world.permission('read:invoices')} openid"
+        world = caller.world
+        caller.join(caller.role("read:invoices", scopes=("read:things",)))
+        requested = f"read:things write:things {world.permission('read:invoices')} openid"
 
-        answers = [asker(wish, resource=resource) for resource in (world.resource, world.other_resource)]
+        answers = [caller(requested, resource=resource) for resource in (world.resource, world.other_resource)]
         assert [answer.json()["scope"] for answer in answers] == ["read:things", ""]
 
-    def test_api_roles_do_not_count_in_an_organization(self, asker: Asker) -> None:
+    def test_api_roles_do_not_count_in_an_organization(self, caller: Caller) -> None:
         """And organization roles do not count outside of it."""
-        world = asker.world
-        api_role = world.role("read:things", kind="User" if asker.how == "exchange" else "MachineToMachine")
-        if asker.how == "exchange":
-            world.management.users.assign_roles(asker.member, [api_role])
+        world = caller.world
+        api_role = world.role("read:things", kind="User" if caller.how == "exchange" else "MachineToMachine")
+        if caller.how == "exchange":
+            world.management.users.assign_roles(caller.member, [api_role])
         else:
-            world.management.applications.assign_roles(asker.member, [api_role])
-        asker.join(asker.clerk_role)
-        wish = "read:things write:things"
+            world.management.applications.assign_roles(caller.member, [api_role])
+        caller.join(caller.clerk_role)
+        requested = "read:things write:things"
 
-        inside = asker(wish, resource=world.resource)
-        outside = asker(wish, resource=world.resource, organization_id=None)
+        inside = caller(requested, resource=world.resource)
+        outside = caller(requested, resource=world.resource, organization_id=None)
         assert [answer.json()["scope"] for answer in (inside, outside)] == ["write:things", "read:things"]
 
-    def test_permissions_in_one_organization_do_not_count_in_another(self, asker: Asker) -> None:
+    def test_permissions_in_one_organization_do_not_count_in_another(self, caller: Caller) -> None:
         """CVE-2026-9094: roles belong to a membership, not to a person."""
-        other = asker.world.template.organization()
-        asker.join(asker.clerk_role)
-        asker.join(organization_id=other)
-        read = asker.world.permission("read:invoices")
+        other = caller.world.template.organization()
+        caller.join(caller.clerk_role)
+        caller.join(organization_id=other)
+        read = caller.world.permission("read:invoices")
 
-        answers = [asker(read, organization_id=each) for each in (asker.organization, other)]
+        answers = [caller(read, organization_id=each) for each in (caller.organization, other)]
         assert [answer.json()["scope"] for answer in answers] == [read, ""]
 
-    def test_permissions_are_the_union_over_the_roles(self, asker: Asker) -> None:
-        reader, signer = asker.role("read:invoices"), asker.role("sign:invoices")
-        asker.join(reader, signer)
+    def test_permissions_are_the_union_over_the_roles(self, caller: Caller) -> None:
+        reader, signer = caller.role("read:invoices"), caller.role("sign:invoices")
+        caller.join(reader, signer)
 
-        assert asker.granted("read:invoices", "write:invoices", "sign:invoices") == {"read:invoices", "sign:invoices"}
+        assert caller.granted("read:invoices", "write:invoices", "sign:invoices") == {"read:invoices", "sign:invoices"}
 
-    def test_a_member_without_roles_gets_a_token_without_scopes(self, asker: Asker) -> None:
-        asker.join()
+    def test_a_member_without_roles_gets_a_token_without_scopes(self, caller: Caller) -> None:
+        caller.join()
 
-        assert asker.granted("read:invoices") == set()
-        assert asker.granted("read:things", resource=True) == set()
+        assert caller.granted("read:invoices") == set()
+        assert caller.granted("read:things", resource=True) == set()
 
 
 class TestMembership:
     """A non-member gets nothing, and does not learn whether the organization exists."""
 
     @pytest.mark.parametrize("within", ["the organization", "a resource"])
-    def test_a_non_member_is_refused(self, asker: Asker, within: str) -> None:
+    def test_a_non_member_is_refused(self, caller: Caller, within: str) -> None:
         """CVE-2026-2366: one answer, whether the organization exists or not."""
-        changes: dict[str, Any] = {"resource": asker.world.resource} if within == "a resource" else {}
-        ended = asker.world.template.organization()
-        asker.join(asker.clerk_role, organization_id=ended)
-        asker.world.template.delete_organization(ended)
-        asker.join(asker.clerk_role)
+        changes: dict[str, Any] = {"resource": caller.world.resource} if within == "a resource" else {}
+        ended = caller.world.template.organization()
+        caller.join(caller.clerk_role, organization_id=ended)
+        caller.world.template.delete_organization(ended)
+        caller.join(caller.clerk_role)
         organizations = (
-            asker.organization,
-            asker.world.other_organization,
-            asker.world.organization,
+            caller.organization,
+            caller.world.other_organization,
+            caller.world.organization,
             ended,
             new_short_id(),
-            asker.organization.upper(),
-            f"{asker.organization}:{asker.member}",
-            f" {asker.organization}",
+            caller.organization.upper(),
+            f"{caller.organization}:{caller.member}",
+            f" {caller.organization}",
             "*",
             "x" * 10_000,
         )
 
-        refused = [asker.is_refused(organization_id=each, **changes) for each in organizations]
+        refused = [caller.is_refused(organization_id=each, **changes) for each in organizations]
         assert refused == [False] + [True] * (len(organizations) - 1)
 
     def test_another_users_membership_does_not_count_for_the_subject(self, world: World) -> None:
@@ -349,11 +349,11 @@ class TestMembership:
 class TestTheRequest:
     """Parameters that name the target are neither repeated nor ignored."""
 
-    def test_a_repeated_organization_is_refused(self, asker: Asker) -> None:
+    def test_a_repeated_organization_is_refused(self, caller: Caller) -> None:
         """RFC 6749 section 3.2; also the same one, and an empty one beside it."""
-        asker.join()
-        for values in ([asker.organization] * 2, [asker.organization, ""], ["", asker.organization]):
-            answer = asker(organization_id=values)
+        caller.join()
+        for values in ([caller.organization] * 2, [caller.organization, ""], ["", caller.organization]):
+            answer = caller(organization_id=values)
             assert (answer.status_code, answer.json()) == (
                 400,
                 error_body("invalid_request", "a parameter is repeated"),
@@ -370,27 +370,27 @@ class TestTheRequest:
         assert [outcome(answer) for answer in answers] == [(400, "invalid_target")] * 2 + [(200, None)]
         assert "organization_id" not in world.claims(answers[2].json()["access_token"], world.resource)
 
-    def test_the_management_api_belongs_to_no_organization(self, asker: Asker) -> None:
+    def test_the_management_api_belongs_to_no_organization(self, caller: Caller) -> None:
         """Permissions in one organization do not extend to the whole tenant."""
-        asker.join(asker.clerk_role)
-        answer = asker("all subject-tokens", resource=MANAGEMENT_API)
+        caller.join(caller.clerk_role)
+        answer = caller("all subject-tokens", resource=MANAGEMENT_API)
 
         assert outcome(answer) == (400, "invalid_target")
 
-    def test_an_organization_is_not_a_resource(self, asker: Asker) -> None:
+    def test_an_organization_is_not_a_resource(self, caller: Caller) -> None:
         """Its audience cannot be requested as a resource."""
-        asker.join()
-        answer = asker(resource=asker.world.organization_audience(asker.organization), organization_id=None)
+        caller.join()
+        answer = caller(resource=caller.world.organization_audience(caller.organization), organization_id=None)
 
         assert outcome(answer) == (400, "invalid_target")
 
     @pytest.mark.parametrize("name", ["resource", "audience"])
-    def test_other_targets_are_refused_beside_it(self, asker: Asker, name: str) -> None:
+    def test_other_targets_are_refused_beside_it(self, caller: Caller, name: str) -> None:
         """RFC 8707 section 2: one target."""
-        asker.join()
-        value = [asker.world.resource, asker.world.other_resource] if name == "resource" else asker.world.resource
+        caller.join()
+        value = [caller.world.resource, caller.world.other_resource] if name == "resource" else caller.world.resource
 
-        assert outcome(asker(**{name: value})) == (400, "invalid_target")
+        assert outcome(caller(**{name: value})) == (400, "invalid_target")
 
     @pytest.mark.parametrize("name", ["traditional", "spa", "native", "third_party"])
     def test_only_machines_act_for_themselves(self, world: World, name: str) -> None:
@@ -406,114 +406,117 @@ class TestChanges:
     """The next token reflects a change."""
 
     @pytest.mark.heavy
-    def test_objects_created_a_moment_ago_count_without_a_header(self, asker: Asker) -> None:
+    def test_objects_created_a_moment_ago_count_without_a_header(self, caller: Caller) -> None:
         """The design: an unknown organization, or a scope that is not held, is looked up once more before a refusal."""
-        world = asker.world
+        world = caller.world
         for number in range(5):
-            name = f"made:{asker.organization}:{number}"
+            name = f"made:{caller.organization}:{number}"
             permission = world.template.permission(name)
-            role = world.template.role(asker.kind, permission_ids=[permission])
-            asker.organization = world.template.organization()
-            asker.join(role)
-            assert asker(name).json()["scope"] == name
-            second = asker.role("sign:invoices")
-            asker.join(role, second)
-            assert asker.granted("sign:invoices") == {"sign:invoices"}
+            role = world.template.role(caller.kind, permission_ids=[permission])
+            caller.organization = world.template.organization()
+            caller.join(role)
+            assert caller(name).json()["scope"] == name
+            second = caller.role("sign:invoices")
+            caller.join(role, second)
+            assert caller.granted("sign:invoices") == {"sign:invoices"}
             contents = world.organization_role_contents("write:invoices", scopes=("read:things",))
             world.template.replace_contents(second, **contents)
-            assert asker.granted("write:invoices", "sign:invoices") == {"write:invoices"}
-            assert asker.granted("read:things", resource=True) == {"read:things"}
+            assert caller.granted("write:invoices", "sign:invoices") == {"write:invoices"}
+            assert caller.granted("read:things", resource=True) == {"read:things"}
 
-    REVOCATIONS: tuple[tuple[str, Callable[[Asker, str, str], object]], ...] = (
-        ("the role is taken from the member", lambda asker, role, permission: asker.join()),
-        ("the role loses the permission", lambda asker, role, permission: asker.world.template.replace_contents(role)),
-        ("the role is deleted", lambda asker, role, permission: asker.world.template.delete_role(role)),
+    REVOCATIONS: tuple[tuple[str, Callable[[Caller, str, str], object]], ...] = (
+        ("the role is taken from the member", lambda caller, role, permission: caller.join()),
+        (
+            "the role loses the permission",
+            lambda caller, role, permission: caller.world.template.replace_contents(role),
+        ),
+        ("the role is deleted", lambda caller, role, permission: caller.world.template.delete_role(role)),
         (
             "the permission is deleted",
-            lambda asker, role, permission: asker.world.template.delete_permission(permission),
+            lambda caller, role, permission: caller.world.template.delete_permission(permission),
         ),
     )
 
     @pytest.mark.parametrize("revoke", [each[1] for each in REVOCATIONS], ids=[each[0] for each in REVOCATIONS])
     def test_a_revoked_permission_is_not_in_a_token_that_awaits_the_revision(
-        self, asker: Asker, revoke: Callable[[Asker, str, str], object]
+        self, caller: Caller, revoke: Callable[[Caller, str, str], object]
     ) -> None:
         """``Identity-Revision: template:…`` is awaited before anything is judged or spent."""
-        world = asker.world
+        world = caller.world
         for number in range(5):
-            name = f"passing:{asker.organization}:{number}"
+            name = f"passing:{caller.organization}:{number}"
             permission = world.template.permission(name)
-            role = world.template.role(asker.kind, permission_ids=[permission])
-            asker.join(role)
-            before = asker(name).json()["scope"]
-            revoke(asker, role, permission)
-            after = asker(name, headers={"Identity_Revision": world.template.last_revision}).json()["scope"]
+            role = world.template.role(caller.kind, permission_ids=[permission])
+            caller.join(role)
+            before = caller(name).json()["scope"]
+            revoke(caller, role, permission)
+            after = caller(name, headers={"Identity_Revision": world.template.last_revision}).json()["scope"]
             assert (before, after) == (name, "")
 
-    def test_a_removed_member_is_refused_in_the_next_request(self, asker: Asker) -> None:
+    def test_a_removed_member_is_refused_in_the_next_request(self, caller: Caller) -> None:
         for _ in range(5):
-            asker.join(asker.clerk_role)
-            assert not asker.is_refused()
-            asker.world.template.remove_member(asker.organization, asker.member, kind=asker.kind)
-            assert asker.is_refused(headers={"Identity_Revision": asker.world.template.last_revision})
+            caller.join(caller.clerk_role)
+            assert not caller.is_refused()
+            caller.world.template.remove_member(caller.organization, caller.member, kind=caller.kind)
+            assert caller.is_refused(headers={"Identity_Revision": caller.world.template.last_revision})
 
-    def test_the_deletion_of_an_organization_counts_before_its_members_are_removed(self, asker: Asker) -> None:
+    def test_the_deletion_of_an_organization_counts_before_its_members_are_removed(self, caller: Caller) -> None:
         """CVE-2026-55670: an organization that is created afterwards inherits nothing."""
         for _ in range(5):
-            asker.join(asker.clerk_role)
-            assert asker.granted("read:invoices") == {"read:invoices"}
-            asker.world.template.delete_organization(asker.organization)
-            assert asker.is_refused(headers={"Identity_Revision": asker.world.template.last_revision})
-            asker.organization = asker.world.template.organization()
-            assert asker.is_refused()
+            caller.join(caller.clerk_role)
+            assert caller.granted("read:invoices") == {"read:invoices"}
+            caller.world.template.delete_organization(caller.organization)
+            assert caller.is_refused(headers={"Identity_Revision": caller.world.template.last_revision})
+            caller.organization = caller.world.template.organization()
+            assert caller.is_refused()
 
-    def test_a_deleted_scope_is_not_granted_by_any_organization_role(self, asker: Asker) -> None:
+    def test_a_deleted_scope_is_not_granted_by_any_organization_role(self, caller: Caller) -> None:
         """The deletion comes from the other source; a later scope of the same name is not granted either."""
-        world = asker.world
-        resource = world.management.resources.create("Passing", f"https://{asker.organization}.example.com/api")
+        world = caller.world
+        resource = world.management.resources.create("Passing", f"https://{caller.organization}.example.com/api")
         scope = world.management.resources.create_scope(resource.id, "read:it")
-        asker.join(world.template.role(asker.kind, scope_ids=[scope.id]))
+        caller.join(world.template.role(caller.kind, scope_ids=[scope.id]))
         ask: dict[str, Any] = {"resource": resource.indicator}
 
-        granted = [asker("read:it", **ask).json()["scope"]]
+        granted = [caller("read:it", **ask).json()["scope"]]
         world.management.resources.delete_scope(resource.id, scope.id)
         headers = {"Identity_Revision": world.management.last_revision or ""}
-        granted.append(asker("read:it", headers=headers, **ask).json()["scope"])
+        granted.append(caller("read:it", headers=headers, **ask).json()["scope"])
         world.management.resources.create_scope(resource.id, "read:it")
-        granted.append(asker("read:it", **ask).json()["scope"])
+        granted.append(caller("read:it", **ask).json()["scope"])
         assert granted == ["read:it", "", ""]
 
-    def test_a_renamed_permission_has_its_new_name_only(self, asker: Asker) -> None:
-        world = asker.world
-        old, new = (f"{each}:{asker.organization}" for each in ("old", "new"))
+    def test_a_renamed_permission_has_its_new_name_only(self, caller: Caller) -> None:
+        world = caller.world
+        old, new = (f"{each}:{caller.organization}" for each in ("old", "new"))
         permission = world.template.permission(old)
-        asker.join(world.template.role(asker.kind, permission_ids=[permission]))
-        assert asker(f"{old} {new}").json()["scope"] == old
+        caller.join(world.template.role(caller.kind, permission_ids=[permission]))
+        assert caller(f"{old} {new}").json()["scope"] == old
         world.template.rename_permission(permission, new)
         headers = {"Identity_Revision": world.template.last_revision}
 
-        assert asker(f"{old} {new}", headers=headers).json()["scope"] == new
+        assert caller(f"{old} {new}", headers=headers).json()["scope"] == new
 
-    def test_issued_tokens_stay_as_they_are(self, asker: Asker) -> None:
+    def test_issued_tokens_stay_as_they_are(self, caller: Caller) -> None:
         """The interface, limit 5: existing organization tokens stay valid until they expire."""
-        world = asker.world
-        asker.join(asker.clerk_role)
-        token = asker(world.permission("read:invoices")).json()["access_token"]
-        world.template.remove_member(asker.organization, asker.member, kind=asker.kind)
+        world = caller.world
+        caller.join(caller.clerk_role)
+        token = caller(world.permission("read:invoices")).json()["access_token"]
+        world.template.remove_member(caller.organization, caller.member, kind=caller.kind)
 
-        claims = world.claims(token, world.organization_audience(asker.organization))
+        claims = world.claims(token, world.organization_audience(caller.organization))
         assert claims["scope"] == world.permission("read:invoices")
 
 
 class TestTheAwaitedRevision:
     """``Identity-Revision`` with the source ``template``, on every request."""
 
-    def test_a_known_revision_changes_nothing(self, asker: Asker) -> None:
-        asker.join()
-        assert {"management", "template"} <= set(re.split(r"[:, ]+", asker.world.template.last_revision))
+    def test_a_known_revision_changes_nothing(self, caller: Caller) -> None:
+        caller.join()
+        assert {"management", "template"} <= set(re.split(r"[:, ]+", caller.world.template.last_revision))
 
-        for revision in ("template:0", asker.world.template.last_revision):
-            assert outcome(asker(headers={"Identity_Revision": revision})) == (200, None)
+        for revision in ("template:0", caller.world.template.last_revision):
+            assert outcome(caller(headers={"Identity_Revision": revision})) == (200, None)
 
     @pytest.mark.heavy
     def test_a_revision_that_does_not_arrive_is_503_and_nothing_is_spent(self, world: World) -> None:

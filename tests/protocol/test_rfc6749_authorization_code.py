@@ -97,7 +97,7 @@ def test_with_a_resource_the_access_token_is_for_that_resource(world: World) -> 
     assert sign_in.id_token_claims(tokens["id_token"])["sub"] == world.customer
 
 
-def test_a_resource_that_was_not_asked_for_at_sign_in_is_refused(world: World) -> None:
+def test_a_resource_that_was_not_requested_at_sign_in_is_refused(world: World) -> None:
     """RFC 8707 section 2.2; the same scope name of another resource was not consented to either."""
     answer = SignIn(world).redeem(resource=world.other_resource)
 

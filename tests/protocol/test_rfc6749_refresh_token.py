@@ -86,7 +86,7 @@ def test_each_refresh_chooses_its_own_target(world: World, sign_in: SignIn) -> N
         ("openid profile", ""),
     ],
 )
-def test_fewer_scopes_may_be_asked_for(world: World, sign_in: SignIn, requested: str, granted: str) -> None:
+def test_fewer_scopes_may_be_requested(world: World, sign_in: SignIn, requested: str, granted: str) -> None:
     """Consented ∩ held, and of the target: a scope consented to for another target is neither an error nor granted."""
     tokens = sign_in.tokens()
     refreshed = sign_in.refreshed(tokens["refresh_token"], resource=world.resource, scope=requested)

@@ -1,4 +1,4 @@
-"""What anybody can store by sending authorization requests: bounded in size, time and number."""
+"""What an unauthenticated client can store by sending authorization requests: bounded in size, time and number."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tests.support.impersonation import Impersonation
 from tests.support.organization_template import OrganizationTemplate
 
 
-class Asker:
+class Caller:
     """Requests organization tokens for its own member, in its own organization.
 
     Args:

@@ -26,7 +26,7 @@ from provision import ServerAddresses
 from stead import ManagementClient
 from stead.event_types import MemberType
 from tests.support.impersonation import set_up
-from tests.support.organization_tokens import Asker
+from tests.support.organization_tokens import Caller
 from tests.support.patience import PATIENCE_S, eventually, eventually_here
 from tests.support.processes import Deployment
 from tests.support.tcp_proxy import TcpProxy
@@ -134,28 +134,28 @@ def is_complete(primary: "redis.Redis", copy: "redis.Redis") -> bool:
     return bool(copy.info("replication")["slave_repl_offset"] >= primary.info("replication")["master_repl_offset"])
 
 
-def make_askers(management: ManagementClient, http: httpx.AsyncClient, count: int) -> list[list[Asker]]:
+def make_callers(management: ManagementClient, http: httpx.AsyncClient, count: int) -> list[list[Caller]]:
     """Return this many groups, each with a user and an application."""
     impersonation = set_up(management)
     return [
         [
-            Asker(kind, f"sign:{number}:{kind}", http=http, management=management, impersonation=impersonation)
+            Caller(kind, f"sign:{number}:{kind}", http=http, management=management, impersonation=impersonation)
             for kind in get_args(MemberType)
         ]
         for number in range(count)
     ]
 
 
-async def answers(askers: Sequence[Asker], urls: Sequence[str], *revisions: str | None) -> set[bool]:
+async def answers(callers: Sequence[Caller], urls: Sequence[str], *revisions: str | None) -> set[bool]:
     """Return what every replica answers for each of these, retrying on 503."""
 
-    async def answer(asker: Asker, url: str, revision: str | None) -> bool:
+    async def answer(caller: Caller, url: str, revision: str | None) -> bool:
         async with asyncio.timeout(PATIENCE_S):
-            while (holds := await asker.holds(url, revision=revision)) is None:  # noqa: ASYNC110 - seen from outside
+            while (holds := await caller.holds(url, revision=revision)) is None:  # noqa: ASYNC110 - seen from outside
                 await asyncio.sleep(0.05)
         return holds
 
-    return set(await asyncio.gather(*itertools.starmap(answer, itertools.product(askers, urls, revisions))))
+    return set(await asyncio.gather(*itertools.starmap(answer, itertools.product(callers, urls, revisions))))
 
 
 @pytest_asyncio.fixture
@@ -195,7 +195,7 @@ async def test_a_copy_some_seconds_old_grants_no_revoked_organization_permission
     urls = [process.url for process in services.tokens]
     async with httpx.AsyncClient(timeout=30) as http:
         with services.management_client() as management:
-            kept, edited, moved, removed, dissolved = await asyncio.to_thread(make_askers, management, http, 5)
+            kept, edited, moved, removed, dissolved = await asyncio.to_thread(make_callers, management, http, 5)
             revoked = [*edited, *moved, *removed, *dissolved]
             template = kept[0].template
             assert await answers([*kept, *revoked], urls, template.last_revision) == {True}

@@ -11,7 +11,7 @@ from stead import ManagementClient
 from stead.event_types import MemberType
 from tests.support.impersonation import Impersonation, cycle_works
 from tests.support.lengths import length
-from tests.support.organization_tokens import Asker
+from tests.support.organization_tokens import Caller
 from tests.support.patience import eventually
 from tests.support.processes import Deployment
 
@@ -35,9 +35,9 @@ class History:
         asked: Number of answers that had to reflect the last write, because the next one had not begun.
     """
 
-    def __init__(self, asker: Asker, urls: Sequence[str]) -> None:
+    def __init__(self, caller: Caller, urls: Sequence[str]) -> None:
         self.asked = 0
-        self._asker = asker
+        self._asker = caller
         self._urls = urls
         self._granted = True
         self._begun = self._acknowledged = 0
@@ -62,20 +62,20 @@ class History:
             self.asked += 1
 
 
-def ways(asker: Asker) -> Iterator[tuple[Callable[[], object], Callable[[], object]]]:
+def ways(caller: Caller) -> Iterator[tuple[Callable[[], object], Callable[[], object]]]:
     """Yield pairs of functions that revoke a permission and grant it again, endlessly."""
-    template, permission, role = asker.template, asker.permission, asker.role
+    template, permission, role = caller.template, caller.permission, caller.role
     return itertools.cycle(
         [
             (
                 lambda: template.replace_contents(role),
                 lambda: template.replace_contents(role, permission_ids=[permission]),
             ),
-            (lambda: asker.hold(asker.other_role), lambda: asker.hold(role)),
-            (asker.remove, lambda: asker.hold(role)),
+            (lambda: caller.hold(caller.other_role), lambda: caller.hold(role)),
+            (caller.remove, lambda: caller.hold(role)),
             (
-                lambda: template.rename_permission(permission, f"{asker.name}:gone"),
-                lambda: template.rename_permission(permission, asker.name),
+                lambda: template.rename_permission(permission, f"{caller.name}:gone"),
+                lambda: template.rename_permission(permission, caller.name),
             ),
         ]
     )
@@ -88,11 +88,11 @@ async def test_no_token_requested_after_a_revocation_carries_the_revoked_permiss
     eventually(lambda: cycle_works(deployment, management, impersonation))
     urls = [process.url for process in deployment.tokens]
     async with httpx.AsyncClient(timeout=30) as http:
-        asker = Asker(kind, f"sign:{kind}", http=http, management=management, impersonation=impersonation)
-        history = History(asker, urls)
+        caller = Caller(kind, f"sign:{kind}", http=http, management=management, impersonation=impersonation)
+        history = History(caller, urls)
         asking = [asyncio.create_task(history.keep_asking(url)) for url in urls]
         try:
-            for revoke, grant in itertools.islice(ways(asker), ROUNDS):
+            for revoke, grant in itertools.islice(ways(caller), ROUNDS):
                 await history.write(revoke, granted=False)
                 await history.write(grant, granted=True)
         finally:

@@ -18,7 +18,7 @@ OPERATION = Operation(method="POST", operation_id="Post", summary="s", descripti
 JSON = [(b"content-type", b"application/json; charset=UTF-8")]
 
 
-class Wish(msgspec.Struct, forbid_unknown_fields=True):
+class Order(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a request."""
 
     size: int
@@ -47,7 +47,7 @@ def body(*parts: bytes) -> Receive:
 
 
 async def make(scope: Scope, receive: Receive) -> Posted:
-    return Posted(Made((await read_body(scope, receive, Wish)).size))
+    return Posted(Made((await read_body(scope, receive, Order)).size))
 
 
 async def ask(
@@ -60,7 +60,7 @@ async def ask(
         sent.append(message)
 
     route: Callable[[Scope, Receive, Send], Awaitable[None]] = posted(
-        "/wishes", answer, headers={"Cache-Control": "no-store"}, operation=OPERATION
+        "/orders", answer, headers={"Cache-Control": "no-store"}, operation=OPERATION
     ).fn
     await route(cast("Scope", {"type": "http", "method": method, "headers": JSON}), receive, send)
     start, content = cast("list[Any]", sent)

@@ -40,7 +40,7 @@ def test_impersonations_further_out_are_named_from_the_inside_out() -> None:
     assert [outer_ids(each) for each in (INNER, MIDDLE, OUTERMOST, [])] == [("two", "one"), ("one",), (), ()]
 
 
-def test_every_actor_is_a_party_and_everybody_impersonated_a_user() -> None:
+def test_every_actor_and_every_impersonated_user_is_a_party() -> None:
     reasons = ending_ids(TRACE)
     expected = {"user:kim": "user", "user:bob": "user", "user:ann": "user"}
     expected |= {"actor:bob": "actor", "actor:ann": "actor", "actor:eve": "actor"}

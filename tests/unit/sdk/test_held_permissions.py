@@ -30,8 +30,8 @@ def sent(service: Service) -> dict[str, str | None]:
     return {name: headers.get(name) for name in ("if-none-match", "prefer")}
 
 
-async def read(client: ManagementClient | AsyncManagementClient, **wish: Any) -> HeldPermissions:
-    found = client.organizations.user_permissions("o1", "u1", **wish)
+async def read(client: ManagementClient | AsyncManagementClient, **filters: Any) -> HeldPermissions:
+    found = client.organizations.user_permissions("o1", "u1", **filters)
     return found if isinstance(found, HeldPermissions) else await found
 
 

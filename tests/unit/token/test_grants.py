@@ -367,7 +367,7 @@ async def test_without_a_key_to_sign_with_nothing_is_begun(known: Known, grants:
     assert probe.phases == []
 
 
-async def test_the_key_to_sign_with_is_asked_about_after_the_checks_of_the_request(
+async def test_the_key_to_sign_with_is_checked_after_the_request(
     known: Known, grants: Grants, probe: ProbingGrant
 ) -> None:
     """A refused request asks nothing; the answer may come late, more than once, or be of no use to the grant."""

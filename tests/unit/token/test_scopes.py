@@ -29,7 +29,7 @@ def test_a_grant_never_widens(requested: frozenset[str], held: frozenset[str]) -
 
 
 @given(requested=SCOPES, held=SCOPES, more=SCOPES)
-def test_asking_for_more_takes_nothing_away_and_holding_more_gives_nothing_unasked(
+def test_requesting_more_removes_nothing_and_holding_more_adds_nothing_unrequested(
     requested: frozenset[str], held: frozenset[str], more: frozenset[str]
 ) -> None:
     granted = grantable_scopes(requested=requested, held=held)

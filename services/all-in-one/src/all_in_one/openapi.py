@@ -37,8 +37,8 @@ def whole_document() -> bytes:
             token_service.settings.Settings(**addresses, **variable_keys, key_encryption_keys=keys)
         ),
     )
-    documents = [document(app, title="Identity service", base_url=addresses["base_url"]) for app in apps]
-    whole = merged(documents, title="Identity service")
+    documents = [document(app, title="Stead", base_url=addresses["base_url"]) for app in apps]
+    whole = merged(documents, title="Stead")
     return msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n"
 
 

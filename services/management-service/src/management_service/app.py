@@ -67,7 +67,7 @@ from management_service.console.rendering import Look, Pages
 from management_service.console.routes import console_router
 from management_service.console.sessions import Sessions
 from management_service.console.transport import CONSOLE_TIMEOUT_S, RoutedTransport
-from management_service.console.visits import Surroundings
+from management_service.console.visits import ConsoleContext
 from management_service.console_bootstrap import ConsoleBootstrap
 from management_service.impersonations.own import OwnImpersonationController, PersonAccess, readable_by_pages
 from management_service.impersonations.register import ImpersonationRegister
@@ -517,14 +517,14 @@ def _claims_functions(settings: Settings, reader: AsyncEngine, changes: Changes,
     return ClaimsFunctions(reader, changes, scripts, variables, tenant_id=settings.tenant_id)
 
 
-def _console(settings: Settings, commands: RedisCommands) -> Surroundings:
+def _console(settings: Settings, commands: RedisCommands) -> ConsoleContext:
     addresses: dict[Service, str | None] = {
         "management": settings.management_url,
         "token": settings.token_url,
         "template": settings.template_url,
     }
     transport = RoutedTransport(settings.base_url, {name: address for name, address in addresses.items() if address})
-    return Surroundings(
+    return ConsoleContext(
         base_url=settings.base_url,
         resource=settings.management_api_resource,
         trusted_proxies=settings.trusted_proxies,

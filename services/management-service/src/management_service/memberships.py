@@ -18,7 +18,7 @@ _log = get_logger(__name__)
 MOST_MEMBERS: Final = 200_000
 """More are not excluded from a list: their ids would be sent to the database with each page."""
 
-_PATIENCE_S: Final = 4.0  # for all replies together
+_TIMEOUT_S: Final = 4.0  # for all replies together
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(MembersAnswer).decode
 
@@ -50,7 +50,7 @@ class Memberships:
         if organization_id is None:
             return []
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(_TIMEOUT_S):
                 return await self._all(organization_id, member_type)
         except (NatsError, OSError, TimeoutError, msgspec.DecodeError) as error:
             _log.warning("members.unavailable", error=type(error).__name__)
@@ -70,7 +70,7 @@ class Memberships:
     async def _after(self, question: MembersQuestion) -> tuple[str, ...]:
         if not self._bus.is_connected:
             raise store_unavailable()
-        answer = _decode(await ask(self._bus, self._subject, _encode(question), name="members", timeout_s=_PATIENCE_S))
+        answer = _decode(await ask(self._bus, self._subject, _encode(question), name="members", timeout_s=_TIMEOUT_S))
         if answer.unavailable:
             raise store_unavailable()
         return answer.ids

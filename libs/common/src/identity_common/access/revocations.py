@@ -48,7 +48,7 @@ class RevocationReader:
         """
         return await self._is_any_revoked(revoking_ids(token_id, kid), impersonation)
 
-    async def is_over(self, impersonation_id: str, impersonation: Impersonation) -> bool:
+    async def is_ended(self, impersonation_id: str, impersonation: Impersonation) -> bool:
         """Return whether an impersonation was ended, by its id or by a party.
 
         Raises:
@@ -66,7 +66,7 @@ class RevocationReader:
         """
         return await self._is_any_revoked((retired_key_id(kid),))
 
-    def says_over(
+    def revokes(
         self,
         position: bytes | None,
         revocations: Sequence[bytes | None],
@@ -98,7 +98,7 @@ class RevocationReader:
         keys = [revocation_key(self._tenant_id, each) for each in names]
         at_least = self.highest
         answer: list[Any] = await self._commands.execute("MGET", self._position_key, *keys)
-        return self.says_over(answer[0], answer[1 : len(ids) + 1], answer[len(ids) + 1 :], begun_at, at_least=at_least)
+        return self.revokes(answer[0], answer[1 : len(ids) + 1], answer[len(ids) + 1 :], begun_at, at_least=at_least)
 
     def _require_whole(self, position: CopyPosition, at_least: int) -> None:
         if not position.is_whole or position.number < at_least:

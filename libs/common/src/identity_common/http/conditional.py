@@ -24,7 +24,7 @@ def entity_tag(body: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Return the strong entity tag of a response.
 
     It covers ``Total-Number`` of a page, as an unchanged one may have a new successor, and ``Link`` of one without a
-    total. A page that has all of a list has the same tag whatever the size that was asked for.
+    total. A page that has all of a list has the same tag whatever size was requested.
     """
     digest = hashlib.sha256(body)
     named = {name.lower(): value for name, value in headers}

@@ -1,6 +1,6 @@
 """One HTTP/1.1 connection of a service: bounded, and told when the server stops."""
 
-from identity_common.http.stopping import tell_stopping
+from identity_common.http.stopping import notify_stopping
 from stead._connection import BoundedConnection
 
 
@@ -9,5 +9,5 @@ class HttpConnection(BoundedConnection):
 
     def shutdown(self) -> None:
         """Release held requests, and take no further one on this connection: the server is stopping."""
-        tell_stopping(self.loop)
+        notify_stopping(self.loop)
         super().shutdown()

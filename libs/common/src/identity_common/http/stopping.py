@@ -21,7 +21,7 @@ def call_when_stopping(callback: Callable[[], None]) -> Callable[[], None]:
     return lambda: callbacks.discard(callback)
 
 
-def tell_stopping(loop: asyncio.AbstractEventLoop) -> None:
+def notify_stopping(loop: asyncio.AbstractEventLoop) -> None:
     """Call every callback that was registered in this event loop."""
     for callback in tuple(_callbacks.get(loop, ())):
         callback()

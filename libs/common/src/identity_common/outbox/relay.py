@@ -92,7 +92,7 @@ class Relay:
             log=log,
         )
         self._following = BackgroundLoop(
-            self._follow, name=f"relay-follower-{source}", pause_s=_RETRY_S, log=log, failed="relay.unheard"
+            self._follow, name=f"relay-follower-{source}", pause_s=_RETRY_S, log=log, failed="relay.subscription-failed"
         )
 
     def start(self) -> None:

@@ -270,7 +270,7 @@ class Startup:
                 return
             if reason != reported:
                 reported = reason
-                _log.warning("database.awaited", reason=reason)
+                _log.warning("database.not-ready", reason=reason)
             await asyncio.sleep(_STARTUP_RETRY_S)
 
     async def _attempt(self) -> str | None:

@@ -30,7 +30,7 @@ class EvictionWatch:
         self._redis = redis
         self._policy = _REQUIRED
         self._loop = BackgroundLoop(
-            self.look, name="eviction-watch", pause_s=_PAUSE_S, log=_log, failed="redis.policy-unread"
+            self.look, name="eviction-watch", pause_s=_PAUSE_S, log=_log, failed="redis.policy-unreadable"
         )
 
     def start(self) -> None:

@@ -33,14 +33,15 @@ class PasswordQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
         identifier: User name, e-mail address or phone number, as typed.
         password: The password, as typed.
         devices: What the browser is known as, one per user who has signed in there.
-        patience_ms: How long the asker waits for the answer, from the question's arrival on; later nothing is checked.
+        timeout_ms: How long the caller waits for the answer, counted from the arrival of the request; later nothing is
+            checked.
         address: Of the browser, for the log: the one who answers knows which account was tried.
     """
 
     identifier: str
     password: str
     devices: tuple[KnownDevice, ...] = ()
-    patience_ms: int = 4000
+    timeout_ms: int = msgspec.field(name="patience_ms", default=4000)
     address: str = ""
 
     def __repr__(self) -> str:

@@ -28,7 +28,7 @@ def list_impersonations(
         user_id: Only those of this user: the subject.
         actor_id: Only those in which this user acts for another.
         client_id: Only those whose subject token this application exchanged.
-        organization_id: Only those whose access token was asked for this organization.
+        organization_id: Only those whose access token was requested for this organization.
         page_size: Impersonations per request, 1 to 100.
     """
     params = {

@@ -52,9 +52,9 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         application_id: The application that sent the request.
         user_id: The person that a write was made by, or the subject.
         actor_id: The person that acts for the subject.
-        organization_id: The organization that a token was asked for.
+        organization_id: The organization that a token was requested for.
         subject_token_id: Public id of the subject token.
-        resource: The resource that a token was asked for.
+        resource: The resource that a token was requested for.
         scope: The scopes that were granted, separated by spaces.
         token_id: ``jti`` of the access token of the request.
         issued_token_id: ``jti`` of the access token that was issued.

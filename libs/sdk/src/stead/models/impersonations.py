@@ -33,11 +33,11 @@ class Impersonation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         user_id: The subject.
         actor_id: The person that acts for the subject; None before the exchange, or without an actor token.
         client_id: The application that exchanged the subject token.
-        organization_id: The organization that the access token was asked for.
-        resource: The resource that the access token was asked for.
+        organization_id: The organization that the access token was requested for.
+        resource: The resource that the access token was requested for.
         scope: The scopes that were granted, separated by spaces.
-        context: Reason and ticket, as the application that asked gave them.
-        issued_to: The application that asked for the subject token.
+        context: Reason and ticket, as given by the requesting application.
+        issued_to: The application that requested the subject token.
         created_at: Milliseconds since the epoch, UTC.
         exchanged_at: When the subject token was spent, milliseconds since the epoch.
         expires_at: Of the access token, or of the subject token before there is one; milliseconds since the epoch.

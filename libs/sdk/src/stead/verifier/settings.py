@@ -72,7 +72,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
 
     Raises:
         InvalidSettings: One line for every setting that is missing or invalid.
-        SystemExit: An option is unknown, or ``--help`` or ``--version`` was asked for and has been printed.
+        SystemExit: An option is unknown, or ``--help`` or ``--version`` was given and has been printed.
     """
     parser = argparse.ArgumentParser(
         prog="python -m stead.verifier",

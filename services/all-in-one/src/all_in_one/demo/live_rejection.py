@@ -23,7 +23,7 @@ from stead.audit import InvalidHead, KeySet, is_included, read_head
 from stead.audit.heads import decoded
 from stead.models import InclusionProof
 
-_PATIENCE_S: Final = 20.0
+_TIMEOUT_S: Final = 20.0
 _PAUSE_S: Final = 0.005
 _NOT_COVERED_YET: Final = 409
 _ENTRIES: Final = 4
@@ -53,29 +53,29 @@ def live_rejection(credentials: Credentials) -> None:
     act(f"Act three: an impersonation of {customer.username} is ended, everywhere")
     with feed, management:
         step("1. A support engineer acts as the customer; an API accepts the token, which it only verifies.")
-        asked = management.subject_tokens.create(customer.id, {"ticketId": "TCK-1043", "reason": "asks for a refund"})
+        minted = management.subject_tokens.create(customer.id, {"ticketId": "TCK-1043", "reason": "asks for a refund"})
         token = exchange_subject_token(
             credentials.base_url,
             client_id=application.client_id,
             client_secret=application.client_secret,
-            subject_token=asked.token,
+            subject_token=minted.token,
             resource=credentials.demo.resource,
         ).access_token
-        accepted = _within_patience(lambda: api.verify(token), Unavailable)
-        show("accepted", f"sub {accepted.claims['sub']}, no request to anybody")
+        accepted = _retry(lambda: api.verify(token), Unavailable)
+        show("accepted", f"sub {accepted.claims['sub']}, no request to the issuer")
 
         step("2. An administrator ends the impersonation; the API hears of it on the not-valid feed.")
-        management.impersonations.end(asked.impersonation_id)
+        management.impersonations.end(minted.impersonation_id)
         ended = time.monotonic()
         reason = _refused(api, token)
         show("refused", f"{reason}, {(time.monotonic() - ended) * 1000:.0f} ms after the end was acknowledged")
 
         step("3. The audit trail has the whole story, and proves it.")
-        story = _within_patience(lambda: _told(management, asked.impersonation_id), NotFound)
+        story = _retry(lambda: _told(management, minted.impersonation_id), NotFound)
         for event in story.events:
             show(event.key.rpartition(".")[2], event.key)
         entry = story.events[0]
-        proof = _within_patience(lambda: _proof(management, entry.id), Unavailable)
+        proof = _retry(lambda: _proof(management, entry.id), Unavailable)
         head = read_head(proof.head, KeySet.parse(msgspec.json.encode(management.logs.keys())))
         path = [decoded(each) for each in proof.audit_path]
         if not is_included(decoded(proof.leaf_hash), proof.leaf_index, head.tree_size, path, head.root):
@@ -85,14 +85,14 @@ def live_rejection(credentials: Credentials) -> None:
 
 def _refused(api: AccessTokenVerifier, token: str) -> str:
     """Return why the API refuses a token, as soon as it does."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < deadline:
         try:
             api.verify(token)
         except TokenInvalid as refusal:
             return refusal.reason
         time.sleep(_PAUSE_S)
-    raise Unavailable(f"the token is still accepted after {_PATIENCE_S:.0f} s")
+    raise Unavailable(f"the token is still accepted after {_TIMEOUT_S:.0f} s")
 
 
 def _told(management: ManagementClient, impersonation_id: str) -> Impersonation:
@@ -121,9 +121,9 @@ def _proof(management: ManagementClient, entry_id: str) -> InclusionProof:
         raise Unavailable(error.message) from None
 
 
-def _within_patience(ask: Callable[[], _T], while_: type[Exception]) -> _T:
+def _retry(ask: Callable[[], _T], while_: type[Exception]) -> _T:
     """Return an answer that may take a moment."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     while True:
         try:
             return ask()

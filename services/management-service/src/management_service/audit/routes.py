@@ -30,7 +30,7 @@ _BY_ID: Final = (
     ),
     Filter("actorId", "Only entries in which this user acts for another."),
     Filter("applicationId", "Only requests that this application sent."),
-    Filter("organizationId", "Only entries about this organization: a token was asked for it, or it was written to."),
+    Filter("organizationId", "Only entries about this organization: a token was requested for it, or it was changed."),
     Filter("subjectTokenId", "Only entries about this subject token: one impersonation."),
     Filter("operation", "Only requests for this operation, by its operationId."),
     Filter("logKey", "Only entries with this key."),

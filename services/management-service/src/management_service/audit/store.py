@@ -62,7 +62,7 @@ class TrailFilters(msgspec.Struct, frozen=True, kw_only=True):
         target_id: An object that was written to, or that a write changed.
         actor_id: The person that acts for another.
         application_id: The application that sent the request.
-        organization_id: The organization that a token was asked for, or that was written to.
+        organization_id: The organization that a token was requested for, or that was written to.
         subject_token_id: Public id of the subject token.
         operation: ``operationId`` of the request.
         key: What happened.

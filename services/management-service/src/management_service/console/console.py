@@ -15,7 +15,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from management_service.console.forms import CSRF_FIELD, Form, read_form
 from management_service.console.sign_in import begin
-from management_service.console.visits import COOKIE, HOME, NoRights, NoSuchPage, SignInNeeded, Surroundings, Visit
+from management_service.console.visits import COOKIE, HOME, ConsoleContext, NoRights, NoSuchPage, SignInNeeded, Visit
 
 Page = Callable[..., Awaitable[Response[str]]]
 """Answers a request: ``page(visit, **path_parameters)``; a form gets ``form`` too."""
@@ -75,9 +75,9 @@ class Area:
 class Console:
     """Serves the areas."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._surroundings = surroundings
-        address = urlsplit(surroundings.base_url)
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+        address = urlsplit(context.base_url)
         self._origin = f"{address.scheme}://{address.netloc}"
 
     def routes(self, area: Area) -> list[HTTPRouteHandler]:
@@ -92,7 +92,7 @@ class Console:
                 declared.require_scope(visit)
                 return await declared.answer(visit, **_path_parameters(request))
             except SignInNeeded:
-                return await begin(self._surroundings, request)
+                return await begin(self._context, request)
 
         return show
 
@@ -107,7 +107,7 @@ class Console:
                 declared.require_scope(visit)
                 return await declared.answer(visit, form=form, **_path_parameters(request))
             except SignInNeeded:
-                return await begin(self._surroundings, request, form)
+                return await begin(self._context, request, form)
 
         return carry_out
 
@@ -118,11 +118,11 @@ class Console:
             SignInNeeded: No user is signed in.
             NoRights: The person has no role for the Management API.
         """
-        cookie = self._surroundings.cookies.read(request.scope["headers"], COOKIE)
-        session = await self._surroundings.sessions.find(cookie)
+        cookie = self._context.cookies.read(request.scope["headers"], COOKIE)
+        session = await self._context.sessions.find(cookie)
         if session is None:
             raise SignInNeeded
-        visit = Visit(self._surroundings, request, session)
+        visit = Visit(self._context, request, session)
         await visit.open()
         return visit
 

@@ -9,7 +9,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from management_service.console.console import Forged
 from management_service.console.forms import Form, read_form
-from management_service.console.visits import HOME, Surroundings, language_of
+from management_service.console.visits import HOME, ConsoleContext, language_of
 from stead import async_accept_invitation
 from stead.errors import Conflict, InvalidInput
 
@@ -18,14 +18,14 @@ ACCEPTING: Final = f"{HOME}/invitation"
 _FIELDS: Final = {"invitation.not_valid": "invitation"}
 
 
-def invitation_routes(surroundings: Surroundings) -> Sequence[HTTPRouteHandler]:
+def invitation_routes(context: ConsoleContext) -> Sequence[HTTPRouteHandler]:
     """Return the page and what its form does."""
-    address = urlsplit(surroundings.base_url)
+    address = urlsplit(context.base_url)
     own_origin = f"{address.scheme}://{address.netloc}"
 
     @get(ACCEPTING, include_in_schema=False)
     async def show(request: Request[Any, Any, Any]) -> Response[str]:
-        return surroundings.pages.render("invitation.html", language_of(request), form=Form(), may_change=True)
+        return context.pages.render("invitation.html", language_of(request), form=Form(), may_change=True)
 
     @post(ACCEPTING, include_in_schema=False, status_code=200)
     async def accept(request: Request[Any, Any, Any]) -> Response[str]:
@@ -36,17 +36,13 @@ def invitation_routes(surroundings: Surroundings) -> Sequence[HTTPRouteHandler]:
         language, code, password = language_of(request), form.value("invitation").strip(), form.value("password")
         if password != form.value("repeated"):
             form.errors["repeated"] = "mismatch"
-            return surroundings.pages.render("invitation.html", language, status=422, form=form, may_change=True)
-        headers = surroundings.forwarded(request)
+            return context.pages.render("invitation.html", language, status=422, form=form, may_change=True)
+        headers = context.forwarded(request)
         try:
-            await async_accept_invitation(
-                surroundings.base_url, code, password, headers=headers, http=surroundings.http
-            )
+            await async_accept_invitation(context.base_url, code, password, headers=headers, http=context.http)
         except (Conflict, InvalidInput) as error:
             form.refuse(error, _FIELDS)
-            return surroundings.pages.render(
-                "invitation.html", language, status=error.status, form=form, may_change=True
-            )
-        return surroundings.pages.render("invitation_accepted.html", language)
+            return context.pages.render("invitation.html", language, status=error.status, form=form, may_change=True)
+        return context.pages.render("invitation_accepted.html", language)
 
     return [show, accept]

@@ -23,7 +23,7 @@ def _show_no_rights(pages: Pages, request: AnyRequest, error: NoRights) -> Respo
 
 
 def _show_forged(pages: Pages, request: AnyRequest, error: Exception) -> Response[str]:
-    _log.warning("console.form_refused", error=type(error).__name__)
+    _log.warning("console.form-refused", error=type(error).__name__)
     return pages.render("forged.html", language_of(request), status=403)
 
 

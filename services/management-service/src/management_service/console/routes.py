@@ -25,7 +25,7 @@ from management_service.console.console import Console
 from management_service.console.invitations import invitation_routes
 from management_service.console.problems import problem_pages
 from management_service.console.sign_in import sign_in_routes
-from management_service.console.visits import Surroundings
+from management_service.console.visits import ConsoleContext
 
 _AREAS = (
     home.AREA,
@@ -46,11 +46,11 @@ _AREAS = (
 )
 
 
-def console_router(surroundings: Surroundings) -> Router:
+def console_router(context: ConsoleContext) -> Router:
     """Return the routes under ``/console``."""
-    console = Console(surroundings)
+    console = Console(context)
     pages = [route for area in _AREAS for route in console.routes(area)]
-    files = [asset_route(surroundings.pages.style), asset_route(SCRIPT)]
-    open_to_all = [*files, *sign_in_routes(surroundings), *invitation_routes(surroundings)]
-    problems = problem_pages(surroundings.pages)
+    files = [asset_route(context.pages.style), asset_route(SCRIPT)]
+    open_to_all = [*files, *sign_in_routes(context), *invitation_routes(context)]
+    problems = problem_pages(context.pages)
     return Router("/", route_handlers=[*open_to_all, *pages], exception_handlers=problems)

@@ -10,7 +10,7 @@ from identity_common.telemetry.logs import get_logger
 from management_service.console.forms import CSRF_FIELD, BadForm, Form, read_form
 from management_service.console.rendering import redirect
 from management_service.console.sessions import Draft
-from management_service.console.visits import COOKIE, HOME, AnyRequest, Surroundings, language_of
+from management_service.console.visits import COOKIE, HOME, AnyRequest, ConsoleContext, language_of
 from stead.errors import OAuthError, SignInRequired, TokenInvalid
 
 CALLBACK = f"{HOME}/callback"
@@ -18,11 +18,11 @@ CALLBACK = f"{HOME}/callback"
 _log = get_logger(__name__)
 
 
-async def begin(surroundings: Surroundings, request: AnyRequest, form: Form | None = None) -> Response[str]:
+async def begin(context: ConsoleContext, request: AnyRequest, form: Form | None = None) -> Response[str]:
     """Send the browser to the sign-in, and remember what it wanted: a page, or a form that it has just sent.
 
     Args:
-        surroundings: Of the console.
+        context: Of the console.
         request: Which cannot be carried out now.
         form: What it sent, if that was read already.
 
@@ -30,20 +30,20 @@ async def begin(surroundings: Surroundings, request: AnyRequest, form: Form | No
         NotConfigured: The console has no client yet.
         StoreUnavailable: Redis does not answer.
     """
-    session = surroundings.sessions.new()
+    session = context.sessions.new()
     session.memory.return_to = _page_of(request)
     if request.method == "POST":
-        sent = form or await _own_form(surroundings, request)
+        sent = form or await _own_form(context, request)
         session.memory.draft = Draft(_page_of(request), sent.fields) if sent else None
-    location = surroundings.client(session).sign_in_url(f"{surroundings.base_url}{CALLBACK}")
+    location = context.client(session).sign_in_url(f"{context.base_url}{CALLBACK}")
     await session.save_tokens()
     await session.save_memory()
-    return redirect(location, cookies=(surroundings.cookies.set(COOKIE, session.cookie),))
+    return redirect(location, cookies=(context.cookies.set(COOKIE, session.cookie),))
 
 
-async def _own_form(surroundings: Surroundings, request: AnyRequest) -> Form | None:
+async def _own_form(context: ConsoleContext, request: AnyRequest) -> Form | None:
     """Return what was typed, if one of our pages sent it: another site's form must not appear in ours."""
-    address = urlsplit(surroundings.base_url)
+    address = urlsplit(context.base_url)
     if request.headers.get("Origin") != f"{address.scheme}://{address.netloc}":
         return None
     try:
@@ -59,29 +59,29 @@ def _page_of(request: AnyRequest) -> str:
     return f"{request.url.path}?{query}" if query else str(request.url.path)
 
 
-def sign_in_routes(surroundings: Surroundings) -> Sequence[HTTPRouteHandler]:
+def sign_in_routes(context: ConsoleContext) -> Sequence[HTTPRouteHandler]:
     """Return the route that the sign-in comes back to."""
 
     @get(CALLBACK, include_in_schema=False)
     async def callback(request: AnyRequest) -> Response[str]:
         """Complete the sign-in, with a new session id: one that was planted in the browser is worth nothing."""
-        cookie = surroundings.cookies.read(request.scope["headers"], COOKIE)
-        before = await surroundings.sessions.find(cookie)
+        cookie = context.cookies.read(request.scope["headers"], COOKIE)
+        before = await context.sessions.find(cookie)
         if before is None:
             return redirect(HOME)
-        client = surroundings.client(before)
+        client = context.client(before)
         query = request.scope["query_string"].decode("latin-1")
         try:
-            await client.handle_callback(f"{surroundings.base_url}{CALLBACK}?{query}")
+            await client.handle_callback(f"{context.base_url}{CALLBACK}?{query}")
         except (SignInRequired, OAuthError, TokenInvalid) as refusal:
-            _log.info("console.sign_in_refused", error=type(refusal).__name__)
-            return surroundings.pages.render("refused.html", language_of(request), status=400)
-        session = surroundings.sessions.new()
+            _log.info("console.sign-in-refused", error=type(refusal).__name__)
+            return context.pages.render("refused.html", language_of(request), status=400)
+        session = context.sessions.new()
         session.tokens, session.memory = before.tokens, before.memory
         location, session.memory.return_to = session.memory.return_to or HOME, ""
         await session.save_tokens()
         await session.save_memory()
         await before.end()
-        return redirect(location, cookies=(surroundings.cookies.set(COOKIE, session.cookie),))
+        return redirect(location, cookies=(context.cookies.set(COOKIE, session.cookie),))
 
     return [callback]

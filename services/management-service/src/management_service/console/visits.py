@@ -72,7 +72,7 @@ class Storage:
         self.values.pop(key, None)
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class ConsoleContext(msgspec.Struct, frozen=True):
     """What every request of the console needs.
 
     Attributes:
@@ -152,19 +152,19 @@ class Visit:
         scope: ``all``, or ``read`` for those who may change nothing.
     """
 
-    def __init__(self, surroundings: Surroundings, request: AnyRequest, session: Session) -> None:
+    def __init__(self, context: ConsoleContext, request: AnyRequest, session: Session) -> None:
         self.request = request
         self.session = session
         self.scope = ""
-        self._surroundings = surroundings
-        self._client = surroundings.client(session)
-        self._forwarded = surroundings.forwarded(request)
+        self._context = context
+        self._client = context.client(session)
+        self._forwarded = context.forwarded(request)
         self.api = AsyncManagementClient(
-            surroundings.base_url,
+            context.base_url,
             access_token=self._access_token,
             revision=session.memory.revision,
             headers=self._forwarded,
-            http=surroundings.http,
+            http=context.http,
         )
 
     @property
@@ -175,12 +175,12 @@ class Visit:
     @property
     def base_url(self) -> str:
         """The public address."""
-        return self._surroundings.base_url
+        return self._context.base_url
 
     @property
     def management_api(self) -> str:
         """Indicator of the Management API."""
-        return self._surroundings.resource
+        return self._context.resource
 
     @property
     def may_change(self) -> bool:
@@ -218,7 +218,7 @@ class Visit:
         notices, memory.notices = memory.notices, []
         await self._remember(changed=bool(notices))
         claims = self._client.claims()
-        return self._surroundings.pages.render(
+        return self._context.pages.render(
             template,
             self.language,
             status=status,
@@ -259,9 +259,9 @@ class Visit:
             NoSuchPage: There is nothing at this path.
             Unavailable: The API did not answer, or refused.
         """
-        http = self._surroundings.http
+        http = self._context.http
         headers = {**self._forwarded, "Authorization": f"Bearer {await self._access_token(None)}"}
-        request = http.build_request("GET", self._surroundings.base_url + quote(path), headers=headers)
+        request = http.build_request("GET", self._context.base_url + quote(path), headers=headers)
         try:
             answer = await http.send(request, stream=True)
         except httpx.RequestError as error:
@@ -312,14 +312,14 @@ class Visit:
             StoreUnavailable: Redis does not answer.
             Unavailable: The token endpoint did not answer; the session goes on.
         """
-        await self._surroundings.revoke(self._client.state.signed_in().refresh_token or "")
+        await self._context.revoke(self._client.state.signed_in().refresh_token or "")
         await self.session.end()
-        here = {"client_id": self._client.state.client_id, "post_logout_redirect_uri": self._surroundings.home}
+        here = {"client_id": self._client.state.client_id, "post_logout_redirect_uri": self._context.home}
         return f"{self._client.state.issuer}/session/end?{urlencode(here)}"
 
     async def _access_token(self, refused: str | None) -> str:
         """Return an access token for the Management API; renew it if it expires soon or was refused."""
-        state, resource = self._client.state, self._surroundings.resource
+        state, resource = self._client.state, self._context.resource
         target = state.target_key(resource, None)
         try:
             token = state.usable_token(target)
@@ -346,7 +346,7 @@ class Visit:
             token = self._client.state.usable_token(target)
             if token is None or token == refused:
                 self._client.state.drop_token(target)
-                token = await self._client.get_access_token(self._surroundings.resource)
+                token = await self._client.get_access_token(self._context.resource)
                 await self.session.save_tokens()
             return token
         finally:

@@ -42,8 +42,8 @@ class RegisterFilters(msgspec.Struct, frozen=True, kw_only=True):
         user_id: The subject.
         actor_id: The actor.
         client_id: The application that exchanged.
-        organization_id: That the access token was asked for.
-        issued_to: The application that asked for the subject token.
+        organization_id: That the access token was requested for.
+        issued_to: The application that requested the subject token.
     """
 
     is_active: bool | None = None

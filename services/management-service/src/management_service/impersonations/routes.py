@@ -26,7 +26,7 @@ _PARTIES: Final = (
     Filter("userId", "Only those of this user: the subject."),
     Filter("actorId", "Only those in which this user acts for another."),
     Filter("clientId", "Only those whose subject token this application exchanged."),
-    Filter("organizationId", "Only those whose access token was asked for this organization."),
+    Filter("organizationId", "Only those whose access token was requested for this organization."),
 )
 _ROLE: Final = Filter(
     "role", "The user's part: that of the subject, if it is missing, or of the actor.", values=("subject", "actor")
@@ -84,7 +84,7 @@ class ImpersonationController(Controller):
     async def list_impersonations(
         self, request: JsonRequest, impersonation_register: NamedDependency[ImpersonationRegister]
     ) -> Response[list[ImpersonationStory]]:
-        """List impersonations, newest first; with subject-tokens alone, those that this application asked for.
+        """List impersonations, newest first; with subject-tokens alone, those that this application requested.
 
         An impersonation must match all filters. Link has the address of the next page, if there is one; a page may
         be shorter than page_size, even empty, and still have one. It appears as soon as the audit trail has it.
@@ -129,7 +129,7 @@ class ImpersonationController(Controller):
     ) -> Response[None]:
         """End an impersonation by its id (Impersonation-Id): its subject token, and every token that was got from it.
 
-        With the scope subject-tokens, only those that this application asked for, for a day. It may be ended again.
+        With the scope subject-tokens, only those that this application requested, for a day. It may be ended again.
         """
         return Response(None, headers=await impersonations.end(caller, impersonation_id))
 

@@ -122,7 +122,7 @@ class PasswordChecks:
     async def _respond(self, message: Msg, *, arrived: float) -> None:
         try:
             question = _decode(message.data)
-            answer = await self.check(question, deadline=arrived + question.patience_ms / _MS)
+            answer = await self.check(question, deadline=arrived + question.timeout_ms / _MS)
         except Busy as busy:
             _log.warning("password-check.busy", delay_s=busy.retry_after_s)
             answer = PasswordAnswer(busy=True, retry_after_s=busy.retry_after_s)

@@ -20,14 +20,14 @@ R = TypeVar("R")
 
 MEMORY_KIB: Final = 19 * 1024
 ITERATIONS: Final = 2
-PATIENCE_S: Final = 5.0
+MAX_WAIT_S: Final = 5.0
 """How long a caller of the Management API waits for a password to be hashed."""
 
 _WEIGHT: Final = 0.2  # of the last hash in the moving average of their durations
 
 
 class Busy(ApiError):  # noqa: N818 - the name is what happened
-    """503: the password cannot be hashed before the asker's deadline.
+    """503: the password cannot be hashed before the caller's deadline.
 
     Attributes:
         retry_after_s: Seconds until the queue is expected to be empty.
@@ -42,8 +42,8 @@ class Busy(ApiError):  # noqa: N818 - the name is what happened
 class Passwords:
     """Hashes and verifies passwords in composed form (NFC), as keyboards differ in how they encode a character.
 
-    The queue is as long as what can be hashed before the askers' deadlines, by the time that hashing has taken lately.
-    Beyond that a request is refused at once, and one whose deadline has passed is dropped: hashing for askers who have
+    The queue is as long as what can be hashed before the callers' deadlines, by the time that hashing has taken lately.
+    Beyond that a request is refused at once, and one whose deadline has passed is dropped: hashing for callers who have
     given up would make the next ones wait until they give up too.
 
     Args:
@@ -85,7 +85,7 @@ class Passwords:
         Raises:
             Busy: The queue is too long.
         """
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + MAX_WAIT_S
         with self.admitted(deadline):
             return await self._in_thread(deadline, self._hasher.hash, _composed(password))
 

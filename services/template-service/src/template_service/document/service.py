@@ -100,7 +100,7 @@ class OrganizationTemplate:
                 member holds.
         """
         self._require_sound(document)
-        return await self._directory.second_look(lambda: self._put(document, dry_run=dry_run))
+        return await self._directory.with_catch_up(lambda: self._put(document, dry_run=dry_run))
 
     @retry_on_conflict
     async def _put(self, document: TemplateDocument, *, dry_run: bool) -> tuple[TemplateReport, dict[str, str]]:

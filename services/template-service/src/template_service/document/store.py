@@ -75,10 +75,10 @@ _LOCK_ALONE: Final = text(
 # Assignments in a deleted organization are ignored, here and below; an assignment always has its member.
 _ASSIGNED: Final = text(
     """
-    SELECT asked.role_id FROM unnest(:ids) AS asked (role_id) WHERE EXISTS (
+    SELECT requested.role_id FROM unnest(:ids) AS requested (role_id) WHERE EXISTS (
         SELECT FROM member_roles AS held
         JOIN organizations ON organizations.tenant_id = :tenant AND organizations.id = held.organization_id
-        WHERE held.tenant_id = :tenant AND held.role_id = asked.role_id
+        WHERE held.tenant_id = :tenant AND held.role_id = requested.role_id
     )
     """
 ).bindparams(_TENANT, *_texts("ids"))

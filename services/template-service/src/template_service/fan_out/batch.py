@@ -53,14 +53,14 @@ _NAMED: Final = text(
 # statement is one snapshot: the request of a deletion is not dropped while the deleted row is still visible.
 _REACHING_MANY: Final = text(
     """
-    WITH asked AS (
+    WITH requested AS (
         SELECT * FROM fan_outs WHERE tenant_id = :tenant AND member_ids IS NULL ORDER BY id LIMIT 1
     ), repeated AS (
-        DELETE FROM fan_outs AS other USING asked
-        WHERE other.tenant_id = :tenant AND other.id > asked.id AND other.member_ids IS NULL
-            AND asked.after_organization_id = ''
-            AND other.role_id IS NOT DISTINCT FROM asked.role_id
-            AND other.organization_id IS NOT DISTINCT FROM asked.organization_id
+        DELETE FROM fan_outs AS other USING requested
+        WHERE other.tenant_id = :tenant AND other.id > requested.id AND other.member_ids IS NULL
+            AND requested.after_organization_id = ''
+            AND other.role_id IS NOT DISTINCT FROM requested.role_id
+            AND other.organization_id IS NOT DISTINCT FROM requested.organization_id
     )
     SELECT id, cause, role_id, organization_id, after_organization_id, after_member_id,
         CASE WHEN role_id IS NOT NULL
@@ -68,7 +68,7 @@ _REACHING_MANY: Final = text(
             ELSE NOT EXISTS (SELECT FROM organizations
                 WHERE organizations.tenant_id = :tenant AND organizations.id = organization_id)
         END AS is_gone
-    FROM asked
+    FROM requested
     """
 ).bindparams(_TENANT)
 _HOLDERS: Final = text(
@@ -89,10 +89,10 @@ _MEMBERS: Final = text(
 # whole tables for each batch or, with statistics from before the tables grew, pair every row with every other.
 _LOCK_MEMBERS: Final = text(
     """
-    SELECT FROM unnest(:organizations, :members) AS asked (organization_id, member_id)
+    SELECT FROM unnest(:organizations, :members) AS requested (organization_id, member_id)
     CROSS JOIN LATERAL (
         SELECT FROM members WHERE members.tenant_id = :tenant
-            AND members.organization_id = asked.organization_id AND members.member_id = asked.member_id
+            AND members.organization_id = requested.organization_id AND members.member_id = requested.member_id
         LIMIT 1 FOR UPDATE
     ) AS locked
     """
@@ -106,15 +106,15 @@ _UNASSIGN: Final = text(
 ).bindparams(_TENANT, bindparam("of", type_=Text), *_AFTER, *_LAST)
 _REMAINING: Final = text(
     """
-    SELECT asked.organization_id, asked.member_id, member.member_type, member.joined_at, ARRAY(
+    SELECT requested.organization_id, requested.member_id, member.member_type, member.joined_at, ARRAY(
         SELECT role_id FROM member_roles AS held WHERE held.tenant_id = :tenant
-            AND held.organization_id = asked.organization_id AND held.member_id = asked.member_id
+            AND held.organization_id = requested.organization_id AND held.member_id = requested.member_id
         ORDER BY role_id
     ) AS role_ids
-    FROM unnest(:organizations, :members) AS asked (organization_id, member_id)
+    FROM unnest(:organizations, :members) AS requested (organization_id, member_id)
     CROSS JOIN LATERAL (
         SELECT member_type, joined_at FROM members WHERE members.tenant_id = :tenant
-            AND members.organization_id = asked.organization_id AND members.member_id = asked.member_id
+            AND members.organization_id = requested.organization_id AND members.member_id = requested.member_id
         LIMIT 1
     ) AS member
     """
@@ -131,21 +131,21 @@ _REMOVE: Final = text(
 _HELD: Final = text(
     """
     WITH looked_at AS MATERIALIZED (
-        SELECT asked.organization_id, asked.member_id, member.member_type,
+        SELECT requested.organization_id, requested.member_id, member.member_type,
             CASE WHEN member.member_type IS NULL OR organization.id IS NULL THEN '{}' ELSE ARRAY(
                 SELECT role_id FROM member_roles AS held WHERE held.tenant_id = :tenant
-                    AND held.organization_id = asked.organization_id AND held.member_id = asked.member_id
+                    AND held.organization_id = requested.organization_id AND held.member_id = requested.member_id
                 ORDER BY role_id
             ) END AS role_ids
-        FROM unnest(:organizations, :members) AS asked (organization_id, member_id)
+        FROM unnest(:organizations, :members) AS requested (organization_id, member_id)
         LEFT JOIN LATERAL (
             SELECT member_type FROM members WHERE members.tenant_id = :tenant
-                AND members.organization_id = asked.organization_id AND members.member_id = asked.member_id
+                AND members.organization_id = requested.organization_id AND members.member_id = requested.member_id
             LIMIT 1
         ) AS member ON true
         LEFT JOIN LATERAL (
             SELECT id FROM organizations
-            WHERE organizations.tenant_id = :tenant AND organizations.id = asked.organization_id LIMIT 1
+            WHERE organizations.tenant_id = :tenant AND organizations.id = requested.organization_id LIMIT 1
         ) AS organization ON true
     ), role AS (
         SELECT DISTINCT unnest(role_ids) AS id FROM looked_at
@@ -234,7 +234,7 @@ class BatchTooLargeError(Exception):
     """The events of a batch are too large for one transaction; it must have fewer members."""
 
 
-async def look_at_batch(transaction: Transaction, tenant_id: str, *, limit: int = BATCH) -> None:
+async def process_batch(transaction: Transaction, tenant_id: str, *, limit: int = BATCH) -> None:
     """Process the next members that requests name, and the next ones of the oldest request for a role or organization.
 
     Both kinds share a transaction, so that neither waits until the other is done.

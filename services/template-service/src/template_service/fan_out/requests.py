@@ -31,7 +31,7 @@ _REQUEST_MEMBERS: Final = text(
     WITH requested AS (
         INSERT INTO fan_outs (tenant_id, cause, organization_id, member_ids)
         SELECT :tenant_id, :cause, organization_id, array_agg(member_id ORDER BY member_id COLLATE "C")
-        FROM unnest(:organization_ids, :member_ids) AS asked (organization_id, member_id) GROUP BY organization_id
+        FROM unnest(:organization_ids, :member_ids) AS requested (organization_id, member_id) GROUP BY organization_id
     )
     SELECT pg_notify(:channel, '')
     """

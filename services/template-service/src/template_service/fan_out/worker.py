@@ -16,7 +16,7 @@ from identity_common.outbox.changes import Changes
 from identity_common.progress import Progress, TooManyWaitersError
 from identity_common.stores.database import retry_on_conflict
 from identity_common.telemetry.logs import get_logger
-from template_service.fan_out.batch import BATCH, BatchTooLargeError, look_at_batch
+from template_service.fan_out.batch import BATCH, BatchTooLargeError, process_batch
 from template_service.fan_out.requests import FAN_OUT_CHANNEL
 
 _log = get_logger(__name__)
@@ -100,7 +100,7 @@ class FanOut:
     @retry_on_conflict
     async def _record_batch(self) -> int:
         async with self._changes.transaction(await_publication=False) as transaction:
-            await look_at_batch(transaction, self._tenant_id, limit=self._limit)
+            await process_batch(transaction, self._tenant_id, limit=self._limit)
         return transaction.revision
 
     async def _await_publication(self) -> None:

@@ -34,7 +34,7 @@ class Directory:
         self._tenant_id = tenant_id
         self._revision_wait_s = revision_wait_s
         self._catch_up_wait_s = catch_up_wait_s
-        self._looks = SharedRun(self._look, name="catch-up")
+        self._runs = SharedRun(self._run, name="catch-up")
 
     def has_seen(self, awaited: Mapping[str, int]) -> bool:
         """Whether management's awaited revision has arrived."""
@@ -66,9 +66,9 @@ class Directory:
         """Wait until everything has arrived that was in the stream when this was called, or 500 ms."""
         if not self._bus.is_connected:
             return  # without a bus there is nothing to catch up with
-        await asyncio.wait((self._looks.next(),), timeout=self._catch_up_wait_s)
+        await asyncio.wait((self._runs.next(),), timeout=self._catch_up_wait_s)
 
-    async def second_look(self, use_case: Callable[[], Awaitable[T]]) -> T:
+    async def with_catch_up(self, use_case: Callable[[], Awaitable[T]]) -> T:
         """Run a use case; if it refuses an unknown id, catch up and run it once more.
 
         Raises:
@@ -82,7 +82,7 @@ class Directory:
         await self.catch_up()
         return await use_case()
 
-    async def _look(self) -> None:
+    async def _run(self) -> None:
         try:
             async with asyncio.timeout(self._catch_up_wait_s):
                 head = await published_revision(self._bus.jetstream(), "management", self._tenant_id)

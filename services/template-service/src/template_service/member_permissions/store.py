@@ -77,10 +77,10 @@ class PermissionState(NamedTuple):
 
 
 _LIVE_CALLER: Final = live_caller(
-    "asked",
+    "requested",
     applications="known_applications",
     users="known_users",
-    valid_exchange=valid_exchange("asked.issued_at"),
+    valid_exchange=valid_exchange("requested.issued_at"),
 )
 
 # One statement for all the requests of a tick of the event loop. OFFSET 0 keeps the planner from flattening a subquery:
@@ -89,11 +89,11 @@ _LIVE_CALLER: Final = live_caller(
 _STATES: Final = KeyLookup(f"""
     SELECT
         {_LIVE_CALLER} AS is_live,
-        EXISTS (SELECT FROM organizations WHERE tenant_id = $1 AND id = asked.organization_id OFFSET 0)
+        EXISTS (SELECT FROM organizations WHERE tenant_id = $1 AND id = requested.organization_id OFFSET 0)
             AS organization_exists,
         (
-            SELECT joined_at FROM members WHERE tenant_id = $1 AND organization_id = asked.organization_id
-                AND member_id = asked.member_id AND member_type = asked.member_type
+            SELECT joined_at FROM members WHERE tenant_id = $1 AND organization_id = requested.organization_id
+                AND member_id = requested.member_id AND member_type = requested.member_type
         ) AS joined_at,
         encode(sha256(convert_to(coalesce((
             SELECT string_agg(part, ' ' ORDER BY part COLLATE "C") FROM (
@@ -101,8 +101,8 @@ _STATES: Final = KeyLookup(f"""
                 FROM member_roles AS held, LATERAL (
                     SELECT id, version FROM roles WHERE tenant_id = $1 AND id = held.role_id OFFSET 0
                 ) AS role
-                WHERE held.tenant_id = $1 AND held.organization_id = asked.organization_id
-                    AND held.member_id = asked.member_id
+                WHERE held.tenant_id = $1 AND held.organization_id = requested.organization_id
+                    AND held.member_id = requested.member_id
                 UNION
                 SELECT permission.id || '.' || permission.version
                 FROM member_roles AS held, LATERAL (
@@ -111,8 +111,8 @@ _STATES: Final = KeyLookup(f"""
                 ) AS granted, LATERAL (
                     SELECT id, version FROM permissions WHERE tenant_id = $1 AND id = granted.permission_id OFFSET 0
                 ) AS permission
-                WHERE held.tenant_id = $1 AND held.organization_id = asked.organization_id
-                    AND held.member_id = asked.member_id
+                WHERE held.tenant_id = $1 AND held.organization_id = requested.organization_id
+                    AND held.member_id = requested.member_id
             ) AS parts
         ), ''), 'UTF8')), 'hex') AS digest,
         source_revision.revision, known.stream, known.sequence
@@ -121,9 +121,9 @@ _STATES: Final = KeyLookup(f"""
     CROSS JOIN unnest(
         $2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::boolean[]
     ) WITH ORDINALITY
-        AS asked (client_id, subject, issued_at, organization_id, member_type, member_id, is_exchanged, position)
+        AS requested (client_id, subject, issued_at, organization_id, member_type, member_id, is_exchanged, position)
     WHERE source_revision.tenant_id = $1
-    ORDER BY asked.position
+    ORDER BY requested.position
 """)  # noqa: S608 - no values
 _VERSION: Final = KeyLookup("""
     SELECT source_revision.revision, known.stream, known.sequence
@@ -131,17 +131,18 @@ _VERSION: Final = KeyLookup("""
     WHERE source_revision.tenant_id = $1
 """)
 _PERMISSIONS: Final = KeyLookup("""
-    SELECT asked.position, permission.id, permission.name, permission.description
-    FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS asked (organization_id, member_id, position), LATERAL (
+    SELECT requested.position, permission.id, permission.name, permission.description
+    FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS requested (organization_id, member_id, position), LATERAL (
         SELECT DISTINCT granted.permission_id AS id
         FROM member_roles AS held, LATERAL (
             SELECT permission_id FROM role_permissions WHERE tenant_id = $1 AND role_id = held.role_id OFFSET 0
         ) AS granted
-        WHERE held.tenant_id = $1 AND held.organization_id = asked.organization_id AND held.member_id = asked.member_id
+        WHERE held.tenant_id = $1 AND held.organization_id = requested.organization_id
+            AND held.member_id = requested.member_id
     ) AS held, LATERAL (
         SELECT id, name, description FROM permissions WHERE tenant_id = $1 AND id = held.id OFFSET 0
     ) AS permission
-    ORDER BY asked.position, permission.name, permission.id
+    ORDER BY requested.position, permission.name, permission.id
 """)
 
 

@@ -109,7 +109,7 @@ class Members:
             ApiError: 404; 422 for an unknown user or application, or one of the wrong kind.
         """
         wanted = sorted(set(ids))
-        return await self._directory.second_look(lambda: self._add(member_type, organization_id, wanted))
+        return await self._directory.with_catch_up(lambda: self._add(member_type, organization_id, wanted))
 
     @retry_on_conflict
     async def _add(self, member_type: MemberType, organization_id: str, wanted: Sequence[str]) -> dict[str, str]:
@@ -126,7 +126,7 @@ class Members:
             ApiError: 404; 422 for an unknown user or application, or one of the wrong kind.
         """
         wanted = sorted(set(ids))
-        return await self._directory.second_look(lambda: self._replace(member_type, organization_id, wanted))
+        return await self._directory.with_catch_up(lambda: self._replace(member_type, organization_id, wanted))
 
     @retry_on_conflict
     async def _replace(self, member_type: MemberType, organization_id: str, wanted: Sequence[str]) -> dict[str, str]:
@@ -172,7 +172,7 @@ class Members:
         members = sorted(set(member_ids))
         if len(members) * (len(set(role_ids)) + len(set(role_names))) > MAX_ASSIGNMENTS:
             raise body_too_large(f"More than {MAX_ASSIGNMENTS} assignments: split the request.")
-        return await self._directory.second_look(
+        return await self._directory.with_catch_up(
             lambda: self._assign(member_type, organization_id, members, role_ids, role_names, replace=False)
         )
 
@@ -189,7 +189,7 @@ class Members:
         Raises:
             ApiError: 404; 422 for something that is not a member, an unknown role, or one of the wrong type.
         """
-        _, headers = await self._directory.second_look(
+        _, headers = await self._directory.with_catch_up(
             lambda: self._assign(member_type, organization_id, [member_id], role_ids, role_names, replace=True)
         )
         return headers

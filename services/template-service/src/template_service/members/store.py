@@ -105,15 +105,15 @@ _CLAIM_ORGANIZATION: Final = _LOCK_ORGANIZATION.with_for_update(key_share=True)
 _LOCK_KNOWN: Final[Mapping[MemberType, TextClause]] = {
     "user": text(
         """
-        SELECT known.id, true AS fits FROM unnest(:ids) AS asked (id), LATERAL (
-            SELECT id FROM known_users WHERE tenant_id = :tenant AND id = asked.id FOR SHARE
+        SELECT known.id, true AS fits FROM unnest(:ids) AS requested (id), LATERAL (
+            SELECT id FROM known_users WHERE tenant_id = :tenant AND id = requested.id FOR SHARE
         ) AS known
         """
     ).bindparams(_TENANT, _IDS),
     "application": text(
         """
-        SELECT known.id, known.type = 'MachineToMachine' AS fits FROM unnest(:ids) AS asked (id), LATERAL (
-            SELECT id, type FROM known_applications WHERE tenant_id = :tenant AND id = asked.id FOR SHARE
+        SELECT known.id, known.type = 'MachineToMachine' AS fits FROM unnest(:ids) AS requested (id), LATERAL (
+            SELECT id, type FROM known_applications WHERE tenant_id = :tenant AND id = requested.id FOR SHARE
         ) AS known
         """
     ).bindparams(_TENANT, _IDS),
@@ -142,18 +142,18 @@ _NEXT_IDS: Final = text(
 _REMOVE: Final = text(
     """
     DELETE FROM members WHERE ctid = ANY (ARRAY(
-        SELECT found.ctid FROM unnest(:ids) AS asked (id), LATERAL (
+        SELECT found.ctid FROM unnest(:ids) AS requested (id), LATERAL (
             SELECT ctid FROM members WHERE tenant_id = :tenant AND organization_id = :organization
-                AND member_id = asked.id AND member_type = :type FOR UPDATE
+                AND member_id = requested.id AND member_type = :type FOR UPDATE
         ) AS found
     )) RETURNING member_id
     """
 ).bindparams(_TENANT, _ORGANIZATION, _TYPE, _IDS)
 _LOCK: Final = text(
     """
-    SELECT found.member_id FROM unnest(:ids) AS asked (id), LATERAL (
+    SELECT found.member_id FROM unnest(:ids) AS requested (id), LATERAL (
         SELECT member_id FROM members WHERE tenant_id = :tenant AND organization_id = :organization
-            AND member_id = asked.id AND member_type = :type FOR NO KEY UPDATE
+            AND member_id = requested.id AND member_type = :type FOR NO KEY UPDATE
     ) AS found
     """
 ).bindparams(_TENANT, _ORGANIZATION, _TYPE, _IDS)
@@ -162,11 +162,11 @@ _LOCK_ROLES: Final = text(
     SELECT found.id, found.name, found.type FROM (
         SELECT id COLLATE "C" FROM unnest(:ids) AS id
         UNION
-        SELECT (SELECT id FROM roles WHERE tenant_id = :tenant AND name = asked.name)
-            FROM unnest(:names) AS asked (name)
+        SELECT (SELECT id FROM roles WHERE tenant_id = :tenant AND name = requested.name)
+            FROM unnest(:names) AS requested (name)
         ORDER BY 1
-    ) AS asked (id), LATERAL (
-        SELECT id, name, type FROM roles WHERE tenant_id = :tenant AND id = asked.id FOR KEY SHARE
+    ) AS requested (id), LATERAL (
+        SELECT id, name, type FROM roles WHERE tenant_id = :tenant AND id = requested.id FOR KEY SHARE
     ) AS found
     """
 ).bindparams(_TENANT, _IDS, bindparam("names", type_=ARRAY(Text)))
@@ -189,9 +189,9 @@ _ASSIGNED: Final = text(
 _UNASSIGN: Final = text(
     """
     DELETE FROM member_roles WHERE ctid = ANY (ARRAY(
-        SELECT found.ctid FROM unnest(:roles) AS asked (id), LATERAL (
+        SELECT found.ctid FROM unnest(:roles) AS requested (id), LATERAL (
             SELECT ctid FROM member_roles WHERE tenant_id = :tenant AND organization_id = :organization
-                AND member_id = :member AND role_id = asked.id FOR UPDATE
+                AND member_id = :member AND role_id = requested.id FOR UPDATE
         ) AS found
     ))
     """
@@ -200,13 +200,13 @@ _HELD_ROLES: Final = text(
     """
     SELECT member.member_id, member.joined_at, ARRAY(
         SELECT role_id FROM member_roles AS held
-        WHERE held.tenant_id = :tenant AND held.organization_id = :organization AND held.member_id = asked.member_id
+        WHERE held.tenant_id = :tenant AND held.organization_id = :organization AND held.member_id = requested.member_id
             AND EXISTS (SELECT FROM roles WHERE roles.tenant_id = :tenant AND roles.id = held.role_id OFFSET 0)
         ORDER BY role_id
     ) AS role_ids
-    FROM unnest(:ids) AS asked (member_id), LATERAL (
+    FROM unnest(:ids) AS requested (member_id), LATERAL (
         SELECT member_id, joined_at FROM members
-        WHERE tenant_id = :tenant AND organization_id = :organization AND member_id = asked.member_id OFFSET 0
+        WHERE tenant_id = :tenant AND organization_id = :organization AND member_id = requested.member_id OFFSET 0
     ) AS member
     """
 ).bindparams(_TENANT, _ORGANIZATION, _IDS)

@@ -57,7 +57,7 @@ class OrganizationRoles:
         Raises:
             ApiError: 422 for a name in use, an unknown permission or scope, a scope of the Management API, too many.
         """
-        return await self._directory.second_look(lambda: self._create(creation))
+        return await self._directory.with_catch_up(lambda: self._create(creation))
 
     @retry_on_conflict
     async def _create(self, creation: rules.OrganizationRoleCreation) -> tuple[OrganizationRole, dict[str, str]]:
@@ -154,7 +154,7 @@ class OrganizationRoles:
         Raises:
             ApiError: 404; 422 for an unknown one, a scope of the Management API, too many.
         """
-        return await self._directory.second_look(lambda: self._add(content, role_id, ids))
+        return await self._directory.with_catch_up(lambda: self._add(content, role_id, ids))
 
     @retry_on_conflict
     async def _add(self, content: Content, role_id: str, ids: Collection[str]) -> dict[str, str]:
@@ -170,7 +170,7 @@ class OrganizationRoles:
         Raises:
             ApiError: 404; 422 for an unknown one, a scope of the Management API, too many.
         """
-        return await self._directory.second_look(lambda: self._replace(content, role_id, ids))
+        return await self._directory.with_catch_up(lambda: self._replace(content, role_id, ids))
 
     @retry_on_conflict
     async def _replace(self, content: Content, role_id: str, ids: Collection[str]) -> dict[str, str]:

@@ -295,7 +295,7 @@ class Authorizations:
         await self._revocations.copy()
         return has_ended or was_known
 
-    async def forget_what_is_over(self) -> None:
+    async def delete_expired(self) -> None:
         """Delete expired refresh tokens, and authorizations without live tokens.
 
         Raises:
@@ -310,7 +310,7 @@ class Authorizations:
 
     async def _forget(self) -> None:
         with suppress(OAuthError):  # logged where it was raised
-            await self.forget_what_is_over()
+            await self.delete_expired()
 
     async def _end_in_one(self, statement: Any, **which: object) -> bool:
         with database_answers():

@@ -28,7 +28,7 @@ class Forgetting:
         self._consents = consents
         self._authorizations = authorizations
         self._loop = BackgroundLoop(
-            self._forget_later, name="forgetting", pause_s=0, log=_log, failed="forgetting.failed"
+            self._forget_periodically, name="forgetting", pause_s=0, log=_log, failed="forgetting.failed"
         )
 
     def start(self) -> None:
@@ -61,7 +61,7 @@ class Forgetting:
             if user_id in users or in_memory.is_deleted(application_id)
         ]
 
-    async def _forget_later(self) -> None:
+    async def _forget_periodically(self) -> None:
         await asyncio.sleep(_EVERY_S)
         with suppress(OAuthError):  # logged where it was raised
             await self.forget_the_deleted()

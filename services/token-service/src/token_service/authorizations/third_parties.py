@@ -26,7 +26,7 @@ class ThirdParties:
         self._authorizations = authorizations
         self._is_settled = False
         self._loop = BackgroundLoop(
-            self._end_later, name="third-parties", pause_s=0, log=_log, failed="third-parties.failed"
+            self._end_next, name="third-parties", pause_s=0, log=_log, failed="third-parties.failed"
         )
 
     def start(self) -> None:
@@ -37,7 +37,7 @@ class ThirdParties:
         """Stop."""
         await self._loop.stop()
 
-    async def _end_later(self) -> None:
+    async def _end_next(self) -> None:
         await self._in_memory.has_new_third_parties.wait()
         self._in_memory.has_new_third_parties.clear()
         third_parties = self._in_memory.third_parties()

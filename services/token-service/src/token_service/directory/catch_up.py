@@ -34,7 +34,7 @@ class CatchUp:
         self._parts = parts
         self._tenant_id = tenant_id
         self._wait_s = wait_s
-        self._looks = SharedRun(self._look, name=f"catch-up-{source}")
+        self._runs = SharedRun(self._run, name=f"catch-up-{source}")
         self._waiting = 0
 
     async def catch_up(self) -> None:
@@ -51,11 +51,11 @@ class CatchUp:
             raise temporarily_unavailable("too many requests are waiting for the directory")
         self._waiting += 1
         try:
-            await asyncio.wait((self._looks.next(),), timeout=self._wait_s)
+            await asyncio.wait((self._runs.next(),), timeout=self._wait_s)
         finally:
             self._waiting -= 1
 
-    async def _look(self) -> None:
+    async def _run(self) -> None:
         deadline = time.monotonic() + self._wait_s
         try:
             async with asyncio.timeout(self._wait_s):

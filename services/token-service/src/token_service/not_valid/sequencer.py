@@ -219,8 +219,8 @@ class Sequencer:
                 name="not-valid-feed-reader",
                 pause_s=_RETRY_S,
                 log=_log,
-                failed="not-valid-feed.unread",
-                interrupted="not-valid-feed.unheard",
+                failed="not-valid-feed.read-failed",
+                interrupted="not-valid-feed.interrupted",
                 expected=(NatsError, OSError, TimeoutError),
                 resume_on=(ReadingInterrupted,),
             )

@@ -180,7 +180,7 @@ class SubjectTokens:
         cutoffs, snapshot = [*found[: len(parties)], found[-1]], found[len(parties) : -1]
         impersonation = Impersonation((*parties, party("user", record.user_id)), segments.begun_at)
         readings = Readings(position, (ended,), cutoffs, at_least) if is_about_subject else None
-        if await self._revocations.is_over(record.id, impersonation, readings):
+        if await self._revocations.is_ended(record.id, impersonation, readings):
             request.reason = "impersonation.ended"
             _log.info("subject-token.refused", reason="ended", subject_token_id=record.id)
             return None

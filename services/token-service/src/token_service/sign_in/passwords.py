@@ -13,7 +13,7 @@ from identity_common.wire.password_check import KnownDevice, PasswordAnswer, Pas
 _log = get_logger(__name__)
 
 _TIMEOUT_S: Final = 5.0
-_PATIENCE_MS: Final = 4000  # less than the timeout: the answer has to arrive too
+_REPLY_TIMEOUT_MS: Final = 4000  # less than the timeout: the answer has to arrive too
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(PasswordAnswer).decode
 
@@ -53,7 +53,7 @@ class PasswordCheck:
         """
         if not self._bus.is_connected:
             raise PasswordsUnavailable
-        question = PasswordQuestion(identifier, password, devices, _PATIENCE_MS, address)
+        question = PasswordQuestion(identifier, password, devices, _REPLY_TIMEOUT_MS, address)
         try:
             reply = await ask(self._bus, self._subject, _encode(question), name="password-check", timeout_s=_TIMEOUT_S)
             answer = _decode(reply)

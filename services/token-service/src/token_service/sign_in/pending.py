@@ -1,6 +1,6 @@
 """Pending authorization requests, in Redis; each belongs to the browser that sent it.
 
-Everybody can have one stored. So its size is limited when it is judged, its number per address by ``throttle``, and its
+Anyone can have one stored, so its size is limited when it is judged, its number per address by ``throttle``, and its
 life until a user has signed in.
 """
 

@@ -198,7 +198,7 @@ def judge(
 
 
 def _require_small(parameters: Parameters) -> None:
-    """Refuse a request that is larger than a client needs: anybody can have one stored."""
+    """Refuse a request that is larger than a client needs: anyone can have one stored."""
     for name, limit in _MAX_CHARACTERS.items():
         if len(parameters.get(name) or "") > limit:
             raise Refusal("invalid_request", f"{name} is longer than {limit} characters")

@@ -170,7 +170,7 @@ async def _ending_many_page(visit: Visit, party: dict[str, str], form: Form, *, 
 async def _called(
     visit: Visit, found: Sequence[Impersonation], party: dict[str, str], events: tuple[AuditEntry, ...] = ()
 ) -> dict[str, Any]:
-    """Return the names of everybody whom a page mentions."""
+    """Return the names of the users that a page mentions."""
     people = [each.user_id for each in found] + [each.actor_id for each in found]
     people += [party.get("userId"), party.get("actorId"), *(each.user_id for each in events)]
     clients = [each.client_id for each in found] + [each.issued_to for each in found]

@@ -157,7 +157,7 @@ class WorkerProcess(asyncio.Protocol):
         if answer[:1] != b"S":
             raise WorkerNotStarted(f"the worker of the claims function failed: {msgspec.json.decode(answer[1:])}")
         for lacking in msgspec.json.decode(answer[1:], type=list[str]):
-            _log.warning("claims-worker.less-confined", reason=lacking)
+            _log.warning("claims-worker.sandbox-degraded", reason=lacking)
 
     async def _ask(self, body: bytes, timeout_s: float) -> bytes:
         if self.ended.done():

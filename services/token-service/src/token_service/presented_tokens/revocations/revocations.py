@@ -121,7 +121,7 @@ class Revocations:
         """
         return await self._read_whole(lambda: self._reader.is_revoked(token_id, kid, impersonation))
 
-    async def is_over(self, impersonation_id: str, impersonation: Impersonation, read: Readings | None) -> bool:
+    async def is_ended(self, impersonation_id: str, impersonation: Impersonation, read: Readings | None) -> bool:
         """Return whether an impersonation was ended, by its id or by a party.
 
         Args:
@@ -134,10 +134,10 @@ class Revocations:
         """
         if read is not None:
             with suppress(CopyNotWhole):
-                return self._reader.says_over(
+                return self._reader.revokes(
                     read.position, read.revocations, read.cutoffs, impersonation.begun_at, at_least=read.at_least
                 )
-        return await self._read_whole(lambda: self._reader.is_over(impersonation_id, impersonation))
+        return await self._read_whole(lambda: self._reader.is_ended(impersonation_id, impersonation))
 
     async def _read_whole(self, read: Callable[[], Awaitable[bool]]) -> bool:
         try:
