@@ -21,7 +21,7 @@ async def test_a_policy_that_evicts_is_logged_once_until_it_changes(servers: Ser
         for policy in ("noeviction", "allkeys-lru", "allkeys-lru", "volatile-ttl", "noeviction", "allkeys-lru"):
             await administrator.config_set("maxmemory-policy", policy)
             with captured_logs("tests") as log:
-                await watch.look()
+                await watch.check()
             logged.append([json.loads(line)["reason"] for line in log.getvalue().splitlines() if "redis.may" in line])
         assert logged == [[], ["allkeys-lru"], [], ["volatile-ttl"], [], ["allkeys-lru"]]
     finally:
@@ -33,6 +33,6 @@ async def test_a_policy_that_evicts_is_logged_once_until_it_changes(servers: Ser
 async def test_without_the_right_to_ask_nothing_is_logged(servers: ServerAddresses) -> None:
     redis = connect_redis(servers.template_redis_url)
     with captured_logs("tests") as log:
-        await EvictionWatch(redis).look()
+        await EvictionWatch(redis).check()
     assert "redis.may" not in log.getvalue()
     await redis.aclose()

@@ -45,7 +45,7 @@ class Remembered:
 
     async def left(self) -> list[str]:
         """Delete obsolete consents, and return the holders of the rest."""
-        await self.forgetting.forget_the_deleted()
+        await self.forgetting.withdraw_consents_of_deleted()
         return [" ".join(holder) for holder in await self.consents.holders()]
 
 
@@ -87,7 +87,7 @@ async def test_consents_of_unknown_users_are_kept(remembered: Remembered) -> Non
 async def test_consents_beyond_the_first_page_are_deleted_too(remembered: Remembered) -> None:
     await remembered.agree(*(f"user{number:04} app" for number in range(1005)))
     await remembered.tell(UserState(id="user0000", deleted=True), UserState(id="user1004", deleted=True))
-    await remembered.forgetting.forget_the_deleted()
+    await remembered.forgetting.withdraw_consents_of_deleted()
     first = await remembered.consents.holders()
     rest = await remembered.consents.holders(after=first[-1])
     found = [user_id for user_id, _ in first + rest]

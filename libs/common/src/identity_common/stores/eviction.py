@@ -20,7 +20,7 @@ _REQUIRED: Final = "noeviction"
 
 
 class EvictionWatch:
-    """Looks at ``maxmemory-policy`` once a minute, and logs a policy that evicts when it is first seen.
+    """Checks ``maxmemory-policy`` once a minute, and logs a policy that evicts when it is first seen.
 
     Args:
         redis: Of a user who may run ``INFO``; without that right, and without Redis, nothing is logged.
@@ -30,19 +30,19 @@ class EvictionWatch:
         self._redis = redis
         self._policy = _REQUIRED
         self._loop = BackgroundLoop(
-            self.look, name="eviction-watch", pause_s=_PAUSE_S, log=_log, failed="redis.policy-unreadable"
+            self.check, name="eviction-watch", pause_s=_PAUSE_S, log=_log, failed="redis.policy-unreadable"
         )
 
     def start(self) -> None:
-        """Begin to look, at once."""
+        """Begin to check, at once."""
         self._loop.start()
 
     async def stop(self) -> None:
-        """Stop looking."""
+        """Stop."""
         await self._loop.stop()
 
-    async def look(self) -> None:
-        """Look once."""
+    async def check(self) -> None:
+        """Check once."""
         try:
             memory = await self._redis.info("memory")
         except (RedisError, OSError):

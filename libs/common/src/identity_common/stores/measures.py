@@ -34,14 +34,14 @@ def measure_stores(
         if not bus.is_connected:
             raise ConnectionError
 
-    asked: dict[str, Callable[[], Awaitable[Any]]] = {"postgresql": postgresql, "redis": redis.ping, "nats": nats}
-    for store, ask in asked.items():
-        samples.add([reachable.labels(store)], _answers(ask), otherwise=0.0)
+    probes: dict[str, Callable[[], Awaitable[Any]]] = {"postgresql": postgresql, "redis": redis.ping, "nats": nats}
+    for store, probe in probes.items():
+        samples.add([reachable.labels(store)], _answers(probe), otherwise=0.0)
 
 
-def _answers(ask: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[list[float]]]:
+def _answers(probe: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[list[float]]]:
     async def read() -> list[float]:
-        await ask()
+        await probe()
         return [1.0]
 
     return read

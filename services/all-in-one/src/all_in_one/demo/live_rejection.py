@@ -71,7 +71,7 @@ def live_rejection(credentials: Credentials) -> None:
         show("refused", f"{reason}, {(time.monotonic() - ended) * 1000:.0f} ms after the end was acknowledged")
 
         step("3. The audit trail has the whole story, and proves it.")
-        story = _retry(lambda: _told(management, minted.impersonation_id), NotFound)
+        story = _retry(lambda: _complete_story(management, minted.impersonation_id), NotFound)
         for event in story.events:
             show(event.key.rpartition(".")[2], event.key)
         entry = story.events[0]
@@ -95,7 +95,7 @@ def _refused(api: AccessTokenVerifier, token: str) -> str:
     raise Unavailable(f"the token is still accepted after {_TIMEOUT_S:.0f} s")
 
 
-def _told(management: ManagementClient, impersonation_id: str) -> Impersonation:
+def _complete_story(management: ManagementClient, impersonation_id: str) -> Impersonation:
     """Return an impersonation whose end is in the trail.
 
     Raises:
@@ -121,12 +121,12 @@ def _proof(management: ManagementClient, entry_id: str) -> InclusionProof:
         raise Unavailable(error.message) from None
 
 
-def _retry(ask: Callable[[], _T], while_: type[Exception]) -> _T:
+def _retry(call: Callable[[], _T], while_: type[Exception]) -> _T:
     """Return an answer that may take a moment."""
     deadline = time.monotonic() + _TIMEOUT_S
     while True:
         try:
-            return ask()
+            return call()
         except while_:
             if time.monotonic() > deadline:
                 raise

@@ -262,7 +262,7 @@ async def _take_named(connection: AsyncConnection, tenant_id: str, causes: Cause
     for row in taken:
         causes.setdefault(MemberKey(row.organization_id, row.member_id), row.cause)
     unfinished = {row.id for row in behind}
-    await _forget(connection, tenant_id, {row.id for row in taken} - unfinished)
+    await _delete_requests(connection, tenant_id, {row.id for row in taken} - unfinished)
     if unfinished and taken[-1].id in unfinished:
         await _move(connection, tenant_id, taken[-1].id, MemberKey("", taken[-1].member_id))
 
@@ -290,7 +290,7 @@ async def _take_reached(transaction: Transaction, tenant_id: str, causes: Causes
     if len(rows) > limit:
         await _move(connection, tenant_id, request.id, keys[-1])
     else:
-        await _forget(connection, tenant_id, {request.id})
+        await _delete_requests(connection, tenant_id, {request.id})
 
 
 async def _remove(transaction: Transaction, part: Mapping[str, str], keys: Collection[MemberKey]) -> None:
@@ -386,7 +386,7 @@ async def _move(connection: AsyncConnection, tenant_id: str, request_id: int, af
     await connection.execute(_MOVE, {"tenant": tenant_id, "id": request_id, **position})
 
 
-async def _forget(connection: AsyncConnection, tenant_id: str, request_ids: Collection[int]) -> None:
+async def _delete_requests(connection: AsyncConnection, tenant_id: str, request_ids: Collection[int]) -> None:
     if request_ids:
         await connection.execute(_DONE, {"tenant": tenant_id, "ids": list(request_ids)})
 

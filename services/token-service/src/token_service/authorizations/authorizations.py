@@ -182,7 +182,11 @@ class Authorizations:
         self._tenant_id = tenant_id
         self._clock = clock
         self._loop = BackgroundLoop(
-            self._forget, name="authorizations", pause_s=_FORGET_EVERY_S, log=_log, failed="authorizations.failed"
+            self._delete_expired_in_background,
+            name="authorizations",
+            pause_s=_FORGET_EVERY_S,
+            log=_log,
+            failed="authorizations.failed",
         )
 
     def start(self) -> None:
@@ -308,7 +312,7 @@ class Authorizations:
                 await connection.execute(_DELETE_EXPIRED_TOKENS, values)
                 await connection.execute(_DELETE_OVER, {**values, "begun_before": now - _CODE_IS_FORGOTTEN_MS})
 
-    async def _forget(self) -> None:
+    async def _delete_expired_in_background(self) -> None:
         with suppress(OAuthError):  # logged where it was raised
             await self.delete_expired()
 

@@ -39,7 +39,7 @@ class Forgetting:
         """Stop."""
         await self._loop.stop()
 
-    async def forget_the_deleted(self) -> None:
+    async def withdraw_consents_of_deleted(self) -> None:
         """Withdraw every consent of a user or application that was deleted.
 
         Raises:
@@ -64,4 +64,4 @@ class Forgetting:
     async def _forget_periodically(self) -> None:
         await asyncio.sleep(_EVERY_S)
         with suppress(OAuthError):  # logged where it was raised
-            await self.forget_the_deleted()
+            await self.withdraw_consents_of_deleted()

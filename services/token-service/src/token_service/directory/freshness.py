@@ -12,20 +12,20 @@ _MAX_WAITERS: Final = 2_000
 
 
 class Freshness:
-    """The watermark of each source that one part has seen, and when it last heard from the bus."""
+    """The watermark of each source that one part has seen, and when it last received anything from the bus."""
 
     def __init__(self, *, max_waiters: int = _MAX_WAITERS) -> None:
         self._seen = {source: Progress(max_waiters=max_waiters) for source in SOURCES}
-        self._heard_at = time.monotonic()
+        self._received_at = time.monotonic()
 
-    def heard(self) -> None:
-        """Record that the bus was heard from, heartbeats included."""
-        self._heard_at = time.monotonic()
+    def received(self) -> None:
+        """Record that something arrived from the bus, heartbeats included."""
+        self._received_at = time.monotonic()
 
     @property
     def silence_s(self) -> float:
-        """Seconds since the bus was last heard from."""
-        return time.monotonic() - self._heard_at
+        """Seconds since anything arrived from the bus."""
+        return time.monotonic() - self._received_at
 
     def advance(self, source: str, revision: int) -> None:
         """Record a watermark: every event of the source up to it has been applied."""

@@ -214,7 +214,7 @@ class InMemoryDirectory:
                 self._take(batch)
 
     def _take(self, batch: Batch) -> None:
-        self.freshness.heard()
+        self.freshness.received()
         for message in batch.messages:
             self._apply(message)
             self._position = message.sequence

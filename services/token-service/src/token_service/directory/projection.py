@@ -164,7 +164,7 @@ class Projection:
         position = state.sequence if state.stream == stream else 0
         async with contextlib.aclosing(self._reader.read_after(position)) as batches:
             async for batch in batches:
-                self.freshness.heard()
+                self.freshness.received()
                 state = await self.apply(stream, position, batch)
                 if state.stream != stream or state.sequence < position:
                     return  # Redis was emptied, or failed over to a lagging replica: start again from its position
