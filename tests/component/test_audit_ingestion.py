@@ -51,6 +51,10 @@ class Trail:
         query = "INSERT INTO audit_figures (tenant_id, hour, key, entries) VALUES ($1, $2, $3, $4)"
         await self._management.database.execute(query, self.tenant_id, hour, key, entries)
 
+    async def ended(self, party: str, ended_at: int) -> None:
+        query = "INSERT INTO party_ends (tenant_id, party, ended_at, cause) VALUES ($1, $2, $3, 'ended')"
+        await self._management.database.execute(query, self.tenant_id, party, ended_at)
+
     async def fetch(self, query: str) -> list[Any]:
         return await self._management.database.fetch(query, self.tenant_id)
 
@@ -211,6 +215,22 @@ async def test_partitions_are_made_ahead_and_dropped_after_the_retention(trail: 
         names = {row[0] for row in rows}
         assert names.isdisjoint({old.partition(table), old.next.partition(table)})
         assert {each.partition(table) for each in (now, now.next, now.next.next)} <= names
+
+
+@pytest.mark.parametrize(("retention_days", "kept"), [(30, [366]), (400, [431, 366]), (500, [531, 431, 366])])
+async def test_ends_of_impersonations_are_kept_as_long_as_their_stories(
+    trail: Trail, retention_days: int, kept: list[int]
+) -> None:
+    """An entry stays for its month and a day ahead longer; an end at least as long as a token may be valid."""
+    now, hour = now_ms(), 3_600_000
+    for days in (366, 431, 531):
+        await trail.ended(f"user:{days}", now - days * 86_400_000 + hour)
+    ingestion = await trail.ingest(retention_days=retention_days)
+    await trail.publish(trail.entry(1))
+    await trail.stored(1)
+    await ingestion.stop()
+    rows = await trail.fetch("SELECT party FROM party_ends WHERE tenant_id = $1 ORDER BY ended_at")
+    assert [row["party"] for row in rows] == [f"user:{days}" for days in kept]
 
 
 def test_months_begin_and_end_in_utc() -> None:

@@ -1,7 +1,7 @@
 """``/api/impersonations``: the register, told from the audit trail and the ends; its filters, rights and pages."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import httpx2 as httpx
@@ -59,10 +59,10 @@ ENTRIES = (
 )
 
 
-async def publish(own: Management) -> None:
+async def publish(own: Management, entries: Sequence[AuditEntry] = ENTRIES) -> None:
     """Publish them all to the one of the two logs that management-service may write to."""
     client = await nats.connect(own.settings.nats_url, inbox_prefix="_INBOX_management")
-    for number, each in enumerate(ENTRIES, 1):
+    for number, each in enumerate(entries, 1):
         entry = msgspec.structs.replace(each, sequence=number, tenant_id=own.tenant_id)
         await client.jetstream().publish(audit_subject(entry.log, own.tenant_id), msgspec.json.encode(entry))
     await client.close()
@@ -230,7 +230,7 @@ async def test_what_happens_to_a_party_ends_what_it_is_part_of(
     await own.database.execute(PARTIES, own.tenant_id, party, BEGUN + at, cause)
     told = (await own.client.get(f"/api/impersonations/{impersonation(1)}")).json()
     active = await numbers(own.client, active="true")
-    await own.database.execute("DELETE FROM party_ends WHERE tenant_id = $1", own.tenant_id)
+    await own.database.execute("DELETE FROM party_ends WHERE tenant_id = $1 AND cause <> 'ended'", own.tenant_id)
     if expected is None:
         assert "endedAt" not in told
     else:
@@ -242,7 +242,7 @@ async def test_of_what_happened_and_what_was_ended_the_first_one_is_told(own: Ma
     for at, cause in ((400, "deleted"), (300, "suspended"), (350, "suspended")):
         await own.database.execute(PARTIES, own.tenant_id, "user:ann", BEGUN + at, cause)
     told = (await own.client.get(f"/api/impersonations/{impersonation(1)}")).json()
-    await own.database.execute("DELETE FROM party_ends WHERE tenant_id = $1", own.tenant_id)
+    await own.database.execute("DELETE FROM party_ends WHERE tenant_id = $1 AND cause <> 'ended'", own.tenant_id)
     assert (told["endedAt"], told["reason"]) == (BEGUN + 300, "user_suspended")
 
 
@@ -267,7 +267,8 @@ async def test_what_ends_impersonations_is_recorded_with_its_author(own: Managem
     ):
         answer = await client.request(method, f"/api/{path}", **({} if body is None else {"json": body}))
         assert answer.is_success, answer.text
-    rows = await own.database.fetch("SELECT * FROM party_ends WHERE tenant_id = $1 ORDER BY ended_at", own.tenant_id)
+    happened = "SELECT * FROM party_ends WHERE tenant_id = $1 AND cause <> 'ended' ORDER BY ended_at"
+    rows = await own.database.fetch(happened, own.tenant_id)
     assert [(row["party"], row["cause"]) for row in rows] == [
         (f"user:{user}", "password"),
         (f"user:{user}", "suspended"),
@@ -280,11 +281,30 @@ async def test_what_ends_impersonations_is_recorded_with_its_author(own: Managem
     assert all(before <= row["ended_at"] <= now_ms() for row in rows)
 
 
+async def test_a_later_end_of_all_leaves_what_is_told_of_an_earlier_one(management: Management) -> None:
+    async with Management(management.addresses, management.issuer) as own:
+        before = now_ms()
+        assert (await own.client.post("/api/impersonations/end", json={"userId": "ann"})).status_code == 204
+        expires_at = now_ms() + 1
+        of_ann = [msgspec.structs.replace(each, expires_at=expires_at) for each in (issued(1), exchanged(1))]
+        await publish(own, [of_ann[0], taken(1), of_ann[1]])
+        async with asyncio.timeout(PATIENCE_S):
+            while len(await events(own, 1)) < 3:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert (await own.client.post("/api/impersonations/end", json={"userId": "ann"})).status_code == 204
+        assert now_ms() > expires_at
+        told = (await own.client.get(f"/api/impersonations/{impersonation(1)}")).json()
+        assert (told["reason"], told["endedBy"]) == ("user", own.credentials.client_id)
+        assert before <= told["endedAt"] < expires_at
+        kept = "SELECT count(*) FROM party_ends WHERE tenant_id = $1"
+        assert await own.database.fetchval(kept, own.tenant_id) == 2
+
+
 async def test_the_end_of_a_party_covers_those_within_it_too(own: Management) -> None:
     """The last test: it ends what the others list."""
     assert (await own.client.post("/api/impersonations/end", json={"organizationId": "org"})).status_code == 204
     told = (await own.client.get(f"/api/impersonations/{impersonation(1)}")).json()
-    assert (told["reason"], "endedBy" in told) == ("organization", False)
+    assert (told["reason"], told["endedBy"]) == ("organization", own.credentials.client_id)
     assert await numbers(own.client, active="true", userId="ann") == []
 
     assert (await own.client.post(f"/api/impersonations/{impersonation(1)}/end")).status_code == 204

@@ -96,16 +96,51 @@ async def test_every_foreign_key_is_indexed_on_its_own_side(settings: Settings) 
     assert without_index == []
 
 
+async def migrated_before(revision: str, settings: Settings, directories: pytest.TempPathFactory) -> None:
+    """Apply the migrations before one."""
+    before = directories.mktemp("before")
+    for file in sorted(VERSIONS.glob("00*.py")):
+        if file.name < revision:
+            shutil.copy(file, before)
+    await asyncio.to_thread(migrations.migrate, settings.database_url, before)
+
+
+@pytest.mark.heavy
+async def test_ends_from_before_are_told_with_their_time_and_author(
+    settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    await migrated_before("0017", settings, tmp_path_factory)
+    year = 366 * 86_400_000
+    await query(settings, "CREATE TABLE e PARTITION OF audit_entries FOR VALUES FROM (0) TO (1000)")
+    await query(settings, "CREATE TABLE t PARTITION OF audit_targets FOR VALUES FROM (0) TO (1000)")
+    columns = "tenant_id, slot, id, begun_until, expires_at"
+    end = f"INSERT INTO impersonation_ends ({columns}) VALUES ('default', 1, $1, $2, $3)"
+    await query(settings, end, "impersonations:user:ann", 100, year + 100)
+    await query(settings, end, "impersonations:all", 200, year + 200)
+    await query(settings, end, "one", None, year + 300)
+    await query(settings, end, "two", None, year + 400)
+    entry = """
+        INSERT INTO audit_entries
+            (tenant_id, occurred_at, id, log, epoch, key, operation, application_id, subject_token_id, entry)
+        VALUES ('default', 301, 'e', 'management', '', 'k', 'EndImpersonation', 'desk', 'one', '{}')
+    """
+    await query(settings, entry)
+    await asyncio.to_thread(migrate, settings)
+    found = "SELECT party, ended_at, cause, ended_by FROM party_ends ORDER BY ended_at"
+    assert [tuple(row) for row in await query(settings, found)] == [
+        ("user:ann", 100, "ended", None),
+        ("all", 200, "ended", None),
+        ("impersonation:one", 300, "ended", "desk"),
+        ("impersonation:two", 400, "ended", None),
+    ]
+
+
 @pytest.mark.heavy
 async def test_entries_of_the_audit_trail_get_their_targets(
     settings: Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Those that were there before, and those that code of the previous release stores afterwards."""
-    before = tmp_path_factory.mktemp("before")
-    for file in sorted(VERSIONS.glob("00*.py")):
-        if file.name < "0015":
-            shutil.copy(file, before)
-    await asyncio.to_thread(migrations.migrate, settings.database_url, before)
+    await migrated_before("0015", settings, tmp_path_factory)
     partition = "CREATE TABLE audit_entries_{0} PARTITION OF audit_entries FOR VALUES FROM ({1}) TO ({2})"
     for number in range(2):
         await query(settings, partition.format(f"2020_0{number + 1}", number * 1000, number * 1000 + 1000))

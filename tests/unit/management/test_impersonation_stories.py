@@ -5,10 +5,7 @@ from typing import Any
 import pytest
 
 from identity_common.wire.audit import AuditEntry
-from identity_common.wire.impersonations import ImpersonationEnd
-from identity_common.wire.revocations import cutoff_id
-from management_service.impersonations.rules import LONGEST_LIFE_MS
-from management_service.impersonations.stories import Trace, ending_ids, ending_parties, outer_ids, story
+from management_service.impersonations.stories import Trace, ended_parties, ending_parties, outer_ids, story
 from management_service.party_ends import PartyEnd
 from stead.impersonations import ImpersonationSegments
 
@@ -41,11 +38,11 @@ def test_impersonations_further_out_are_named_from_the_inside_out() -> None:
 
 
 def test_every_actor_and_every_impersonated_user_is_a_party() -> None:
-    reasons = ending_ids(TRACE)
+    reasons = ended_parties(TRACE)
     expected = {"user:kim": "user", "user:bob": "user", "user:ann": "user"}
     expected |= {"actor:bob": "actor", "actor:ann": "actor", "actor:eve": "actor"}
-    assert {party: reasons[cutoff_id(party)] for party in expected} == expected
-    assert cutoff_id("user:eve") not in reasons
+    assert {party: reasons[party] for party in expected} == expected
+    assert "user:eve" not in reasons
     assert {party: role for party, (role, _) in ending_parties(TRACE).items()} == {
         "user:kim": "user",
         "user:bob": "actor",
@@ -57,24 +54,29 @@ def test_every_actor_and_every_impersonated_user_is_a_party() -> None:
 
 @pytest.mark.parametrize("actor", ["bob", "ann", "eve"])
 def test_whatever_actor_is_suspended_ends_it(actor: str) -> None:
-    told = story(
-        TRACE, {}, {f"user:{actor}": [PartyEnd(3005, "password", "root"), PartyEnd(3500, "suspended", "root")]}
-    )
+    told = story(TRACE, {f"user:{actor}": [PartyEnd(3005, "password", "root"), PartyEnd(3500, "suspended", "root")]})
     assert told is not None
     assert (told.ended_at, told.reason, told.ended_by) == (3500, "actor_suspended", "root")
 
 
 @pytest.mark.parametrize("actor", ["bob", "ann", "eve"])
 def test_the_end_of_all_by_an_actor_covers_what_began_before(actor: str) -> None:
-    end_id = cutoff_id(f"actor:{actor}")
-    for begun_until, expected in ((999, None), (1000, 1000), (5000, 5000)):
-        end = ImpersonationEnd(end_id, begun_until + LONGEST_LIFE_MS, begun_until)
-        told = story(TRACE, {end_id: end}, {})
+    for ended_at, expected in ((999, None), (1000, 1000), (5000, 5000)):
+        told = story(TRACE, {f"actor:{actor}": [PartyEnd(ended_at, "ended", "root")]})
         assert told is not None
-        assert (told.ended_at, told.reason) == (expected, expected and "actor")
+        assert (told.ended_at, told.reason, told.ended_by) == (
+            (expected, "actor", "root") if expected else (None, None, None)
+        )
+
+
+def test_of_several_ends_of_all_the_first_that_covers_it_is_told() -> None:
+    ends = [PartyEnd(at, "ended", f"at {at}") for at in (999, 4000, 5000, 3000 + 2 * HOUR)]
+    told = story(TRACE, {"user:kim": ends, "impersonation:one": [PartyEnd(4500, "ended", None)]})
+    assert told is not None
+    assert (told.ended_at, told.reason, told.ended_by) == (4000, "user", "at 4000")
 
 
 def test_what_the_trail_does_not_have_any_more_is_left_out() -> None:
-    told = story(Trace(INNER, [[], OUTERMOST[:1]]), {}, {"user:ann": [PartyEnd(3500, "suspended", None)]})
+    told = story(Trace(INNER, [[], OUTERMOST[:1]]), {"user:ann": [PartyEnd(3500, "suspended", None)]})
     assert told is not None
     assert told.ended_at is None

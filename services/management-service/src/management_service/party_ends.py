@@ -1,4 +1,4 @@
-"""What happened to a user, an application or a resource that ended the impersonations with it, for their stories.
+"""What ended impersonations, for their stories: what happened to a party, and the ends that were asked for.
 
 It says why a token is refused, and does not refuse it: tokens are judged by the state itself, in token-service. That of
 a resource says from when on its tokens are valid if there was one of the same indicator, which is known from here.
@@ -7,25 +7,25 @@ a resource says from when on its tokens are valid if there was one of the same i
 from collections.abc import Collection
 from typing import Final, Literal
 
+import asyncpg
 import msgspec
-from sqlalchemy import ARRAY, Text, any_, bindparam, delete, select
+from sqlalchemy import ARRAY, Text, any_, bindparam, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.http.audited_request import audited_request
 from management_service.schema import party_ends
 
-Cause = Literal["suspended", "deleted", "password", "exchange_off"]
+ENDED: Final = "ended"
+"""The cause of an end that was asked for: it covers the impersonations that had begun by then."""
 
-KEPT_MS: Final = 366 * 86_400_000
+Cause = Literal["suspended", "deleted", "password", "exchange_off", "ended"]
+
+_KEPT_MS: Final = 366 * 86_400_000
 """As long as an access token may be valid."""
 
-_FORGET: Final = (
-    delete(party_ends)
-    .where(party_ends.c.tenant_id == bindparam("tenant"), party_ends.c.ended_at < bindparam("before"))
-    .cte("forgotten")
-)
-_PUT: Final = insert(party_ends).on_conflict_do_nothing().add_cte(_FORGET)
+_FORGET: Final = "DELETE FROM party_ends WHERE tenant_id = $1 AND ended_at < $2"
+_PUT: Final = insert(party_ends).on_conflict_do_nothing()
 _FIND: Final = (
     select(party_ends.c.party, party_ends.c.ended_at, party_ends.c.cause, party_ends.c.ended_by)
     .where(
@@ -37,7 +37,7 @@ _FIND: Final = (
 
 
 class PartyEnd(msgspec.Struct, frozen=True):
-    """An end of all impersonations with a party.
+    """An end of all impersonations with a party, or of one.
 
     Attributes:
         ended_at: Milliseconds since the epoch.
@@ -65,8 +65,13 @@ def resource_party(indicator: str) -> str:
     return f"resource:{indicator}"
 
 
+def impersonation_party(impersonation_id: str) -> str:
+    """Return the name of one impersonation."""
+    return f"impersonation:{impersonation_id}"
+
+
 async def put_party_end(connection: AsyncConnection, tenant_id: str, party: str, cause: Cause, *, now: int) -> None:
-    """Store an end, done by the handled request, and forget those that concern no valid token any more."""
+    """Store an end, done by the handled request."""
     request = audited_request()
     await connection.execute(
         _PUT,
@@ -76,10 +81,20 @@ async def put_party_end(connection: AsyncConnection, tenant_id: str, party: str,
             "ended_at": now,
             "cause": cause,
             "ended_by": None if request is None else request.user_id or request.application_id,
-            "tenant": tenant_id,
-            "before": now - KEPT_MS,
         },
     )
+
+
+async def forget_party_ends(connection: asyncpg.Connection, tenant_id: str, *, now: int, trail_kept_ms: int) -> None:
+    """Forget the ends that neither a story nor a valid token is about any more.
+
+    Args:
+        connection: The database.
+        tenant_id: The tenant.
+        now: Milliseconds since the epoch.
+        trail_kept_ms: For how long the audit trail has an entry at most.
+    """
+    await connection.execute(_FORGET, tenant_id, now - max(_KEPT_MS, trail_kept_ms))
 
 
 async def find_party_ends(

@@ -27,6 +27,7 @@ from management_service.audit.heads import Heads
 from management_service.audit.numbering import Numberings, gap_entry, is_storable
 from management_service.audit.partitions import Month, create_partitions, drop_partitions, months_ahead
 from management_service.audit.stream import read_after, stream_created
+from management_service.party_ends import forget_party_ends
 
 _log = get_logger(__name__)
 
@@ -34,6 +35,7 @@ _RETRY_S: Final = 0.25
 _LOCK: Final = "identity-audit-ingestion"
 _NO_NOTIFICATIONS: Final = "audit-ingestion"  # messages of the stream wake it, not those of the database
 _DAY_MS: Final = 86_400_000
+_MONTH_MS: Final = 31 * _DAY_MS
 _MAX_AHEAD_MS: Final = _DAY_MS
 """How far the clock of a service may be ahead; a later entry would need a partition of its own."""
 _UPKEEP_MS: Final = 3_600_000
@@ -152,6 +154,9 @@ class AuditIngestion:
         await create_partitions(connection, months_ahead(now))
         dropped = await drop_partitions(connection, before_ms=now - self._retention_ms)
         await drop_figures(connection, self._tenant_id, before_ms=now - self._retention_ms)
+        await forget_party_ends(
+            connection, self._tenant_id, now=now, trail_kept_ms=self._retention_ms + _MONTH_MS + _MAX_AHEAD_MS
+        )
         if dropped:
             _log.info("audit.partitions-dropped", count=len(dropped))
         self._months.clear()

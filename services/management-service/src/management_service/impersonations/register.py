@@ -14,13 +14,12 @@ from management_service.audit.service import read_position
 from management_service.audit.store import Position, TrailFilters, entries_of_subject_tokens, newest_first
 from management_service.impersonations.memberships import find_membership_ends
 from management_service.impersonations.rules import is_well_formed
-from management_service.impersonations.store import find_ends
 from management_service.impersonations.stories import (
     ISSUED,
     TAKEN,
     ImpersonationStory,
     Trace,
-    ending_ids,
+    ended_parties,
     ending_parties,
     outer_ids,
     story,
@@ -137,12 +136,11 @@ class ImpersonationRegister:
         return [Trace(entries[each], [entries.get(one, []) for one in outer[each]]) for each in outer]
 
     async def _stories(self, connection: AsyncConnection, traces: Sequence[Trace]) -> list[ImpersonationStory]:
-        end_ids = {end_id for each in traces for end_id in ending_ids(each)}
-        ends = {end.id: end for end in await find_ends(connection, self._tenant_id, end_ids)} if end_ids else {}
-        parties = {party for each in traces for party in ending_parties(each)}
+        parties = {party for each in traces for party in (*ended_parties(each), *ending_parties(each))}
         happened = await find_party_ends(connection, self._tenant_id, parties) if parties else {}
-        happened |= await self._membership_ends(connection, traces)
-        return [told for each in traces if (told := story(each, ends, happened)) is not None]
+        for party, ends in (await self._membership_ends(connection, traces)).items():
+            happened.setdefault(party, []).extend(ends)
+        return [told for each in traces if (told := story(each, happened)) is not None]
 
     async def _membership_ends(self, connection: AsyncConnection, traces: Sequence[Trace]) -> dict[str, list[PartyEnd]]:
         of_organizations = [each for each in traces if each.membership is not None]

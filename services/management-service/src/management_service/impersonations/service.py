@@ -20,6 +20,7 @@ from management_service.impersonations.rules import (
     slot_of,
     too_many_ends,
 )
+from management_service.party_ends import ENDED, impersonation_party, put_party_end
 
 _log = get_logger(__name__)
 
@@ -53,7 +54,8 @@ class Impersonations:
 
     async def end_one(self, impersonation_id: str) -> dict[str, str]:
         """End an impersonation that the caller may end; see ``end``."""
-        return await self._record(end_of_one(impersonation_id, now=self._clock()))
+        now = self._clock()
+        return await self._record(impersonation_party(impersonation_id), end_of_one(impersonation_id, now=now), now)
 
     async def end_all(self, ended: str) -> dict[str, str]:
         """End all impersonations of a party that have begun by now; return the headers of the answer.
@@ -61,7 +63,8 @@ class Impersonations:
         Raises:
             ApiError: 422 when the register of ends is full; 503 when the database does not answer.
         """
-        return await self._record(end_of_all(ended, now=self._clock()))
+        now = self._clock()
+        return await self._record(ended, end_of_all(ended, now=now), now)
 
     async def _asked_for_by(self, impersonation_id: str) -> str | None:
         try:
@@ -72,14 +75,15 @@ class Impersonations:
         return None if client_id is None else str(client_id.decode())
 
     @retry_on_conflict
-    async def _record(self, end: ImpersonationEnd) -> dict[str, str]:
-        slot, now = slot_of(end.id), self._clock()
+    async def _record(self, ended: str, end: ImpersonationEnd, now: int) -> dict[str, str]:
+        slot = slot_of(end.id)
         async with self._changes.transaction() as transaction:
             await store.lock_slot(transaction.connection, self._tenant_id, slot)
             ends = await store.list_ends(transaction.connection, self._tenant_id, slot, now=now)
             if end.begun_until is not None or end.id not in {each.id for each in ends}:
                 if len(ends) >= MOST_IN_A_SLOT:
                     raise too_many_ends()
+                await put_party_end(transaction.connection, self._tenant_id, ended, ENDED, now=now)
                 await store.put_end(transaction.connection, self._tenant_id, slot, end, now=now)
                 await record_slot(transaction, self._tenant_id, slot, now=now)
         return transaction.revision_header

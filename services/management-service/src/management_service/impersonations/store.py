@@ -1,9 +1,9 @@
 """Ends of impersonations in PostgreSQL."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import ARRAY, Text, any_, bindparam, delete, func, select, text
+from sqlalchemy import bindparam, delete, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -20,10 +20,6 @@ _LIST: Final = (
     select(impersonation_ends.c.id, impersonation_ends.c.expires_at, impersonation_ends.c.begun_until)
     .where(*_SLOT, impersonation_ends.c.expires_at > bindparam("now"))
     .order_by(impersonation_ends.c.id)
-)
-_FIND: Final = select(impersonation_ends.c.id, impersonation_ends.c.expires_at, impersonation_ends.c.begun_until).where(
-    impersonation_ends.c.tenant_id == bindparam("tenant"),
-    impersonation_ends.c.id == any_(bindparam("ids", type_=ARRAY(Text))),
 )
 _new = insert(impersonation_ends)
 _PUT: Final = _new.on_conflict_do_update(
@@ -50,12 +46,6 @@ async def lock_slot(connection: AsyncConnection, tenant_id: str, slot: int) -> N
 async def list_ends(connection: AsyncConnection, tenant_id: str, slot: int, *, now: int) -> list[ImpersonationEnd]:
     """Return the unexpired ends of a slot, in the order of their ids."""
     rows = (await connection.execute(_LIST, {"tenant": tenant_id, "slot": slot, "now": now})).all()
-    return [ImpersonationEnd(row.id, row.expires_at, row.begun_until) for row in rows]
-
-
-async def find_ends(connection: AsyncConnection, tenant_id: str, ids: Collection[str]) -> list[ImpersonationEnd]:
-    """Return the ends that have these ids."""
-    rows = (await connection.execute(_FIND, {"tenant": tenant_id, "ids": list(ids)})).all()
     return [ImpersonationEnd(row.id, row.expires_at, row.begun_until) for row in rows]
 
 

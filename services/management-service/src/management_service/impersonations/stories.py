@@ -6,11 +6,15 @@ from typing import Final
 import msgspec
 
 from identity_common.wire.audit import AuditContext, AuditEntry
-from identity_common.wire.impersonations import ImpersonationEnd
-from identity_common.wire.revocations import cutoff_id
 from management_service.impersonations.memberships import Membership
-from management_service.impersonations.rules import LONGEST_LIFE_MS
-from management_service.party_ends import PartyEnd, client_party, resource_party, user_party
+from management_service.party_ends import (
+    ENDED,
+    PartyEnd,
+    client_party,
+    impersonation_party,
+    resource_party,
+    user_party,
+)
 from stead.impersonations import ImpersonationSegments, parties_of
 
 ISSUED: Final = "subject-token.issued"
@@ -116,8 +120,8 @@ def outer_ids(entries: Sequence[AuditEntry]) -> tuple[str, ...]:
     return _segments(_find(entries, _SUCCEEDED)).ids[-2::-1]
 
 
-def ending_ids(trace: Trace) -> dict[str, str]:
-    """Return the ids of the ends that would cover an impersonation, and what each says as its reason."""
+def ended_parties(trace: Trace) -> dict[str, str]:
+    """Return the parties whose end, asked for, covers an impersonation, and what each says as its reason."""
     issued, taken = trace.find(ISSUED), trace.find(TAKEN)
     if issued is None:
         return {}
@@ -130,9 +134,9 @@ def ending_ids(trace: Trace) -> dict[str, str]:
         organization_id=None if taken is None else taken.organization_id,
     )
     return {
-        issued.subject_token_id or "": "ended",
-        **dict.fromkeys(within, "within"),
-        **{cutoff_id(party): party.partition(":")[0] for party in parties},
+        impersonation_party(issued.subject_token_id or ""): "ended",
+        **{impersonation_party(each): "within" for each in within},
+        **{party: party.partition(":")[0] for party in parties},
     }
 
 
@@ -158,15 +162,12 @@ def ending_parties(trace: Trace) -> dict[str, tuple[str, int]]:
     return parties
 
 
-def story(
-    trace: Trace, ends: Mapping[str, ImpersonationEnd], party_ends: Mapping[str, Sequence[PartyEnd]]
-) -> ImpersonationStory | None:
+def story(trace: Trace, party_ends: Mapping[str, Sequence[PartyEnd]]) -> ImpersonationStory | None:
     """Return the story of one impersonation.
 
     Args:
         trace: What the trail has about it.
-        ends: Those of its ``ending_ids`` that exist, by id.
-        party_ends: What happened to its ``ending_parties``, oldest first.
+        party_ends: The ends of its ``ended_parties``, and what happened to its ``ending_parties``, oldest first.
 
     Returns:
         None if the trail does not have its beginning (any more).
@@ -179,7 +180,7 @@ def story(
     if taken is not None and refused is not None:
         ended_at, reason = refused.occurred_at, refused.reason
     else:
-        covering = _covering(trace, ends, begun_at=_segments(succeeded).begun_at or issued.occurred_at)
+        covering = _covering(trace, party_ends, begun_at=_segments(succeeded).begun_at or issued.occurred_at)
         covering += _after_what_happened(trace, party_ends)
         in_time = (each for each in covering if each[0] < trace.expires_at)
         ended_at, reason, ended_by = min(in_time, key=lambda each: each[:2], default=(None, None, None))
@@ -203,21 +204,16 @@ def story(
 
 
 def _covering(
-    trace: Trace, ends: Mapping[str, ImpersonationEnd], *, begun_at: int
+    trace: Trace, party_ends: Mapping[str, Sequence[PartyEnd]], *, begun_at: int
 ) -> list[tuple[int, str, str | None]]:
-    """Return time, reason and author of each end that covers an impersonation."""
-    own = next((entry for entry in trace.entries if entry.operation in _ENDS), None)
-    by = None if own is None else own.user_id or own.application_id
-    found = [] if own is None else [(own.occurred_at, "ended", by)]
-    for end_id, why in ending_ids(trace).items():
-        end = ends.get(end_id)
-        if end is None:
-            continue
-        if end.begun_until is None:
-            found.append((end.expires_at - LONGEST_LIFE_MS, why, by if why == "ended" else None))
-        elif begun_at <= end.begun_until:
-            found.append((end.begun_until, why, None))
-    return found
+    """Return time, reason and author of each end that was asked for and covers an impersonation."""
+    own = [entry for entry in trace.entries if entry.operation in _ENDS]
+    return [(entry.occurred_at, "ended", entry.user_id or entry.application_id) for entry in own] + [
+        (end.ended_at, reason, end.ended_by)
+        for party, reason in ended_parties(trace).items()
+        for end in party_ends.get(party, ())
+        if end.cause == ENDED and begun_at <= end.ended_at
+    ]
 
 
 def _after_what_happened(
@@ -228,7 +224,7 @@ def _after_what_happened(
         (end.ended_at, f"{role}_{end.cause}", end.ended_by)
         for party, (role, since) in ending_parties(trace).items()
         for end in party_ends.get(party, ())
-        if since <= end.ended_at
+        if end.cause != ENDED and since <= end.ended_at
     ]
 
 
