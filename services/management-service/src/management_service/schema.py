@@ -342,9 +342,11 @@ audit_erasures = Table(
     tenant_id(),
     Column("user_id", Key, primary_key=True),
     Column("is_pending", Boolean, nullable=False),
+    Column("after_time", BigInteger, nullable=False, server_default=text("0")),
+    Column("after_number", BigInteger, nullable=False, server_default=text("0")),
     Index("audit_erasures_pending", "tenant_id", "user_id", postgresql_where=text("is_pending")),
 )
-"""Deleted users, whose entries have ids only; pending while some may have more."""
+"""Deleted users, whose entries have ids only; pending while some after a place in the trail may have more."""
 
 audit_positions = Table(
     "audit_positions",

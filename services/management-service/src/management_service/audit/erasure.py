@@ -14,20 +14,32 @@ _DELETION: Final = "management.user.delete"
 _REQUEST: Final = """
     INSERT INTO audit_erasures (tenant_id, user_id, is_pending)
     SELECT $1, user_id, true FROM unnest($2::text[]) AS user_id
-    ON CONFLICT (tenant_id, user_id) DO UPDATE SET is_pending = true
+    ON CONFLICT (tenant_id, user_id) DO UPDATE SET is_pending = true, after_time = 0, after_number = 0
 """
 _REQUEST_AGAIN: Final = """
-    UPDATE audit_erasures SET is_pending = true WHERE tenant_id = $1 AND user_id = ANY($2::text[]) AND NOT is_pending
+    UPDATE audit_erasures SET
+        after_time = CASE WHEN is_pending THEN least(after_time, $3) ELSE $3 END,
+        after_number = CASE WHEN is_pending AND after_time < $3 THEN after_number ELSE 0 END,
+        is_pending = true
+    WHERE tenant_id = $1 AND user_id = ANY($2::text[])
 """
-_PENDING: Final = "SELECT user_id FROM audit_erasures WHERE tenant_id = $1 AND is_pending LIMIT 1"
-_COMPLETE: Final = "UPDATE audit_erasures SET is_pending = false WHERE tenant_id = $1 AND user_id = $2"
+_PENDING: Final = """
+    SELECT user_id, after_time, after_number FROM audit_erasures WHERE tenant_id = $1 AND is_pending LIMIT 1
+"""
+_ADVANCE: Final = """
+    UPDATE audit_erasures SET is_pending = $3, after_time = $4, after_number = $5
+    WHERE tenant_id = $1 AND user_id = $2
+"""
 _ENTRIES: Final = """
-    SELECT occurred_at, number, entry, salt FROM audit_entries
-    WHERE tenant_id = $1 AND user_id = $2 AND salt IS NOT NULL
-    UNION
-    SELECT occurred_at, number, entry, salt FROM audit_entries
-    WHERE tenant_id = $1 AND actor_id = $2 AND salt IS NOT NULL
-    LIMIT $3
+    (
+        SELECT occurred_at, number, entry, salt FROM audit_entries
+        WHERE tenant_id = $1 AND user_id = $2 AND occurred_at >= $3 AND (occurred_at, number) > ($3, $4)
+        ORDER BY occurred_at, number LIMIT $5
+    ) UNION ALL (
+        SELECT occurred_at, number, entry, salt FROM audit_entries
+        WHERE tenant_id = $1 AND actor_id = $2 AND occurred_at >= $3 AND (occurred_at, number) > ($3, $4)
+        ORDER BY occurred_at, number LIMIT $5
+    ) ORDER BY occurred_at, number LIMIT $5
 """
 _ERASE: Final = """
     UPDATE audit_entries SET entry = $4, personal_hash = $5, salt = NULL
@@ -40,7 +52,8 @@ async def note_erasures(connection: asyncpg.Connection, tenant_id: str, entries:
     """Note the users whose deletion is among these entries, and those deleted before, of whom an entry arrives late."""
     people = {each for entry in entries for each in (entry.user_id, entry.actor_id) if each is not None}
     if people:
-        await connection.execute(_REQUEST_AGAIN, tenant_id, [*people])
+        oldest = min(entry.occurred_at for entry in entries)
+        await connection.execute(_REQUEST_AGAIN, tenant_id, [*people], oldest)
     deleted = {
         entry.ids["user_id"]
         for entry in entries
@@ -51,19 +64,25 @@ async def note_erasures(connection: asyncpg.Connection, tenant_id: str, entries:
 
 
 async def erase_some(connection: asyncpg.Connection, tenant_id: str) -> None:
-    """Erase the personal part of some entries about a deleted user: as the subject, or as the actor."""
+    """Erase the personal part of the next entries about a deleted user: as the subject, or as the actor.
+
+    A step reads as much of two indexes, however many entries the user has: entries are stored and signed between steps.
+    """
     async with connection.transaction():
-        user_id = await connection.fetchval(_PENDING, tenant_id)
-        if user_id is None:
+        pending = await connection.fetchrow(_PENDING, tenant_id)
+        if pending is None:
             return
-        rows = await connection.fetch(_ENTRIES, tenant_id, user_id, _AT_ONCE)
-        erased = []
-        for row in rows:
-            entry = msgspec.json.decode(row["entry"])
-            hashed = personal_hash(entry, row["salt"])
-            rest = {name: value for name, value in entry.items() if name not in PERSONAL_MEMBERS}
-            text = msgspec.json.encode(rest).decode()
-            erased.append((tenant_id, row["occurred_at"], row["number"], text, hashed))
-        await connection.executemany(_ERASE, erased)
-        if len(rows) < _AT_ONCE:
-            await connection.execute(_COMPLETE, tenant_id, user_id)
+        user_id, *position = pending
+        rows = await connection.fetch(_ENTRIES, tenant_id, user_id, *position, _AT_ONCE)
+        await connection.executemany(_ERASE, [(tenant_id, *_erased(row)) for row in rows if row["salt"] is not None])
+        is_pending = len(rows) == _AT_ONCE
+        following = (rows[-1]["occurred_at"], rows[-1]["number"]) if is_pending else (0, 0)
+        await connection.execute(_ADVANCE, tenant_id, user_id, is_pending, *following)
+
+
+def _erased(row: asyncpg.Record) -> tuple[int, int, str, bytes]:
+    """Return the place of an entry, the entry without its personal part, and the hash of that."""
+    entry = msgspec.json.decode(row["entry"])
+    rest = {name: value for name, value in entry.items() if name not in PERSONAL_MEMBERS}
+    text = msgspec.json.encode(rest).decode()
+    return row["occurred_at"], row["number"], text, personal_hash(entry, row["salt"])

@@ -138,10 +138,10 @@ class AuditIngestion:
                 await self._keep_partitions(connection)
                 if messages:
                     await self._store(connection, messages, numberings, growth, created)
-                await erase_some(connection, self._tenant_id)
                 if (now := self._clock()) - signed_at >= _SIGNING_MS:
                     await self._heads.sign(connection, growth)
                     signed_at = now
+                await erase_some(connection, self._tenant_id)
 
     async def _rows(self, connection: asyncpg.Connection) -> Sequence[asyncpg.Record]:
         return await connection.fetch(_NUMBERINGS, self._tenant_id)  # type: ignore[no-any-return]
