@@ -12,11 +12,14 @@ import asyncpg
 import msgspec
 import nats
 import pytest
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from identity_common.clock import now_ms
 from identity_common.sealing import NoFittingKeyError, SealingKeys
 from identity_common.wire.audit import AuditContext, AuditEntry, audit_subject, head_subject
 from management_service.app import create_app
+from management_service.audit.service import AuditTrail
+from management_service.audit.store import TrailFilters
 from stead._keys import KeySet
 from stead.audit import Head, Report, is_consistent, is_included, read_head, root_of, verify_export
 from stead.audit.__main__ import main
@@ -217,9 +220,57 @@ async def test_an_erased_personal_part_leaves_the_entry_provable(own: Management
             WHERE tenant_id = $1 AND id = 'entry-5'
         """
         await own.database.execute(erase, own.tenant_id, json.dumps(entry), hashed)
-        assert await verified(own, head) == Report(finding=None, verified=COUNT, erased=1)
+        assert await found(own, head) == ("erased", 4, "entry-5")
+        report = await verified(own, head, begin=1)
+        assert (report.finding, report.warning and report.warning.entry_id, report.erased) == (None, "entry-5", 1)
         await own.database.execute(erase, own.tenant_id, json.dumps({**entry, "address": ""}), hashed)
         assert await found(own, head) == ("changed", 4, "entry-5")
+
+
+async def test_the_command_warns_of_an_erasure_whose_reason_may_be_before_the_export(
+    own: Management, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await head_of(own, COUNT)
+    for name in ("head", "jwks", "leaves"):
+        (tmp_path / name).write_bytes((await own.client.get(f"/api/logs/{name}")).content)
+    export = tmp_path / "export"
+    lines = (await own.client.get("/api/logs/export")).content.splitlines(keepends=True)
+    entry = json.loads(lines[4])
+    salt = decoded(entry.pop("leaf")["salt"])
+    leaf = {"index": 4, "personalHash": encoded(personal_hash(entry, salt))}
+    erased = {name: entry[name] for name in entry.keys() - {"address", "userAgent", "context"}}
+    export.write_bytes(b"".join([*lines[1:4], json.dumps({**erased, "leaf": leaf}).encode(), b"\n", *lines[5:]]))
+    command = ["verify", str(export), *(f"--{name}={tmp_path / name}" for name in ("head", "jwks", "leaves"))]
+    assert main([*command, "--from-index", "1"]) == 0
+    assert capsys.readouterr().out.startswith(
+        "warning: erased: the entry at leaf index 4 has lost its personal part, and no deletion of its user is exported"
+        " (entry entry-5)\nverified: 9 entries of a tree of 10, 1 without personal part"
+    )
+
+
+async def test_entries_of_a_clock_that_is_ahead_are_exported(management: Management) -> None:
+    async with Management(management.addresses, management.issuer) as own:
+        await publish(own, range(3_600_001, 3_600_003))  # numbers are milliseconds, too
+        head = await head_of(own, 3)
+        assert await verified(own, head) == Report(finding=None, verified=3)
+
+
+async def test_an_export_ends_with_the_entries_that_were_stored_when_it_began(management: Management) -> None:
+    async with Management(management.addresses, management.issuer) as own:
+        await publish(own, range(1, 3))
+        before = await head_of(own, 2)
+        reader = create_async_engine(own.settings.database_url)
+        export = AuditTrail(reader, tenant_id=own.tenant_id).export(TrailFilters())
+        lines = (await anext(export)).splitlines()
+        await publish(own, range(3, 5))
+        after = await head_of(own, 4)
+        lines += [line async for part in export for line in part.splitlines()]
+        await reader.dispose()
+        assert verify_export(lines, before) == Report(finding=None, verified=2)
+        finding = verify_export(lines, after).finding
+        assert finding is not None
+        assert (finding.kind, finding.leaf_index) == ("removed", 2)
+        assert finding.message.endswith("verify with a head that was signed before the export began")
 
 
 async def test_entries_that_were_dropped_leave_the_rest_provable(own: Management) -> None:

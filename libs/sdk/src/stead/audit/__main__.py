@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 from stead._keys import KeySet
-from stead.audit.export import verify_export
+from stead.audit.export import Finding, verify_export
 from stead.audit.heads import Head, InvalidHead, decoded, read_head
 
 _TIMEOUT_S: Final = 10
@@ -41,14 +41,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"cannot verify: {error}", file=sys.stderr)
         return 2
     if report.finding is not None:
-        entry = f" (entry {report.finding.entry_id})" if report.finding.entry_id else ""
-        print(f"{report.finding.kind}: {report.finding.message}{entry}")
+        print(_line(report.finding))
         return 1
+    if report.warning is not None:
+        print(f"warning: {_line(report.warning)}")
     print(
         f"verified: {report.verified} entries of a tree of {head.tree_size}, {report.erased} without personal part;"
         f" {report.newer} are later than the head"
     )
     return 0
+
+
+def _line(finding: Finding) -> str:
+    entry = f" (entry {finding.entry_id})" if finding.entry_id else ""
+    return f"{finding.kind}: {finding.message}{entry}"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,7 +64,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     verify.add_argument("export", help="lines of GET /api/logs/export; - for standard input")
     verify.add_argument("--jwks", required=True, help="keys of heads: file, or address of /api/logs/jwks")
-    verify.add_argument("--head", required=True, help="file with the head: the JWS, or the answer of /api/logs/head")
+    verify.add_argument(
+        "--head",
+        required=True,
+        help="file with the head, read before the export: the JWS, or the answer of /api/logs/head",
+    )
     verify.add_argument("--leaves", help="lines of GET /api/logs/leaves: finds which entry was changed")
     verify.add_argument("--earlier", help="file with an earlier head, which the trail must still continue")
     verify.add_argument("--consistency", help="file with the answer of GET /api/logs/consistency between the heads")

@@ -12,7 +12,11 @@ from stead.audit.heads import Head, InvalidHead, decoded
 from stead.audit.leaves import PERSONAL_MEMBERS, SALT_BYTES, leaf_of, personal_hash
 from stead.audit.tree import HASH_BYTES, Frontier, is_consistent
 
-Kind = Literal["malformed", "changed", "removed", "repeated", "reordered", "appended", "rewritten", "inconsistent"]
+Kind = Literal[
+    "malformed", "changed", "removed", "repeated", "reordered", "appended", "rewritten", "inconsistent", "erased"
+]
+
+_DELETION: Final = "management.user.delete"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +25,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         kind: ``rewritten``: the entries from the index on are not those of the head, and without authentic leaf hashes
             it is not known which. ``inconsistent``: the heads, or head and leaf hashes, contradict each other.
+            ``erased``: the personal part is gone, and the export has no deletion of a user that the entry is about.
         message: The same in words.
         leaf_index: Place of the entry in the tree; None if it has none.
         entry_id: Id of the entry, as exported; None if it is missing or unknown.
@@ -37,12 +42,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         finding: The first thing that is wrong; None if everything was verified.
+        warning: What may be wrong: the first entry whose erasure may have its reason before the export's first entry.
         verified: How many entries of the export are as they were stored.
         erased: How many of those have no personal part any more.
         newer: How many entries of the export are later than the head, which says nothing about them.
     """
 
     finding: Finding | None
+    warning: Finding | None = None
     verified: int = 0
     erased: int = 0
     newer: int = 0
@@ -60,6 +67,7 @@ class _Line(msgspec.Struct, frozen=True):
     entry_id: str
     hash: bytes
     is_erased: bool
+    people: frozenset[str] = frozenset()  # of an erased one
 
 
 def verify_export(
@@ -71,11 +79,12 @@ def verify_export(
     consistency: Sequence[bytes] | None = None,
     begin: int = 0,
 ) -> Report:
-    """Verify an export against a head; name the first entry that was changed, removed, reordered or appended.
+    """Verify an export against a head; name the first entry that was changed, removed, reordered, appended or erased.
 
     Args:
         lines: Of ``GET /api/logs/export``.
-        head: A verified head, signed after the export or before; later entries are only counted.
+        head: A verified head, signed before the export began; later entries are only counted. What a later head covers
+            and the export does not have is found as removed.
         leaves: Lines of ``GET /api/logs/leaves``. Needed if the export does not begin with the first entry of the
             tree; and to tell which entry was changed, not just that one was.
         earlier: An earlier verified head; what it covered must still be the same.
@@ -85,12 +94,15 @@ def verify_export(
     """
     newer = 0
     found: dict[int, _Line] = {}
+    deleted: set[str] = set()
     try:
         authentic = _authentic_leaves(leaves, head)
         for number, text in enumerate(lines, 1):
             if not text.strip():
                 continue
-            line = _read(text, number)
+            line, deleted_user = _read(text, number)
+            if deleted_user is not None:
+                deleted.add(deleted_user)
             if line.index >= head.tree_size:
                 newer += 1
             else:
@@ -99,14 +111,15 @@ def verify_export(
         _check_earlier(hashes, head, earlier, consistency)
         if authentic is None:
             _check_root(hashes, head, earlier)
+        warning = _check_erasures(found, deleted, begin)
     except _Found as wrong:
         return Report(finding=wrong.finding, newer=newer)
     erased = sum(line.is_erased for line in found.values())
-    return Report(finding=None, verified=len(found), erased=erased, newer=newer)
+    return Report(finding=None, warning=warning, verified=len(found), erased=erased, newer=newer)
 
 
-def _read(text: str | bytes, number: int) -> _Line:
-    """Return the leaf index and hash of a line; the hash is empty if erased members are there again."""
+def _read(text: str | bytes, number: int) -> tuple[_Line, str | None]:
+    """Return a line, and the user whose deletion it tells; the hash is empty if erased members are there again."""
     try:
         entry = json.loads(text, object_pairs_hook=_without_repeats)
         leaf, entry_id = entry.pop("leaf", None), entry.get("id")
@@ -122,10 +135,26 @@ def _read(text: str | bytes, number: int) -> _Line:
         is_erased = salt is None
         hashed = decoded(personal) if is_erased else personal_hash(entry, _salt(salt))
         is_restored = is_erased and any(name in entry for name in PERSONAL_MEMBERS)
-        return _Line(index, str(entry_id), b"" if is_restored else leaf_of(entry, hashed), is_erased)
+        people = (entry.get(name) for name in ("userId", "actorId")) if is_erased else ()
+        line = _Line(
+            index=index,
+            entry_id=str(entry_id),
+            hash=b"" if is_restored else leaf_of(entry, hashed),
+            is_erased=is_erased,
+            people=frozenset(each for each in people if isinstance(each, str)),
+        )
+        return line, _deleted_user(entry)
     except (InvalidHead, TypeError, ValueError, OverflowError):
         message = f"line {number}: the salt or the hash of the personal part is missing or malformed"
         raise _Found("malformed", message, index=index, entry_id=entry_id) from None
+
+
+def _deleted_user(entry: dict[str, Any]) -> str | None:
+    ids = entry.get("ids")
+    if (entry.get("log"), entry.get("key")) != ("management", _DELETION) or not isinstance(ids, dict):
+        return None
+    user_id = ids.get("user_id")
+    return user_id if isinstance(user_id, str) else None
 
 
 def _place(line: _Line, found: dict[int, _Line]) -> None:
@@ -177,7 +206,7 @@ def _compare(found: dict[int, _Line], leaves: list[bytes], begin: int) -> list[b
         line = found.get(index)
         if line is None:
             if index >= begin:
-                raise _Found("removed", f"the entry at leaf index {index} is missing", index=index)
+                raise _missing(index, found)
         elif line.hash != leaf:
             places = {each: place for place, each in enumerate(leaves)} if places is None else places
             place = places.get(line.hash)
@@ -192,9 +221,27 @@ def _compare(found: dict[int, _Line], leaves: list[bytes], begin: int) -> list[b
 def _whole(found: dict[int, _Line], head: Head) -> list[bytes]:
     for index in range(head.tree_size):
         if index not in found:
-            message = f"the entry at leaf index {index} is missing; if its retention has passed, give the leaf hashes"
-            raise _Found("removed", message, index=index)
+            raise _missing(index, found, "; if its retention has passed, give the leaf hashes")
     return [found[index].hash for index in range(head.tree_size)]
+
+
+def _missing(index: int, found: dict[int, _Line], more: str = "") -> _Found:
+    if all(each < index for each in found):
+        more = ", with all after it: verify with a head that was signed before the export began"
+    return _Found("removed", f"the entry at leaf index {index} is missing{more}", index=index)
+
+
+def _check_erasures(found: dict[int, _Line], deleted: set[str], begin: int) -> Finding | None:
+    """Return a warning about the first erased entry without the deletion of a user, which may be before the export."""
+    unexplained = (index for index, line in found.items() if line.is_erased and line.people.isdisjoint(deleted))
+    index = min(unexplained, default=None)
+    if index is None:
+        return None
+    message = f"the entry at leaf index {index} has lost its personal part, and no deletion of its user is exported"
+    erased = _Found("erased", message, index=index, entry_id=found[index].entry_id)
+    if begin == 0:
+        raise erased
+    return erased.finding
 
 
 def _check_earlier(hashes: list[bytes], head: Head, earlier: Head | None, consistency: Sequence[bytes] | None) -> None:

@@ -206,9 +206,10 @@ class LogController(Controller):
         ),
     )
     async def export(self, request: JsonRequest, audit_trail: NamedDependency[AuditTrail]) -> Stream:
-        """Answer all entries up to now, oldest first: one JSON object a line, as it is produced.
+        """Answer all entries that are stored by now, oldest first: one JSON object a line, as it is produced.
 
-        The scope read does not suffice.
+        A signed head that was read before covers none that is missing, unless times are given. The scope read does not
+        suffice.
         """
         return Stream(audit_trail.export(_filters(_given(request))), media_type=JSON_LINES)
 

@@ -17,6 +17,7 @@ from management_service.audit.store import (
     hourly_figures,
     newest_first,
     oldest_first,
+    tree_size,
 )
 from stead.audit.heads import encoded
 
@@ -109,15 +110,18 @@ class AuditTrail:
         return [Figure(hour=row.hour, key=row.key, entries=row.entries) for row in rows]
 
     async def export(self, filters: TrailFilters) -> AsyncGenerator[bytes, None]:
-        """Yield lines of JSON, oldest first, up to now; parts are read one by one, so a slow reader blocks nothing."""
-        now = self._clock()
-        filters = msgspec.structs.replace(
-            filters, end_time=min(now, now if filters.end_time is None else filters.end_time)
-        )
+        """Yield lines of JSON, oldest first, of the entries that are in the tree now, whatever time they have.
+
+        Parts are read one by one, so a slow reader blocks nothing.
+        """
+        async with self._reader.connect() as connection:
+            size = await tree_size(connection, self._tenant_id)
         after = None
         while True:
             async with self._reader.connect() as connection:
-                rows = await oldest_first(connection, self._tenant_id, filters, after=after, limit=_EXPORTED_AT_ONCE)
+                rows = await oldest_first(
+                    connection, self._tenant_id, filters, size=size, after=after, limit=_EXPORTED_AT_ONCE
+                )
             if not rows:
                 return
             yield "".join(map(_exported, rows)).encode()

@@ -95,11 +95,21 @@ async def newest_first(
     return (await connection.execute(statement)).all()
 
 
+async def tree_size(connection: AsyncConnection, tenant_id: str) -> int:
+    """Return how many entries are in the tree."""
+    statement = select(audit_trees.c.size).where(audit_trees.c.tenant_id == tenant_id)
+    return (await connection.execute(statement)).scalar_one_or_none() or 0
+
+
 async def oldest_first(
-    connection: AsyncConnection, tenant_id: str, filters: TrailFilters, *, after: Position | None, limit: int
+    connection: AsyncConnection, tenant_id: str, filters: TrailFilters, *, size: int, after: Position | None, limit: int
 ) -> Sequence[Any]:
-    """Return the oldest entries, or the oldest ones after a position: the position, the JSON, and the leaf."""
+    """Return the oldest entries, or the oldest ones after a position: the position, the JSON, and the leaf.
+
+    Of those in the tree the first ``size``; those that are not in it, which the service does not store, all.
+    """
     conditions = [*_places(audit_entries, tenant_id, filters, after, newest_first=False), *_equal(filters)]
+    conditions.append(or_(audit_entries.c.leaf_index.is_(None), audit_entries.c.leaf_index < size))
     order = (audit_entries.c.occurred_at, audit_entries.c.number)
     statement = select(*_ENTRY, *_LEAF).where(*conditions).order_by(*order).limit(limit)
     return (await connection.execute(statement)).all()
