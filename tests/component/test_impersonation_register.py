@@ -300,6 +300,55 @@ async def test_a_later_end_of_all_leaves_what_is_told_of_an_earlier_one(manageme
         assert await own.database.fetchval(kept, own.tenant_id) == 2
 
 
+async def told_in(own: Management, number: int, *, entries: int) -> dict[str, Any]:
+    """Return a story once it has so many entries."""
+    async with asyncio.timeout(PATIENCE_S):
+        while len(await events(own, number)) < entries:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    told: dict[str, Any] = (await own.client.get(f"/api/impersonations/{impersonation(number)}")).json()
+    return told
+
+
+async def test_what_the_trail_has_lost_the_beginning_of_is_told_and_listed_from_what_is_left(
+    management: Management,
+) -> None:
+    jti = ImpersonationSegments((impersonation(2),), BEGUN).format()
+    async with Management(management.addresses, management.issuer) as own:
+        await publish(
+            own,
+            (
+                taken(1, **ACTED),
+                exchanged(1, **ACTED),
+                exchanged(2, of="bob", issued_token_id=jti),
+                issued(3, of="bob"),
+                taken(3, of="bob"),
+            ),
+        )
+        await told_in(own, 3, entries=2)
+        told = (await own.client.get(f"/api/impersonations/{impersonation(1)}")).json()
+        assert {name: value for name, value in told.items() if name != "events"} == {
+            "id": impersonation(1),
+            "userId": "ann",
+            "actorId": "eve",
+            "clientId": "web",
+            "organizationId": "org",
+            "resource": "urn:orders",
+            "scope": "read",
+            "context": {},
+            "createdAt": BEGUN + 101,
+            "exchangedAt": BEGUN + 101,
+            "expiresAt": BEGUN + HOUR,
+        }
+        assert await numbers(own.client) == [2, 1, 3]  # each by its first entry
+        assert await numbers(own.client, active="true") == [2, 1, 3]
+        assert await numbers(own.client, userId="bob") == [2, 3]
+        assert await numbers(own.client, clientId="web") == [2, 3, 1]
+        assert await numbers(own.client, actorId="eve") == [1]
+
+        assert (await own.client.post("/api/impersonations/end", json={"userId": "ann"})).status_code == 204
+        assert await numbers(own.client, active="true") == [2, 3]
+
+
 async def test_the_end_of_a_party_covers_those_within_it_too(own: Management) -> None:
     """The last test: it ends what the others list."""
     assert (await own.client.post("/api/impersonations/end", json={"organizationId": "org"})).status_code == 204

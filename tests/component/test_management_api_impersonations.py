@@ -9,8 +9,10 @@ import pytest
 from identity_common.identifiers import new_id
 from identity_common.wire.impersonations import ImpersonationEnd, ImpersonationEndsState
 from identity_common.wire.revocations import cutoff_id
+from identity_common.wire.subject_tokens import BegunImpersonation, impersonation_key
 from management_service.impersonations.rules import LONGEST_LIFE_MS, slot_of
 from tests.support.management_api import Management, refusal
+from tests.support.patience import PATIENCE_S
 
 END = "/api/impersonations/end"
 
@@ -114,6 +116,47 @@ async def test_the_scope_for_minting_ends_what_its_application_asked_for(managem
     assert await published(management, of_another) is None
     assert (await management.client.post(end_of(of_another))).status_code == 204
     assert (await management.client.post(end_of(new_id()))).status_code == 204
+
+
+async def test_the_scope_for_minting_ends_what_only_the_audit_trail_remembers(management: Management) -> None:
+    machines = [await management.machine() for _ in range(2)]
+    own, other = (management.token(client_id=each, scope="subject-tokens") for each in machines)
+    impersonation_id = await begun(management, own)
+    key = impersonation_key(management.tenant_id, impersonation_id)
+    async with management.client_with(own) as client, management.client_with(other) as another:
+        async with asyncio.timeout(PATIENCE_S):
+            while (await client.get(f"/api/impersonations/{impersonation_id}")).status_code != 200:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        for value in (None, machines[1]):  # the key has expired, or is the previous release's
+            await (management.redis.delete(key) if value is None else management.redis.set(key, value))
+            assert refusal(await another.post(end_of(impersonation_id))) == (404, "entity.not_found")
+            assert (await client.post(end_of(impersonation_id))).status_code == 204
+
+
+async def test_a_person_ends_an_impersonation_that_the_audit_trail_does_not_have_yet(management: Management) -> None:
+    ada, bob = [(await management.created("users"))["id"] for _ in range(2)]
+    impersonation_id = new_id()
+    begun_now = BegunImpersonation(management.credentials.client_id, ada).format()
+    await management.redis.set(impersonation_key(management.tenant_id, impersonation_id), begun_now)
+    answers = []
+    for user_id in (bob, ada):
+        token = management.issuer.access_token(
+            client_id=management.credentials.client_id,
+            subject=user_id,
+            audience=f"{management.issuer.issuer}/me",
+            scope="openid impersonations",
+        )
+        async with management.client_with(token) as client:
+            answers.append((await client.post(f"/oidc/me/impersonations/{impersonation_id}/end")).status_code)
+    assert answers == [404, 204]
+    assert await published(management, impersonation_id) is not None
+
+
+async def test_what_redis_knows_of_an_impersonation(management: Management) -> None:
+    user = (await management.created("users"))["id"]
+    answer = await management.client.post("/api/subject-tokens", json={"userId": user})
+    stored = await management.redis.get(impersonation_key(management.tenant_id, answer.headers["Impersonation-Id"]))
+    assert BegunImpersonation.parse(stored) == (management.credentials.client_id, user)
 
 
 @pytest.mark.parametrize("scope", ["", "read:things"])

@@ -65,7 +65,8 @@ def test_a_person_sees_who_acted_for_them_and_ends_it(world: World) -> None:
     exchanged = world.exchange(
         second.token, actor_token=world.userinfo_token(), actor_token_type=TOKEN_TYPE_ACCESS_TOKEN
     ).json()["access_token"]
-    eventually(lambda: "scope" in next(iter(listed(world, of_ada).json()), {}))
+    eventually(lambda: [each.keys() >= {"issuedTo"} for each in listed(world, of_ada).json()] == [True, True])
+    eventually(lambda: "scope" in listed(world, of_ada).json()[0])
 
     newest, oldest = listed(world, of_ada).json()
     assert [newest["id"], oldest["id"]] == [second.impersonation_id, first.impersonation_id]

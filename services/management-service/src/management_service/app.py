@@ -278,6 +278,7 @@ def create_app(settings: Settings) -> Litestar:
             await search_engine.dispose()
             await engine.dispose()
 
+    register = ImpersonationRegister(reader, tenant_id=tenant_id)
     measure_stores(registry, samples, engine=engine, redis=redis, bus=bus)
     measure_outbox(registry, samples, reader, tenant_id=tenant_id)
     audit_backlog = AuditBacklog(registry, samples, tenant_id=tenant_id)
@@ -307,8 +308,8 @@ def create_app(settings: Settings) -> Litestar:
             "roles": Roles(reader, changes, tenant_id=tenant_id),
             "assignments": assignments,
             "claims_functions": claims_functions,
-            "impersonations": Impersonations(changes, commands, tenant_id=tenant_id),
-            "impersonation_register": ImpersonationRegister(reader, tenant_id=tenant_id),
+            "impersonations": Impersonations(changes, commands, register, tenant_id=tenant_id),
+            "impersonation_register": register,
             "memberships": Memberships(bus, tenant_id=tenant_id),
             "audit_trail": AuditTrail(reader, tenant_id=tenant_id),
             "audit_proofs": AuditProofs(reader, sealing, tenant_id=tenant_id),

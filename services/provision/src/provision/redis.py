@@ -29,7 +29,7 @@ _REVOCATIONS = ("%R~identity:*:revocations", "%R~identity:*:revocation:*")
 
 
 _IMPERSONATIONS = "~identity:*:impersonation:*"
-"""Who asked for which impersonation."""
+"""Which impersonations began: who asked, and for whom."""
 
 
 def _commands(*commands: str) -> tuple[str, ...]:

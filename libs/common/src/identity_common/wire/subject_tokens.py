@@ -1,7 +1,7 @@
 """Subject tokens in Redis: written by management-service, taken once by token-service."""
 
 import hashlib
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -11,9 +11,30 @@ PREFIX: Final = "sub_"
 KEPT_AFTER_EXPIRY_MS: Final = 60_000
 """How long a record outlives its token, so that the log can tell expired tokens from unknown ones."""
 
+BEGUN_KEPT_MS: Final = 86_400_000
+"""How long Redis knows of an impersonation: much longer than the audit trail needs to hear of it."""
 
-ENDABLE_MS: Final = 86_400_000
-"""How long the application that asked for an impersonation may end it without the scope ``all``."""
+
+class BegunImpersonation(NamedTuple):
+    """What Redis knows of an impersonation: text with a blank between these, which have none.
+
+    Attributes:
+        issued_to: ``client_id`` of the application that asked for it.
+        user_id: The subject.
+    """
+
+    issued_to: str
+    user_id: str
+
+    def format(self) -> str:
+        """Return it in the form that is stored."""
+        return f"{self.issued_to} {self.user_id}"
+
+    @classmethod
+    def parse(cls, stored: bytes) -> "BegunImpersonation | None":
+        """Return what is stored; None if it is from the previous release, which stored the application alone."""
+        issued_to, _, user_id = stored.decode().partition(" ")
+        return cls(issued_to, user_id) if user_id else None
 
 
 class SubjectTokenRecord(msgspec.Struct, frozen=True, kw_only=True, tag="subject-token.v1"):
@@ -51,5 +72,5 @@ def subject_token_key(tenant_id: str, subject_token: str) -> str:
 
 
 def impersonation_key(tenant_id: str, impersonation_id: str) -> str:
-    """Return the Redis key of the application that asked for an impersonation; management-service's alone."""
+    """Return the Redis key of a ``BegunImpersonation``; management-service's alone."""
     return f"identity:{tenant_id}:impersonation:{impersonation_id}"

@@ -21,7 +21,7 @@ from identity_common.access.management_api import (
     unauthorized,
     verified,
 )
-from identity_common.http.api_errors import ApiError, missing_by_id
+from identity_common.http.api_errors import ApiError
 from identity_common.http.audited_request import audit_request
 from identity_common.http.client_address import client_address
 from identity_common.http.cors import Cors, Headers
@@ -156,14 +156,11 @@ class OwnImpersonationController(Controller):
         self,
         impersonation_id: FromPath[str],
         request: JsonRequest,
-        impersonation_register: NamedDependency[ImpersonationRegister],
         impersonations: NamedDependency[Impersonations],
     ) -> Response[None]:
         """End an impersonation in which the user is the subject, and those within it. It may be ended again.
 
         Needs a userinfo token of the user from a sign-in, with the scope impersonations; no token from an exchange.
         """
-        found = await impersonation_register.find(impersonation_id)
-        if found is None or found.user_id != admitted_caller(request).user_id:
-            raise missing_by_id("entity.not_found")
-        return Response(None, headers=await impersonations.end_one(impersonation_id))
+        user_id = admitted_caller(request).user_id or ""
+        return Response(None, headers=await impersonations.end_own(user_id, impersonation_id))

@@ -1,7 +1,7 @@
 """Reads impersonations: pages of the audit trail, each entry completed to its story."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Collection, Sequence
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -15,7 +15,9 @@ from management_service.audit.store import Position, TrailFilters, entries_of_su
 from management_service.impersonations.memberships import find_membership_ends
 from management_service.impersonations.rules import is_well_formed
 from management_service.impersonations.stories import (
+    BEGINNINGS,
     ISSUED,
+    SUCCEEDED,
     TAKEN,
     ImpersonationStory,
     Trace,
@@ -90,8 +92,8 @@ class ImpersonationRegister:
             return None
         async with self._reader.connect() as connection:
             traces = await self._traces(connection, [impersonation_id])
-            found = next(iter(await self._stories(connection, traces)), None)
-        return found and msgspec.structs.replace(found, events=list(traces[0].entries))
+            found = next(iter(await self._stories(connection, traces.values())), None)
+        return found and msgspec.structs.replace(found, events=list(traces[impersonation_id].entries))
 
     async def page(self, filters: RegisterFilters, *, after: str | None, size: int) -> RegisterPage:
         """Return impersonations, newest first.
@@ -100,25 +102,36 @@ class ImpersonationRegister:
             ApiError: 400 if ``after`` is not from an earlier page.
         """
         position = None if after is None else read_position(after)
-        walk, now = _walk(filters), self._clock()
-        at_once = size + 1 if filters.is_active is None else _READ_AT_ONCE
+        walks, now = _walks(filters), self._clock()
+        at_once = (size + 1) * len(walks) if filters.is_active is None else _READ_AT_ONCE
         found: list[ImpersonationStory] = []
         async with self._reader.connect() as connection:
             for _ in range(_MOST_READ // at_once):
-                rows = await newest_first(connection, self._tenant_id, walk, after=position, limit=at_once)
-                ids = [_decode(row.entry).subject_token_id or "" for row in rows]
-                told = await self._stories(connection, await self._traces(connection, ids))
-                stories = {each.id: each for each in told}
-                for row, impersonation_id in zip(rows, ids, strict=True):
+                rows = await self._newest(connection, walks, after=position, limit=at_once)
+                entries = [_decode(row.entry) for row in rows]
+                traces = await self._traces(connection, [each.subject_token_id or "" for each in entries])
+                stories = {each.id: each for each in await self._stories(connection, traces.values())}
+                for row, entry in zip(rows, entries, strict=True):
                     if len(found) == size and position is not None:
                         return RegisterPage(found, position.format())
                     position = Position(row.occurred_at, row.number)
-                    each = stories.get(impersonation_id)
-                    if each is not None and _matches(each, filters, now=now):
+                    each = stories.get(entry.subject_token_id or "")
+                    if each is None or not _matches(each, filters, now=now):
+                        continue
+                    if _first(traces[each.id], walks) == entry.id:
                         found.append(each)
                 if len(rows) < at_once:
                     return RegisterPage(found, None)
         return RegisterPage(found, None if position is None else position.format())
+
+    async def _newest(
+        self, connection: AsyncConnection, walks: Sequence[TrailFilters], *, after: Position | None, limit: int
+    ) -> Sequence[Any]:
+        """Return the newest entries of all walks together."""
+        rows: list[Any] = []
+        for walk in walks:
+            rows += await newest_first(connection, self._tenant_id, walk, after=after, limit=limit)
+        return sorted(rows, key=lambda row: (row.occurred_at, row.number), reverse=True)[:limit]
 
     async def _entries(self, connection: AsyncConnection, ids: Sequence[str]) -> dict[str, list[AuditEntry]]:
         """Return the entries of some impersonations by id, oldest first."""
@@ -127,22 +140,24 @@ class ImpersonationRegister:
             found.setdefault(row.subject_token_id, []).append(_decode(row.entry))
         return found
 
-    async def _traces(self, connection: AsyncConnection, ids: Sequence[str]) -> list[Trace]:
+    async def _traces(self, connection: AsyncConnection, ids: Sequence[str]) -> dict[str, Trace]:
         """Return what the trail has about some impersonations, those that it has nothing about left out."""
         entries = await self._entries(connection, ids)
         outer = {each: outer_ids(own) for each, own in entries.items()}
         if missing := {each for several in outer.values() for each in several} - entries.keys():
             entries |= await self._entries(connection, [*missing])
-        return [Trace(entries[each], [entries.get(one, []) for one in outer[each]]) for each in outer]
+        return {each: Trace(entries[each], [entries.get(one, []) for one in outer[each]]) for each in outer}
 
-    async def _stories(self, connection: AsyncConnection, traces: Sequence[Trace]) -> list[ImpersonationStory]:
+    async def _stories(self, connection: AsyncConnection, traces: Collection[Trace]) -> list[ImpersonationStory]:
         parties = {party for each in traces for party in (*ended_parties(each), *ending_parties(each))}
         happened = await find_party_ends(connection, self._tenant_id, parties) if parties else {}
         for party, ends in (await self._membership_ends(connection, traces)).items():
             happened.setdefault(party, []).extend(ends)
         return [told for each in traces if (told := story(each, happened)) is not None]
 
-    async def _membership_ends(self, connection: AsyncConnection, traces: Sequence[Trace]) -> dict[str, list[PartyEnd]]:
+    async def _membership_ends(
+        self, connection: AsyncConnection, traces: Collection[Trace]
+    ) -> dict[str, list[PartyEnd]]:
         of_organizations = [each for each in traces if each.membership is not None]
         if not of_organizations:
             return {}
@@ -162,18 +177,31 @@ def seen_by(caller: Caller, filters: RegisterFilters) -> RegisterFilters:
     return msgspec.structs.replace(filters, issued_to=caller.application_id)
 
 
-def _walk(filters: RegisterFilters) -> TrailFilters:
-    """Return the entries, one of each impersonation, among which the matching ones are."""
+def _walks(filters: RegisterFilters) -> list[TrailFilters]:
+    """Return the entries among which those that matching impersonations are told from are."""
     of_exchange = (filters.actor_id, filters.client_id, filters.organization_id)
     if any(each is not None for each in of_exchange):
-        return TrailFilters(
-            key=TAKEN,
+        keys: tuple[str, ...] = (TAKEN, SUCCEEDED)
+        application_id = filters.client_id
+    else:
+        keys = BEGINNINGS if filters.issued_to is None else (ISSUED,)
+        application_id = filters.issued_to
+    return [
+        TrailFilters(
+            key=key,
             user_id=filters.user_id,
             actor_id=filters.actor_id,
-            application_id=filters.client_id,
+            application_id=application_id,
             organization_id=filters.organization_id,
         )
-    return TrailFilters(key=ISSUED, user_id=filters.user_id, application_id=filters.issued_to)
+        for key in keys
+    ]
+
+
+def _first(trace: Trace, walks: Sequence[TrailFilters]) -> str | None:
+    """Return the id of the entry at which an impersonation is listed: the first that the walks look for."""
+    found = (trace.find(each.key or "") for each in walks)
+    return next((each.id for each in found if each is not None), None)
 
 
 def _matches(found: ImpersonationStory, filters: RegisterFilters, *, now: int) -> bool:

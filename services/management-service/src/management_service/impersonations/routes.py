@@ -129,7 +129,7 @@ class ImpersonationController(Controller):
     ) -> Response[None]:
         """End an impersonation by its id (Impersonation-Id): its subject token, and every token that was got from it.
 
-        With the scope subject-tokens, only those that this application requested, for a day. It may be ended again.
+        With the scope subject-tokens, only those that this application requested. It may be ended again.
         """
         return Response(None, headers=await impersonations.end(caller, impersonation_id))
 

@@ -10,8 +10,9 @@ from identity_common.stores.database import retry_on_conflict
 from identity_common.stores.redis import RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.impersonations import AGGREGATE, ImpersonationEnd, ImpersonationEndsState
-from identity_common.wire.subject_tokens import impersonation_key
+from identity_common.wire.subject_tokens import BegunImpersonation, impersonation_key
 from management_service.impersonations import store
+from management_service.impersonations.register import ImpersonationRegister
 from management_service.impersonations.rules import (
     MOST_IN_A_SLOT,
     end_of_all,
@@ -28,19 +29,36 @@ _SLOTS_AT_ONCE: Final = 32
 
 
 class Impersonations:
-    """Ends impersonations: what is recorded here, token-service refuses as soon as it has the event."""
+    """Ends impersonations: what is recorded here, token-service refuses as soon as it has the event.
 
-    def __init__(self, changes: Changes, redis: RedisCommands, *, tenant_id: str, clock: Clock = now_ms) -> None:
+    Args:
+        changes: Records ends.
+        redis: Knows the impersonations that began lately, also those that the audit trail does not have yet.
+        register: Knows all of the audit trail.
+        tenant_id: The tenant.
+        clock: Clock, for tests.
+    """
+
+    def __init__(
+        self,
+        changes: Changes,
+        redis: RedisCommands,
+        register: ImpersonationRegister,
+        *,
+        tenant_id: str,
+        clock: Clock = now_ms,
+    ) -> None:
         self._changes = changes
         self._redis = redis
+        self._register = register
         self._tenant_id = tenant_id
         self._clock = clock
 
     async def end(self, caller: Caller, impersonation_id: str) -> dict[str, str]:
         """End one impersonation and those within it; return the headers of the answer.
 
-        A caller with the scope ``all`` may end any: this service does not know which began, so that an id is only
-        required to be well-formed. Others may end what they asked for, for a day.
+        A caller with the scope ``all`` may end any, also one that has left no trace: an id is only required to be
+        well-formed. Others may end what they asked for.
 
         Raises:
             ApiError: 404 for an id that no impersonation has, or that the caller did not ask for; 422 when the register
@@ -48,12 +66,24 @@ class Impersonations:
         """
         if not is_well_formed(impersonation_id):
             raise missing_by_id("entity.not_found")
-        if SCOPE_ALL not in caller.scopes and await self._asked_for_by(impersonation_id) != caller.application_id:
-            raise missing_by_id("entity.not_found")
-        return await self.end_one(impersonation_id)
+        if SCOPE_ALL not in caller.scopes:
+            begun = await self._begun(impersonation_id)
+            if begun is None or begun.issued_to != caller.application_id:
+                raise missing_by_id("entity.not_found")
+        return await self._end_one(impersonation_id)
 
-    async def end_one(self, impersonation_id: str) -> dict[str, str]:
-        """End an impersonation that the caller may end; see ``end``."""
+    async def end_own(self, user_id: str, impersonation_id: str) -> dict[str, str]:
+        """End an impersonation in which a user is the subject; see ``end``.
+
+        Raises:
+            ApiError: 404 for any other; 422 when the register of ends is full; 503 when a store does not answer.
+        """
+        begun = await self._begun(impersonation_id) if is_well_formed(impersonation_id) else None
+        if begun is None or begun.user_id != user_id:
+            raise missing_by_id("entity.not_found")
+        return await self._end_one(impersonation_id)
+
+    async def _end_one(self, impersonation_id: str) -> dict[str, str]:
         now = self._clock()
         return await self._record(impersonation_party(impersonation_id), end_of_one(impersonation_id, now=now), now)
 
@@ -66,13 +96,22 @@ class Impersonations:
         now = self._clock()
         return await self._record(ended, end_of_all(ended, now=now), now)
 
-    async def _asked_for_by(self, impersonation_id: str) -> str | None:
+    async def _begun(self, impersonation_id: str) -> BegunImpersonation | None:
+        """Return what is known of an impersonation: from Redis, or else from the audit trail; None for nothing."""
+        is_down = False
         try:
-            (client_id,) = await self._redis.execute("MGET", impersonation_key(self._tenant_id, impersonation_id))
+            (stored,) = await self._redis.execute("MGET", impersonation_key(self._tenant_id, impersonation_id))
         except StoreUnavailable as error:
             _log.warning("store.unavailable", store="redis", error=str(error))
-            raise store_unavailable() from None
-        return None if client_id is None else str(client_id.decode())
+            stored, is_down = None, True
+        if stored is not None and (begun := BegunImpersonation.parse(stored)) is not None:
+            return begun
+        told = await self._register.find(impersonation_id)
+        if told is not None:
+            return BegunImpersonation(told.issued_to, told.user_id)
+        if is_down:
+            raise store_unavailable()
+        return None
 
     @retry_on_conflict
     async def _record(self, ended: str, end: ImpersonationEnd, now: int) -> dict[str, str]:

@@ -19,7 +19,9 @@ from stead.impersonations import ImpersonationSegments, parties_of
 
 ISSUED: Final = "subject-token.issued"
 TAKEN: Final = "token.exchange.taken"
-_SUCCEEDED: Final = "token.exchange.succeeded"
+SUCCEEDED: Final = "token.exchange.succeeded"
+BEGINNINGS: Final = (ISSUED, TAKEN, SUCCEEDED)
+"""What a story can be told from: the trail may have lost what Redis has lost."""
 _REFUSED: Final = "token.exchange.refused"
 _ENDS: Final = frozenset({"EndImpersonation", "EndOwnImpersonation"})
 """Operations that end one impersonation."""
@@ -37,7 +39,7 @@ class ImpersonationStory(msgspec.Struct, frozen=True, kw_only=True, rename="came
         resource: The resource that the access token was requested for.
         scope: The scopes that were granted, separated by spaces.
         context: Reason and ticket, as given by the requesting application.
-        issued_to: The application that requested the subject token.
+        issued_to: The application that requested the subject token; absent if the trail has lost that.
         created_at: Milliseconds since the epoch, UTC.
         exchanged_at: When the subject token was spent, milliseconds since the epoch.
         expires_at: Of the access token, or of the subject token before there is one; milliseconds since the epoch.
@@ -60,7 +62,7 @@ class ImpersonationStory(msgspec.Struct, frozen=True, kw_only=True, rename="came
     resource: str | None = None
     scope: str | None = None
     context: AuditContext
-    issued_to: str
+    issued_to: str = ""
     created_at: int
     exchanged_at: int | None = None
     expires_at: int
@@ -90,14 +92,25 @@ class Trace(msgspec.Struct, frozen=True):
         return _find(self.entries, key)
 
     @property
+    def beginning(self) -> AuditEntry | None:
+        """The first of ``BEGINNINGS`` that the trail has; None without any that says whom it is about."""
+        found = (self.find(key) for key in BEGINNINGS)
+        return next((each for each in found if each is not None and each.subject_token_id and each.user_id), None)
+
+    @property
+    def begun_at(self) -> int:
+        """When the outermost impersonation began, milliseconds since the epoch."""
+        return _segments(self.exchange).begun_at or (self.beginning or self.entries[0]).occurred_at
+
+    @property
     def exchange(self) -> AuditEntry | None:
         """What is known about the exchange."""
-        return self.find(_SUCCEEDED) or self.find(TAKEN)
+        return self.find(SUCCEEDED) or self.find(TAKEN)
 
     @property
     def expires_at(self) -> int:
         """When the access token expires, or the subject token while there is none; milliseconds since the epoch."""
-        found = [each.expires_at for each in (self.find(_SUCCEEDED), self.find(ISSUED)) if each and each.expires_at]
+        found = [each.expires_at for each in (self.find(SUCCEEDED), self.find(ISSUED)) if each and each.expires_at]
         return found[0] if found else self.entries[0].occurred_at
 
     @property
@@ -109,32 +122,32 @@ class Trace(msgspec.Struct, frozen=True):
     @property
     def membership(self) -> Membership | None:
         """The member that the access token is for; None before the exchange, and without an organization."""
-        exchange, issued = self.exchange, self.find(ISSUED)
-        if exchange is None or exchange.organization_id is None or issued is None or issued.user_id is None:
+        exchange, beginning = self.exchange, self.beginning
+        if exchange is None or exchange.organization_id is None or beginning is None or beginning.user_id is None:
             return None
-        return Membership(exchange.organization_id, issued.user_id)
+        return Membership(exchange.organization_id, beginning.user_id)
 
 
 def outer_ids(entries: Sequence[AuditEntry]) -> tuple[str, ...]:
     """Return the ids of the impersonations that one is within, the innermost first."""
-    return _segments(_find(entries, _SUCCEEDED)).ids[-2::-1]
+    return _segments(Trace(entries).exchange).ids[-2::-1]
 
 
 def ended_parties(trace: Trace) -> dict[str, str]:
     """Return the parties whose end, asked for, covers an impersonation, and what each says as its reason."""
-    issued, taken = trace.find(ISSUED), trace.find(TAKEN)
-    if issued is None:
+    beginning, exchange = trace.beginning, trace.exchange
+    if beginning is None:
         return {}
     within = outer_ids(trace.entries)
     parties = parties_of(
-        user_id=issued.user_id,
+        user_id=beginning.user_id,
         actor_ids=trace.actor_ids,
         ancestors=len(within),
-        client_id="" if taken is None else taken.application_id or "",
-        organization_id=None if taken is None else taken.organization_id,
+        client_id="" if exchange is None else exchange.application_id or "",
+        organization_id=None if exchange is None else exchange.organization_id,
     )
     return {
-        impersonation_party(issued.subject_token_id or ""): "ended",
+        impersonation_party(beginning.subject_token_id or ""): "ended",
         **{impersonation_party(each): "within" for each in within},
         **{party: party.partition(":")[0] for party in parties},
     }
@@ -145,10 +158,10 @@ def ending_parties(trace: Trace) -> dict[str, tuple[str, int]]:
 
     All but the subject are judged when the subject token is exchanged: what happened to them before is over.
     """
-    issued, exchange = trace.find(ISSUED), trace.exchange
-    if issued is None:
+    beginning, exchange = trace.beginning, trace.exchange
+    if beginning is None:
         return {}
-    parties = {user_party(issued.user_id or ""): ("user", issued.occurred_at)}
+    parties = {user_party(beginning.user_id or ""): ("user", beginning.occurred_at)}
     if exchange is not None:
         since = (trace.find(TAKEN) or exchange).occurred_at
         membership = trace.membership
@@ -170,32 +183,32 @@ def story(trace: Trace, party_ends: Mapping[str, Sequence[PartyEnd]]) -> Imperso
         party_ends: The ends of its ``ended_parties``, and what happened to its ``ending_parties``, oldest first.
 
     Returns:
-        None if the trail does not have its beginning (any more).
+        None if the trail has none of ``BEGINNINGS`` (any more).
     """
-    issued, taken, succeeded, refused = (trace.find(key) for key in (ISSUED, TAKEN, _SUCCEEDED, _REFUSED))
-    if issued is None or issued.subject_token_id is None or issued.user_id is None:
+    issued, taken, refused = (trace.find(key) for key in (ISSUED, TAKEN, _REFUSED))
+    beginning, exchange = trace.beginning, trace.exchange
+    if beginning is None or beginning.subject_token_id is None or beginning.user_id is None:
         return None
-    exchange = succeeded or taken
     ended_at, reason, ended_by = None, None, None
     if taken is not None and refused is not None:
         ended_at, reason = refused.occurred_at, refused.reason
     else:
-        covering = _covering(trace, party_ends, begun_at=_segments(succeeded).begun_at or issued.occurred_at)
+        covering = _covering(trace, party_ends)
         covering += _after_what_happened(trace, party_ends)
         in_time = (each for each in covering if each[0] < trace.expires_at)
         ended_at, reason, ended_by = min(in_time, key=lambda each: each[:2], default=(None, None, None))
     return ImpersonationStory(
-        id=issued.subject_token_id,
-        user_id=issued.user_id,
+        id=beginning.subject_token_id,
+        user_id=beginning.user_id,
         actor_id=None if exchange is None else exchange.actor_id,
         client_id=None if exchange is None else exchange.application_id,
         organization_id=None if exchange is None else exchange.organization_id,
         resource=None if exchange is None else exchange.resource,
         scope=None if exchange is None else exchange.scope,
-        context=issued.context or AuditContext(),
-        issued_to=issued.application_id or "",
-        created_at=issued.occurred_at,
-        exchanged_at=None if taken is None else taken.occurred_at,
+        context=AuditContext() if issued is None or issued.context is None else issued.context,
+        issued_to="" if issued is None else issued.application_id or "",
+        created_at=beginning.occurred_at,
+        exchanged_at=None if exchange is None else (taken or exchange).occurred_at,
         expires_at=trace.expires_at,
         ended_at=ended_at,
         ended_by=ended_by,
@@ -203,16 +216,14 @@ def story(trace: Trace, party_ends: Mapping[str, Sequence[PartyEnd]]) -> Imperso
     )
 
 
-def _covering(
-    trace: Trace, party_ends: Mapping[str, Sequence[PartyEnd]], *, begun_at: int
-) -> list[tuple[int, str, str | None]]:
+def _covering(trace: Trace, party_ends: Mapping[str, Sequence[PartyEnd]]) -> list[tuple[int, str, str | None]]:
     """Return time, reason and author of each end that was asked for and covers an impersonation."""
     own = [entry for entry in trace.entries if entry.operation in _ENDS]
     return [(entry.occurred_at, "ended", entry.user_id or entry.application_id) for entry in own] + [
         (end.ended_at, reason, end.ended_by)
         for party, reason in ended_parties(trace).items()
         for end in party_ends.get(party, ())
-        if end.cause == ENDED and begun_at <= end.ended_at
+        if end.cause == ENDED and trace.begun_at <= end.ended_at
     ]
 
 
@@ -232,5 +243,5 @@ def _find(entries: Sequence[AuditEntry], key: str) -> AuditEntry | None:
     return next((entry for entry in entries if entry.key == key), None)
 
 
-def _segments(succeeded: AuditEntry | None) -> ImpersonationSegments:
-    return ImpersonationSegments.parse((succeeded and succeeded.issued_token_id) or "")
+def _segments(exchange: AuditEntry | None) -> ImpersonationSegments:
+    return ImpersonationSegments.parse((exchange and exchange.issued_token_id) or "")

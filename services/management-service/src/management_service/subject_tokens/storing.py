@@ -12,8 +12,9 @@ from identity_common.stores.redis import RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import REQUEST_ID, get_logger
 from identity_common.wire.audit import AuditContext, AuditEntry, AuditLog
 from identity_common.wire.subject_tokens import (
-    ENDABLE_MS,
+    BEGUN_KEPT_MS,
     KEPT_AFTER_EXPIRY_MS,
+    BegunImpersonation,
     SubjectTokenRecord,
     impersonation_key,
     subject_token_key,
@@ -27,8 +28,8 @@ _MAX_TEXT: Final = 256
 _FULL: Final = 0
 
 # KEYS: the subject token, the stream and the numbering of the audit trail, the impersonation. ARGV: how many entries
-# may wait in the stream, id of the entry, the entry, the record, its TTL in milliseconds, who asked, and how long that
-# application may end the impersonation. Returns 0 if the stream is full, which stores nothing; none if the token
+# may wait in the stream, id of the entry, the entry, the record, its TTL in milliseconds, the ``BegunImpersonation``,
+# and its TTL. Returns 0 if the stream is full, which stores nothing; none if the token
 # exists.
 _STORE: Final = (
     LUA_APPEND
@@ -95,7 +96,8 @@ class SubjectTokenStore:
         )
         recorded = (self._backlog, entry.id, encode_entry(entry))
         stored = (_encode(record), self._ttl_ms + KEPT_AFTER_EXPIRY_MS)
-        return self._redis.execute("EVAL", _STORE, 4, *keys, *recorded, *stored, record.issued_to, ENDABLE_MS)
+        begun = BegunImpersonation(record.issued_to, record.user_id).format()
+        return self._redis.execute("EVAL", _STORE, 4, *keys, *recorded, *stored, begun, BEGUN_KEPT_MS)
 
     async def require_stored(self, storing: "asyncio.Future[Any]", record: SubjectTokenRecord) -> None:
         """Refuse if the token was not stored.
