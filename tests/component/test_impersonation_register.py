@@ -349,6 +349,36 @@ async def test_what_the_trail_has_lost_the_beginning_of_is_told_and_listed_from_
         assert await numbers(own.client, active="true") == [2, 3]
 
 
+async def test_one_whose_exchange_has_no_known_outcome_is_active_as_long_as_its_token_may_be_valid(
+    management: Management,
+) -> None:
+    async with Management(management.addresses, management.issuer) as own:
+        await publish(own, (issued(1, ttl=60_000), taken(1)))
+        told = await told_in(own, 1, entries=2)
+        assert told["expiresAt"] == BEGUN + 101 + HOUR
+        assert await numbers(own.client, active="true") == [1]
+
+
+async def test_active_ones_are_looked_for_no_longer_than_an_impersonation_may_last(management: Management) -> None:
+    store = """
+        INSERT INTO audit_entries
+            (tenant_id, occurred_at, id, log, epoch, sequence, key, user_id, subject_token_id, entry)
+        SELECT $1, $2::bigint - number, 'entry', 'subject-tokens', 'old', number, 'subject-token.issued', 'ann',
+            'old' || number, replace($3, 'NUMBER', number::text)
+        FROM generate_series(1, 1500) AS number
+    """
+    async with Management(management.addresses, management.issuer) as own:
+        await publish(own, (issued(1),))
+        await told_in(own, 1, entries=1)
+        old = msgspec.structs.replace(issued(2), occurred_at=BEGUN - 3 * HOUR, subject_token_id="oldNUMBER")
+        await own.database.execute(store, own.tenant_id, old.occurred_at, msgspec.json.encode(old).decode())
+        for filters in ({}, {"userId": "ann"}):
+            answer = await own.client.get("/api/impersonations", params={"active": "true", **filters})
+            assert [each["id"] for each in answer.json()] == [impersonation(1)]
+            assert "next" not in answer.links
+        assert "next" in (await own.client.get("/api/impersonations", params={"active": "false"})).links
+
+
 async def test_the_end_of_a_party_covers_those_within_it_too(own: Management) -> None:
     """The last test: it ends what the others list."""
     assert (await own.client.post("/api/impersonations/end", json={"organizationId": "org"})).status_code == 204

@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from identity_common.clock import now_ms
 from identity_common.identifiers import new_id
 from identity_common.wire.impersonations import ImpersonationEnd, ImpersonationEndsState
 from identity_common.wire.revocations import cutoff_id
 from identity_common.wire.subject_tokens import BegunImpersonation, impersonation_key
-from management_service.impersonations.rules import LONGEST_LIFE_MS, slot_of
+from management_service.impersonations.rules import slot_of
 from tests.support.management_api import Management, refusal
 from tests.support.patience import PATIENCE_S
 
@@ -47,7 +48,6 @@ async def test_an_end_is_published_once_with_its_expiry(management: Management) 
     ] * 2
     end = await published(management, impersonation_id)
     assert end == ImpersonationEnd(impersonation_id, end.expires_at if end else 0)
-    assert end.expires_at > LONGEST_LIFE_MS
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,31 @@ async def test_the_impersonations_of_a_party_end_up_to_this_moment(
     assert first.begun_until is not None
     assert second.begun_until is not None
     assert second.begun_until >= first.begun_until
-    assert second.expires_at - second.begun_until == LONGEST_LIFE_MS
+    assert second.expires_at - second.begun_until == first.expires_at - first.begun_until
+
+
+async def test_an_end_is_kept_until_the_last_token_that_it_covers_has_expired(management: Management) -> None:
+    """An hour for the subject token, the longest lifetime that a resource has ever had, and 15 minutes."""
+    async with Management(management.addresses, management.issuer) as own:
+
+        async def kept() -> list[int]:
+            """Return for how long the end of one impersonation and that of all are kept, in seconds."""
+            impersonation_id, before = new_id(), now_ms()
+            assert (await own.client.post(end_of(impersonation_id))).status_code == 204
+            assert (await own.client.post(END, json={"all": True})).status_code == 204
+            ends = [await published(own, each) for each in (impersonation_id, cutoff_id("all"))]
+            return [(each.expires_at - before) // 60_000 * 60 for each in ends if each is not None]
+
+        assert await kept() == [3600 + 3600 + 900] * 2
+        indicator = "https://long.example.com"
+        resource = await own.created("resources", name="R", indicator=indicator, accessTokenTtl=7200)
+        assert await kept() == [3600 + 7200 + 900] * 2
+        at_resource = f"/api/resources/{resource['id']}"
+        for ttl in (9000, 60):
+            assert (await own.client.patch(at_resource, json={"accessTokenTtl": ttl})).status_code == 200
+            assert await kept() == [3600 + 9000 + 900] * 2
+        assert (await own.client.delete(at_resource)).status_code == 204
+        assert await kept() == [3600 + 9000 + 900] * 2
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,39 @@ async def test_ends_from_before_are_told_with_their_time_and_author(
 
 
 @pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("operation", "entry", "expected"),
+    [
+        ("UpdateResource", '{"members":["name"]}', 7200),
+        ("UpdateResource", '{"members":["accessTokenTtl"]}', 365 * 86_400),
+        ("DeleteResource", "{}", 365 * 86_400),
+        ("CreateResource", '{"members":["accessTokenTtl"]}', 7200),
+    ],
+)
+async def test_lifetimes_from_before_are_unknown_if_a_resource_was_deleted_or_changed(
+    settings: Settings, tmp_path_factory: pytest.TempPathFactory, operation: str, entry: str, expected: int
+) -> None:
+    await migrated_before("0019", settings, tmp_path_factory)
+    for table in ("entries", "targets"):
+        partition = f"CREATE TABLE {table} PARTITION OF audit_{table} FOR VALUES FROM (0) TO (1000)"
+        await query(settings, partition)
+    resource = """
+        INSERT INTO resources (tenant_id, id, name, indicator, access_token_ttl_s, is_default, created_at)
+        VALUES ('default', $1, $1, $1, $2, false, 1)
+    """
+    await query(settings, resource, "one", 7200)
+    await query(settings, resource, "two", 60)
+    store = """
+        INSERT INTO audit_entries (tenant_id, occurred_at, id, log, epoch, key, operation, entry)
+        VALUES ('default', 1, 'e', 'management', '', 'k', $1, $2)
+    """
+    await query(settings, store, operation, entry)
+    await asyncio.to_thread(migrate, settings)
+    rows = await query(settings, "SELECT tenant_id, lifetime_s FROM longest_lifetimes")
+    assert [tuple(row) for row in rows] == [("default", expected)]
+
+
+@pytest.mark.heavy
 async def test_entries_of_the_audit_trail_get_their_targets(
     settings: Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -200,6 +200,14 @@ party_ends = Table(
     Index("party_ends_by_time", "tenant_id", "ended_at"),
 )
 
+longest_lifetimes = Table(
+    "longest_lifetimes",
+    metadata,
+    tenant_id(),
+    Column("lifetime_s", Integer, nullable=False),
+)
+"""The longest lifetime that any resource's access tokens have had."""
+
 claims_functions = Table(
     "claims_functions",
     metadata,

@@ -13,7 +13,7 @@ from identity_common.wire.audit import AuditEntry
 from management_service.audit.service import read_position
 from management_service.audit.store import Position, TrailFilters, entries_of_subject_tokens, newest_first
 from management_service.impersonations.memberships import find_membership_ends
-from management_service.impersonations.rules import is_well_formed
+from management_service.impersonations.rules import is_well_formed, longest_life_ms
 from management_service.impersonations.stories import (
     BEGINNINGS,
     ISSUED,
@@ -27,6 +27,7 @@ from management_service.impersonations.stories import (
     story,
 )
 from management_service.party_ends import PartyEnd, find_party_ends
+from management_service.token_lifetimes import longest_lifetime_ms
 
 _READ_AT_ONCE: Final = 100
 _MOST_READ: Final = 1000
@@ -102,10 +103,12 @@ class ImpersonationRegister:
             ApiError: 400 if ``after`` is not from an earlier page.
         """
         position = None if after is None else read_position(after)
-        walks, now = _walks(filters), self._clock()
-        at_once = (size + 1) * len(walks) if filters.is_active is None else _READ_AT_ONCE
+        now = self._clock()
         found: list[ImpersonationStory] = []
         async with self._reader.connect() as connection:
+            life_ms = longest_life_ms(await longest_lifetime_ms(connection, self._tenant_id))
+            walks = _walks(filters, since=now - life_ms if filters.is_active else None)
+            at_once = (size + 1) * len(walks) if filters.is_active is None else _READ_AT_ONCE
             for _ in range(_MOST_READ // at_once):
                 rows = await self._newest(connection, walks, after=position, limit=at_once)
                 entries = [_decode(row.entry) for row in rows]
@@ -146,7 +149,10 @@ class ImpersonationRegister:
         outer = {each: outer_ids(own) for each, own in entries.items()}
         if missing := {each for several in outer.values() for each in several} - entries.keys():
             entries |= await self._entries(connection, [*missing])
-        return {each: Trace(entries[each], [entries.get(one, []) for one in outer[each]]) for each in outer}
+        lifetime_ms = await longest_lifetime_ms(connection, self._tenant_id)
+        return {
+            each: Trace(entries[each], [entries.get(one, []) for one in outer[each]], lifetime_ms) for each in outer
+        }
 
     async def _stories(self, connection: AsyncConnection, traces: Collection[Trace]) -> list[ImpersonationStory]:
         parties = {party for each in traces for party in (*ended_parties(each), *ending_parties(each))}
@@ -177,8 +183,13 @@ def seen_by(caller: Caller, filters: RegisterFilters) -> RegisterFilters:
     return msgspec.structs.replace(filters, issued_to=caller.application_id)
 
 
-def _walks(filters: RegisterFilters) -> list[TrailFilters]:
-    """Return the entries among which those that matching impersonations are told from are."""
+def _walks(filters: RegisterFilters, *, since: int | None) -> list[TrailFilters]:
+    """Return the entries among which those that matching impersonations are told from are.
+
+    Args:
+        filters: What the impersonations must have.
+        since: When the oldest that matches may have begun, milliseconds since the epoch; None for no limit.
+    """
     of_exchange = (filters.actor_id, filters.client_id, filters.organization_id)
     if any(each is not None for each in of_exchange):
         keys: tuple[str, ...] = (TAKEN, SUCCEEDED)
@@ -193,6 +204,7 @@ def _walks(filters: RegisterFilters) -> list[TrailFilters]:
             actor_id=filters.actor_id,
             application_id=application_id,
             organization_id=filters.organization_id,
+            start_time=since,
         )
         for key in keys
     ]

@@ -1,4 +1,4 @@
-"""The requests, how long an end is kept, and its slot. Pure."""
+"""The requests, how long an impersonation may last, and the slot of an end. Pure."""
 
 import re
 import zlib
@@ -9,15 +9,13 @@ from msgspec import UNSET, UnsetType
 
 from identity_common.fields import Body
 from identity_common.http.api_errors import ApiError, Issue, invalid_input
-from identity_common.wire.impersonations import ImpersonationEnd
-from identity_common.wire.revocations import cutoff_id
 from stead.impersonations import ALL, party
 
 _ID: Final = re.compile("[0-9a-z]{21}")
-_DAY_MS: Final = 86_400_000
-LONGEST_LIFE_MS: Final = 366 * _DAY_MS
-"""A subject token lives for an hour at most, and an access token for the 365 days that a resource may set at most. The
-lifetime that a resource has now says nothing about tokens from before."""
+_SUBJECT_TOKEN_MS: Final = 3_600_000
+"""The longest lifetime of a subject token that can be set."""
+_LEEWAY_MS: Final = 900_000
+"""For clocks that differ, and exchanges in flight."""
 
 SLOTS: Final = 256
 MOST_IN_A_SLOT: Final = 4_000
@@ -71,14 +69,12 @@ def is_well_formed(impersonation_id: str) -> bool:
     return _ID.fullmatch(impersonation_id) is not None
 
 
-def end_of_one(impersonation_id: str, *, now: int) -> ImpersonationEnd:
-    """Return the end of one impersonation and of those within it."""
-    return ImpersonationEnd(impersonation_id, now + LONGEST_LIFE_MS)
+def longest_life_ms(token_lifetime_ms: int) -> int:
+    """Return how long an impersonation may last whose access token has this lifetime, both in milliseconds.
 
-
-def end_of_all(ended: str, *, now: int) -> ImpersonationEnd:
-    """Return the end of all impersonations of a party that have begun by now (milliseconds)."""
-    return ImpersonationEnd(cutoff_id(ended), now + LONGEST_LIFE_MS, now)
+    Those within one that has ended last no longer: none of them begins afterwards.
+    """
+    return _SUBJECT_TOKEN_MS + token_lifetime_ms + _LEEWAY_MS
 
 
 def slot_of(end_id: str) -> int:

@@ -10,18 +10,19 @@ from identity_common.stores.database import retry_on_conflict
 from identity_common.stores.redis import RedisCommands, StoreUnavailable
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.impersonations import AGGREGATE, ImpersonationEnd, ImpersonationEndsState
+from identity_common.wire.revocations import cutoff_id
 from identity_common.wire.subject_tokens import BegunImpersonation, impersonation_key
 from management_service.impersonations import store
 from management_service.impersonations.register import ImpersonationRegister
 from management_service.impersonations.rules import (
     MOST_IN_A_SLOT,
-    end_of_all,
-    end_of_one,
     is_well_formed,
+    longest_life_ms,
     slot_of,
     too_many_ends,
 )
 from management_service.party_ends import ENDED, impersonation_party, put_party_end
+from management_service.token_lifetimes import longest_lifetime_ms
 
 _log = get_logger(__name__)
 
@@ -84,8 +85,7 @@ class Impersonations:
         return await self._end_one(impersonation_id)
 
     async def _end_one(self, impersonation_id: str) -> dict[str, str]:
-        now = self._clock()
-        return await self._record(impersonation_party(impersonation_id), end_of_one(impersonation_id, now=now), now)
+        return await self._record(impersonation_party(impersonation_id), impersonation_id)
 
     async def end_all(self, ended: str) -> dict[str, str]:
         """End all impersonations of a party that have begun by now; return the headers of the answer.
@@ -93,8 +93,7 @@ class Impersonations:
         Raises:
             ApiError: 422 when the register of ends is full; 503 when the database does not answer.
         """
-        now = self._clock()
-        return await self._record(ended, end_of_all(ended, now=now), now)
+        return await self._record(ended, cutoff_id(ended), is_of_all=True)
 
     async def _begun(self, impersonation_id: str) -> BegunImpersonation | None:
         """Return what is known of an impersonation: from Redis, or else from the audit trail; None for nothing."""
@@ -114,16 +113,19 @@ class Impersonations:
         return None
 
     @retry_on_conflict
-    async def _record(self, ended: str, end: ImpersonationEnd, now: int) -> dict[str, str]:
-        slot = slot_of(end.id)
+    async def _record(self, ended: str, end_id: str, *, is_of_all: bool = False) -> dict[str, str]:
+        slot, now = slot_of(end_id), self._clock()
         async with self._changes.transaction() as transaction:
-            await store.lock_slot(transaction.connection, self._tenant_id, slot)
-            ends = await store.list_ends(transaction.connection, self._tenant_id, slot, now=now)
-            if end.begun_until is not None or end.id not in {each.id for each in ends}:
+            connection = transaction.connection
+            await store.lock_slot(connection, self._tenant_id, slot)
+            ends = await store.list_ends(connection, self._tenant_id, slot, now=now)
+            if is_of_all or end_id not in {each.id for each in ends}:
                 if len(ends) >= MOST_IN_A_SLOT:
                     raise too_many_ends()
-                await put_party_end(transaction.connection, self._tenant_id, ended, ENDED, now=now)
-                await store.put_end(transaction.connection, self._tenant_id, slot, end, now=now)
+                expires_at = now + longest_life_ms(await longest_lifetime_ms(connection, self._tenant_id))
+                end = ImpersonationEnd(end_id, expires_at, now if is_of_all else None)
+                await put_party_end(connection, self._tenant_id, ended, ENDED, now=now)
+                await store.put_end(connection, self._tenant_id, slot, end, now=now)
                 await record_slot(transaction, self._tenant_id, slot, now=now)
         return transaction.revision_header
 

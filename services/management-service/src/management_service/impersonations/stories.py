@@ -42,7 +42,8 @@ class ImpersonationStory(msgspec.Struct, frozen=True, kw_only=True, rename="came
         issued_to: The application that requested the subject token; absent if the trail has lost that.
         created_at: Milliseconds since the epoch, UTC.
         exchanged_at: When the subject token was spent, milliseconds since the epoch.
-        expires_at: Of the access token, or of the subject token before there is one; milliseconds since the epoch.
+        expires_at: Of the access token, or of the subject token before there is one; milliseconds since the epoch. The
+            latest that is possible while it is not known how the exchange ended.
         ended_at: When it ended before it expired, milliseconds since the epoch.
         ended_by: The user or, without one, the application that ended this impersonation, or did what ended it.
         reason: Why it ended: ``ended`` (this one was), ``within`` (one that it is within was), ``all``, or the party
@@ -82,10 +83,12 @@ class Trace(msgspec.Struct, frozen=True):
     Attributes:
         entries: All entries about it, oldest first.
         outer: Those about each impersonation that it is within, the innermost first.
+        lifetime_ms: How long its access token is valid at most, while its outcome is not known.
     """
 
     entries: Sequence[AuditEntry]
     outer: Sequence[Sequence[AuditEntry]] = ()
+    lifetime_ms: int = 0
 
     def find(self, key: str) -> AuditEntry | None:
         """Return the first entry about the impersonation itself with this key."""
@@ -109,9 +112,16 @@ class Trace(msgspec.Struct, frozen=True):
 
     @property
     def expires_at(self) -> int:
-        """When the access token expires, or the subject token while there is none; milliseconds since the epoch."""
-        found = [each.expires_at for each in (self.find(SUCCEEDED), self.find(ISSUED)) if each and each.expires_at]
-        return found[0] if found else self.entries[0].occurred_at
+        """When the access token expires, or may expire at the latest; milliseconds since the epoch.
+
+        When the subject token expires before it is taken.
+        """
+        issued, taken, succeeded = (self.find(key) for key in BEGINNINGS)
+        if succeeded is not None and succeeded.expires_at is not None:
+            return succeeded.expires_at
+        if taken is not None:
+            return taken.occurred_at + self.lifetime_ms
+        return (issued and issued.expires_at) or self.entries[0].occurred_at
 
     @property
     def actor_ids(self) -> list[str]:

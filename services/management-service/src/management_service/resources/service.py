@@ -18,6 +18,7 @@ from management_service.party_ends import find_party_ends, put_party_end, resour
 from management_service.resources import rules, store
 from management_service.resources.narrowing import NamedScope, record_lost_scopes
 from management_service.resources.store import Resource, Scope
+from management_service.token_lifetimes import note_lifetime
 
 _REFUSALS = {
     "resources_indicator_unique": lambda: duplicate(
@@ -125,6 +126,7 @@ class Resources:
                 changed = msgspec.structs.replace(changed, access_token_ttl_s=ttl)
             if changed != resource:
                 await store.update_resource(transaction.connection, changed)
+                await note_lifetime(transaction.connection, self._tenant_id, changed.access_token_ttl_s)
                 transaction.record("resource", (resource_id,), "updated", resource_state(changed))
         return changed, transaction.revision_header
 
@@ -276,6 +278,7 @@ class Resources:
         )
         with refusals(_REFUSALS):
             await store.insert_resource(transaction.connection, resource)
+        await note_lifetime(transaction.connection, self._tenant_id, access_token_ttl_s)
         transaction.record("resource", (resource.id,), "created", resource_state(resource))
         return resource
 
