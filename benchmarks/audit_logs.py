@@ -1,4 +1,4 @@
-"""Pages of the audit trail over millions of entries: how long each documented filter takes."""
+"""Pages of the audit trail and of impersonations over millions of entries: how long each documented filter takes."""
 
 import asyncio
 import time
@@ -19,15 +19,16 @@ _ROUNDS: Final = 50
 _TARGET_MS: Final = 50
 
 # Of five entries, three tell of an exchange and two are writes, whose ids a trigger stores apart. Users, actors,
-# applications and organizations are drawn unevenly: number 1 of each has a quarter of all.
+# applications and organizations are drawn unevenly, once for an impersonation: number 1 of each has a quarter of all.
 _ADD: Final = """
     WITH drawn AS (
         SELECT number, $2::bigint + (number * $3::float8 / $4::bigint)::bigint AS at, number % 5 AS kind,
-            'user' || drawn_user.id AS user_id, 'actor' || number % 1000 AS actor_id,
-            'app' || (CASE WHEN number % 4 = 0 THEN 1 ELSE number % 200 END) AS application_id,
-            'org' || (CASE WHEN number % 4 = 0 THEN 1 ELSE number % 10000 END) AS organization_id
+            'user' || (CASE WHEN draw % 4 = 0 THEN 1 ELSE draw * 7919 % 100000 END) AS user_id,
+            'actor' || draw % 1000 AS actor_id,
+            'app' || (CASE WHEN draw % 4 = 0 THEN 1 ELSE draw % 200 END) AS application_id,
+            'org' || (CASE WHEN draw % 4 = 0 THEN 1 ELSE draw % 10000 END) AS organization_id
         FROM generate_series($5::bigint, $6::bigint) AS number,
-            LATERAL (SELECT CASE WHEN number % 4 = 0 THEN 1 ELSE number * 7919 % 100000 END AS id) AS drawn_user
+            LATERAL (SELECT CASE WHEN number % 5 < 3 THEN number / 5 ELSE number END AS draw) AS drawn_once
     ), named AS (
         SELECT *, CASE kind WHEN 0 THEN 'subject-token.issued' WHEN 1 THEN 'token.exchange.taken'
                 WHEN 2 THEN 'token.exchange.succeeded' WHEN 3 THEN 'management.user.update'
@@ -74,6 +75,21 @@ FILTERS: Final[Mapping[str, Mapping[str, str]]] = {
     "organizationId and operation": {"organizationId": "org7", "operation": "ReplaceOrganizationUserRoles"},
 }
 
+REGISTER: Final[Mapping[str, Mapping[str, str]]] = {
+    "none": {},
+    "active": {"active": "true"},
+    "active, over": {"active": "false"},
+    "userId": {"userId": "user4711"},
+    "userId of a quarter": {"userId": "user1"},
+    "userId who writes only": {"userId": "admin1"},
+    "userId, active": {"userId": "user4711", "active": "true"},
+    "actorId": {"actorId": "actor7"},
+    "clientId": {"clientId": "app7"},
+    "organizationId": {"organizationId": "org7"},
+    "clientId and actorId": {"clientId": "app1", "actorId": "actor7"},
+}
+"""``/oidc/me/impersonations`` is ``userId``."""
+
 
 def lines(database_url: str, url: str, access_token: str, *, entries: int) -> Iterator[str]:
     """Store entries over a year, and measure the first page and one in the middle of the year by every filter."""
@@ -86,10 +102,14 @@ def lines(database_url: str, url: str, access_token: str, *, entries: int) -> It
     headers = {"Authorization": f"Bearer {access_token}"}
     with httpx.Client(base_url=url, headers=headers, timeout=60) as http:
         for name, given in FILTERS.items():
-            count, first = _measured(http, given)
-            _, middle = _measured(http, {**given, "end_time": str((begins_at + now) // 2)})
+            count, first = _measured(http, "/api/logs", given)
+            _, middle = _measured(http, "/api/logs", {**given, "end_time": str((begins_at + now) // 2)})
             missed = "" if max(first[1], middle[1]) < _TARGET_MS else f"  over {_TARGET_MS} ms"
             yield f"{name:30} {count:7} {first[0]:7.1f} {first[1]:7.1f} {middle[0]:10.1f} {middle[1]:7.1f}{missed}"
+        yield f"\n{'impersonations':30} {'found':>7} {'p50 ms':>7} {'p95 ms':>7}"
+        for name, given in REGISTER.items():
+            count, first = _measured(http, "/api/impersonations", given)
+            yield f"{name:30} {count:7} {first[0]:7.1f} {first[1]:7.1f}"
 
 
 def _months(now: int) -> Sequence[Month]:
@@ -113,13 +133,13 @@ async def add_entries(database_url: str, entries: int, *, ends_at: int) -> None:
     await connection.close()
 
 
-def _measured(http: httpx.Client, given: Mapping[str, str]) -> tuple[int, tuple[float, float]]:
-    """Return how many entries a page has, and the median and the 95th percentile of its times in milliseconds."""
+def _measured(http: httpx.Client, path: str, given: Mapping[str, str]) -> tuple[int, tuple[float, float]]:
+    """Return how much a page has, and the median and the 95th percentile of its times in milliseconds."""
     times = []
     count = 0
     for _ in range(_ROUNDS):
         begun_at = time.perf_counter()
-        answer = http.get("/api/logs", params={"page_size": str(_PAGE), **given})
+        answer = http.get(path, params={"page_size": str(_PAGE), **given})
         times.append((time.perf_counter() - begun_at) * 1000)
         count = len(answer.raise_for_status().json())
     times.sort()
