@@ -33,9 +33,10 @@ def begun(stack: RunningStack, user_id: str | None = None) -> str:
 
     def is_told() -> bool:
         try:
-            return stack.management.impersonations.get(impersonation_id).client_id is not None
+            told = stack.management.impersonations.get(impersonation_id)
         except NotFound:
             return False
+        return told.client_id is not None and told.issued_to != ""
 
     eventually(is_told)
     return impersonation_id
