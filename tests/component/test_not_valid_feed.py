@@ -8,9 +8,12 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 import httpx2 as httpx
 import jwt
+import msgspec
+import nats
 import pytest
 import pytest_asyncio
 from sqlalchemy import text
@@ -18,13 +21,16 @@ from sqlalchemy import text
 from identity_common.bus.connection import Bus
 from identity_common.clock import now_ms
 from identity_common.identifiers import new_id, new_token_id
+from identity_common.revisions import Source
 from identity_common.sealing import SealingKeys
 from identity_common.stores.database import create_database_engine
+from identity_common.wire.events import ApplicationState, ResourceState, UserState, event_subject
 from provision import ServerAddresses
+from stead.event_types import CloudEvent, MemberState
 from stead.not_valid.entries import ALWAYS, entry_of, unpack
 from stead.not_valid.messages import Message, Snapshot, read_message, read_snapshot, records_of
 from stead.verification import KeySet
-from tests.support.patience import eventually
+from tests.support.patience import eventually, round_trip
 from tests.support.running_stack import RunningStack
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.world import World
@@ -392,3 +398,70 @@ async def test_a_restored_database_begins_a_new_epoch(replicas: list[Replica]) -
         await one.snapshots.since(earlier.epoch, earlier.to)
     message = await one.next_message(that=lambda message: message.epoch > earlier.epoch)
     assert message.from_ == earlier.to
+
+
+Told = tuple[Source, str, tuple[str, ...], msgspec.Struct]
+
+
+async def tell(addresses: ServerAddresses, tenant_id: str, *told: Told) -> None:
+    """Publish states as the services do, of a change just now."""
+    for source, url in (("management", addresses.management_nats_url), ("template", addresses.template_nats_url)):
+        client = await nats.connect(url, inbox_prefix=f"_INBOX_{source}".encode())
+        for revision, (of, kind, ids, state) in enumerate(told, start=1):
+            if of == source:
+                event = CloudEvent(
+                    id=f"{tenant_id}:{source}:{revision}",
+                    source=f"/{source}",
+                    type=f"{kind}.updated",
+                    subject="/".join(ids),
+                    time=datetime.now(UTC).isoformat(),
+                    tenantid=tenant_id,
+                    revision=revision,
+                    data=msgspec.Raw(msgspec.json.encode(state)),
+                )
+                await client.publish(event_subject(source, tenant_id, kind, *ids), msgspec.json.encode(event))
+        await round_trip(client)
+        await client.close()
+
+
+async def test_a_return_ends_earlier_tokens_though_only_the_return_was_seen(
+    servers: ServerAddresses, tenant_id: str
+) -> None:
+    """The state keeps the newest event of each aggregate: while no replica ran, what it replaced is never seen."""
+    returned_at = now_ms() // 1000 * 1000
+    long_ago = returned_at - 86_400_000
+    await tell(
+        servers,
+        tenant_id,
+        ("management", "application", ("back",), ApplicationState(
+            id="back", allow_token_exchange=True, exchanged_valid_after=returned_at
+        )),
+        ("management", "application", ("stays",), ApplicationState(id="stays", allow_token_exchange=True)),
+        ("management", "resource", ("back",), ResourceState(
+            id="back", indicator="https://back.example.com", tokens_valid_after=returned_at
+        )),
+        ("management", "resource", ("stays",), ResourceState(id="stays", indicator="https://stays.example.com")),
+        ("management", "user", ("long-ago",), UserState(id="long-ago", tokens_valid_after=long_ago)),
+        ("template", "member", ("o", "back"), MemberState(
+            organization_id="o", member_id="back", joined_at=returned_at, rejoined=True
+        )),
+        ("template", "member", ("o", "new"), MemberState(organization_id="o", member_id="new", joined_at=returned_at)),
+        ("template", "member", ("o", "long-ago"), MemberState(
+            organization_id="o", member_id="long-ago", joined_at=long_ago, rejoined=True
+        )),
+    )  # fmt: skip
+    replica = Replica(servers, tenant_id)
+    await replica.start()
+    await replica.next_message(that=lambda message: message.time > 0)
+    _, records = read_snapshot(
+        (await replica.snapshots.snapshot()).body, KeySet.parse(replica.keys.jwks), issuer=ISSUER
+    )
+    assert {record.entry: record.not_before for record in unpack(records)} == dict.fromkeys(
+        (
+            entry_of("exchange", "back"),
+            entry_of("resource", "https://back.example.com"),
+            entry_of("member", "o", "back"),
+        ),
+        returned_at // 1000,
+    )
+    await replica.stop()

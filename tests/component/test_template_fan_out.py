@@ -148,7 +148,7 @@ async def test_a_deleted_role_is_unassigned_and_its_holders_get_events(tables: T
     gone, kept = await tables.permissions([unique("gone"), unique("kept")])
     role, other = await tables.role(gone), await tables.role(kept)
     organization = await tables.organization()
-    members = await tables.members(organization, 3, role, other)
+    members = await tables.members(organization, 3, role, other, rejoined=True)
     await tables.settled()
     await tables.delete_role(role)
     await tables.settled()
@@ -162,7 +162,11 @@ async def test_a_deleted_role_is_unassigned_and_its_holders_get_events(tables: T
         state = msgspec.json.decode(event.data, type=MemberState)
         assert event.type == "member.updated"
         assert state == MemberState(
-            organization_id=organization, member_id=state.member_id, joined_at=JOINED_AT, role_ids=(other,)
+            organization_id=organization,
+            member_id=state.member_id,
+            joined_at=JOINED_AT,
+            rejoined=True,
+            role_ids=(other,),
         )
 
 

@@ -74,24 +74,28 @@ async def test_events_say_when_a_member_joined_for_the_last_time(template: Templ
     role = await organization_role(template, kind)
     own = await Organization.new(template, kind)
 
-    async def joined_at(member: str) -> int:
+    async def joined(member: str) -> tuple[int, bool]:
         event = await template.event("member", own.id, member)
         assert event is not None
-        return msgspec.json.decode(event.data, type=MemberState).joined_at
+        state = msgspec.json.decode(event.data, type=MemberState)
+        return state.joined_at, state.rejoined
 
     before = now_ms()
     await own.replace(stays, returns)
-    first = await joined_at(stays)
-    assert before <= first == await joined_at(returns) <= now_ms()
+    first, _ = await joined(stays)
+    assert before <= first <= now_ms()
+    assert [await joined(member) for member in (stays, returns)] == [(first, False)] * 2
     await own.assign([stays, returns], [role])
-    assert [await joined_at(member) for member in (stays, returns)] == [first] * 2
+    assert [await joined(member) for member in (stays, returns)] == [(first, False)] * 2
 
     await own.replace(stays)
-    assert await joined_at(returns) == 0
+    assert await joined(returns) == (0, False)
     await asyncio.sleep(0.002)
     await own.replace(stays, returns)
+    second, rejoined = await joined(returns)
+    assert (await joined(stays), second > first, rejoined) == ((first, False), True, True)
     await own.assign([stays, returns], [role])
-    assert (await joined_at(stays), await joined_at(returns) > first) == (first, True)
+    assert [await joined(member) for member in (stays, returns)] == [(first, False), (second, True)]
 
 
 @of_both_kinds

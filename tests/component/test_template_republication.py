@@ -92,7 +92,7 @@ async def make_everything(tables: TemplateTables) -> None:
     await tables.settled()
     await tables.remove(organization, *members[:2])
     await tables.settled()
-    await tables.members(organization, 1, role, ids=members[:1])
+    await tables.members(organization, 1, role, ids=members[:1], rejoined=True)
     await tables.delete_permission(gone)
     await tables.delete_organization(dissolved)
     await tables.settled()

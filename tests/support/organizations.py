@@ -91,7 +91,7 @@ class Organization:
             return None
         state = msgspec.json.decode(event.data, type=MemberState)
         assert bool(state.joined_at) is not state.deleted
-        return msgspec.structs.replace(state, joined_at=0)
+        return msgspec.structs.replace(state, joined_at=0, rejoined=False)
 
     async def says(self, member_id: str, state: MemberState) -> None:
         """Wait until this is the last event of a member: changes of another service take effect with a delay."""

@@ -196,17 +196,19 @@ class TemplateTables:
         kind: MemberType = "user",
         ids: Sequence[str] = (),
         quietly: bool = False,
+        rejoined: bool = False,
     ) -> list[str]:
         """Add this many members with these roles; return their ids, sorted.
 
         Args:
             quietly: Without events: the initial state of a test.
+            rejoined: See ``MemberState``.
         """
         member_ids = sorted(ids or (new_short_id() for _ in range(count)))
         async with self.transaction() as transaction:
-            statement = """INSERT INTO members (tenant_id, organization_id, member_id, member_type, joined_at)
-                SELECT :tenant, :organization, unnest(CAST(:members AS text[])), :kind, :joined"""
-            values = {"organization": organization_id, "members": member_ids, "joined": JOINED_AT}
+            statement = """INSERT INTO members (tenant_id, organization_id, member_id, member_type, joined_at, rejoined)
+                SELECT :tenant, :organization, unnest(CAST(:members AS text[])), :kind, :joined, :rejoined"""
+            values = {"organization": organization_id, "members": member_ids, "joined": JOINED_AT, "rejoined": rejoined}
             await self.execute(transaction, statement, **values, kind=kind)
             await self._assign(transaction, organization_id, member_ids, role_ids)
             if not quietly:
@@ -216,6 +218,7 @@ class TemplateTables:
                         member_id=member_id,
                         member_type=kind,
                         joined_at=JOINED_AT,
+                        rejoined=rejoined,
                         role_ids=tuple(sorted(role_ids)),
                     )
                     transaction.record("member", (organization_id, member_id), "created", state)

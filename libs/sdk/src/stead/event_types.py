@@ -111,6 +111,7 @@ class MemberState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     Attributes:
         joined_at: When it became a member, for the last time; milliseconds since the epoch. Its tokens for the
             organization that were issued in an earlier second are refused. 0 in events of earlier versions.
+        rejoined: Whether it was a member before, and was removed in between.
         role_ids: Ids of its organization roles, sorted. Ids of deleted roles grant nothing.
     """
 
@@ -119,6 +120,7 @@ class MemberState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     member_type: MemberType = "user"
     deleted: bool = False
     joined_at: int = 0
+    rejoined: bool = False
     role_ids: tuple[str, ...] = ()
 
 

@@ -79,6 +79,7 @@ class WholeState:
                 member_id=row.member_id,
                 member_type=row.member_type,
                 joined_at=row.joined_at,
+                rejoined=row.rejoined,
                 role_ids=tuple(role_ids.get(key, ())),
             )
             transaction.record("member", key, "updated", state)

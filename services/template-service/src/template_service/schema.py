@@ -107,6 +107,7 @@ members = Table(
     Column("member_id", Key, primary_key=True),
     Column("member_type", Text, nullable=False),
     Column("joined_at", BigInteger, nullable=False),
+    Column("rejoined", Boolean, nullable=False, server_default="false"),
     # Those of the user or application in known_users or known_applications; triggers keep them.
     Column("name", Key),
     Column("search_key", Key),

@@ -62,6 +62,9 @@ _APPEND = text(
 _RETURNED = text("DELETE FROM deleted_aggregate WHERE tenant_id = :tenant_id AND subject = ANY(:subjects)").bindparams(
     bindparam("subjects", type_=ARRAY(Text))
 )
+_WERE_DELETED = text(
+    "SELECT subject FROM deleted_aggregate WHERE tenant_id = :tenant_id AND subject = ANY(:subjects)"
+).bindparams(bindparam("subjects", type_=ARRAY(Text)))
 _CURRENT = text("SELECT revision FROM source_revision WHERE tenant_id = :tenant_id")
 _PREPARE = text("INSERT INTO source_revision (tenant_id, revision) VALUES (:tenant_id, 0) ON CONFLICT DO NOTHING")
 
@@ -100,6 +103,14 @@ class Transaction:
                 deleted=getattr(state, "deleted", False),
             )
         )
+
+    async def deleted(self, kind: str, ids: Collection[tuple[str, ...]]) -> set[tuple[str, ...]]:
+        """Return which of these aggregates were deleted and have not returned yet."""
+        if not ids:
+            return set()
+        of = {event_subject(self._source, self._tenant_id, kind, *each): each for each in ids}
+        values = {"tenant_id": self._tenant_id, "subjects": list(of)}
+        return {of[subject] for subject in await self.connection.scalars(_WERE_DELETED, values)}
 
     @property
     def revision_header(self) -> dict[str, str]:

@@ -106,14 +106,14 @@ _UNASSIGN: Final = text(
 ).bindparams(_TENANT, bindparam("of", type_=Text), *_AFTER, *_LAST)
 _REMAINING: Final = text(
     """
-    SELECT requested.organization_id, requested.member_id, member.member_type, member.joined_at, ARRAY(
+    SELECT requested.organization_id, requested.member_id, member.member_type, member.joined_at, member.rejoined, ARRAY(
         SELECT role_id FROM member_roles AS held WHERE held.tenant_id = :tenant
             AND held.organization_id = requested.organization_id AND held.member_id = requested.member_id
         ORDER BY role_id
     ) AS role_ids
     FROM unnest(:organizations, :members) AS requested (organization_id, member_id)
     CROSS JOIN LATERAL (
-        SELECT member_type, joined_at FROM members WHERE members.tenant_id = :tenant
+        SELECT member_type, joined_at, rejoined FROM members WHERE members.tenant_id = :tenant
             AND members.organization_id = requested.organization_id AND members.member_id = requested.member_id
         LIMIT 1
     ) AS member
@@ -312,6 +312,7 @@ async def _unassign(transaction: Transaction, part: Mapping[str, str], keys: Col
             member_id=row.member_id,
             member_type=row.member_type,
             joined_at=row.joined_at,
+            rejoined=row.rejoined,
             role_ids=tuple(row.role_ids),
         )
         transaction.record("member", (row.organization_id, row.member_id), "updated", state)

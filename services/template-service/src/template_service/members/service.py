@@ -279,11 +279,20 @@ class Members:
         self, transaction: Transaction, organization_id: str, member_type: MemberType, wanted: Collection[str]
     ) -> None:
         """Add those that are not members. They have no roles yet, so their permissions need no fan-out."""
-        now = self._clock()
-        joined = await self._members(transaction, organization_id, member_type).add(wanted, now=now)
+        now, members = self._clock(), self._members(transaction, organization_id, member_type)
+        joined = await members.add(wanted, now=now)
+        # A statement of its own: the one before may have waited for a removal.
+        deleted = await transaction.deleted("member", [(organization_id, member_id) for member_id in joined])
+        rejoined = {member_id for _, member_id in deleted}
+        if rejoined:
+            await members.mark_rejoined(rejoined)
         for member_id in sorted(joined):
             state = MemberState(
-                organization_id=organization_id, member_id=member_id, member_type=member_type, joined_at=now
+                organization_id=organization_id,
+                member_id=member_id,
+                member_type=member_type,
+                joined_at=now,
+                rejoined=member_id in rejoined,
             )
             transaction.record("member", (organization_id, member_id), "created", state)
 

@@ -60,10 +60,12 @@ class HeldRoles(NamedTuple):
 
     Attributes:
         joined_at: See ``MemberState``.
+        rejoined: See ``MemberState``.
     """
 
     member_id: str
     joined_at: int
+    rejoined: bool
     role_ids: tuple[str, ...]
 
 
@@ -125,6 +127,12 @@ _ADD: Final = text(
     ON CONFLICT DO NOTHING RETURNING member_id
     """
 ).bindparams(_TENANT, _ORGANIZATION, _TYPE, _IDS, bindparam("now", type_=BigInteger))
+_MARK_REJOINED: Final = text(
+    """
+    UPDATE members SET rejoined = true
+    WHERE tenant_id = :tenant AND organization_id = :organization AND member_id = ANY(:ids)
+    """
+).bindparams(_TENANT, _ORGANIZATION, _IDS)
 _ALL: Final = text(
     """
     SELECT member_id FROM members
@@ -198,14 +206,14 @@ _UNASSIGN: Final = text(
 ).bindparams(_TENANT, _ORGANIZATION, _MEMBER, _ROLES)
 _HELD_ROLES: Final = text(
     """
-    SELECT member.member_id, member.joined_at, ARRAY(
+    SELECT member.member_id, member.joined_at, member.rejoined, ARRAY(
         SELECT role_id FROM member_roles AS held
         WHERE held.tenant_id = :tenant AND held.organization_id = :organization AND held.member_id = requested.member_id
             AND EXISTS (SELECT FROM roles WHERE roles.tenant_id = :tenant AND roles.id = held.role_id OFFSET 0)
         ORDER BY role_id
     ) AS role_ids
     FROM unnest(:ids) AS requested (member_id), LATERAL (
-        SELECT member_id, joined_at FROM members
+        SELECT member_id, joined_at, rejoined FROM members
         WHERE tenant_id = :tenant AND organization_id = :organization AND member_id = requested.member_id OFFSET 0
     ) AS member
     """
@@ -274,6 +282,10 @@ class Members:
         """Add members; return the new ones."""
         return list(await self._connection.scalars(_ADD, {**self._values, "ids": sorted(ids), "now": now}))
 
+    async def mark_rejoined(self, ids: Collection[str]) -> None:
+        """Store that these members were members before."""
+        await self._connection.execute(_MARK_REJOINED, {**self._values, "ids": sorted(ids)})
+
     async def remove(self, ids: Collection[str]) -> list[str]:
         """Remove members and their roles; return those that were members."""
         return list(await self._connection.scalars(_REMOVE, {**self._values, "ids": sorted(ids)}))
@@ -298,7 +310,7 @@ class Members:
     async def held_roles(self, ids: Collection[str]) -> list[HeldRoles]:
         """Return each of these members with its roles."""
         rows = await self._connection.execute(_HELD_ROLES, {**self._values, "ids": sorted(ids)})
-        return [HeldRoles(row.member_id, row.joined_at, tuple(row.role_ids)) for row in rows]
+        return [HeldRoles(row.member_id, row.joined_at, row.rejoined, tuple(row.role_ids)) for row in rows]
 
 
 async def lock_roles(

@@ -23,11 +23,13 @@ class Change(NamedTuple):
     Attributes:
         entry: See ``stead.not_valid.entries``.
         not_before: Seconds since the epoch, or ``ALWAYS``; of lost permissions a part of a revision.
-        only_if_known: Whether this replaces an earlier record only: what is valid again needs none otherwise.
+        since_s: Seconds since the epoch: it concerns tokens that were issued before, or a moment after.
+        only_if_known: Whether this replaces an earlier record only: what never ended needs none.
     """
 
     entry: bytes
     not_before: int
+    since_s: int
     only_if_known: bool = False
 
     def until(self, forget_at: int) -> NotValid:
@@ -62,57 +64,72 @@ def of_event(kind: str, data: msgspec.Raw, *, changed_at_s: int, revision: int =
     """
     match kind:
         case "user":
-            return _of_user(msgspec.json.decode(data, type=UserState))
+            return _of_user(msgspec.json.decode(data, type=UserState), changed_at_s)
         case "application":
             return _of_application(msgspec.json.decode(data, type=ApplicationState), changed_at_s)
         case "resource":
             resource = msgspec.json.decode(data, type=ResourceState)
-            since_s = resource.tokens_valid_after // 1000 or changed_at_s
-            entry = entry_of("resource", resource.indicator)
-            return [_gone(entry, resource.deleted, since_s)] if resource.indicator else []
+            entry, valid_after_s = entry_of("resource", resource.indicator), resource.tokens_valid_after // 1000
+            return [_ended(entry, resource.deleted, valid_after_s, changed_at_s)] if resource.indicator else []
         case "organization":
             organization = msgspec.json.decode(data, type=OrganizationState)
-            return [_gone(entry_of("organization", organization.id), organization.deleted, changed_at_s)]
+            return [_ended(entry_of("organization", organization.id), organization.deleted, 0, changed_at_s)]
         case "member":
-            member = msgspec.json.decode(data, type=MemberState)
-            since_s = member.joined_at // 1000 or changed_at_s
-            return [_gone(entry_of("member", member.organization_id, member.member_id), member.deleted, since_s)]
+            return [_of_member(msgspec.json.decode(data, type=MemberState), changed_at_s)]
         case "narrowing":
             narrowing = msgspec.json.decode(data, type=NarrowingState)
             if narrowing.kind == "scope":
-                return _narrowed("scope", narrowing.indicator, narrowing.name, revision=revision)
-            return _narrowed("holder", narrowing.id, revision=revision)
+                ids: tuple[str, ...] = (narrowing.indicator, narrowing.name)
+                return _narrowed("scope", *ids, revision=revision, changed_at_s=changed_at_s)
+            return _narrowed("holder", narrowing.id, revision=revision, changed_at_s=changed_at_s)
         case "member-permissions":
             permissions = msgspec.json.decode(data, type=MemberPermissionsState)
             if permissions.removed or permissions.incomplete:
                 ids = (permissions.organization_id, permissions.member_id)
-                return _narrowed("member-permissions", *ids, revision=revision)
+                return _narrowed("member-permissions", *ids, revision=revision, changed_at_s=changed_at_s)
     return []
 
 
-def _narrowed(kind: Narrowed, *ids: str, revision: int) -> list[Change]:
-    return [Change(entry, number) for entry, number in narrowed_entries(kind, *ids, revision=revision).items()]
+def _narrowed(kind: Narrowed, *ids: str, revision: int, changed_at_s: int) -> list[Change]:
+    entries = narrowed_entries(kind, *ids, revision=revision)
+    return [Change(entry, number, changed_at_s) for entry, number in entries.items()]
 
 
-def _of_user(user: UserState) -> list[Change]:
-    entry = entry_of("user", user.id)
-    if user.deleted or user.is_suspended:
-        return [Change(entry, ALWAYS)]
-    # ``iat`` has whole seconds and is rounded up to tokensValidAfter
-    return [Change(entry, -(-user.tokens_valid_after // 1000))] if user.tokens_valid_after else []
+def _of_user(user: UserState, changed_at_s: int) -> list[Change]:
+    is_ended = user.deleted or user.is_suspended
+    valid_after_s = -(-user.tokens_valid_after // 1000)  # ``iat`` has whole seconds and is rounded up to it
+    if not is_ended and not valid_after_s:
+        return []
+    return [_ended(entry_of("user", user.id), is_ended, valid_after_s, changed_at_s)]
 
 
 def _of_application(application: ApplicationState, changed_at_s: int) -> list[Change]:
     switched_off = application.deleted or not application.allow_token_exchange
-    exchanging_since_s = application.exchanged_valid_after // 1000 or changed_at_s
+    exchanging_since_s = application.exchanged_valid_after // 1000
     return [
-        _gone(entry_of("client", application.id), application.deleted, changed_at_s),
-        _gone(entry_of("exchange", application.id), switched_off, exchanging_since_s),
+        _ended(entry_of("client", application.id), application.deleted, 0, changed_at_s),
+        _ended(entry_of("exchange", application.id), switched_off, exchanging_since_s, changed_at_s),
     ]
 
 
-def _gone(entry: bytes, is_gone: bool, since_s: int) -> Change:
-    return Change(entry, ALWAYS) if is_gone else Change(entry, since_s, only_if_known=True)
+def _of_member(member: MemberState, changed_at_s: int) -> Change:
+    entry, joined_s = entry_of("member", member.organization_id, member.member_id), member.joined_at // 1000
+    if member.deleted or member.rejoined:
+        return _ended(entry, member.deleted, joined_s, changed_at_s)
+    return Change(entry, joined_s or changed_at_s, changed_at_s, only_if_known=True)
+
+
+def _ended(entry: bytes, is_ended: bool, valid_after_s: int, changed_at_s: int) -> Change:
+    """Return the change of what has ended, or ended before ``valid_after_s``; 0 if it never did or that is unknown.
+
+    The state keeps the newest event only, so the return may be all that is seen: it ends what was issued before as
+    well. Long after the return there is nothing left to end, whatever else has changed now.
+    """
+    if is_ended:
+        return Change(entry, ALWAYS, changed_at_s)
+    if valid_after_s:
+        return Change(entry, valid_after_s, valid_after_s)
+    return Change(entry, changed_at_s, changed_at_s, only_if_known=True)
 
 
 def latest(records: Iterable[NotValid]) -> dict[bytes, NotValid]:

@@ -68,12 +68,10 @@ class _Arrived(NamedTuple):
     """A change that the bus told of.
 
     Attributes:
-        changed_at_s: Seconds since the epoch.
         position: Of its event in the stream.
     """
 
     change: Change
-    changed_at_s: int
     position: int
 
 
@@ -108,7 +106,7 @@ class _Heard:
             changed_at_s = int(datetime.fromisoformat(event.time).timestamp())
             kind = event.type.rpartition(".")[0]
             changes = of_event(kind, event.data, changed_at_s=changed_at_s, revision=event.revision)
-            self.arrived.extend(_Arrived(change, changed_at_s, message.sequence) for change in changes)
+            self.arrived.extend(_Arrived(change, message.sequence) for change in changes)
             self.position = _Position(self.position.stream, message.sequence)
         self.is_caught_up |= batch.caught_up
         self._heard_at = time.monotonic()
@@ -299,9 +297,9 @@ class Sequencer:
         rows = await connection.fetch(_KNOWN, self._tenant_id, list(entries))
         known: dict[bytes, int] = {row["entry"]: row["not_before"] for row in rows}
         records = []
-        for change, changed_at_s, _ in arrived:
+        for change, _ in arrived:
             held = known.get(change.entry)
-            is_over = changed_at_s + lifetime_s + LEEWAY_S <= now_s
+            is_over = change.since_s + lifetime_s + LEEWAY_S <= now_s
             if held == change.not_before or (held is None and (is_over or change.only_if_known)):
                 continue
             known[change.entry] = change.not_before
