@@ -371,6 +371,34 @@ async def test_two_replicas_serve_the_same_bytes_and_another_takes_over(replicas
 
 
 @pytest.mark.servers
+async def test_nothing_counts_as_fresh_while_more_is_waiting(servers: ServerAddresses, tenant_id: str) -> None:
+    """A turn takes a thousand revocations and changes at most: its messages would vouch for those that wait."""
+    replica, count = Replica(servers, tenant_id), 2_500
+    await replica.start()
+    await replica.next_message(that=lambda message: message.time > 0)
+    keys = KeySet.parse(replica.keys.jwks)
+    users = (UserState(id=f"user{number}", is_suspended=True) for number in range(count))
+    with replica.tail.reading() as live:
+        async with replica.engine.begin() as connection:  # no turn meanwhile
+            statement = text("SELECT FROM not_valid_feed WHERE tenant_id = :tenant FOR UPDATE")
+            await connection.execute(statement, {"tenant": tenant_id})
+            await tell(servers, tenant_id, *(("management", "user", (user.id,), user) for user in users))
+            await replica.revoke(*(new_token_id() for _ in range(count)))
+            async with asyncio.timeout(10):
+                while len(replica.sequencer._heard[0].arrived) < count:  # noqa: ASYNC110 - seen from outside
+                    await asyncio.sleep(0.01)
+        fresh_at = set()
+        async with asyncio.timeout(30):
+            async for each in live:
+                message = read_message(each.token, keys, issuer=ISSUER)
+                fresh_at |= {message.to} if message.time else set()
+                if message.to == 2 * count:
+                    break
+    await replica.stop()
+    assert fresh_at <= {0, 2 * count}, "0: the turn that waited for the lock"
+
+
+@pytest.mark.servers
 async def test_nothing_counts_as_fresh_while_the_bus_is_away(servers: ServerAddresses, tenant_id: str) -> None:
     """Changes cannot arrive; revocations, which come from the database, still do."""
     async with TcpProxy(servers.token_nats_url) as proxy:

@@ -8,6 +8,7 @@ commit the message is also published on the bus, at most once: a reader there fi
 
 import asyncio
 import contextlib
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -89,15 +90,13 @@ class _Heard:
         reader: Of the stream.
         arrived: Changes, in the order of the stream.
         position: Of the last event, whether it means anything or not.
-        is_caught_up: Whether the end of the stream was reached since reading began.
     """
 
     def __init__(self, reader: StreamReader, position: _Position) -> None:
         self.reader = reader
         self.arrived: deque[_Arrived] = deque()
         self.position = position
-        self.is_caught_up = False
-        self._heard_at = 0.0
+        self._caught_up_at = -math.inf
 
     def take(self, batch: Batch) -> None:
         """Add a batch."""
@@ -108,13 +107,17 @@ class _Heard:
             changes = of_event(kind, event.data, changed_at_s=changed_at_s, revision=event.revision)
             self.arrived.extend(_Arrived(change, message.sequence) for change in changes)
             self.position = _Position(self.position.stream, message.sequence)
-        self.is_caught_up |= batch.caught_up
-        self._heard_at = time.monotonic()
+        if batch.caught_up:
+            self._caught_up_at = time.monotonic()
+
+    def begin_again(self) -> None:
+        """Count as far behind until the end of the stream is reached."""
+        self._caught_up_at = -math.inf
 
     @property
     def is_recent(self) -> bool:
         """Whether everything that was published until a moment ago is known."""
-        return self.is_caught_up and time.monotonic() - self._heard_at < _SILENCE_S
+        return time.monotonic() - self._caught_up_at < _SILENCE_S
 
     def first(self) -> tuple[_Position, list[_Arrived]]:
         """Return the first changes, those of an event together, and the position after them."""
@@ -237,7 +240,7 @@ class Sequencer:
 
     async def _read(self, heard: _Heard, holder: LockHolder) -> None:
         """Read on from the last position until the reading is interrupted."""
-        heard.is_caught_up = False
+        heard.begin_again()
         await self._bus.connected()
         stream = await heard.reader.identity()
         if stream != heard.position.stream:  # the stream was recreated: its positions start again
@@ -246,9 +249,9 @@ class Sequencer:
             async for batch in batches:
                 while len(heard.arrived) > _BUFFERED:  # noqa: ASYNC110 - the database is slower than the bus
                     await asyncio.sleep(_BUFFER_CHECK_S)
-                had_caught_up = heard.is_caught_up
+                was_recent = heard.is_recent
                 heard.take(batch)
-                if heard.arrived or not had_caught_up:
+                if heard.arrived or not was_recent:
                     holder.wake()
 
     async def _take_turn(self, connection: asyncpg.Connection) -> bool:
@@ -256,8 +259,9 @@ class Sequencer:
         if not self._keys.is_loaded:
             return False
         (state_position, of_state), (events_position, of_events) = (heard.first() for heard in self._heard)
-        is_current = self._bus.is_connected and all(heard.is_recent for heard in self._heard)
-        time_ms = self._clock() if is_current else 0
+        takes_all = len(of_state) + len(of_events) == sum(len(heard.arrived) for heard in self._heard)
+        is_current = takes_all and self._bus.is_connected and all(heard.is_recent for heard in self._heard)
+        begun_ms = self._clock()
         announced: list[str] = []
         async with connection.transaction():
             state = await connection.fetchrow(_STATE, self._tenant_id)
@@ -269,13 +273,16 @@ class Sequencer:
             records += await self._relevant(connection, [*of_state, *of_events], lifetime_s)
             stored = [record for record in latest(records).values() if record.forget_at * 1000 > self._clock()]
             sequence = state["sequence"]
-            for start in range(0, len(stored), MAX_MESSAGE_RECORDS):
+            # The last message alone may say that the feed is fresh, and only if nothing waits for the next turn.
+            time_ms = begun_ms if is_current and len(revoked) < _AT_ONCE else 0
+            starts = range(0, max(1, len(stored)), MAX_MESSAGE_RECORDS)
+            for start in starts:
                 part = stored[start : start + MAX_MESSAGE_RECORDS]
-                await self._store(connection, part, after=sequence)
-                announced.append(await self._announce(connection, state["epoch"], sequence, part, time_ms=time_ms))
+                part_ms = time_ms if start == starts[-1] else 0
+                if part:
+                    await self._store(connection, part, after=sequence)
+                announced.append(await self._announce(connection, state["epoch"], sequence, part, time_ms=part_ms))
                 sequence += len(part)
-            if not stored:
-                announced.append(await self._announce(connection, state["epoch"], sequence, (), time_ms=time_ms))
             read = revoked[-1]["number"] if revoked else state["revocations_read"]
             reached = (sequence, read, *state_position, lifetime_s, *events_position)
             if reached != tuple(state)[2:]:
