@@ -135,6 +135,26 @@ async def test_a_cut_connection_is_noticed_and_caught_up_after(world: World, pat
             assert await asyncio.to_thread(refusal, verifier, token) is None
 
 
+@pytest.mark.heavy
+@pytest.mark.parametrize("path", ["http", "nats"])
+async def test_an_idle_feed_stays_fresh_though_its_connection_is_cut_again_and_again(world: World, path: Path) -> None:
+    there = world.stack.base_url if path == "http" else world.stack.addresses.subscriber_nats_url
+    async with TcpProxy(there) as proxy:
+        through = {"base_url" if path == "http" else "nats_url": proxy.url}
+        with feed_over(path, world, **through, issuer=world.stack.issuer) as feed:
+            assert await asyncio.to_thread(feed.wait_until_fresh, PATIENCE_S)
+            was_fresh = []
+            for _ in range(8):
+                while (age_s := feed.age_s) < 0.8:  # the next heartbeat is due
+                    await asyncio.sleep(0.01)
+                await proxy.cut()
+                await proxy.mend()
+                while feed.age_s >= age_s:  # noqa: ASYNC110 - seen from outside
+                    was_fresh.append(feed.is_fresh)
+                    await asyncio.sleep(0.01)
+    assert all(was_fresh)
+
+
 def test_a_feed_that_may_not_be_read_never_becomes_fresh(world: World) -> None:
     with NotValidFeed.over_http(world.stack.base_url, client_id=world.machine.id, client_secret="wrong") as feed:
         assert not feed.wait_until_fresh(1)

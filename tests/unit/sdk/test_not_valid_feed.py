@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import math
+import threading
 from typing import Any
 
+import httpx2 as httpx
 import pytest
 
 from stead.errors import TokenInvalid, Unavailable
 from stead.not_valid import NotValidFeed
+from stead.not_valid._endpoint import repeat
 from stead.not_valid._records import Records
 from stead.not_valid._state import FeedState, Gap
 from stead.not_valid.entries import ALWAYS, Kind, Narrowed, NotValid, entries_of, entry_of, narrowed_entries, unpack
@@ -332,6 +335,37 @@ def test_what_a_stale_feed_names_is_refused_all_the_same(reader: Reader) -> None
     with pytest.raises(TokenInvalid) as refused:
         feed.check(access_token())
     assert (refused.value.reason, feed.is_fresh) == ("ended_user", False)
+
+
+class Pauses(threading.Event):
+    """Takes note of pauses instead of making them; stops after a few."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.taken.append(timeout)
+        if len(self.taken) == 7:
+            self.set()
+        return self.is_set()
+
+
+@pytest.mark.parametrize(
+    ("is_heard", "pauses"), [(True, [0.1] * 7), (False, [0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0])], ids=["heard", "silent"]
+)
+def test_a_connection_that_brought_a_heartbeat_is_replaced_at_once(
+    reader: Reader, is_heard: bool, pauses: list[float]
+) -> None:
+    def attempt() -> None:
+        if is_heard:
+            reader.now += 1
+            reader.heartbeat(5)
+        raise httpx.ReadError("cut")
+
+    stopped = Pauses()
+    repeat(attempt, reader.state, stopped)
+    assert stopped.taken == pauses
 
 
 def test_records_survive_packing() -> None:

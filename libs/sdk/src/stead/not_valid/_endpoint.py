@@ -147,7 +147,7 @@ def repeat(
     """
     retry_s = _FIRST_RETRY_S
     while not stopped.is_set():
-        reached = state.position
+        reached = state.progress
         try:
             attempt()
         except Gap:
@@ -156,5 +156,5 @@ def repeat(
             _log.warning("the not-valid feed is not acceptable: %s", invalid)
         except interruptions as error:
             _log.warning("the not-valid feed was interrupted: %s", type(error).__name__)
-        retry_s = _FIRST_RETRY_S if state.position != reached else min(2 * retry_s, _LAST_RETRY_S)
+        retry_s = _FIRST_RETRY_S if state.progress != reached else min(2 * retry_s, _LAST_RETRY_S)
         stopped.wait(retry_s)

@@ -65,6 +65,11 @@ class FeedState:
         return (self._epoch, self._sequence) if self._epoch >= 0 else None
 
     @property
+    def progress(self) -> tuple[int, int, int]:
+        """Grows with everything that is new: a record, an epoch, a heartbeat."""
+        return self._epoch, self._sequence, self._signed_at
+
+    @property
     def age_s(self) -> float:
         """Seconds since the last heartbeat; infinite without one, and while something before it is missing."""
         heard_at = self._heard_at
