@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
+import tracemalloc
 from typing import Any
 
 import httpx2 as httpx
@@ -303,6 +304,35 @@ def test_records_are_found_before_and_after_they_are_tidied() -> None:
     kept = {record.entry: expected[record.entry] for record in whole if record.forget_at > 11}
     assert (len(tidied), tidied.is_untidy) == (24_000, False)
     assert {entry: tidied.not_before(entry) for entry in expected} == {entry: kept.get(entry, 0) for entry in expected}
+    still = {entry: records.not_before(entry) for entry in kept}
+    assert still == kept, "a reader that has the former records finds all that is not over"
+
+
+def test_loading_a_snapshot_and_tidying_make_no_second_copy_of_the_records() -> None:
+    def packed(numbers: range) -> bytes:
+        return b"".join(
+            sorted(NotValid(hashlib.sha256(str(n).encode()).digest()[:16], ALWAYS, LATER).pack() for n in numbers)
+        )
+
+    body, later = snapshot(packed(range(30_000))), packed(range(30_000, 31_000))
+    tracemalloc.start()
+    received = bytearray()
+    for start in range(0, len(body), 65_536):
+        received += body[start : start + 65_536]
+    reader = Reader()
+    reader.state.load(*read_snapshot(received, KEYS, issuer=ISSUER))
+    _, loading = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    records = Records(bytearray(body[body.index(b"\n") + 1 :]))
+    records = records.tidied(now=NOW)
+    records.add(later)
+    tracemalloc.start()
+    tidied = records.tidied(now=NOW)
+    _, tidying = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(tidied) == 31_000
+    assert (loading < 1.5 * len(body), tidying < 1.5 * len(body)) == (True, True)
 
 
 IMPERSONATED = [{"actor": {"sub": "a"}}, {"grant_type": "g"}]

@@ -111,7 +111,7 @@ class FeedEndpoint:
                 body += part
                 if len(body) > _MAX_SNAPSHOT_BYTES:
                     raise InvalidFeed("the snapshot is too large")
-        state.load(*read_snapshot(bytes(body), keys, issuer=self._issuer))
+        state.load(*read_snapshot(body, keys, issuer=self._issuer))
 
     def get(
         self, http: httpx.Client, url: str, headers: dict[str, str]

@@ -83,7 +83,7 @@ class FeedState:
     def __len__(self) -> int:
         return len(self._records)
 
-    def load(self, snapshot: Snapshot, records: bytes) -> None:
+    def load(self, snapshot: Snapshot, records: bytes | bytearray) -> None:
         """Replace everything by a snapshot.
 
         Raises:

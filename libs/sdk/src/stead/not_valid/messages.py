@@ -98,7 +98,7 @@ def records_of(message: Message) -> bytes:
     return records
 
 
-def digest_of(records: bytes) -> str:
+def digest_of(records: bytes | bytearray) -> str:
     """Return ``sha256`` of a snapshot's records."""
     return encoded_records(hashlib.sha256(records).digest())
 
@@ -115,13 +115,15 @@ def read_message(token: str, keys: KeySet, *, issuer: str) -> Message:
     return message
 
 
-def read_snapshot(body: bytes, keys: KeySet, *, issuer: str) -> tuple[Snapshot, bytes]:
-    """Verify a snapshot; return it with its packed records.
+def read_snapshot(body: bytes | bytearray, keys: KeySet, *, issuer: str) -> tuple[Snapshot, bytes | bytearray]:
+    """Verify a snapshot; return it with its packed records, which are the rest of a bytearray, not a copy.
 
     Raises:
         InvalidFeed: It is not accepted.
     """
-    head, _, records = body.partition(b"\n")
+    head = bytes(body[: max(0, body.find(b"\n"))])
+    records = body if isinstance(body, bytearray) else bytearray(body)
+    del records[: len(head) + 1]
     snapshot = _read(head.decode("latin-1"), keys, SNAPSHOT_TYPE, Snapshot)
     if snapshot.iss != issuer or snapshot.sha256 != digest_of(records) or len(records) % RECORD.size:
         raise InvalidFeed("another issuer's, or its records were altered")
