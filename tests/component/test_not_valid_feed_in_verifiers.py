@@ -145,11 +145,11 @@ async def test_an_idle_feed_stays_fresh_though_its_connection_is_cut_again_and_a
             assert await asyncio.to_thread(feed.wait_until_fresh, PATIENCE_S)
             was_fresh = []
             for _ in range(8):
-                while (age_s := feed.age_s) < 0.8:  # the next heartbeat is due
+                while (age_s := feed.age_s) < 0.8:  # noqa: ASYNC110 - until the next heartbeat is due
                     await asyncio.sleep(0.01)
                 await proxy.cut()
                 await proxy.mend()
-                while feed.age_s >= age_s:  # noqa: ASYNC110 - seen from outside
+                while feed.age_s >= age_s:
                     was_fresh.append(feed.is_fresh)
                     await asyncio.sleep(0.01)
     assert all(was_fresh)
