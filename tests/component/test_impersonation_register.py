@@ -146,6 +146,30 @@ async def test_each_filter_selects_what_it_says_newest_first(own: Management) ->
     }
 
 
+async def test_a_person_sees_impersonations_in_either_part(own: Management) -> None:
+    """Also one that was deleted: nothing but ids is left of it. One that nothing is known about is a miss."""
+
+    async def of(person: str, **params: str) -> list[int]:
+        answer = await own.client.get(f"/api/users/{person}/impersonations", params=params)
+        assert answer.status_code == 200, answer.text
+        return [int(each["id"].lstrip("i")) for each in answer.json()]
+
+    assert await of("ann") == [4, 2, 1]
+    assert await of("ann", role="subject") == [2, 1]
+    assert await of("ann", role="actor") == [4]
+    assert await of("ann", active="true") == [4, 1]
+    address, found = httpx.URL("/api/users/ann/impersonations", params={"page_size": "1"}), []
+    while True:
+        answer = await own.client.get(address)
+        found += [int(each["id"].lstrip("i")) for each in answer.json()]
+        if "next" not in answer.links:
+            break
+        params = httpx.URL(answer.links["next"]["url"]).params
+        address = httpx.URL("/api/users/ann/impersonations", params=params)
+    assert found == [4, 2, 1]
+    assert refusal(await own.client.get("/api/users/nobody/impersonations")) == (404, "entity.not_exists_with_id")
+
+
 @pytest.mark.servers
 async def test_pages_follow_each_other(own: Management) -> None:
     for params, expected in (({}, [4, 3, 2, 1]), ({"active": "true"}, [4, 1])):

@@ -6,6 +6,7 @@ import hashlib
 import math
 import threading
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import httpx2 as httpx
@@ -308,6 +309,17 @@ def test_records_are_found_before_and_after_they_are_tidied() -> None:
     assert still == kept, "a reader that has the former records finds all that is not over"
 
 
+def smallest_peak(action: Callable[[], object]) -> int:
+    """Return the bytes that are allocated at once: of a few runs, as other threads of the process allocate, too."""
+    peaks = []
+    for _ in range(5):
+        tracemalloc.start()
+        action()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    return min(peaks)
+
+
 def test_loading_a_snapshot_and_tidying_make_no_second_copy_of_the_records() -> None:
     def packed(numbers: range) -> bytes:
         return b"".join(
@@ -315,23 +327,17 @@ def test_loading_a_snapshot_and_tidying_make_no_second_copy_of_the_records() -> 
         )
 
     body, later = snapshot(packed(range(30_000))), packed(range(30_000, 31_000))
-    tracemalloc.start()
-    received = bytearray()
-    for start in range(0, len(body), 65_536):
-        received += body[start : start + 65_536]
-    reader = Reader()
-    reader.state.load(*read_snapshot(received, KEYS, issuer=ISSUER))
-    _, loading = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
 
-    records = Records(bytearray(body[body.index(b"\n") + 1 :]))
-    records = records.tidied(now=NOW)
+    def load() -> None:
+        received = bytearray()
+        for start in range(0, len(body), 65_536):
+            received += body[start : start + 65_536]
+        Reader().state.load(*read_snapshot(received, KEYS, issuer=ISSUER))
+
+    records = Records(bytearray(body[body.index(b"\n") + 1 :])).tidied(now=NOW)
     records.add(later)
-    tracemalloc.start()
-    tidied = records.tidied(now=NOW)
-    _, tidying = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert len(tidied) == 31_000
+    assert len(records.tidied(now=NOW)) == 31_000
+    loading, tidying = smallest_peak(load), smallest_peak(lambda: records.tidied(now=NOW))
     assert (loading < 1.5 * len(body), tidying < 1.5 * len(body)) == (True, True)
 
 

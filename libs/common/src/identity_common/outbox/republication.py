@@ -58,7 +58,8 @@ class Republication:
     def __init__(self, changes: Changes, *, tenant_id: str, steps: Sequence[Step]) -> None:
         self._changes = changes
         self._tenant_id = tenant_id
-        self._steps = (*steps, self._record_deletions)
+        # Deletions first: a new object may have a name that a deleted one had, and is then the one that counts.
+        self._steps = (self._record_deletions, *steps)
 
     async def request(self) -> None:
         """Request a republication in a transaction of its own."""

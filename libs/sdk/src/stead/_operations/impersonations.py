@@ -53,7 +53,7 @@ def get_impersonation(impersonation_id: str) -> Operation[Impersonation]:
 def list_user_impersonations(
     user_id: str,
     *,
-    role: Literal["subject", "actor"] = "subject",
+    role: Literal["subject", "actor"] | None = None,
     active: bool | None = None,
     page_size: int = MAX_PAGE_SIZE,
 ) -> CursorRequest[Impersonation]:
@@ -61,7 +61,7 @@ def list_user_impersonations(
 
     Args:
         user_id: The user.
-        role: Whether the user is the subject, or the actor.
+        role: Whether the user is the subject, or the actor; either by default.
         active: Only those that have neither ended nor expired, or only the others.
         page_size: Impersonations per request, 1 to 100.
     """

@@ -43,6 +43,7 @@ class RegisterFilters(msgspec.Struct, frozen=True, kw_only=True):
         is_active: Whether they have neither ended nor expired.
         user_id: The subject.
         actor_id: The actor.
+        person_id: The subject or the actor.
         client_id: The application that exchanged.
         organization_id: That the access token was requested for.
         issued_to: The application that requested the subject token.
@@ -51,6 +52,7 @@ class RegisterFilters(msgspec.Struct, frozen=True, kw_only=True):
     is_active: bool | None = None
     user_id: str | None = None
     actor_id: str | None = None
+    person_id: str | None = None
     client_id: str | None = None
     organization_id: str | None = None
     issued_to: str | None = None
@@ -190,6 +192,12 @@ def _walks(filters: RegisterFilters, *, since: int | None) -> list[TrailFilters]
         filters: What the impersonations must have.
         since: When the oldest that matches may have begun, milliseconds since the epoch; None for no limit.
     """
+    if filters.person_id is not None:
+        either = (
+            msgspec.structs.replace(filters, person_id=None, user_id=filters.person_id),
+            msgspec.structs.replace(filters, person_id=None, actor_id=filters.person_id),
+        )
+        return [walk for each in either for walk in _walks(each, since=since)]
     of_exchange = (filters.actor_id, filters.client_id, filters.organization_id)
     if any(each is not None for each in of_exchange):
         keys: tuple[str, ...] = (TAKEN, SUCCEEDED)
@@ -212,12 +220,19 @@ def _walks(filters: RegisterFilters, *, since: int | None) -> list[TrailFilters]
 
 def _first(trace: Trace, walks: Sequence[TrailFilters]) -> str | None:
     """Return the id of the entry at which an impersonation is listed: the first that the walks look for."""
-    found = (trace.find(each.key or "") for each in walks)
-    return next((each.id for each in found if each is not None), None)
+    found = ((walk, trace.find(walk.key or "")) for walk in walks)
+    return next((entry.id for walk, entry in found if entry is not None and _is_on(walk, entry)), None)
+
+
+def _is_on(walk: TrailFilters, entry: AuditEntry) -> bool:
+    """Return whether a walk comes by an entry with its key: walks of one page differ in whom they look for."""
+    return walk.user_id in {None, entry.user_id} and walk.actor_id in {None, entry.actor_id}
 
 
 def _matches(found: ImpersonationStory, filters: RegisterFilters, *, now: int) -> bool:
     if filters.is_active is not None and found.is_active(now) != filters.is_active:
+        return False
+    if filters.person_id is not None and filters.person_id not in {found.user_id, found.actor_id}:
         return False
     names = ("user_id", "actor_id", "client_id", "organization_id", "issued_to")
     wanted = {name: value for name in names if (value := getattr(filters, name)) is not None}

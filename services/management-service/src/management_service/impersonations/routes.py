@@ -11,7 +11,6 @@ from identity_common.access.management_api import Caller, admitted_caller, requi
 from identity_common.http.json_body import JsonRequest
 from identity_common.http.openapi import Filter, documented
 from identity_common.http.pagination import DEFAULT_SIZE, MAX_SIZE, next_page, parse_query, read_page
-from identity_common.stores.parents import parent_exists
 from management_service.impersonations.register import ImpersonationRegister, RegisterFilters, seen_by
 from management_service.impersonations.rules import EndedImpersonations, selected_party
 from management_service.impersonations.service import Impersonations
@@ -29,7 +28,9 @@ _PARTIES: Final = (
     Filter("organizationId", "Only those whose access token was requested for this organization."),
 )
 _ROLE: Final = Filter(
-    "role", "The user's part: that of the subject, if it is missing, or of the actor.", values=("subject", "actor")
+    "role",
+    "The user's part: that of the subject or of the actor; either if it is missing.",
+    values=("subject", "actor"),
 )
 PAGES: Final = (
     Filter("after", "Where the page begins: from the Link of the page before."),
@@ -157,7 +158,7 @@ class UserImpersonationController(Controller):
 
     path = "/users/{user_id:str}/impersonations"
     tags = ("Impersonations",)
-    guards = (require_management, parent_exists("user"))
+    guards = (require_management,)
 
     @get(
         "/",
@@ -171,12 +172,16 @@ class UserImpersonationController(Controller):
         request: JsonRequest,
         impersonation_register: NamedDependency[ImpersonationRegister],
     ) -> Response[list[ImpersonationStory]]:
-        """List impersonations in which a user is the subject, or the actor, newest first."""
+        """List impersonations in which a user, or a deleted one, is the subject or the actor, newest first."""
         given = dict(parse_query(request.scope["query_string"]))
-        is_actor = given.get("role") == "actor"
+        role = given.get("role")
         filters = RegisterFilters(
             is_active=None if "active" not in given else given["active"] == "true",
-            user_id=None if is_actor else user_id,
-            actor_id=user_id if is_actor else None,
+            user_id=user_id if role == "subject" else None,
+            actor_id=user_id if role == "actor" else None,
+            person_id=user_id if role is None else None,
         )
-        return await page_of(request, impersonation_register, filters, given)
+        page = await page_of(request, impersonation_register, filters, given)
+        if not page.content:
+            await request.app.state.parents.require("user", user_id)
+        return page
