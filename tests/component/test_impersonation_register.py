@@ -26,7 +26,8 @@ def impersonation(number: int) -> str:
 
 def issued(number: int, *, by: str = "desk", of: str = "ann", ttl: int = HOUR) -> AuditEntry:
     at = BEGUN + number
-    return made(number, "subject-token.issued", at, by=by, user_id=of, expires_at=at + ttl, context=REASON)
+    more = {"user_id": of, "requested_by": "kim", "expires_at": at + ttl, "context": REASON}
+    return made(number, "subject-token.issued", at, by=by, **more)
 
 
 def exchanged(number: int, *, of: str = "ann", within: tuple[str, ...] = (), **more: Any) -> AuditEntry:
@@ -109,6 +110,7 @@ async def test_an_impersonation_reads_as_one_story(own: Management) -> None:
         "scope": "read",
         "context": {"reason": "A lost order", "ticketId": "T-1"},
         "issuedTo": "desk",
+        "requestedBy": "kim",
         "createdAt": BEGUN + 1,
         "exchangedAt": BEGUN + 101,
         "expiresAt": BEGUN + HOUR,

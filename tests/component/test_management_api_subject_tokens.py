@@ -62,7 +62,9 @@ async def test_a_minted_token_is_recorded_for_the_audit_trail(management: Manage
     """With its public id, the caller, and what people read of the context; nothing else of it, and not the token."""
     user = await management.created("users", name="Customer")
     context = {"reason": "r" * 300, "ticketId": 7, "card": "4111111111111111"}
-    answer = await management.client.post(PATH, json={"userId": user["id"], "context": context})
+    administrator = (await management.created("users"))["id"]
+    async with management.client_with(management.token(subject=administrator)) as client_of_theirs:
+        answer = await client_of_theirs.post(PATH, json={"userId": user["id"], "context": context})
     token = answer.json()["subjectToken"]
     stored = await management.redis.get(subject_token_key(management.tenant_id, token))
     record = msgspec.json.decode(stored, type=SubjectTokenRecord)
@@ -93,6 +95,7 @@ async def test_a_minted_token_is_recorded_for_the_audit_trail(management: Manage
         operation="CreateSubjectToken",
         application_id=management.credentials.client_id,
         user_id=user["id"],
+        requested_by=administrator,
         subject_token_id=record.id,
         token_id=entry.token_id,
         context=AuditContext(reason="r" * 256),

@@ -88,6 +88,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
         application_id: The application that sent the request.
         user_id: The person that a write was made by, or that a token, sign-in or consent is about: the subject.
         actor_id: The person that acts for the subject.
+        requested_by: The person whose access token a subject token was requested with; absent for an application's own.
         organization_id: The organization that a token was requested for.
         subject_token_id: Public id of the subject token: the id of the impersonation.
         resource: The resource that a token was requested for.
@@ -123,6 +124,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     application_id: str | None = None
     user_id: str | None = None
     actor_id: str | None = None
+    requested_by: str | None = None
     organization_id: str | None = None
     subject_token_id: str | None = None
     resource: str | None = None

@@ -52,6 +52,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         application_id: The application that sent the request.
         user_id: The person that a write was made by, or the subject.
         actor_id: The person that acts for the subject.
+        requested_by: The person for whom an application requested a subject token; None if it did so by itself.
         organization_id: The organization that a token was requested for.
         subject_token_id: Public id of the subject token.
         resource: The resource that a token was requested for.
@@ -84,6 +85,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     application_id: str | None = None
     user_id: str | None = None
     actor_id: str | None = None
+    requested_by: str | None = None
     organization_id: str | None = None
     subject_token_id: str | None = None
     resource: str | None = None

@@ -38,6 +38,7 @@ class Impersonation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         scope: The scopes that were granted, separated by spaces.
         context: Reason and ticket, as given by the requesting application.
         issued_to: The application that requested the subject token.
+        requested_by: The person for whom that application requested it; None if it did so by itself.
         created_at: Milliseconds since the epoch, UTC.
         exchanged_at: When the subject token was spent, milliseconds since the epoch.
         expires_at: Of the access token, or of the subject token before there is one; milliseconds since the epoch.
@@ -59,6 +60,7 @@ class Impersonation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     scope: str | None = None
     context: AuditContext = AuditContext()
     issued_to: str = ""
+    requested_by: str | None = None
     created_at: int
     exchanged_at: int | None = None
     expires_at: int

@@ -40,6 +40,7 @@ class ImpersonationStory(msgspec.Struct, frozen=True, kw_only=True, rename="came
         scope: The scopes that were granted, separated by spaces.
         context: Reason and ticket, as given by the requesting application.
         issued_to: The application that requested the subject token; absent if the trail has lost that.
+        requested_by: The person for whom that application requested it; absent if it did so by itself.
         created_at: Milliseconds since the epoch, UTC.
         exchanged_at: When the subject token was spent, milliseconds since the epoch.
         expires_at: Of the access token, or of the subject token before there is one; milliseconds since the epoch. The
@@ -64,6 +65,7 @@ class ImpersonationStory(msgspec.Struct, frozen=True, kw_only=True, rename="came
     scope: str | None = None
     context: AuditContext
     issued_to: str = ""
+    requested_by: str | None = None
     created_at: int
     exchanged_at: int | None = None
     expires_at: int
@@ -217,6 +219,7 @@ def story(trace: Trace, party_ends: Mapping[str, Sequence[PartyEnd]]) -> Imperso
         scope=None if exchange is None else exchange.scope,
         context=AuditContext() if issued is None or issued.context is None else issued.context,
         issued_to="" if issued is None else issued.application_id or "",
+        requested_by=None if issued is None else issued.requested_by,
         created_at=beginning.occurred_at,
         exchanged_at=None if exchange is None else (taken or exchange).occurred_at,
         expires_at=trace.expires_at,

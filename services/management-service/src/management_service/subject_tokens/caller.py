@@ -36,6 +36,12 @@ class CallerCheck:
         return self._token.claims.client_id
 
     @property
+    def user_id(self) -> str | None:
+        """The user that the caller acts for; None if it acts for itself."""
+        claims = self._token.claims
+        return None if claims.subject == claims.client_id else claims.subject
+
+    @property
     def token_id(self) -> str:
         """The ``jti`` of the token."""
         return self._token.claims.id

@@ -92,6 +92,7 @@ class SubjectTokens:
         storing = self._store.store(
             subject_token,
             record,
+            requested_by=check.user_id,
             token_id=check.token_id,
             address=client_address(request, trusted_proxies=self._trusted_proxies),
             user_agent=recorded_user_agent(request),

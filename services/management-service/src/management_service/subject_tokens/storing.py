@@ -61,13 +61,21 @@ class SubjectTokenStore:
         self._backlog = backlog
 
     def store(
-        self, subject_token: str, record: SubjectTokenRecord, *, token_id: str, address: str, user_agent: str
+        self,
+        subject_token: str,
+        record: SubjectTokenRecord,
+        *,
+        requested_by: str | None = None,
+        token_id: str,
+        address: str,
+        user_agent: str,
     ) -> "asyncio.Future[Any]":
         """Send the token to Redis and return the future answer, for ``require_stored``.
 
         Args:
             subject_token: Only its hash is stored.
             record: What it stands for.
+            requested_by: The user that the caller acts for, if any.
             token_id: ``jti`` of the caller's access token.
             address: Of the client.
             user_agent: Of the request.
@@ -81,6 +89,7 @@ class SubjectTokenStore:
             operation="CreateSubjectToken",
             application_id=record.issued_to,
             user_id=record.user_id,
+            requested_by=requested_by,
             subject_token_id=record.id,
             token_id=token_id,
             context=_audited(record.context),

@@ -171,7 +171,7 @@ async def _called(
     visit: Visit, found: Sequence[Impersonation], party: dict[str, str], events: tuple[AuditEntry, ...] = ()
 ) -> dict[str, Any]:
     """Return the names of the users that a page mentions."""
-    people = [each.user_id for each in found] + [each.actor_id for each in found]
+    people = [person for each in found for person in (each.user_id, each.actor_id, each.requested_by)]
     people += [party.get("userId"), party.get("actorId"), *(each.user_id for each in events)]
     clients = [each.client_id for each in found] + [each.issued_to for each in found]
     clients += [party.get("clientId"), *(each.application_id for each in events)]
