@@ -1,6 +1,6 @@
 # An image for each service, for provisioning and for the verifier process: docker build --target token-service .
 # Packages come from the locks with hashes, our own from this tree alone. The images have no pip and need no shell.
-# Debug symbols are removed, and bytecode is there for what a process imports: half of the size.
+# What no process reads is removed (deploy/images/slim.py), and bytecode is there for what is imported: half of the size.
 
 FROM python:3.13-slim AS build
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends binutils >/dev/null
@@ -8,6 +8,7 @@ COPY locks/build.lock /locks/
 RUN python -m venv /build \
  && /build/bin/python -m pip install --quiet --require-hashes --requirement /locks/build.lock \
  && python -m venv --without-pip /opt/stead
+COPY deploy/images/slim.py /
 ENV INSTALL="/build/bin/python -m pip --python /opt/stead/bin/python install --quiet --no-cache-dir --no-compile"
 
 FROM build AS wheels
@@ -22,7 +23,7 @@ COPY locks/token-service.lock /locks/
 RUN $INSTALL --require-hashes --no-deps --requirement /locks/token-service.lock
 COPY --from=wheels /wheels /wheels
 RUN $INSTALL --no-index --no-deps /wheels/stead_sdk-* /wheels/stead_common-* /wheels/stead_token_service-* \
- && find /opt/stead -name "*.so" -exec strip --strip-unneeded {} + \
+ && /opt/stead/bin/python /slim.py \
  && /opt/stead/bin/python -c "import token_service.app, identity_common.serving, uvloop, httptools"
 
 FROM build AS management-service-packages
@@ -30,7 +31,7 @@ COPY locks/management-service.lock /locks/
 RUN $INSTALL --require-hashes --no-deps --requirement /locks/management-service.lock
 COPY --from=wheels /wheels /wheels
 RUN $INSTALL --no-index --no-deps /wheels/stead_sdk-* /wheels/stead_common-* /wheels/stead_management_service-* \
- && find /opt/stead -name "*.so" -exec strip --strip-unneeded {} + \
+ && /opt/stead/bin/python /slim.py \
  && /opt/stead/bin/python -c "import management_service.app, identity_common.serving, uvloop, httptools"
 
 FROM build AS template-service-packages
@@ -38,7 +39,7 @@ COPY locks/template-service.lock /locks/
 RUN $INSTALL --require-hashes --no-deps --requirement /locks/template-service.lock
 COPY --from=wheels /wheels /wheels
 RUN $INSTALL --no-index --no-deps /wheels/stead_sdk-* /wheels/stead_common-* /wheels/stead_template_service-* \
- && find /opt/stead -name "*.so" -exec strip --strip-unneeded {} + \
+ && /opt/stead/bin/python /slim.py \
  && /opt/stead/bin/python -c "import template_service.app, identity_common.serving, uvloop, httptools"
 
 FROM build AS provision-packages
@@ -46,7 +47,7 @@ COPY locks/provision.lock /locks/
 RUN $INSTALL --require-hashes --no-deps --requirement /locks/provision.lock
 COPY --from=wheels /wheels /wheels
 RUN $INSTALL --no-index --no-deps /wheels/stead_sdk-* /wheels/stead_common-* /wheels/stead_provision-* \
- && find /opt/stead -name "*.so" -exec strip --strip-unneeded {} + \
+ && /opt/stead/bin/python /slim.py \
  && /opt/stead/bin/python -c "import provision.__main__"
 
 FROM build AS verifier-packages
@@ -54,7 +55,7 @@ COPY locks/verifier.lock /locks/
 RUN $INSTALL --require-hashes --no-deps --requirement /locks/verifier.lock
 COPY --from=wheels /wheels /wheels
 RUN $INSTALL --no-index --no-deps /wheels/stead_sdk-* \
- && find /opt/stead -name "*.so" -exec strip --strip-unneeded {} + \
+ && /opt/stead/bin/python /slim.py \
  && /opt/stead/bin/python -c "import stead.verifier.__main__, uvloop, httptools"
 
 # Beyond the base: the packages, and a user without a name who owns nothing.

@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 from all_in_one.credentials import Credentials, read_credentials
-from identity_common.version import VERSION
 from stead import ManagementClient
 from tests.support.administrator import CONSOLE, AtTheConsole, notices
 from tests.support.patience import eventually
@@ -152,15 +151,6 @@ child.kill()
 def test_the_memory_of_token_service_is_closed_to_other_processes_of_its_container(composed: Composed) -> None:
     shown = composed.run("docker", "compose", "exec", "-T", "token-service", "python", "-c", OPENS_MEMORY)
     assert shown.split() == ["none", "PermissionError"]  # its own child's is open
-
-
-def test_the_image_of_the_verifier_runs_with_a_read_only_file_system(composed: Composed) -> None:
-    composed.run("docker", "build", "--quiet", "--target", "verifier", "--tag", "stead/verifier:dev", ".")
-    shown = composed.run("docker", "run", "--rm", "--read-only", "--cap-drop", "ALL", "stead/verifier:dev", "--version")
-    assert shown == f"{VERSION}\n"
-    user_and_write = "import os; print(os.getuid(), os.access('/opt/stead', os.W_OK))"
-    shown = composed.run("docker", "run", "--rm", "--entrypoint", "python", "stead/verifier:dev", "-c", user_and_write)
-    assert shown.split() == ["65532", "False"]
 
 
 def test_a_custom_claims_function_runs_in_a_confined_worker(composed: Composed) -> None:
