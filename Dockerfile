@@ -61,7 +61,12 @@ RUN $INSTALL --no-index --no-deps /wheels/stead_sdk-* \
 # Beyond the base: the packages, and a user without a name who owns nothing.
 FROM python:3.13-slim AS runtime
 ARG VERSION=0.1.0
+# The commit, and its time by RFC 3339: the same tree gives the same image.
+ARG REVISION=unknown
+ARG CREATED=unknown
 LABEL org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.created="${CREATED}" \
       org.opencontainers.image.vendor="Stead" \
       org.opencontainers.image.licenses="Apache-2.0"
 ENV PATH=/opt/stead/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
@@ -69,33 +74,38 @@ USER 65532:65532
 WORKDIR /
 
 FROM runtime AS token-service
-LABEL org.opencontainers.image.title="stead-token-service"
+LABEL org.opencontainers.image.title="stead-token-service" \
+      org.opencontainers.image.description="Authorization server of Stead: token endpoint, sign-in, signing keys and directory"
 COPY --from=token-service-packages /opt/stead /opt/stead
 EXPOSE 8000
 ENTRYPOINT ["python", "-m", "token_service"]
 CMD ["serve", "--host", "0.0.0.0"]
 
 FROM runtime AS management-service
-LABEL org.opencontainers.image.title="stead-management-service"
+LABEL org.opencontainers.image.title="stead-management-service" \
+      org.opencontainers.image.description="Management API of Stead: users, applications, API resources, API roles and subject tokens"
 COPY --from=management-service-packages /opt/stead /opt/stead
 EXPOSE 8000
 ENTRYPOINT ["python", "-m", "management_service"]
 CMD ["serve", "--host", "0.0.0.0"]
 
 FROM runtime AS template-service
-LABEL org.opencontainers.image.title="stead-template-service"
+LABEL org.opencontainers.image.title="stead-template-service" \
+      org.opencontainers.image.description="Organization service of Stead: organization template, organizations and members"
 COPY --from=template-service-packages /opt/stead /opt/stead
 EXPOSE 8000
 ENTRYPOINT ["python", "-m", "template_service"]
 CMD ["serve", "--host", "0.0.0.0"]
 
 FROM runtime AS provision
-LABEL org.opencontainers.image.title="stead-provision"
+LABEL org.opencontainers.image.title="stead-provision" \
+      org.opencontainers.image.description="Provisioning of Stead: who may do what in PostgreSQL, Redis and NATS, rendered and applied"
 COPY --from=provision-packages /opt/stead /opt/stead
 ENTRYPOINT ["python", "-m", "provision"]
 
 FROM runtime AS verifier
-LABEL org.opencontainers.image.title="stead-verifier"
+LABEL org.opencontainers.image.title="stead-verifier" \
+      org.opencontainers.image.description="Verifier of access tokens for reverse proxies: nginx, Caddy, Traefik and Envoy"
 COPY --from=verifier-packages /opt/stead /opt/stead
 EXPOSE 8000
 ENTRYPOINT ["python", "-m", "stead.verifier"]

@@ -18,7 +18,7 @@ PAGES := services/token-service/src/token_service/sign_in/pages services/managem
 FUZZING := tests/security/test_fuzzing.py
 WITHOUT_FUZZING := -p no:schemathesis --ignore=$(FUZZING)
 
-.PHONY: help run up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose test-k8s test-k8s-long test-observed k8s-check check lint types imports bench screenshots openapi settings messages lock mutants clean
+.PHONY: help run images up down walkthrough demo example test test-heavy test-slow test-long test-clients test-containers test-compose test-k8s test-k8s-long test-observed k8s-check check lint types imports bench screenshots openapi settings messages lock mutants clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -39,6 +39,13 @@ $(INSTALLED): $(RUNNABLE) requirements.lock
 
 run: $(RUNNABLE) ## start the whole system on http://127.0.0.1:3000 (PORT= changes it)
 	@STOP_WITH_PARENT=$$PPID exec $(BIN)/python -m all_in_one --port $(PORT)
+
+# The commit and its time: an image that is built twice stays the same, so that its containers need not be replaced.
+images up: export REVISION = $(shell git rev-parse --verify --quiet HEAD)
+images up: export CREATED = $(shell git log -1 --format=%cI 2>/dev/null)
+
+images: ## build the images of the services and of provisioning, with the tag dev (needs Docker)
+	@docker compose build
 
 up: $(RUNNABLE) ## the whole system in containers on http://localhost:3000, with Docker Compose
 	@docker compose up --build --wait

@@ -1,7 +1,9 @@
-"""The images of the Dockerfile: their size and version, and the languages of their pages."""
+"""The images of the Dockerfile: their size, labels and version, and the languages of their pages."""
 
+import json
 import re
 import subprocess
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +16,7 @@ pytestmark = [pytest.mark.deployed, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 IMAGES = ("token-service", "management-service", "template-service", "provision", "verifier")
+REVISION, CREATED = "0123456789abcdef0123456789abcdef01234567", "2026-11-25T01:02:03+00:00"
 MOST_BYTES = 100_000_000
 
 every_image = pytest.mark.parametrize("image", IMAGES)
@@ -31,7 +34,8 @@ def docker(*words: str, given: str | None = None) -> str:
 def built(image: str) -> str:
     """Build an image; return its name."""
     name = f"stead/{image}:test"
-    docker("build", "--quiet", "--target", image, "--tag", name, ".")
+    arguments = ("--build-arg", f"REVISION={REVISION}", "--build-arg", f"CREATED={CREATED}")
+    docker("build", "--quiet", "--target", image, "--tag", name, *arguments, ".")
     return name
 
 
@@ -58,6 +62,29 @@ def test_the_layers_beyond_the_base_have_less_than_100_megabytes(
     with capsys.disabled():
         print(f"\n{image}: {beyond / 1e6:.1f} MB beyond the base")
     assert 0 < beyond < MOST_BYTES
+
+
+@every_image
+def test_an_image_says_what_it_is(image: str) -> None:
+    labels = json.loads(docker("image", "inspect", "--format", "{{json .Config.Labels}}", built(image)))
+    prefix = "org.opencontainers.image."
+    assert {name.removeprefix(prefix): value for name, value in labels.items() if name.startswith(prefix)} == {
+        "title": f"stead-{image}",
+        "description": described(image),
+        "version": VERSION,
+        "revision": REVISION,
+        "created": CREATED,
+        "vendor": "Stead",
+        "licenses": "Apache-2.0",
+    }
+
+
+def described(image: str) -> str:
+    """Return the description of the package; the verifier is a part of one."""
+    if image == "verifier":
+        return "Verifier of access tokens for reverse proxies: nginx, Caddy, Traefik and Envoy"
+    project = tomllib.loads((ROOT / f"services/{image}/pyproject.toml").read_text())["project"]
+    return str(project["description"])
 
 
 @every_image

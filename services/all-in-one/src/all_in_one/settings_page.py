@@ -83,6 +83,7 @@ With `BOOTSTRAP_SECRET_NAME`, `python -m management_service bootstrap` also read
 | `PORT` | of the edge, on the loopback address | `3000` |
 | `NATS_PORT`, `PROMETHEUS_PORT`, `GRAFANA_PORT` | likewise, of these servers | `4222`, `9090`, `3001` |
 | `TAG` | of the images | `dev` |
+| `REVISION`, `CREATED` | labels of the images that are built: the commit and its time, by `make images` | `unknown` |
 
 ## The verifier
 
