@@ -15,17 +15,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import kubernetes_validate
 import pytest
 import yaml
 
-from tests.support.manifests import pods, selects
+from tests.support.manifests import pods
 
 pytestmark = pytest.mark.deployed
 
 OBSERVE = Path(__file__).parents[2] / "deploy" / "observe"
 CONFIG = OBSERVE / "prometheus.kubernetes.yml"
-ACCESS = [*yaml.safe_load_all((OBSERVE / "kubernetes-access.yaml").read_text())]
 SERVICES = ["management-service", "template-service", "token-service"]
 OVERLAY = "deploy/k8s/overlays/local"
 
@@ -101,11 +99,3 @@ def test_the_pods_of_the_three_services_are_scraped_under_their_names_and_no_oth
     labels = [each["labels"] for each in json.loads(found) if each["labels"]]
     scraped = [(each["job"], each["instance"], each["__address__"].rpartition(":")[2]) for each in labels]
     assert sorted(scraped) == [(service, f"{service}-0", "8000") for service in SERVICES]
-
-
-def test_prometheus_is_let_in_to_what_it_scrapes_and_to_nothing_else() -> None:
-    for manifest in ACCESS:
-        kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
-    policy = next(each["spec"] for each in ACCESS if each["kind"] == "NetworkPolicy")
-    assert sorted(pod.app for pod in pods(OVERLAY) if selects(policy["podSelector"], pod.labels)) == SERVICES
-    assert [rule["ports"] for rule in policy["ingress"]] == [[{"port": 8000}]]

@@ -1,14 +1,30 @@
-"""Who may connect to what, by the network policies of deploy/k8s: the picture "who talks to whom", and no more."""
+"""Who may connect to what by the network policies of deploy/k8s: "Who talks to whom" in docs/architecture.md."""
 
+import os
+from pathlib import Path
+
+import kubernetes_validate
 import pytest
+import yaml
 
-from tests.support.manifests import connections, kustomizations, of_kind, pods, selects
+from tests.support.manifests import (
+    ROOT,
+    connections,
+    examples_in_the_documents,
+    kustomizations,
+    manifests,
+    of_kind,
+    pods,
+    selects,
+)
 
 pytestmark = pytest.mark.manifests
 
 SERVICES = {"token-service", "management-service", "template-service"}
 ON_DATABASES = {*SERVICES, *(f"migrate-{service}" for service in SERVICES), "bootstrap"}
 GATEWAYS = "stead/edge=true"
+MONITORING = "stead/monitoring=true"
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 DNS = "kubernetes.io/metadata.name=kube-system:53"
 API_SERVER = {"anywhere:443": {"bootstrap"}, "anywhere:6443": {"bootstrap"}}
 
@@ -17,7 +33,7 @@ def test_the_connections_of_the_overlay_local() -> None:
     on_postgres = {*ON_DATABASES, "provision"}
     assert connections("deploy/k8s/overlays/local") == {
         "edge:3000": {"anywhere"},
-        "token-service:8000": {GATEWAYS, "edge", *SERVICES},
+        "token-service:8000": {GATEWAYS, "edge", "management-service", "template-service"},
         "management-service:8000": {GATEWAYS, "edge", "management-service"},
         "template-service:8000": {GATEWAYS, "edge", "management-service"},
         "postgres:5432": on_postgres,
@@ -30,7 +46,7 @@ def test_the_connections_of_the_overlay_local() -> None:
 
 def test_the_connections_of_the_overlay_production() -> None:
     assert connections("deploy/k8s/overlays/production") == {
-        "token-service:8000": {GATEWAYS, *SERVICES},
+        "token-service:8000": {GATEWAYS, "management-service", "template-service"},
         "management-service:8000": {GATEWAYS, "management-service"},
         "template-service:8000": {GATEWAYS, "management-service"},
         "192.0.2.10/32:5432": ON_DATABASES,
@@ -39,6 +55,33 @@ def test_the_connections_of_the_overlay_production() -> None:
         DNS: ON_DATABASES,
         **API_SERVER,
     }
+
+
+@pytest.mark.parametrize("overlay", kustomizations("overlays"))
+def test_the_component_observability_adds_scrapes_and_a_collector_and_nothing_else(
+    overlay: str, tmp_path: Path
+) -> None:
+    (example,) = (each for each in examples_in_the_documents() if each["kind"] == "Kustomization")
+    assert (example["resources"], example["components"]) == (["../production"], ["../../components/observability"])
+    root = os.path.relpath(ROOT, tmp_path)
+    places = {"resources": [f"{root}/{overlay}"], "components": [f"{root}/deploy/k8s/components/observability"]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump({**example, **places}))
+    observed = str(tmp_path)
+
+    before = connections(overlay)
+    scraped = {f"{service}:8000": before[f"{service}:8000"] | {MONITORING} for service in SERVICES}
+    assert connections(observed) == before | scraped | {f"{MONITORING}:4318": SERVICES}
+    exporting = {each["metadata"]["name"] for each in of_kind(observed, "ConfigMap") if ENDPOINT in each["data"]}
+    assert exporting == SERVICES
+    for manifest in manifests(observed):
+        kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
+
+
+def test_a_prometheus_of_the_namespace_monitoring_may_list_the_pods_and_nothing_else() -> None:
+    role, binding, _ = yaml.safe_load_all((ROOT / "deploy/k8s/components/observability/prometheus.yaml").read_text())
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}]
 
 
 @pytest.mark.parametrize("overlay", kustomizations("overlays"))

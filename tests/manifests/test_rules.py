@@ -16,7 +16,18 @@ from identity_common.settings import ServiceSettings
 from provision.passwords import Passwords
 from provision.render import Hosts, Keys, secret_manifests
 from stead.verifier.settings import read_settings
-from tests.support.manifests import APP, ROOT, VERIFIER, Manifest, Pod, kustomizations, of_kind, pods, rendered, selects
+from tests.support.manifests import (
+    APP,
+    VERIFIER,
+    Manifest,
+    Pod,
+    examples_in_the_documents,
+    kustomizations,
+    of_kind,
+    pods,
+    rendered,
+    selects,
+)
 
 pytestmark = pytest.mark.manifests
 
@@ -239,12 +250,6 @@ def test_every_service_leads_to_a_port_of_one_kind_of_pod(overlay: str) -> None:
         for port in service["spec"]["ports"]:
             target = port.get("targetPort", port["port"])
             assert served.get(target, target) == port["port"]
-
-
-def examples_in_the_documents() -> list[Manifest]:
-    text = (ROOT / "docs/operations/kubernetes.md").read_text()
-    blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    return [each for block in blocks for each in yaml.safe_load_all(block)]
 
 
 def test_the_example_of_external_secrets_makes_what_the_pods_mount() -> None:

@@ -1,5 +1,6 @@
 """deploy/k8s as kubectl renders it, and which connections its network policies allow."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -36,6 +37,13 @@ class Pod(NamedTuple):
 def kustomizations(kind: str) -> list[str]:
     """Return the directories of ``overlays`` or ``edges`` that can be applied."""
     return sorted(str(path.parent.relative_to(ROOT)) for path in ROOT.glob(f"deploy/k8s/{kind}/*/kustomization.yaml"))
+
+
+def examples_in_the_documents() -> list[Manifest]:
+    """Return the manifests that docs/operations/kubernetes.md shows."""
+    text = (ROOT / "docs/operations/kubernetes.md").read_text()
+    blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [each for block in blocks for each in yaml.safe_load_all(block)]
 
 
 @cache

@@ -1,40 +1,29 @@
-"""The arrows of docs/architecture and docs/operations/kubernetes.md: each one connects, every other pair is refused."""
+"""The network policies as a cluster enforces them: each arrow that they allow connects, every other pair is refused.
+
+tests/manifests says which arrows those are.
+"""
 
 import json
 
 import pytest
 
-from tests.support.cluster import NAMESPACE, SERVICES, kubectl, printed_by, start_program, temporary_namespace
+from tests.support.cluster import NAMESPACE, OVERLAY, kubectl, printed_by, start_program, temporary_namespace
+from tests.support.manifests import connections, pods
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(900)]
 
-MIGRATIONS = tuple(f"migrate-{service}" for service in SERVICES)
-STORES = ("postgres", "redis", "nats")
+API_SERVER = "anywhere:443"
 LISTENERS = {
-    **{service: f"{service}.stead:8000" for service in SERVICES},
-    "postgres": "postgres.stead:5432",
-    "redis": "redis.stead:6379",
-    "nats": "nats.stead:4222",
-    "edge": "edge.stead:3000",
-    "api-server": "kubernetes.default:443",
+    "token-service:8000": "token-service.stead:8000",
+    "management-service:8000": "management-service.stead:8000",
+    "template-service:8000": "template-service.stead:8000",
+    "postgres:5432": "postgres.stead:5432",
+    "redis:6379": "redis.stead:6379",
+    "nats:4222": "nats.stead:4222",
+    "edge:3000": "edge.stead:3000",
+    API_SERVER: "kubernetes.default:443",
 }
-EVERYWHERE = {"edge", "api-server"}
-"""What a namespace reaches that has no policies of its own; the API server is its cluster's business."""
-
-ARROWS: dict[str, set[str]] = {
-    **{service: {"token-service", *STORES} for service in SERVICES},
-    **{migration: {"postgres"} for migration in MIGRATIONS},
-    "provision": {"postgres"},
-    "bootstrap": {"postgres", "api-server"},
-    "edge": set(SERVICES),
-    **{store: set() for store in STORES},
-    "unknown": set(),
-}
-OF_OTHER_NAMESPACES: dict[str, set[str]] = {
-    "edge": {*EVERYWHERE, *SERVICES},
-    "subscriber": {*EVERYWHERE, "nats"},
-    "elsewhere": EVERYWHERE,
-}
+"""An address for what the policies allow connections to."""
 
 # A pod may start before its rules: wait until they are there, and a connection keeps its answer.
 PROBE = f"""
@@ -57,25 +46,30 @@ with ThreadPoolExecutor(len(listeners)) as threads:
 
 
 def test_each_arrow_connects_and_every_other_pair_is_refused(system: str) -> None:
-    pods = {name: (f"probe-{name}", NAMESPACE) for name in ARROWS}
+    allowed = connections(OVERLAY)
+    probes = {app: (f"probe-{app}", NAMESPACE) for app in {*(pod.app for pod in pods(OVERLAY)), "unknown"}}
     with (
         temporary_namespace("stead-probe-edge", edge="true") as edge,
         temporary_namespace("stead-probe-subscriber", subscriber="true") as subscriber,
         temporary_namespace("stead-probe-elsewhere") as elsewhere,
     ):
-        others = {"edge": edge, "subscriber": subscriber, "elsewhere": elsewhere}
-        for name, (pod, namespace) in pods.items():
-            start_program(pod, PROBE, namespace=namespace, labels={"app.kubernetes.io/name": name}, serves=False)
+        others = {"stead/edge=true": edge, "stead/subscriber=true": subscriber, "anywhere": elsewhere}
+        for app, (pod, namespace) in probes.items():
+            start_program(pod, PROBE, namespace=namespace, labels={"app.kubernetes.io/name": app}, serves=False)
         for namespace in others.values():
             start_program("probe", PROBE, namespace=namespace)
         try:
-            reached = {name: reached_by(*pod) for name, pod in pods.items()}
-            reached_from_others = {name: reached_by("probe", namespace) for name, namespace in others.items()}
+            reached = {app: reached_by(*probe) for app, probe in probes.items()}
+            reached_from_others = {place: reached_by("probe", namespace) for place, namespace in others.items()}
         finally:
-            kubectl("delete", "pod", *(pod for pod, _ in pods.values()), "--now")
-            kubectl("delete", "secret", *(pod for pod, _ in pods.values()))
-    assert reached == ARROWS
-    assert reached_from_others == OF_OTHER_NAMESPACES
+            kubectl("delete", "pod", *(pod for pod, _ in probes.values()), "--now")
+            kubectl("delete", "secret", *(pod for pod, _ in probes.values()))
+    assert reached == {app: {name for name in LISTENERS if app in allowed[name]} for app in probes}
+    # The way from other namespaces to the API server is their cluster's business.
+    assert reached_from_others == {
+        place: {name for name in LISTENERS if name == API_SERVER or allowed[name] & {place, "anywhere"}}
+        for place in others
+    }
 
 
 def reached_by(pod: str, namespace: str) -> set[str]:
