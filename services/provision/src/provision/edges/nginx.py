@@ -1,17 +1,35 @@
-"""nginx, the edge in containers: of Docker Compose, and of the Kubernetes overlay with everything in the cluster."""
+"""nginx, the edge in containers: of Docker Compose, and of the Kubernetes overlay with everything in the cluster.
+
+No request is sent twice, whatever its method. ``proxy_next_upstream error`` would send GET, PUT and DELETE again after
+a service received them and closed the connection, and cannot be limited to connections that fail. So it is off, and the
+page of the error decides: while not a byte was sent, there is another attempt, which reaches another replica in one of
+two cases. That is what helps while connections still go to a process that was just killed, a second or two.
+"""
 
 from typing import Final
 
 from identity_common.http.routing import FALLBACK, NOT_ROUTED, ROUTES, expression
 
+_ATTEMPTS: Final = 8
+
 _HEAD: Final = """\
 # Printed by `python -m provision edge --form FORM`, from the routing table; a test compares.
 
-log_format without_queries '$remote_addr [$time_iso8601] "$request_method $uri" $status $body_bytes_sent $request_time';
+log_format without_queries '$remote_addr [$time_iso8601] "$request_method $uri" $status $body_bytes_sent $request_time'
+                           ' [$upstream_addr] [$upstream_status]';
+
+# After a failure: another attempt while not a byte of the request was sent, ATTEMPTS in all. Nothing is sent twice.
+map "$upstream_bytes_sent;$upstream_status" $after_failure {
+    volatile;
+    "~^0(?: : 0){0,REPEATED};" @service;
+    "~504$" @timeout;
+    default @failed;
+}
 
 UPSTREAMSserver {
     listen 3000;
     access_log /dev/stdout without_queries;
+    error_log /dev/stderr emerg;  # all others about requests have the query; the access log has what failed
     server_tokens off;
     client_max_body_size 11m;
     proxy_http_version 1.1;
@@ -21,42 +39,44 @@ UPSTREAMSserver {
     proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
     proxy_set_header X-Forwarded-Proto $scheme;
     proxy_connect_timeout 2s;
+    proxy_next_upstream off;
+    error_page 502 504 = $after_failure;
+    recursive_error_pages on;
 """
 # Docker's: names are looked up again, so that replicas may come and go.
 _RESOLVER: Final = "    resolver 127.0.0.11 valid=2s;\n"
 
 
-# A Service still sends connections to the pod of a process that was just killed. They are refused, and another attempt
-# reaches another pod, in one of two cases. "timeout" is left out: a slow answer is not asked for again.
-_ATTEMPTS: Final = 8
-_RETRY: Final = "    proxy_next_upstream error;\n"
-
-
 def nginx() -> str:
     """Return the configuration for Docker Compose."""
-    return _server("nginx", _RESOLVER, "set $service {name}; proxy_pass http://$service:8000;")
+    return _server("nginx", "http://$service:8000", settings=_RESOLVER)
 
 
 def nginx_in_kubernetes() -> str:
     """Return the configuration for a pod: the address of a Service is looked up once, as it stays the same."""
-    return _server("nginx-in-kubernetes", _RETRY, "proxy_pass http://{name};", upstreams=_upstreams())
-
-
-def _upstreams() -> str:
-    """Return an upstream for each Service, with its one address once for each attempt."""
     names = sorted({f"{service}-service" for service in (*dict(ROUTES).values(), FALLBACK)})
-    block = ("upstream {name} {{\n" + "    server {name}:8000 max_fails=0;\n" * _ATTEMPTS + "}}\n\n").format
-    return "".join(block(name=name) for name in names)
+    upstreams = "".join(f"upstream {name} {{ server {name}:8000; }}\n" for name in names)
+    return _server("nginx-in-kubernetes", "http://$service", upstreams=f"{upstreams}\n")
 
 
-def _server(form: str, settings: str, forward: str, *, upstreams: str = "") -> str:
+def _server(form: str, address: str, *, settings: str = "", upstreams: str = "") -> str:
     """Return the server; the first expression that matches a path decides, as in the table."""
-    hidden = [f"    location ~ ^{expression(pattern)}$ {{ return 404; }}\n" for pattern in NOT_ROUTED]
-    routed = [_location(f"~ ^{expression(pattern)}$", service, forward) for pattern, service in ROUTES]
-    locations = [*hidden, *routed, _location("/", FALLBACK, forward)]
-    head = _HEAD.replace("FORM", form).replace("UPSTREAMS", upstreams)
-    return head + settings + "\n" + "".join(locations) + "}"
+    locations = [
+        *(f"~ ^{expression(pattern)}$ {{ return 404; }}" for pattern in NOT_ROUTED),
+        *(_routed(f"~ ^{expression(pattern)}$", service, address) for pattern, service in ROUTES),
+        _routed("/", FALLBACK, address),
+        f"@service {{ proxy_pass {address}; }}",
+        '@timeout { return 504 "Gateway Timeout\\n"; }',
+        '@failed { return 502 "Bad Gateway\\n"; }',
+    ]
+    head = (
+        _HEAD.replace("FORM", form)
+        .replace("UPSTREAMS", upstreams)
+        .replace("ATTEMPTS", str(_ATTEMPTS))
+        .replace("REPEATED", str(_ATTEMPTS - 2))
+    )
+    return head + settings + "\n" + "".join(f"    location {each}\n" for each in locations) + "}"
 
 
-def _location(match: str, service: str, forward: str) -> str:
-    return f"    location {match} {{ {forward.format(name=f'{service}-service')} }}\n"
+def _routed(match: str, service: str, address: str) -> str:
+    return f"{match} {{ set $service {service}-service; proxy_pass {address}; }}"

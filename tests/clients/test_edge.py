@@ -1,0 +1,202 @@
+"""nginx as the edge, with the configurations of deploy: what it logs, and how often it sends a request."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import reduce
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx2 as httpx
+import pytest
+
+from provision.edges import FORMS
+from tests.support.processes import free_port
+from tests.support.serving import serving
+
+pytestmark = pytest.mark.clients
+
+KUBERNETES = Path(__file__).parents[2] / "deploy/k8s/overlays/local/edge/nginx.conf"
+CONTAINER = """\
+pid /tmp/nginx.pid;
+error_log /dev/stderr notice;
+events {}
+http {
+    client_body_temp_path /tmp/body;
+    proxy_temp_path /tmp/proxy;
+    fastcgi_temp_path /tmp/fastcgi;
+    uwsgi_temp_path /tmp/uwsgi;
+    scgi_temp_path /tmp/scgi;
+    include /etc/stead/stead.conf;
+}
+"""
+"""As in nginx's own image."""
+MAIN = {"nginx": CONTAINER, "nginx-in-kubernetes": KUBERNETES.read_text()}
+ADDRESSES = ("127.0.0.1", "127.0.0.2")
+"""Of each service: two replicas."""
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+NEVER_LOGGED = "never-logged"
+
+
+class Replica:
+    """One replica of all services: it records requests, and answers, or closes the connection."""
+
+    def __init__(self, address: str, port: int, *, behaviour: str) -> None:
+        self.received: list[bytes] = []
+        self._behaviour = behaviour
+        self._listener = socket.create_server((address, port))
+        self._stopped = threading.Event()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection:
+            read = b""
+            while not complete(read):
+                read += connection.recv(65536)
+            self.received.append(read)
+            if self._behaviour == "answers":
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+            elif self._behaviour == "hangs":
+                self._stopped.wait()
+
+
+def complete(request: bytes) -> bool:
+    head, end, body = request.partition(b"\r\n\r\n")
+    length = [line.split(b":")[1] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+    return bool(end) and len(body) >= int(length[0] if length else 0)
+
+
+@contextmanager
+def names() -> Iterator[int]:
+    """Resolve every name to the two addresses, as Docker's resolver does; yield the port."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+
+        def resolve() -> None:
+            while True:
+                query, client = server.recvfrom(512)
+                if not query:
+                    return
+                question = query[12 : query.index(b"\0", 12) + 5]
+                is_a = question[-4:-2] == b"\0\1"
+                answers = [
+                    b"\xc0\x0c\0\1\0\1" + struct.pack("!IH", 1, 4) + socket.inet_aton(each) for each in ADDRESSES
+                ]
+                head = query[:2] + b"\x81\x80\0\1" + struct.pack("!HHH", 2 if is_a else 0, 0, 0)
+                server.sendto(head + question + b"".join(answers if is_a else []), client)
+
+        threading.Thread(target=resolve, daemon=True).start()
+        yield server.getsockname()[1]
+        server.sendto(b"", server.getsockname())
+
+
+class Edge(NamedTuple):
+    """nginx in front of two replicas, which listen on ``port`` of the two addresses if they run."""
+
+    http: httpx.Client
+    port: int
+    logs: Callable[[], str]
+
+
+@pytest.fixture(params=["nginx", "nginx-in-kubernetes"])
+def edge(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Edge]:
+    nginx = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/bin")
+    assert nginx is not None, "this test needs nginx: apt-get install nginx-light"
+    port, port_of_replicas = free_port(), free_port()
+    both = " ".join(f"server {address}:{port_of_replicas} max_fails=0;" for address in ADDRESSES)
+    with names() as dns, ExitStack() as running:
+        own = {
+            " /tmp/": f" {tmp_path}/",  # first: the directory may be there
+            "listen 3000": f"listen {port}",
+            "resolver 127.0.0.11": f"resolver 127.0.0.1:{dns}",
+            "http://$service:8000": f"http://$service:{port_of_replicas}",
+            "proxy_read_timeout 75s": "proxy_read_timeout 1s",
+            "proxy_connect_timeout 2s": "proxy_connect_timeout 200ms",
+            "/dev/stdout": f"{tmp_path}/access.log",
+            "/dev/stderr": f"{tmp_path}/error.log",
+            "/etc/stead/": f"{tmp_path}/",
+            **{f"server {service}-service:8000;": both for service in ("management", "token", "template")},
+        }
+        for file, text in (("main.conf", MAIN[request.param]), ("stead.conf", FORMS[request.param]())):
+            (tmp_path / file).write_text(reduce(lambda done, each: done.replace(*each), own.items(), text))
+        command = [nginx, "-p", tmp_path, "-c", tmp_path / "main.conf", "-g", "daemon off;"]
+        address = running.enter_context(serving(command, port))
+        client = running.enter_context(httpx.Client(base_url=address, timeout=30))
+        yield Edge(client, port_of_replicas, lambda: "".join(each.read_text() for each in tmp_path.glob("*.log")))
+
+
+@contextmanager
+def replicas(edge: Edge, *addresses: str, behaviour: str) -> Iterator[list[Replica]]:
+    running = [Replica(address, edge.port, behaviour=behaviour) for address in addresses]
+    try:
+        yield running
+    finally:
+        for each in running:
+            each.stop()
+
+
+def body_of(method: str) -> bytes | None:
+    return b'{"name": "Ada"}' if method in {"POST", "PUT", "PATCH"} else None
+
+
+def test_no_query_is_logged_while_a_service_is_down(edge: Edge) -> None:
+    query, referer = {"code": NEVER_LOGGED}, {"Referer": f"http://localhost/?code={NEVER_LOGGED}"}
+    assert edge.http.get("/oidc/auth", params=query, headers=referer).status_code == 502
+    too_large = b"x" * 12 * 1024 * 1024
+    assert edge.http.post("/oidc/token", params=query, headers=referer, content=too_large).status_code == 413
+    with replicas(edge, *ADDRESSES, behaviour="closes"):
+        assert edge.http.get("/oidc/closed", params=query, headers=referer).status_code == 502
+    with replicas(edge, *ADDRESSES, behaviour="hangs"):
+        assert edge.http.get("/oidc/slow", params=query, headers=referer).status_code == 504
+    assert NEVER_LOGGED not in edge.logs()
+    logged = ('"GET /oidc/auth" 502', '"POST /oidc/token" 413', '"GET /oidc/closed" 502', '"GET /oidc/slow" 504')
+    assert [each for each in logged if each not in edge.logs()] == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_request_reaches_another_replica_where_one_refuses_the_connection(edge: Edge, method: str) -> None:
+    target, body = "/api/users/a%2Fb?q=%20x", body_of(method)
+    with replicas(edge, ADDRESSES[1], behaviour="answers") as (replica,):
+        for _ in range(8):
+            assert edge.http.request(method, target, content=body).status_code == 200
+    assert {each.split(b"\r\n")[0] for each in replica.received} == {f"{method} {target} HTTP/1.1".encode()}
+    assert {each.partition(b"\r\n\r\n")[2] for each in replica.received} == {body or b""}
+    assert len(replica.received) == 8
+
+
+def test_a_request_reaches_another_replica_where_one_does_not_answer_connections(edge: Edge) -> None:
+    with (
+        socket.create_server((ADDRESSES[0], edge.port), backlog=0) as full,
+        socket.create_connection(full.getsockname()),  # the only one that may wait to be accepted
+        replicas(edge, ADDRESSES[1], behaviour="answers") as (replica,),
+    ):
+        for _ in range(16):
+            assert edge.http.put("/api/users/u1", content=b"{}").status_code == 200
+    assert len(replica.received) == 16
+    assert "[504 : 200]" in edge.logs()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("behaviour", "status"), [("closes", 502), ("hangs", 504)])
+def test_no_request_is_sent_twice(edge: Edge, method: str, behaviour: str, status: int) -> None:
+    with replicas(edge, *ADDRESSES, behaviour=behaviour) as both:
+        assert edge.http.request(method, "/api/users/u1", content=body_of(method)).status_code == status
+    assert sum(len(each.received) for each in both) == 1
