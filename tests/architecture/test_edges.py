@@ -97,3 +97,8 @@ def test_no_access_log_of_an_ingress_contains_query_strings() -> None:
     )
     traefik = document("ingress-traefik")["metadata"]["annotations"]
     assert traefik["traefik.ingress.kubernetes.io/router.observability.accesslogs"] == "false"
+
+
+def test_no_route_of_the_gateway_ends_an_answer_that_takes_long() -> None:
+    rules = document("gateway")["spec"]["rules"]
+    assert [rule["timeouts"] for rule in rules] == [{"request": "0s"}] * len(rules)

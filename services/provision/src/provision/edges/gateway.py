@@ -18,6 +18,10 @@ spec:
   rules:
 """
 
+# No limit, as it is one of the whole answer: it would cut the events of the not-valid feed and the export of the audit
+# trail. Some implementations stop after 15 s by default, and a poll of permissions waits for 20 s.
+_TIMEOUTS: Final = "      timeouts: {request: 0s}\n"
+
 
 def gateway() -> str:
     """Return the HTTPRoute.
@@ -33,7 +37,7 @@ def gateway() -> str:
 def _rule(service: Service, patterns: list[str]) -> str:
     matches = "".join(f"        - path: {{type: {kind}, value: '{value}'}}\n" for kind, value in map(_match, patterns))
     backend = f"        - {{name: {service_name(service)}, port: {PORT}}}\n"
-    return f"    - matches:\n{matches}      backendRefs:\n{backend}"
+    return f"    - matches:\n{matches}{_TIMEOUTS}      backendRefs:\n{backend}"
 
 
 def _match(pattern: str) -> tuple[str, str]:
