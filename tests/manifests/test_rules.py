@@ -18,6 +18,7 @@ from provision.render import Hosts, Keys, secret_manifests
 from stead.verifier.settings import read_settings
 from tests.support.manifests import (
     APP,
+    ROOT,
     VERIFIER,
     Manifest,
     Pod,
@@ -219,26 +220,42 @@ def test_every_container_says_what_it_needs_and_may_use(overlay: str) -> None:
 def test_a_service_survives_the_loss_of_a_node_and_an_upgrade(overlay: str, service: str) -> None:
     pod, deployment = service_pod(overlay, service), named(overlay, "Deployment", service)["spec"]
     (container,) = pod.containers
-    assert (deployment["replicas"], deployment["strategy"]) == (
-        2,
-        {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
-    )
+    assert "replicas" not in deployment  # or every `kubectl apply` would undo what the autoscaler did
+    assert deployment["strategy"] == {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
     assert {name: container[name]["httpGet"]["path"] for name in container if name.endswith("Probe")} == {
-        "startupProbe": "/health/ready",
+        "startupProbe": "/health/live",
         "readinessProbe": "/health/ready",
         "livenessProbe": "/health/live",
     }
     drained = container["lifecycle"]["preStop"]["sleep"]["seconds"] + 10  # requests in flight have 10 s
     assert drained < pod.spec["terminationGracePeriodSeconds"]
     budget = named(overlay, "PodDisruptionBudget", service)["spec"]
-    assert budget["minAvailable"] == 1
+    assert budget["maxUnavailable"] == 1
     scaler = named(overlay, "HorizontalPodAutoscaler", service)["spec"]
     assert scaler["scaleTargetRef"] == {"apiVersion": "apps/v1", "kind": "Deployment", "name": service}
     assert scaler["minReplicas"] >= 2
     (spread,) = pod.spec["topologySpreadConstraints"]
-    assert spread["topologyKey"] == "kubernetes.io/hostname"
+    assert (spread["topologyKey"], spread["matchLabelKeys"]) == ("kubernetes.io/hostname", ["pod-template-hash"])
     for selector in (deployment["selector"], budget["selector"], spread["labelSelector"]):
         assert [each.owner for each in pods(overlay) if selects(selector, each.labels)] == [pod.owner]
+
+
+@every_overlay
+def test_the_workers_of_the_claims_function_fit_into_the_memory_of_their_pod(overlay: str) -> None:
+    (container,) = service_pod(overlay, "token-service").containers
+    given = environment(overlay, container)
+    default = {field.name: field.default for field in msgspec.structs.fields(token_service.settings.Settings)}
+    workers = int(given["CLAIMS_WORKERS"]) + default["claims_test_workers"]
+    assert "CLAIMS_TEST_WORKERS" not in given
+    limit = int(container["resources"]["limits"]["memory"].removesuffix("Mi"))
+    assert 0 < workers * (20 + default["claims_memory_mib"]) < limit / 2  # the rest is for the service itself
+
+
+def test_the_number_of_proxies_is_set_for_all_services_at_once() -> None:
+    kustomization = yaml.safe_load((ROOT / "deploy/k8s/overlays/production/kustomization.yaml").read_text())
+    (target,) = (each["target"] for each in kustomization["patches"] if "TRUSTED_PROXIES" in each["patch"])
+    assert target["kind"] == "ConfigMap"
+    assert [service for service in SETTINGS if not re.fullmatch(target["name"], service)] == []
 
 
 @every_overlay
