@@ -11,6 +11,14 @@ RUN python -m venv /build \
 COPY deploy/images/slim.py /
 ENV INSTALL="/build/bin/python -m pip --python /opt/stead/bin/python install --quiet --no-cache-dir --no-compile"
 
+FROM python:3.13-slim AS sources
+COPY Dockerfile /source/
+COPY deploy/images /source/deploy/images
+COPY locks /source/locks
+COPY libs /source/libs
+COPY services /source/services
+RUN python /source/deploy/images/fingerprint.py >/fingerprint
+
 FROM build AS wheels
 COPY libs /source/libs
 COPY services /source/services
@@ -58,8 +66,9 @@ RUN $INSTALL --no-index --no-deps /wheels/stead_sdk-* \
  && /opt/stead/bin/python /slim.py \
  && /opt/stead/bin/python -c "import stead.verifier.__main__, uvloop, httptools"
 
-# Beyond the base: the packages, and a user without a name who owns nothing.
+# Beyond the base: the packages, a user without a name who owns nothing, and what the image was built from.
 FROM python:3.13-slim AS runtime
+COPY --from=sources /fingerprint /opt/stead/
 ARG VERSION=0.1.0
 # The commit, and its time by RFC 3339: the same tree gives the same image.
 ARG REVISION=unknown

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from identity_common.version import VERSION
+from tests.support.fingerprint import IN_AN_IMAGE, fingerprint
 
 pytestmark = [pytest.mark.deployed, pytest.mark.timeout(900)]
 
@@ -85,6 +86,11 @@ def described(image: str) -> str:
         return "Verifier of access tokens for reverse proxies: nginx, Caddy, Traefik and Envoy"
     project = tomllib.loads((ROOT / f"services/{image}/pyproject.toml").read_text())["project"]
     return str(project["description"])
+
+
+@every_image
+def test_an_image_has_the_fingerprint_of_the_tree_that_it_was_built_from(image: str) -> None:
+    assert docker("run", "--rm", "--entrypoint", "cat", built(image), IN_AN_IMAGE) == f"{fingerprint()}\n"
 
 
 @every_image

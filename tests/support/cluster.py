@@ -13,6 +13,7 @@ from typing import Any
 import httpx2 as httpx
 
 from stead import ManagementClient
+from tests.support.fingerprint import IN_AN_IMAGE, fingerprint
 from tests.support.patience import eventually
 from tests.support.processes import free_port
 
@@ -20,7 +21,9 @@ ROOT = Path(__file__).parents[2]
 OVERLAY = "deploy/k8s/overlays/local"
 NAMESPACE = "stead"
 SERVICES = ("token-service", "management-service", "template-service")
+IMAGES = (*SERVICES, "provision")
 _TIMEOUT_S = 600
+_PRINT_FINGERPRINT = f"print(open('{IN_AN_IMAGE}').read(), end='')"
 
 
 def kubectl(*words: str, given: str | None = None, namespace: str = NAMESPACE) -> str:
@@ -55,6 +58,27 @@ def apply_overlay(tag: str, *, base_url: str) -> None:
         kubectl("rollout", "status", f"deployment/{service}", "--timeout=300s")
 
 
+def require_images_of_this_tree() -> None:
+    """Fail unless the images with the tag ``dev`` on the node were built from what is in this tree now."""
+    with temporary_namespace("stead-images") as namespace:
+        for image in IMAGES:
+            start_program(image, _PRINT_FINGERPRINT, namespace=namespace, image=f"stead/{image}:dev")
+        eventually(lambda: all(map(_has_ended, _pods(namespace))))
+        ran = {pod["metadata"]["name"] for pod in _pods(namespace) if pod["status"]["phase"] == "Succeeded"}
+        current = {image for image in ran if printed_by(image, namespace) == [fingerprint()]}
+    others = [f"stead/{image}:dev" for image in IMAGES if image not in current]
+    assert not others, f"not built from this tree, or missing on the node: {others}; run: make images && .ci/cluster up"
+
+
+def _pods(namespace: str) -> list[Any]:
+    return list(json.loads(kubectl("get", "pods", "--output", "json", namespace=namespace))["items"])
+
+
+def _has_ended(pod: Any) -> bool:
+    """Whether its program has ended, or cannot begin because its image is missing."""
+    return pod["status"]["phase"] in {"Succeeded", "Failed"} or "ImagePull" in json.dumps(pod["status"])
+
+
 @contextmanager
 def installed(secrets: Path, *, tag: str = "dev") -> Iterator[str]:
     """Install the overlay in a namespace of its own; yield the address of its edge, which is its issuer's as well.
@@ -67,6 +91,7 @@ def installed(secrets: Path, *, tag: str = "dev") -> Iterator[str]:
     base_url = f"http://localhost:{port}"
     provision = [sys.executable, "-m", "provision", "secrets", "--secrets", str(secrets), "--namespace", NAMESPACE]
     manifests = subprocess.run(provision, capture_output=True, text=True, check=True).stdout
+    require_images_of_this_tree()
     with temporary_namespace(NAMESPACE):
         kubectl("apply", "--server-side", "--filename", "-", given=manifests)
         apply_overlay(tag, base_url=base_url)
@@ -102,16 +127,18 @@ def start_program(
     program: str,
     *,
     namespace: str,
+    image: str = "stead/token-service:dev",
     settings: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
     serves: bool = True,
 ) -> None:
-    """Start a pod that runs a Python program with our packages.
+    """Start a pod that runs a Python program.
 
     Args:
         name: Of the pod, and of the Secret with its settings.
         program: Its source.
         namespace: Where it runs.
+        image: With Python, and the packages that the program needs.
         settings: Variables of its environment.
         labels: Of the pod, in addition.
         serves: False keeps it out of the Services that its labels select.
@@ -119,7 +146,7 @@ def start_program(
     metadata = {"name": name, "namespace": namespace, "labels": {"program": name, **(labels or {})}}
     container: dict[str, Any] = {
         "name": "program",
-        "image": "stead/token-service:dev",
+        "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python", "-c", program],
         "envFrom": [{"secretRef": {"name": name}}],
