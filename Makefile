@@ -88,14 +88,14 @@ test-containers: $(INSTALLED) ## what depends on the servers, against PostgreSQL
 test-compose: $(INSTALLED) ## the images and docker-compose.yml (needs Docker)
 	@$(PYTEST) $(WITHOUT_FUZZING) -m deployed tests/deployed
 
-test-k8s: $(INSTALLED) ## deploy/k8s on the cluster of kubectl, whose node has the images (.ci/cluster up)
+test-k8s: $(INSTALLED) ## deploy/k8s on the cluster of kubectl, whose node has the images (make images, .ci/cluster up)
 	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes --ignore=tests/deployed/kubernetes/long tests/manifests tests/deployed/kubernetes
 
 test-k8s-long: $(INSTALLED) ## upgrades, faults and network policies on it, under load (also .ci/cluster previous COMMIT, traefik)
 	@$(PYTEST) $(WITHOUT_FUZZING) -m kubernetes -s tests/deployed/kubernetes/long
 
-k8s-check: $(INSTALLED) ## deploy/k8s by the schemas of Kubernetes and rules of our own, and by the API server of KUBECONFIG
-	@$(PYTEST) -m manifests tests/manifests
+k8s-check: $(INSTALLED) ## deploy/k8s by the schemas of Kubernetes, our rules, and the API server of KUBECONFIG or .ci/cluster
+	@[ -n "$$KUBECONFIG" ] || ! .ci/cluster answers || eval "$$(.ci/cluster environment)"; $(PYTEST) -m manifests tests/manifests
 
 test-observed: $(INSTALLED) ## traces, and deploy/observe with a real Prometheus (needs prometheus and promtool)
 	@command -v prometheus >/dev/null && command -v promtool >/dev/null || { \
