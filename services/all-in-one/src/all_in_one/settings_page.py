@@ -62,7 +62,8 @@ These four name servers to use in place of the embedded ones: all of them, or no
 ## provision
 
 Options of the command line, see `python -m provision --help`. `python -m provision nats` alone reads a variable,
-`NATS_PASSWORDS` as above. Passwords and keys are in the directory that `--secrets` names, which the first use creates.
+`NATS_PASSWORDS` as above. Passwords and keys are in the directory that `--secrets` names: the first `render` or
+`secrets` creates them.
 
 ## The verifier process
 

@@ -1,25 +1,29 @@
 """``python -m provision``: see ``--help``.
 
-``render`` and ``apply`` are for containers and Kubernetes; ``subscriber`` and ``nats`` for the teams that read the
-public events.
+``render``, ``secrets`` and ``apply`` are for containers and Kubernetes; ``subscriber`` and ``nats`` for the teams that
+read the public events.
 """
 
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-
-import msgspec
+from typing import Final
 
 from identity_common.version import VERSION
 from provision.edges import FORMS
 from provision.errors import ProvisionError
 from provision.nats import nats_server_config
-from provision.passwords import stored_passwords
+from provision.passwords import Server, given_passwords, stored_passwords
 from provision.postgres import provision_postgres
-from provision.render import Hosts, secret_manifests, stored_keys, write_rendered
+from provision.redis import provision_redis
+from provision.render import File, Hosts, every_file, secret_manifests, server_file, stored_keys, write_files
 from provision.subscribers import add_subscriber, nats_passwords
+
+_RENDERED: Final[tuple[Server, ...]] = ("nats", "redis")
+_APPLIED: Final[tuple[Server, ...]] = ("postgres", "redis")
+_TLS: Final = {"redis": "rediss", "nats": "tls"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,20 +50,28 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True)
 
     render = commands.add_parser("render", help="write the servers' configurations and the services' secret settings")
+    render.add_argument(
+        "server", nargs="?", choices=_RENDERED, help="this server's alone; the directory of --secrets is only read"
+    )
     _add_secrets(render)
     render.add_argument("--output", type=Path, required=True, help="one directory below it for each server and service")
     _add_hosts(render)
     render.set_defaults(run=_render)
 
-    secrets = commands.add_parser("secrets", help="print the same as Secrets of Kubernetes, for kubectl apply")
+    secrets = commands.add_parser("secrets", help="print Secrets of Kubernetes, for kubectl apply")
     _add_secrets(secrets)
     secrets.add_argument("--namespace", default="stead")
     _add_hosts(secrets)
     secrets.set_defaults(run=_manifests)
 
-    apply = commands.add_parser("apply", help="create or update the roles and databases in PostgreSQL")
-    _add_secrets(apply)
-    apply.add_argument("--postgres", default=Hosts().postgres, help="host:port")
+    apply = commands.add_parser(
+        "apply",
+        help="create roles, users and databases in PostgreSQL and Redis; of those that exist update what they may do",
+    )
+    apply.add_argument("server", nargs="?", choices=_APPLIED, help="this one alone")
+    apply.add_argument("--secrets", type=Path, required=True, help="directory of the passwords")
+    for server in _APPLIED:
+        _add_host(apply, server)
     apply.set_defaults(run=_apply)
 
     edge = commands.add_parser("edge", help="print an edge's configuration, rendered from the routing table")
@@ -86,8 +98,14 @@ def _add_secrets(command: argparse.ArgumentParser) -> None:
 
 
 def _add_hosts(command: argparse.ArgumentParser) -> None:
-    for field in msgspec.structs.fields(Hosts):
-        command.add_argument(f"--{field.name}", default=field.default, help=f"host:port; {field.default} by default")
+    for server in Hosts.__struct_fields__:
+        _add_host(command, server)
+
+
+def _add_host(command: argparse.ArgumentParser, server: str) -> None:
+    default, scheme = getattr(Hosts(), server), _TLS.get(server)
+    tls = f", or {scheme}://host:port" if scheme else ""
+    command.add_argument(f"--{server}", default=default, help=f"host:port{tls}; {default} by default")
 
 
 def _hosts(options: argparse.Namespace) -> Hosts:
@@ -95,8 +113,12 @@ def _hosts(options: argparse.Namespace) -> Hosts:
 
 
 def _render(options: argparse.Namespace) -> str:
-    passwords = stored_passwords(options.secrets)
-    write_rendered(options.output, passwords, _hosts(options), stored_keys(options.secrets))
+    files: Iterable[File]
+    if options.server:
+        files = [server_file(given_passwords(options.secrets, [options.server]), options.server)]
+    else:
+        files = every_file(stored_passwords(options.secrets), _hosts(options), stored_keys(options.secrets))
+    write_files(options.output, files)
     return f"rendered into {options.output}"
 
 
@@ -107,10 +129,14 @@ def _manifests(options: argparse.Namespace) -> str:
 
 
 def _apply(options: argparse.Namespace) -> str:
-    passwords = stored_passwords(options.secrets)
-    url = Hosts(postgres=options.postgres).addresses(passwords).admin_postgres_url
-    provision_postgres(url, passwords.postgres)
-    return "the roles and databases are there"
+    servers: tuple[Server, ...] = (options.server,) if options.server else _APPLIED
+    passwords = given_passwords(options.secrets, servers)
+    hosts = Hosts(postgres=options.postgres, redis=options.redis)
+    if "postgres" in servers:
+        provision_postgres(hosts.admin_postgres_url(passwords), passwords.postgres, keep_passwords=True)
+    if "redis" in servers:
+        provision_redis(hosts.admin_redis_url(passwords), passwords.redis, keep_passwords=True)
+    return f"applied to {' and '.join(servers)}"
 
 
 def _subscriber(options: argparse.Namespace) -> str:

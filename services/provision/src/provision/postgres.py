@@ -18,12 +18,15 @@ DATABASES = ("management", "token", "template")
 POSTGRES_ADMIN = "postgres"
 
 
-def provision_postgres(postgres_url: str, passwords: Mapping[str, str]) -> None:
+def provision_postgres(postgres_url: str, passwords: Mapping[str, str], *, keep_passwords: bool = False) -> None:
     """Create or update each service's role and database; no role can connect to another role's database. Blocks.
+
+    A role that exists is never allowed to log in again: an operator may have taken that away.
 
     Args:
         postgres_url: Of a superuser, for any database; the server must be ours alone.
         passwords: The services' passwords.
+        keep_passwords: Set those of new roles only, since the others may have been rotated.
 
     Raises:
         ProvisionError: The server is unreachable, or refuses.
@@ -31,26 +34,25 @@ def provision_postgres(postgres_url: str, passwords: Mapping[str, str]) -> None:
     url = without_driver(postgres_url)
     try:
         with ThreadPoolExecutor(1) as thread:  # this thread may be running an event loop
-            thread.submit(asyncio.run, _provision_postgres(url, passwords)).result()
+            thread.submit(asyncio.run, _provision_postgres(url, passwords, keep_passwords)).result()
     except ValueError:
         raise ProvisionError("the URL of PostgreSQL is not valid: postgresql://user:password@host:port/name") from None
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         raise ProvisionError.at("PostgreSQL", url, error) from error
 
 
-async def _provision_postgres(url: str, passwords: Mapping[str, str]) -> None:
+async def _provision_postgres(url: str, passwords: Mapping[str, str], keep_passwords: bool) -> None:
     connection = await asyncpg.connect(url, timeout=30, command_timeout=60)
     try:
         await connection.execute("SELECT pg_advisory_lock(hashtext('identity-service provisioning'))")
         roles = {row[0] for row in await connection.fetch("SELECT rolname FROM pg_roles")}
         databases = {row[0] for row in await connection.fetch("SELECT datname FROM pg_database")}
-        await connection.execute(
-            ";".join(
-                f"{'ALTER' if name in roles else 'CREATE'} ROLE {name} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE"
-                f" NOREPLICATION NOBYPASSRLS PASSWORD '{scram_verifier(passwords[name])}'"
-                for name in DATABASES
-            )
-        )
+        for name in DATABASES:
+            statement = f"ALTER ROLE {name}" if name in roles else f"CREATE ROLE {name} LOGIN"
+            statement += " NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS"
+            if name not in roles or not keep_passwords:
+                statement += f" PASSWORD '{scram_verifier(passwords[name])}'"
+            await connection.execute(statement)
         for name in DATABASES:
             if name not in databases:
                 await connection.execute(f"CREATE DATABASE {name} OWNER {name} TEMPLATE template0 ENCODING 'UTF8'")

@@ -60,21 +60,33 @@ REDIS_RULES: Mapping[str, tuple[str, ...]] = {
 """Key patterns and commands of each Redis user, as ACL rules."""
 
 
-def provision_redis(redis_url: str, passwords: Mapping[str, str]) -> None:
+_NO_PERMISSIONS = ("resetkeys", "resetchannels", "clearselectors", "nocommands")
+
+
+def provision_redis(redis_url: str, passwords: Mapping[str, str], *, keep_passwords: bool = False) -> None:
     """Create or update each service's user with exactly its rules; they survive a restart if there is an ACL file.
+
+    Connections are kept. A user that exists is never switched on again: an operator may have switched it off.
 
     Args:
         redis_url: Of a user with all permissions.
         passwords: The services' passwords.
+        keep_passwords: Set those of new users only, since the others may have been rotated.
 
     Raises:
         ProvisionError: The server is unreachable, or refuses.
     """
     try:
-        with redis.Redis.from_url(redis_url, socket_timeout=30) as client:
+        with redis.Redis.from_url(redis_url, socket_timeout=30, decode_responses=True) as client:
+            known = client.execute_command("ACL", "USERS")
             for user in REDIS_RULES:
-                client.execute_command("ACL", "SETUSER", user, "reset", *_redis_rules(user, passwords))
-            with contextlib.suppress(redis.ResponseError):  # no ACL file
+                rules: tuple[str, ...] = (*_NO_PERMISSIONS, *REDIS_RULES[user])
+                if user not in known:
+                    rules = ("on", *rules)
+                if user not in known or not keep_passwords:
+                    rules = ("resetpass", _redis_password(passwords[user]), *rules)
+                client.execute_command("ACL", "SETUSER", user, *rules)
+            with contextlib.suppress(redis.ResponseError):  # no ACL file, or one that is rendered and read-only
                 client.execute_command("ACL", "SAVE")
     except ValueError:
         raise ProvisionError("the URL of Redis is not valid: redis://user:password@host:port") from None

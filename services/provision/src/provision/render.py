@@ -5,15 +5,16 @@ A server or service gets a directory of its own, so that each can be mounted whe
 
 import base64
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
 from provision.addresses import ServerAddresses, addresses
 from provision.nats import nats_server_config
-from provision.passwords import Passwords
+from provision.passwords import Passwords, Server
 from provision.postgres import POSTGRES_ADMIN
 from provision.private_files import create_private
 from provision.redis import REDIS_ADMIN, redis_acl_file
@@ -21,9 +22,12 @@ from provision.redis import REDIS_ADMIN, redis_acl_file
 _READABLE: Final = 0o444
 """The reader is another user, in a container that mounts this directory alone."""
 
+File = tuple[str, str]
+"""``reader/name``, and the content."""
+
 
 class Hosts(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the servers listen, as ``host:port``."""
+    """Where the servers listen, as ``host:port``; for TLS with a scheme, as ``rediss://host:port``, ``tls://host:port``."""
 
     postgres: str = "postgres:5432"
     redis: str = "redis:6379"
@@ -32,11 +36,20 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
     def addresses(self, passwords: Passwords) -> ServerAddresses:
         """Return the services' URLs on these servers."""
         return addresses(
-            postgres_url=f"postgresql://{POSTGRES_ADMIN}:{passwords.postgres[POSTGRES_ADMIN]}@{self.postgres}/postgres",
-            redis_url=f"redis://{REDIS_ADMIN}:{passwords.redis[REDIS_ADMIN]}@{self.redis}/0",
-            nats_url=f"nats://{self.nats}",
+            postgres_url=self.admin_postgres_url(passwords),
+            redis_url=self.admin_redis_url(passwords),
+            nats_url=self.nats if "://" in self.nats else f"nats://{self.nats}",
             passwords=passwords,
         )
+
+    def admin_postgres_url(self, passwords: Passwords) -> str:
+        """Return the URL of PostgreSQL's superuser."""
+        return f"postgresql://{POSTGRES_ADMIN}:{passwords.postgres[POSTGRES_ADMIN]}@{self.postgres}/postgres"
+
+    def admin_redis_url(self, passwords: Passwords) -> str:
+        """Return the URL of the user of Redis that may do everything."""
+        url = urlsplit(self.redis if "://" in self.redis else f"redis://{self.redis}")
+        return f"{url.scheme}://{REDIS_ADMIN}:{passwords.redis[REDIS_ADMIN]}@{url.netloc}/0"
 
 
 class Keys(msgspec.Struct, frozen=True):
@@ -67,9 +80,9 @@ def _key(path: Path) -> str:
     return path.read_text().strip()
 
 
-def write_rendered(directory: Path, passwords: Passwords, hosts: Hosts, keys: Keys) -> None:
+def write_files(directory: Path, files: Iterable[File]) -> None:
     """Write every file, each below a directory named after its reader."""
-    for name, content in _files(passwords, hosts, keys):
+    for name, content in files:
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name}.new")
@@ -80,9 +93,16 @@ def write_rendered(directory: Path, passwords: Passwords, hosts: Hosts, keys: Ke
 
 
 def secret_manifests(passwords: Passwords, hosts: Hosts, keys: Keys, *, namespace: str) -> bytes:
-    """Return a List of Secrets as JSON for ``kubectl apply``: one for each reader, and ``provision`` for ``apply``."""
-    secrets: dict[str, dict[str, str]] = {"provision": {"secrets.json": msgspec.json.encode(passwords).decode()}}
-    for name, content in _files(passwords, hosts, keys):
+    """Return a List of Secrets as JSON for ``kubectl apply``, one for each reader.
+
+    NATS, Redis and ``provision apply postgres`` get the passwords that they need: their configuration is rendered
+    beside them, by the version that runs.
+    """
+    secrets: dict[str, dict[str, str]] = {
+        reader: {"secrets.json": msgspec.json.encode(passwords.of(server)).decode()}
+        for reader, server in _WITH_PASSWORDS.items()
+    }
+    for name, content in (server_file(passwords, "postgres"), *_service_files(passwords, hosts, keys)):
         reader, _, file = name.partition("/")
         secrets.setdefault(reader, {})[file] = content
     items = [
@@ -97,14 +117,41 @@ def secret_manifests(passwords: Passwords, hosts: Hosts, keys: Keys, *, namespac
     return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})
 
 
-def _files(passwords: Passwords, hosts: Hosts, keys: Keys) -> Iterator[tuple[str, str]]:
-    urls = hosts.addresses(passwords)
-    yield (
-        "nats/nats-server.conf",
-        nats_server_config(passwords.nats, host="0.0.0.0", port=4222, store_dir=Path("/data/jetstream"), sync=True),  # noqa: S104 - in a container
+_WITH_PASSWORDS: Final[Mapping[str, Server]] = {"provision": "postgres", "redis": "redis", "nats": "nats"}
+
+
+def every_file(passwords: Passwords, hosts: Hosts, keys: Keys) -> Iterator[File]:
+    """Yield the files of all servers and services."""
+    for server in _OF_SERVERS:
+        yield server_file(passwords, server)
+    yield from _service_files(passwords, hosts, keys)
+
+
+def server_file(passwords: Passwords, server: Server) -> File:
+    """Return the file of a server, which takes the passwords of its users only."""
+    name, render = _OF_SERVERS[server]
+    return f"{server}/{name}", render(passwords)
+
+
+def _nats(passwords: Passwords) -> str:
+    return nats_server_config(
+        passwords.nats,
+        host="0.0.0.0",  # noqa: S104 - in a container
+        port=4222,
+        store_dir=Path("/data/jetstream"),
+        sync=True,
     )
-    yield "redis/users.acl", redis_acl_file(passwords.redis)
-    yield "postgres/password", passwords.postgres[POSTGRES_ADMIN]
+
+
+_OF_SERVERS: Final[Mapping[Server, tuple[str, Callable[[Passwords], str]]]] = {
+    "nats": ("nats-server.conf", _nats),
+    "redis": ("users.acl", lambda passwords: redis_acl_file(passwords.redis)),
+    "postgres": ("password", lambda passwords: passwords.postgres[POSTGRES_ADMIN]),
+}
+
+
+def _service_files(passwords: Passwords, hosts: Hosts, keys: Keys) -> Iterator[File]:
+    urls = hosts.addresses(passwords)
     for service in ("management", "token", "template"):
         for server in ("database", "redis", "nats"):
             yield f"{service}-service/{server}-url", getattr(urls, f"{service}_{server}_url")
