@@ -47,9 +47,16 @@ class Composed:
         assert credentials is not None
         return credentials
 
-    def run(self, *command: str) -> str:
+    def run(self, *command: str, given: str = "", **settings: str) -> str:
         finished = subprocess.run(
-            command, cwd=ROOT, env=self._environment, capture_output=True, text=True, timeout=600, check=False
+            command,
+            cwd=ROOT,
+            env=self._environment | settings,
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
         )
         assert finished.returncode == 0, finished.stdout[-2000:] + finished.stderr[-4000:]
         return finished.stdout
@@ -168,6 +175,49 @@ def test_a_custom_claims_function_runs_in_a_confined_worker(composed: Composed) 
     log = composed.run("docker", "compose", "logs", "--no-color", "token-service")
     assert "claims-worker.without-seccomp" not in log
     assert "claims-worker.sandbox-degraded" not in log
+
+
+OTHER_PERMISSIONS = """
+import provision.nats, provision.redis
+open(provision.redis.__file__, "a").write("REDIS_RULES['template'] += ('+echo',)")
+open(provision.nats.__file__, "a").write('''
+_template = NATS_PERMISSIONS["template"]
+_new = msgspec.structs.replace(_template, publish=(*_template.publish, "identity-new"))
+NATS_PERMISSIONS = NATS_PERMISSIONS | {"template": _new}
+''')
+"""
+WHAT_TEMPLATE_MAY_DO = """
+import asyncio, nats, redis
+secret = lambda name: open(f"/run/secrets/stead/{name}").read()
+try:
+    redis.Redis.from_url(secret("redis-url")).echo("")
+    print("echo")
+except redis.exceptions.NoPermissionError:
+    pass
+async def publish():
+    async def refused(error):
+        refusals.append(str(error))
+    refusals = []
+    bus = await nats.connect(secret("nats-url"), error_cb=refused)
+    await bus.publish("identity-new", b"")
+    for _ in range(2):  # a flush sends its PING before what is pending
+        await bus.flush()
+    await bus.close()
+    print(*refusals or ["publish"])
+asyncio.run(publish())
+"""
+
+
+def test_permissions_of_another_release_reach_the_running_stores(composed: Composed) -> None:
+    def what_template_may_do() -> list[str]:
+        program = ("python", "-c", WHAT_TEMPLATE_MAY_DO)
+        return composed.run("docker", "compose", "exec", "-T", "template-service", *program).splitlines()
+
+    assert what_template_may_do() == ['nats: permissions violation for publish to "identity-new"']
+    dockerfile = f"FROM stead/provision:dev\nUSER 0:0\nRUN {json.dumps(['python', '-c', OTHER_PERMISSIONS])}\n"
+    composed.run("docker", "build", "--quiet", "--tag", "stead/provision:next", "-", given=dockerfile)
+    composed.run("docker", "compose", "up", "--detach", "--no-build", "--wait", "redis", "nats", TAG="next")
+    assert what_template_may_do() == ["echo", "publish"]
 
 
 def test_another_start_keeps_data_and_credentials(composed: Composed) -> None:

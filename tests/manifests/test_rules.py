@@ -13,6 +13,7 @@ import management_service.settings
 import template_service.settings
 import token_service.settings
 from identity_common.settings import ServiceSettings
+from provision.__main__ import main
 from provision.passwords import Passwords
 from provision.render import Hosts, Keys, secret_manifests
 from stead.verifier.settings import read_settings
@@ -185,16 +186,43 @@ def test_only_the_bootstrap_has_a_token_of_the_api_server(overlay: str) -> None:
 
 @every_overlay
 def test_images_have_a_tag_and_jobs_carry_it(overlay: str) -> None:
+    ours = set()
     for pod in pods(overlay):
-        (found,) = map(image, pod.containers)
-        assert found["tag"] != "latest", pod.owner
-        if pod.owner.startswith("Job/"):
-            assert pod.owner == f"Job/{pod.app}-{found['tag'].replace('.', '-')}"
-        if found["name"].endswith(("-service", "/provision")):
-            digest = r"sha256:[0-9a-f]{64}" if overlay.endswith("production") else ""
-            assert re.fullmatch(digest, found["digest"] or ""), pod.owner
-    ours = {image(pod.containers[0])["tag"] for pod in pods(overlay) if "/" in image(pod.containers[0])["name"]}
+        for found in map(image, pod.containers):
+            assert found["tag"] != "latest", pod.owner
+            if pod.owner.startswith("Job/"):
+                assert pod.owner == f"Job/{pod.app}-{found['tag'].replace('.', '-')}"
+            if found["name"].endswith(("-service", "/provision")):
+                digest = r"sha256:[0-9a-f]{64}" if overlay.endswith("production") else ""
+                assert re.fullmatch(digest, found["digest"] or ""), pod.owner
+                ours.add(found["tag"])
     assert len(ours) == 1
+
+
+@pytest.mark.parametrize("server", ["nats", "redis"])
+def test_permissions_are_rendered_by_the_image_from_passwords_that_the_server_cannot_read(
+    server: str, tmp_path: Path
+) -> None:
+    """So that another tag brings other permissions."""
+    (pod,) = (each for each in pods("deploy/k8s/overlays/local") if each.owner == f"StatefulSet/{server}")
+    (render,), (container,) = pod.spec["initContainers"], pod.spec["containers"]
+    assert image(render)["name"] == "stead/provision"
+    volumes = {volume["name"]: volume for volume in pod.spec["volumes"]}
+    mounts = {mount["mountPath"]: mount["name"] for mount in render["volumeMounts"]}
+    assert volumes[mounts["/secrets"]]["secret"]["secretName"] == server
+    assert volumes[mounts[f"/rendered/{server}"]]["emptyDir"]["medium"] == "Memory"
+    assert mounts["/secrets"] not in {mount["name"] for mount in container["volumeMounts"]}
+    (read,) = (
+        mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == mounts[f"/rendered/{server}"]
+    )
+
+    (tmp_path / "secrets.json").write_text(SECRETS[server]["secrets.json"])
+    words = [
+        word.replace("/secrets", str(tmp_path)).replace("/rendered", str(tmp_path / "out")) for word in render["args"]
+    ]
+    assert main(words) == 0
+    (file,) = (tmp_path / "out" / server).iterdir()
+    assert f"{read}/{file.name}" in [*container.get("command", []), *container.get("args", [])]
 
 
 @every_overlay
@@ -212,6 +240,7 @@ def test_every_container_says_what_it_needs_and_may_use(overlay: str) -> None:
         for container in pod.containers:
             assert container["resources"]["requests"].keys() == {"cpu", "memory"}, pod.owner
             assert container["resources"]["limits"].keys() == {"memory"}, pod.owner
+        for container in pod.spec["containers"]:
             assert ("readinessProbe" in container) is not pod.owner.startswith("Job/"), pod.owner
 
 

@@ -48,9 +48,12 @@ def secret(name: str) -> dict[str, str]:
 
 
 def apply_overlay(tag: str, *, base_url: str) -> None:
-    """Apply the overlay with images of this tag and this address; return when its Jobs are done and its pods ready."""
+    """Apply the overlay with services of this tag and this address; return when its Jobs are done and its pods ready.
+
+    The stores have one replica each, which a change of their permissions replaces: these are always of this tree.
+    """
     manifests = kubectl("kustomize", OVERLAY).replace("http://localhost:3000", base_url)
-    manifests = re.sub(r"(image: stead/[a-z-]+:)dev", rf"\g<1>{tag}", manifests)
+    manifests = re.sub(r"(image: stead/[a-z-]+-service:)dev", rf"\g<1>{tag}", manifests)
     manifests = re.sub(r"(name: (?:migrate-[a-z-]+|bootstrap|provision)-)dev\b", rf"\g<1>{tag}", manifests)
     kubectl("apply", "--filename", "-", given=manifests)
     kubectl("wait", "--for=condition=complete", "job", "--all", "--timeout=300s")
