@@ -14,6 +14,7 @@ from provision import ServerAddresses
 from template_service.app import VERSIONS
 from template_service.schema import metadata
 from tests.support.databases import differences, new_database
+from tests.support.patience import PATIENCE_S
 from tests.support.template_api import Template
 
 pytestmark = pytest.mark.servers
@@ -26,6 +27,34 @@ async def test_the_migrations_create_the_tables_in_the_code(template: Template) 
     async with engine.connect() as connection:
         assert await connection.run_sync(differences, metadata, NOT_OURS) == []
     await engine.dispose()
+
+
+async def test_members_get_the_name_that_a_user_gets_while_they_are_migrated(
+    servers: ServerAddresses, tmp_path: Path
+) -> None:
+    for file in VERSIONS.glob("000[1-4]_*.py"):
+        shutil.copy(file, tmp_path)
+    blocked = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'known_users'::regclass)"
+    async with new_database(servers, servers.template_database_url) as url:
+        await asyncio.to_thread(migrations.migrate, url, tmp_path)
+        database, replica = [await asyncpg.connect(url.replace("+asyncpg", "")) for _ in range(2)]
+        await database.execute("""
+            INSERT INTO known_users (tenant_id, id, name, is_suspended, tokens_valid_after, search_key, state)
+                VALUES ('t', 'u1', 'Ada', false, 0, 'u1 ada', '{}');
+            INSERT INTO members (tenant_id, organization_id, member_id, member_type, joined_at)
+                VALUES ('t', 'o1', 'u1', 'user', 0)
+        """)
+        async with replica.transaction():
+            await replica.execute("UPDATE known_users SET name = 'Ada Lovelace', search_key = 'u1 ada lovelace'")
+            migrating = asyncio.create_task(asyncio.to_thread(migrations.migrate, url, VERSIONS))
+            async with asyncio.timeout(PATIENCE_S):
+                while not await database.fetchval(blocked):  # noqa: ASYNC110 - seen in the database only
+                    await asyncio.sleep(0.01)
+        await migrating
+        (row,) = await database.fetch("SELECT name, search_key FROM members")
+        assert tuple(row) == ("Ada Lovelace", "u1 ada lovelace")
+        for connection in (database, replica):
+            await connection.close()
 
 
 async def test_members_get_their_names_whichever_release_adds_them(servers: ServerAddresses, tmp_path: Path) -> None:

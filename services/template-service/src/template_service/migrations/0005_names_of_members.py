@@ -51,6 +51,8 @@ KNOWN = {
 
 
 def upgrade() -> None:
+    # An old replica may be storing a name, which no trigger would see yet.
+    op.execute("LOCK TABLE known_users, known_applications IN SHARE ROW EXCLUSIVE MODE")
     for function, body in KNOWN.items():
         op.execute(
             f"CREATE FUNCTION {function}(tenant text, member_type text, member text) RETURNS text LANGUAGE plpgsql"

@@ -6,15 +6,22 @@ highest file name is the head, so that it is known without importing Alembic.
 A revision that removes what older code uses also has ``oldest_code = "NNNN"``: the oldest head with which a service may
 still run on it. ``migrate`` stores the highest of them beside the revision, because the older code has no other way to
 know (docs/operations/upgrading.md).
+
+A statement that alters a table waits for the transactions that use it, and later requests queue behind the statement.
+So a migration waits for a second and a half only, gives way to them, and is tried again.
 """
 
 import asyncio
 import re
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import asyncpg
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
+
+from identity_common.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -24,9 +31,17 @@ SELECT_SCHEMA: Final = """
     SELECT version_num AS revision, to_jsonb(alembic_version) ->> 'oldest_code' AS oldest_code FROM alembic_version
 """
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('identity-migrations'))"
+# Not for the lock above: another migration may take its time. Shorter than requests wait for a connection, which is two
+# seconds; longer than deadlock_timeout, a second by default, when PostgreSQL cancels an autovacuum that is in the way.
+_GIVE_WAY: Final = "SET LOCAL lock_timeout = '1500ms'"
+_BLOCKED: Final = frozenset({"55P03", "40P01"})  # lock not available, deadlock
+_AGAIN_S: Final = 3.0
+_PATIENCE_S: Final = 600.0
 _CONNECT_TIMEOUT_S: Final = 5
 _VERSION_FILE: Final = re.compile(r"(\d{4})_\w+\.py")
 _FIRST: Final = "0001"
+
+_log = get_logger(__name__)
 
 
 class UnknownSchemaError(Exception):
@@ -72,6 +87,8 @@ def _revisions(versions: Path) -> set[str]:
 def migrate(database_url: str, versions: Path) -> None:
     """Migrate the database to the head revision; concurrent migrations are safe.
 
+    Tries again for ten minutes while other transactions hold the tables.
+
     Blocks and runs its own event loop: call it outside of one, or from a thread.
 
     Args:
@@ -81,7 +98,7 @@ def migrate(database_url: str, versions: Path) -> None:
     Raises:
         UnknownSchemaError: The database is at a revision that is not among the files: newer code has migrated it.
         OSError: The database does not answer.
-        asyncpg.PostgresError: The database refused.
+        asyncpg.PostgresError, sqlalchemy.exc.DBAPIError: The database refused.
     """
     asyncio.run(_migrate(database_url, versions))
 
@@ -96,9 +113,20 @@ async def _migrate(database_url: str, versions: Path) -> None:
     from sqlalchemy.pool import NullPool  # noqa: PLC0415
 
     engine = create_async_engine(database_url, poolclass=NullPool, hide_parameters=True)
-    async with engine.begin() as connection:
-        await connection.exec_driver_sql(_LOCK)
-        await connection.run_sync(_upgrade, versions)
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            async with engine.begin() as connection:
+                await connection.exec_driver_sql(_LOCK)
+                await connection.exec_driver_sql(_GIVE_WAY)
+                await connection.run_sync(_upgrade, versions)
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) not in _BLOCKED or time.monotonic() > deadline:
+                raise
+            _log.warning("migration.blocked", reason="another transaction holds a table", delay_s=_AGAIN_S)
+            await asyncio.sleep(_AGAIN_S)
+        else:
+            return
 
 
 async def _current(database_url: str) -> str | None:
