@@ -104,3 +104,27 @@ async def test_the_cache_becomes_current_again(
             (GrantedPermission("b"),),
             (GrantedPermission("a"),),
         ]
+
+
+async def test_the_cache_forgets_members_that_the_recreated_stream_does_not_have(
+    own: OwnServers, source: TemplateSource, bus: EventBus
+) -> None:
+    """After the databases were restored to a point before these members, and the streams were lost as well."""
+
+    async def versions(*members: str) -> list[int | None]:
+        held = [await cache.permissions("o1", member) for member in members]
+        return [each.version if each else None for each in held]
+
+    for member in ("u1", "u2", "u3"):
+        await source.grant("o1", member, "a")
+        await source.grant("o1", member, "b")
+    async with PermissionCache(bus) as cache, asyncio.timeout(WITHIN_S):
+        await cache.ready()
+        for member in ("u2", "u3"):
+            source.forget("o1", member)
+        own.restart_nats(without=".")
+        revision = await source.grant("o1", "u3", "c")  # a member again: versions begin at 1
+        while cache.revision < revision:  # noqa: ASYNC110 - seen from outside only
+            await asyncio.sleep(0.01)
+        while await versions("u1", "u2", "u3") != [2, None, 1]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)

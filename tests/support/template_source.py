@@ -123,6 +123,10 @@ class TemplateSource:
         """Return the last state of a member."""
         return self._members.get((organization_id, member_id))
 
+    def forget(self, organization_id: str, member_id: str) -> None:
+        """Forget a member, as a database does that is restored to an earlier point."""
+        del self._members[organization_id, member_id]
+
     async def _record_members(self, transaction: Transaction, _: str) -> None:
         """Publish the state of every member again, unchanged."""
         for (organization_id, member_id), state in self._members.items():

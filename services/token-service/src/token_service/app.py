@@ -19,6 +19,7 @@ from identity_common.http.health import Readiness
 from identity_common.outbox.audit_backlog import AuditBacklog
 from identity_common.outbox.audit_relay import AuditRelay
 from identity_common.outbox.audit_stream_relay import Attempts, AuditStreamRelay
+from identity_common.outbox.restoration import StillRunningError
 from identity_common.sealing import SealingKeys
 from identity_common.serving import CommandError
 from identity_common.stores import migrations
@@ -100,10 +101,12 @@ def restored(settings: Settings) -> None:
     """Make a database that was restored to an earlier point safe to start with. Blocks, with an event loop of its own.
 
     Raises:
-        CommandError: Redis does not answer.
+        CommandError: The service is running, or Redis does not answer.
     """
     try:
         asyncio.run(_restored(settings))
+    except StillRunningError:
+        raise CommandError("stop all replicas of token-service first") from None
     except RedisError as error:
         raise CommandError(f"Redis does not answer or refuses ({type(error).__name__})") from None
 

@@ -13,6 +13,7 @@ from msgspec import json
 from nats.errors import Error as NatsError
 from nats.js.errors import NotFoundError
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from identity_common.bus.connection import Bus
 from identity_common.bus.streams import ensure_streams, last_watermark
@@ -43,7 +44,7 @@ _FORGET: Final = text("DELETE FROM outbox WHERE tenant_id = :tenant")
 
 
 class StillRunningError(Exception):
-    """A replica of the service holds the relay's lock."""
+    """A replica of the service holds a lock that one of them always holds."""
 
 
 class Published(NamedTuple):
@@ -73,6 +74,21 @@ class Published(NamedTuple):
         )
 
 
+async def require_stopped(connection: AsyncConnection, *, lock: str, tenant_id: str) -> None:
+    """Keep the service from doing its work until the end of the transaction.
+
+    Args:
+        connection: In a transaction.
+        lock: The lock of an ``ActiveWorker`` of the service.
+        tenant_id: The tenant.
+
+    Raises:
+        StillRunningError: The service is running.
+    """
+    if not await connection.scalar(_IDLE, {"lock": lock, "tenant": tenant_id}):
+        raise StillRunningError
+
+
 async def raise_revision(transaction: Transaction, bus: Bus, *, source: Source, tenant_id: str) -> int:
     """Raise the source's revision above all that it has ever had, and empty the outbox; return it.
 
@@ -84,8 +100,7 @@ async def raise_revision(transaction: Transaction, bus: Bus, *, source: Source, 
         nats.errors.Error: NATS does not answer.
     """
     connection, values = transaction.connection, {"tenant": tenant_id}
-    if not await connection.scalar(_IDLE, {**values, "lock": LOCK}):
-        raise StillRunningError
+    await require_stopped(connection, lock=LOCK, tenant_id=tenant_id)
     watermark = await last_watermark(bus.jetstream(), source, tenant_id)
     current = (await connection.execute(_CURRENT, values)).scalar_one()
     least = REVISIONS_PER_MS * now_ms()

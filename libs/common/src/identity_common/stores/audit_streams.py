@@ -74,8 +74,13 @@ class AuditStreamKeys(NamedTuple):
     @classmethod
     def of(cls, log: AuditLog, tenant_id: str) -> "AuditStreamKeys":
         """Return the keys of a log."""
-        stream = f"identity:{tenant_id}:audit:{log}"
+        stream = f"{cls.prefix(tenant_id)}{log}"
         return cls(stream, f"{stream}:numbering")
+
+    @staticmethod
+    def prefix(tenant_id: str) -> str:
+        """Return what the keys of all logs begin with, and no others."""
+        return f"identity:{tenant_id}:audit:"
 
 
 class AuditStream:

@@ -64,6 +64,8 @@ class PermissionCache:
     The cache is filled with the last event of every member and follows the stream from then on. A member without an
     event, because nothing changed for 30 days, is read from the Management API once.
 
+    A stream that was lost and recreated is read from its beginning, and replaces what was known once it is complete.
+
     Answers may lag behind. ``is_current`` tells whether the cache was confirmed complete within ``max_age_s``, and
     ``age_s`` how long ago that was; decide yourself whether to answer from a stale cache. Compare ``revision`` with the
     ``Identity-Revision`` of your own write to know whether the cache includes it.
@@ -96,6 +98,7 @@ class PermissionCache:
         self._max_age_s = max_age_s
         self._clock = clock
         self._members = MemberSnapshots()
+        self._arriving = self._members
         self._revision = -1
         self._is_complete = False
         self._as_of: float | None = None
@@ -202,6 +205,8 @@ class PermissionCache:
         async with contextlib.aclosing(aiter(consumer)) as arriving:
             async for message in arriving:
                 if stream != consumer.stream:
+                    if stream:  # recreated, perhaps without members that an earlier one had: begin afresh
+                        decoder, self._arriving = EventDecoder(), MemberSnapshots()
                     stream, self._is_complete = consumer.stream, False
                 event = None if message is None else decoder.decode(message)
                 if event is not None:
@@ -211,18 +216,22 @@ class PermissionCache:
 
     def _apply(self, event: CloudEvent) -> None:
         if event.type == WATERMARK:
-            # No watermark is published during a republication, so until one arrives the state is incomplete.
-            self._revision = max(self._revision, event.revision)
-            self._is_complete = True
+            # No watermark is published during a republication, so until one arrives the state is incomplete. A stream
+            # that is copied anew begins with earlier watermarks.
+            if event.revision >= self._revision:
+                self._revision = event.revision
+                self._is_complete = True
             return
         state = decode_permissions(event)
         if state is None:
             return
-        known = self._members.get(state.organization_id, state.member_id)
-        if known is None or state.version > known.version:
-            self._members.put(state.organization_id, state.member_id, snapshot_of(state))
+        for members in (self._members, self._arriving):
+            known = members.get(state.organization_id, state.member_id)
+            if known is None or state.version > known.version:
+                members.put(state.organization_id, state.member_id, snapshot_of(state))
 
     def _caught_up(self) -> None:
         if self._is_complete:
+            self._members = self._arriving
             self._as_of = self._clock()
             self._ready.set()

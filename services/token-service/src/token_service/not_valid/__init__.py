@@ -12,12 +12,13 @@ from token_service.not_valid.keys import (
     NextFeedKeyWaitsError,
     StoredFeedKey,
 )
-from token_service.not_valid.sequencer import Sequencer
+from token_service.not_valid.sequencer import LOCK, Sequencer
 from token_service.not_valid.snapshots import FeedSnapshot, FeedUnavailable, Snapshots, UnknownPositionError
 from token_service.not_valid.tail import Tail, TooManyReadersError
 
 __all__ = [
     "KEYS_MAX_AGE_S",
+    "LOCK",
     "FeedKeyStatus",
     "FeedKeys",
     "FeedSnapshot",

@@ -35,6 +35,9 @@ from token_service.presented_tokens.revocations.store import NOTIFY_CHANNEL
 
 _log = get_logger(__name__)
 
+LOCK: Final = "not-valid-feed"
+"""One replica holds it, as long as any runs."""
+
 _RETRY_S: Final = 0.25
 _SILENCE_S: Final = 3.0
 _AT_ONCE: Final = 1000
@@ -185,9 +188,7 @@ class Sequencer:
             reader="not-valid-feed",
         )
         self._heard: tuple[_Heard, _Heard] = self._unheard(_Position("", 0), _Position("", 0))
-        worker = ActiveWorker(
-            self._sequence, database_url, lock="not-valid-feed", channel=NOTIFY_CHANNEL, tenant_id=tenant_id
-        )
+        worker = ActiveWorker(self._sequence, database_url, lock=LOCK, channel=NOTIFY_CHANNEL, tenant_id=tenant_id)
         self._loop = BackgroundLoop(
             worker.run,
             name="not-valid-feed",
