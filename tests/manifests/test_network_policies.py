@@ -21,7 +21,10 @@ from tests.support.manifests import (
 pytestmark = pytest.mark.manifests
 
 SERVICES = {"token-service", "management-service", "template-service"}
-ON_DATABASES = {*SERVICES, *(f"migrate-{service}" for service in SERVICES), "bootstrap"}
+RESTORED = {service: f"restored-{service}" for service in SERVICES}
+ON_DATABASES = {*SERVICES, *(f"migrate-{service}" for service in SERVICES), *RESTORED.values(), "bootstrap"}
+ON_REDIS = {*SERVICES, RESTORED["token-service"]}
+ON_NATS = {*SERVICES, RESTORED["management-service"], RESTORED["template-service"]}
 GATEWAYS = "stead/edge=true"
 MONITORING = "stead/monitoring=true"
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -37,8 +40,8 @@ def test_the_connections_of_the_overlay_local() -> None:
         "management-service:8000": {GATEWAYS, "edge", "management-service"},
         "template-service:8000": {GATEWAYS, "edge", "management-service"},
         "postgres:5432": on_postgres,
-        "redis:6379": SERVICES,
-        "nats:4222": {*SERVICES, "stead/subscriber=true"},
+        "redis:6379": ON_REDIS,
+        "nats:4222": {*ON_NATS, "stead/subscriber=true"},
         DNS: {*on_postgres, "edge", "postgres", "redis", "nats"},
         **API_SERVER,
     }
@@ -50,8 +53,8 @@ def test_the_connections_of_the_overlay_production() -> None:
         "management-service:8000": {GATEWAYS, "management-service"},
         "template-service:8000": {GATEWAYS, "management-service"},
         "192.0.2.10/32:5432": ON_DATABASES,
-        "192.0.2.20/32:6379": SERVICES,
-        "192.0.2.30/32:4222": SERVICES,
+        "192.0.2.20/32:6379": ON_REDIS,
+        "192.0.2.30/32:4222": ON_NATS,
         DNS: ON_DATABASES,
         **API_SERVER,
     }

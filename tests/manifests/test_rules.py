@@ -234,6 +234,23 @@ def test_jobs_retry_and_are_forgotten(overlay: str) -> None:
     assert expected <= {each["spec"]["template"]["metadata"]["labels"][APP] for each in jobs}
 
 
+@every_overlay
+def test_the_commands_after_a_restoration_wait_to_be_asked_for(overlay: str) -> None:
+    jobs = {each["metadata"]["name"]: each["spec"] for each in of_kind(overlay, "CronJob")}
+    assert jobs.keys() == {f"restored-{service}" for service in SETTINGS}
+    assert {each["suspend"] for each in jobs.values()} == {True}
+    for service in SETTINGS:
+        (pod,) = (each for each in pods(overlay) if each.owner == f"CronJob/restored-{service}")
+        (restored,), (served,) = pod.containers, service_pod(overlay, service).containers
+        assert restored["args"] == ["restored"]
+        assert {name: restored[name] for name in ("image", "envFrom")} == {
+            name: served[name] for name in ("image", "envFrom")
+        }
+        assert {mount["name"] for mount in served["volumeMounts"]} - {"console"} == {
+            mount["name"] for mount in restored["volumeMounts"]
+        }
+
+
 @every_overlay_and_the_verifier
 def test_every_container_says_what_it_needs_and_may_use(overlay: str) -> None:
     for pod in pods(overlay):
@@ -241,7 +258,7 @@ def test_every_container_says_what_it_needs_and_may_use(overlay: str) -> None:
             assert container["resources"]["requests"].keys() == {"cpu", "memory"}, pod.owner
             assert container["resources"]["limits"].keys() == {"memory"}, pod.owner
         for container in pod.spec["containers"]:
-            assert ("readinessProbe" in container) is not pod.owner.startswith("Job/"), pod.owner
+            assert ("readinessProbe" in container) is not pod.owner.startswith(("Job/", "CronJob/")), pod.owner
 
 
 @every_overlay

@@ -67,8 +67,8 @@ def of_kind(directory: str, *kinds: str) -> list[Manifest]:
 
 def pods(directory: str) -> list[Pod]:
     templates = (
-        (f"{each['kind']}/{each['metadata']['name']}", each["spec"]["template"])
-        for each in of_kind(directory, "Deployment", "StatefulSet", "DaemonSet", "Job")
+        (f"{each['kind']}/{each['metadata']['name']}", (each["spec"].get("jobTemplate") or each)["spec"]["template"])
+        for each in of_kind(directory, "Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob")
     )
     return [Pod(owner, template["metadata"]["labels"], template["spec"]) for owner, template in templates]
 
