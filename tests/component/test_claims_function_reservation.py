@@ -20,7 +20,7 @@ from identity_common.wire.claims_function import SealedVariables
 from identity_common.wire.events import ApplicationState, ClaimsFunctionState, event_subject
 from stead.event_types import CloudEvent
 from token_service.claims_function import CustomClaims
-from token_service.claims_function.context import Arguments, TokenArgument, client_context
+from token_service.claims_function.context import Arguments, TokenArgument, TooManyOrganizations, client_context
 from token_service.claims_function.failures import FailedCalls
 from token_service.claims_function.on_demand import WorkersOnDemand
 from token_service.claims_function.recordings import Recordings
@@ -133,3 +133,18 @@ async def test_variables_of_another_key_are_a_failure(custom: Custom) -> None:
     async with custom.claims.reserved("access-token") as reserved:
         with pytest.raises(OAuthError, match="the custom-claims function failed"):
             await reserved.claims(custom.arguments)
+
+
+async def test_a_user_of_too_many_organizations_is_a_failure(custom: Custom) -> None:
+    async def arguments() -> Arguments:
+        raise TooManyOrganizations("app")
+
+    function = ClaimsFunctionState(kind="access-token", version=1, script=ECHO)
+    custom.receives(function)
+    async with custom.claims.reserved("access-token") as reserved:
+        assert await reserved.claims(arguments) == {}
+    assert custom.failures.count.labels("access-token", "arguments")._value.get() == 1
+    custom.receives(msgspec.structs.replace(function, block_issuance_on_error=True))
+    async with custom.claims.reserved("access-token") as reserved:
+        with pytest.raises(OAuthError, match="the custom-claims function failed"):
+            await reserved.claims(arguments)

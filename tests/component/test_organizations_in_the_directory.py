@@ -29,7 +29,7 @@ from stead.event_types import (
 )
 from tests.support.patience import PATIENCE_S
 from tests.support.tenant_keys import read_keys, replace_keys
-from token_service.directory import Directory, InMemoryDirectory, InRedisDirectory
+from token_service.directory import Directory, InMemoryDirectory, InRedisDirectory, TooManyMemberships
 
 
 class Following:
@@ -285,6 +285,17 @@ async def test_an_emptied_redis_is_refilled_by_itself(following: Following) -> N
     assert [each for each in seen if each not in (503, {"read"})] == []
     assert 503 in seen
     assert await following.directory.membership("org", "gone", at_least={}) is None
+
+
+async def test_all_memberships_are_read_or_it_is_said_that_there_are_more(following: Following) -> None:
+    organizations = [OrganizationState(id=f"org{number}", name=f"Organization {number}") for number in range(3)]
+    members = [MemberState(organization_id=each.id, member_id="user") for each in organizations]
+    at_least = await following.tell(*organizations, *members)
+    found = await following.directory.memberships_of("user", at_least=at_least, at_most=3)
+    assert [each.organization for each in found] == organizations
+    with pytest.raises(TooManyMemberships):
+        await following.directory.memberships_of("user", at_least=at_least, at_most=2)
+    assert await following.directory.memberships_of("stranger", at_least=at_least, at_most=0) == []
 
 
 async def test_a_copy_that_lags_behind_grants_nothing_that_was_revoked(following: Following) -> None:

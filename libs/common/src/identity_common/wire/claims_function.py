@@ -18,7 +18,9 @@ from identity_common.sealing import NoFittingKeyError, SealingKeys
 TokenKind = Literal["access-token", "client-credentials"]
 """Which tokens a function adds claims to: those of users, or those of machine-to-machine applications."""
 
-ProblemReason = Literal["syntax", "no-function", "exception", "time", "memory", "result", "microtasks", "worker-died"]
+ProblemReason = Literal[
+    "syntax", "no-function", "exception", "time", "memory", "result", "microtasks", "worker-died", "arguments"
+]
 """Why a script gave no claims."""
 
 TOKEN_KINDS: Final[tuple[TokenKind, ...]] = ("access-token", "client-credentials")

@@ -72,8 +72,8 @@ class ScriptProblem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Why a script gave no claims.
 
     Attributes:
-        reason: ``syntax``, ``no-function``, ``exception``, ``time``, ``memory``, ``result``, ``microtasks`` or
-            ``worker-died``.
+        reason: ``syntax``, ``no-function``, ``exception``, ``time``, ``memory``, ``result``, ``microtasks``,
+            ``worker-died`` or ``arguments``.
         line: From 1; None if no place is to blame.
         column: From 1.
     """

@@ -13,6 +13,21 @@ from identity_common.oauth import GRANT_TOKEN_EXCHANGE
 from identity_common.wire.events import ApplicationState, ApplicationType
 from token_service.directory import InMemoryDirectory, Membership, Person
 
+MOST_ORGANIZATIONS: Final = 1_000
+"""More would keep Redis and the event loop busy for every token of the user; a call for such a user fails."""
+
+
+class TooManyOrganizations(Exception):  # noqa: N818 - the name is what happened
+    """The user belongs to more organizations than a call may be about.
+
+    Attributes:
+        client_id: The client that requested the token.
+    """
+
+    def __init__(self, client_id: str) -> None:
+        super().__init__(client_id)
+        self.client_id = client_id
+
 
 class TokenArgument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """``token``: the access token that is about to be signed.

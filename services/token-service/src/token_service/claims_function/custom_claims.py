@@ -17,7 +17,7 @@ from identity_common.sealing import NoFittingKeyError
 from identity_common.telemetry.logs import get_logger
 from identity_common.wire.claims_function import SealedVariables, TokenKind
 from identity_common.wire.events import ClaimsFunctionState
-from token_service.claims_function.context import Arguments, call_data
+from token_service.claims_function.context import MOST_ORGANIZATIONS, Arguments, TooManyOrganizations, call_data
 from token_service.claims_function.failures import FailedCalls
 from token_service.claims_function.on_demand import WorkersOnDemand
 from token_service.claims_function.recordings import Recordings
@@ -30,6 +30,7 @@ _log = get_logger(__name__)
 _RESERVED_WITHIN_S: Final = 0.05
 _RESERVED_LATE_WITHIN_S: Final = 2.0
 _NO_CLAIMS: Final[Mapping[str, Any]] = {}
+_TOO_MANY_ORGANIZATIONS: Final = Problem("arguments", f"the user belongs to over {MOST_ORGANIZATIONS} organizations")
 _MOST_CHARACTERS: Final = 256
 _NOT_IN_DESCRIPTIONS: Final = re.compile(r"[^\x20-\x21\x23-\x5B\x5D-\x7E]")
 
@@ -125,7 +126,15 @@ class CustomClaims:
         if isinstance(outcome, Denied):
             _log.info("claims-function.denied", kind=function.kind, version=function.version, client_id=client_id)
             raise OAuthError("access_denied", _description(outcome.message), reason="claims_function.denied")
-        self._failures.add(outcome, kind=function.kind, version=function.version, client_id=client_id)
+        return self.failed(function, outcome, client_id=client_id)
+
+    def failed(self, function: ClaimsFunctionState, problem: Problem, *, client_id: str) -> Mapping[str, Any]:
+        """Record a failed call; return the claims to add then, which are none.
+
+        Raises:
+            OAuthError: ``access_denied`` if the function is set to block then.
+        """
+        self._failures.add(problem, kind=function.kind, version=function.version, client_id=client_id)
         if function.block_issuance_on_error:
             raise OAuthError("access_denied", "the custom-claims function failed", reason="claims_function.failed")
         return _NO_CLAIMS
@@ -182,7 +191,13 @@ class Reservation:
         """
         if not self._custom_claims.is_needed(self._kind):
             return _NO_CLAIMS
-        gathered = await arguments()
+        try:
+            gathered = await arguments()
+        except TooManyOrganizations as error:
+            function = self._custom_claims.active(self._kind)
+            if function is None:
+                return _NO_CLAIMS
+            return self._custom_claims.failed(function, _TOO_MANY_ORGANIZATIONS, client_id=error.client_id)
         self._custom_claims.record(self._kind, gathered)
         function = self._custom_claims.active(self._kind)
         if function is None:

@@ -8,7 +8,14 @@ whether a presented token is live (``token_service.presented_tokens``). No reque
 
 from token_service.directory.directory import Directory
 from token_service.directory.in_memory import InMemoryDirectory
-from token_service.directory.in_redis import InRedisDirectory, Membership, Person, Snapshot, Subject
+from token_service.directory.in_redis import (
+    InRedisDirectory,
+    Membership,
+    Person,
+    Snapshot,
+    Subject,
+    TooManyMemberships,
+)
 
 __all__ = [
     "Directory",
@@ -18,4 +25,5 @@ __all__ = [
     "Person",
     "Snapshot",
     "Subject",
+    "TooManyMemberships",
 ]

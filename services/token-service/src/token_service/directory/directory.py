@@ -157,18 +157,22 @@ class Directory:
         """
         return (await self.subject(user_id, at_least=at_least)).person
 
-    async def memberships_of(self, member_id: str, *, at_least: Mapping[str, int]) -> list[Membership]:
+    async def memberships_of(
+        self, member_id: str, *, at_least: Mapping[str, int], at_most: int | None = None
+    ) -> list[Membership]:
         """Return the memberships of a user or application, sorted by the name of the organization.
 
         Args:
             member_id: The user or application.
             at_least: Revisions by source that the records must include.
+            at_most: How many to read; none for all.
 
         Raises:
             OAuthError: ``temporarily_unavailable``.
+            TooManyMemberships: There are more.
         """
         deadline = time.monotonic() + self._revision_wait_s
-        return await self.in_redis.memberships_of(member_id, at_least=at_least, deadline=deadline)
+        return await self.in_redis.memberships_of(member_id, at_least=at_least, deadline=deadline, at_most=at_most)
 
     async def subject(
         self,

@@ -28,9 +28,11 @@ _log = get_logger(__name__)
 _LOOK_AGAIN_S: Final = 0.005
 
 # KEYS: the state, the set of a member's organizations. ARGV: prefixes of an organization's and a member's key, the
-# member's id. Returns the state, then organization and member for each.
+# member's id, how many memberships to read at most. Returns the state, then organization and member for each; the state
+# and one more element if there are too many.
 _MEMBERSHIPS: Final = """
 local found = {redis.call('GET', KEYS[1])}
+if redis.call('SCARD', KEYS[2]) > tonumber(ARGV[4]) then return {found[1], false} end
 for _, id in ipairs(redis.call('SMEMBERS', KEYS[2])) do
     found[#found + 1] = redis.call('GET', ARGV[1] .. id)
     found[#found + 1] = redis.call('GET', ARGV[2] .. id .. ':' .. ARGV[3])
@@ -42,6 +44,8 @@ _decode_user = msgspec.json.Decoder(UserState).decode
 _decode_roles = msgspec.json.Decoder(AssignmentState).decode
 _decode_organization = msgspec.json.Decoder(OrganizationState).decode
 _decode_member = msgspec.json.Decoder(MemberState).decode
+
+_ALL: Final = 2**53
 
 Snapshot = Sequence[bytes | None]
 """The projection's state and some records, read in one command: the state says how fresh the records are."""
@@ -76,6 +80,10 @@ class Subject(msgspec.Struct, frozen=True):
 
     person: Person | None
     membership: Membership | None = None
+
+
+class TooManyMemberships(Exception):  # noqa: N818 - the name is what happened
+    """A user or application has more memberships than were to be read."""
 
 
 class InRedisDirectory:
@@ -207,21 +215,33 @@ class InRedisDirectory:
         pairs = zip(users, records, strict=True)
         return frozenset(user_id for user_id, record in pairs if record is not None and not _data(record))
 
-    async def memberships_of(self, member_id: str, *, at_least: Mapping[str, int], deadline: float) -> list[Membership]:
+    async def memberships_of(
+        self, member_id: str, *, at_least: Mapping[str, int], deadline: float, at_most: int | None = None
+    ) -> list[Membership]:
         """Return the memberships of a user or application, sorted by the name of the organization.
 
-        Arguments and errors are those of ``subject``.
+        Args:
+            member_id: The user or application.
+            at_least: Revisions by source that the records must include.
+            deadline: For their arrival, in monotonic time.
+            at_most: How many to read; none for all.
+
+        Raises:
+            OAuthError: ``temporarily_unavailable``, as for ``subject``.
+            TooManyMemberships: There are more.
         """
-        records = await self._recent(partial(self._read_memberships, member_id), at_least, deadline)
+        read = partial(self._read_memberships, member_id, _ALL if at_most is None else at_most)
+        records = await self._recent(read, at_least, deadline)
+        if len(records) % 2 == 0:
+            raise TooManyMemberships
         pairs = zip(records[1::2], records[2::2], strict=True)
         found = [membership for pair in pairs if (membership := _membership(*pair)) is not None]
         return sorted(found, key=lambda each: (each.organization.name, each.organization.id))
 
-    async def _read_memberships(self, member_id: str) -> Snapshot:
+    async def _read_memberships(self, member_id: str, at_most: int) -> Snapshot:
         keys = (self._keys.state, organizations_key(self._tenant_id, member_id))
-        return await self._execute(
-            "EVAL", _MEMBERSHIPS, len(keys), *keys, self._keys.organization, self._keys.member, member_id
-        )
+        prefixes = (self._keys.organization, self._keys.member)
+        return await self._execute("EVAL", _MEMBERSHIPS, len(keys), *keys, *prefixes, member_id, at_most)
 
     def _state_of(self, snapshot: Snapshot) -> ProjectionState:
         """Return the state of a snapshot; refuse one that is incomplete or out of date."""

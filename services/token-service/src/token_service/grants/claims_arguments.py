@@ -7,8 +7,15 @@ from msgspec import UNSET, UnsetType
 
 from identity_common.oauth import GRANT_CLIENT_CREDENTIALS
 from identity_common.wire.events import ApplicationState
-from token_service.claims_function.context import Arguments, TokenArgument, client_context, user_context
-from token_service.directory import Directory, InMemoryDirectory, Membership, Person
+from token_service.claims_function.context import (
+    MOST_ORGANIZATIONS,
+    Arguments,
+    TokenArgument,
+    TooManyOrganizations,
+    client_context,
+    user_context,
+)
+from token_service.directory import Directory, InMemoryDirectory, Membership, Person, TooManyMemberships
 from token_service.grants.targets import Target
 from token_service.tokens.scopes import format_scope
 
@@ -49,11 +56,16 @@ async def user_arguments(
 
     Raises:
         OAuthError: ``temporarily_unavailable``.
+        TooManyOrganizations: The user belongs to too many for a call.
     """
+    try:
+        memberships = await directory.memberships_of(person.user.id, at_least=at_least, at_most=MOST_ORGANIZATIONS)
+    except TooManyMemberships:
+        raise TooManyOrganizations(token.client.id) from None
     context = user_context(
         directory.in_memory,
         person,
-        await directory.memberships_of(person.user.id, at_least=at_least),
+        memberships,
         client=token.client,
         grant_type=grant_type,
         organization=token.organization,

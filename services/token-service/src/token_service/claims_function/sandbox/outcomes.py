@@ -9,7 +9,9 @@ import msgspec
 
 from token_service.claims_function.sandbox.limits import Limits
 
-Reason = Literal["syntax", "no-function", "exception", "time", "memory", "result", "microtasks", "worker-died"]
+Reason = Literal[
+    "syntax", "no-function", "exception", "time", "memory", "result", "microtasks", "worker-died", "arguments"
+]
 
 
 class Claims(msgspec.Struct, frozen=True):
