@@ -18,7 +18,7 @@ from identity_common.revisions import Source
 from identity_common.wire.audit import STREAM_AUDIT, AuditEntry, audit_subject
 from identity_common.wire.claims_function import DryRunAnswer, RecordingState, ScriptTested
 from tests.support.audit_entries import entries_in
-from tests.support.management_api import Management, revision_of, unique
+from tests.support.management_api import Management, at_once, revision_of, unique
 from tests.support.patience import PATIENCE_S
 from tests.support.script_answers import ScriptAnswers
 from tests.support.service_in_a_tenant import ServiceInATenant
@@ -319,8 +319,9 @@ async def test_every_write_of_template_service_leaves_one_entry(
 async def test_a_write_of_many_aggregates_leaves_an_entry_for_each_hundred(
     template: Template, jetstream: JetStreamContext
 ) -> None:
-    created = await asyncio.gather(*(template.management.created("users") for _ in range(120)))
-    users = [user["id"] for user in created]
+    management = template.management
+    created = await at_once(*(management.client.post("/api/users", json={}) for _ in range(120)))
+    users = [answer.json()["id"] for answer in created]
     body = {"name": unique("organization")}
     organization = (await template.client.post("/api/organizations", json=body)).json()["id"]
     answer = await template.client.post(f"/api/organizations/{organization}/users", json={"userIds": users})
