@@ -14,6 +14,7 @@ import redis
 from all_in_one.embedded import EmbeddedServers
 from provision import ServerAddresses
 from provision.__main__ import main
+from tests.support.tls_terminator import Certificate, TlsTerminator, postgres_greeting
 
 pytestmark = pytest.mark.heavy
 
@@ -166,6 +167,24 @@ def test_one_server_needs_its_own_passwords_only(
     (tmp_path / "secrets.json").write_bytes(msgspec.json.encode({server: stored[server]}))
     assert apply(addresses, tmp_path, server) == 0
     assert apply(addresses, tmp_path) == 1
+
+
+async def test_both_servers_over_tls(
+    addresses: ServerAddresses, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate = Certificate(tmp_path, "stores")
+    for variable in ("PGSSLROOTCERT", "SSL_CERT_FILE"):
+        monkeypatch.setenv(variable, str(certificate.path))
+    monkeypatch.setenv("PGSSLMODE", "verify-full")
+    async with (
+        TlsTerminator(addresses.admin_postgres_url, postgres_greeting, certificate) as database,
+        TlsTerminator(addresses.admin_redis_url, None, certificate) as cache,
+    ):
+        hosts = [urlsplit(each.url("tls")).netloc.rpartition("@")[2] for each in (database, cache)]
+        words = ["apply", "--secrets", str(directory), "--postgres", hosts[0], "--redis", f"rediss://{hosts[1]}"]
+        assert await asyncio.to_thread(main, words) == 0
+    assert database.handshakes > 0
+    assert cache.handshakes > 0
 
 
 def test_no_password_is_invented(

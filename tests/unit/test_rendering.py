@@ -82,10 +82,11 @@ def test_rendering_again_gives_the_same(secrets: Path, tmp_path: Path) -> None:
 
 
 def test_the_hosts_can_be_named(secrets: Path, tmp_path: Path) -> None:
-    options = ("--postgres", "db:6000", "--redis", "cache:6001", "--nats", "bus:6002")
+    options = ("--postgres", "db:6000", "--redis", "rediss://cache:6001", "--nats", "bus:6002")
     token = render(secrets, tmp_path / "rendered", *options)["token-service"]
     assert "@db:6000/token" in token["database-url"]
-    assert "@cache:6001/0" in token["redis-url"]
+    assert token["redis-url"].startswith("rediss://token:")
+    assert token["redis-url"].endswith("@cache:6001/0")
     assert token["nats-url"].endswith("@bus:6002")
 
 
