@@ -9,6 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, Final
 
 import httpx2 as httpx
@@ -32,19 +33,19 @@ POLL_S: Final = 0.01
 
 
 class Readers:
-    """What checks tokens without asking: SDK verifiers on both feeds, and the verifier process.
+    """What checks tokens without asking: SDK verifiers on both feeds, and verifier processes.
 
     Attributes:
         world: Whose tokens.
         feeds: By path.
-        process: Address of the verifier process.
+        processes: Addresses of verifier processes, by whether they reject stale permissions.
         times_ms: By path, from each acknowledged change to the first rejection.
     """
 
-    def __init__(self, world: World, feeds: dict[str, NotValidFeed], process: str) -> None:
+    def __init__(self, world: World, feeds: dict[str, NotValidFeed], processes: dict[bool, str]) -> None:
         self.world = world
         self.feeds = feeds
-        self.process = process
+        self.processes = processes
         self.times_ms: dict[str, list[float]] = defaultdict(list)
         self._verifiers: dict[tuple[str, str, bool], AccessTokenVerifier] = {}
 
@@ -77,23 +78,33 @@ def readers(
     client_id, secret = world.machine.basic
     credentials = {"base_url": stack.base_url, "client_id": client_id, "client_secret": secret}
     over_nats = NotValidFeed.over_nats(servers.subscriber_nats_url, tenant_id=tenant_id, **credentials)
-    port = free_port()
     arguments = ["--issuer", stack.issuer, "--audience", world.resource, "--feed-url", stack.base_url]
-    command = [sys.executable, "-m", "stead.verifier", *arguments, "--port", str(port)]
+    environment = {"CLIENT_ID": client_id, "CLIENT_SECRET": secret}
     with (
         NotValidFeed.over_http(**credentials) as over_http,
         over_nats,
-        serving(command, port, CLIENT_ID=client_id, CLIENT_SECRET=secret) as process,
+        verifier_process(arguments, environment) as lenient,
+        verifier_process([*arguments, "--reject-stale-permissions", "true"], environment) as strict,
     ):
         assert over_http.wait_until_fresh(PATIENCE_S) and over_nats.wait_until_fresh(PATIENCE_S)
-        verify = default_ssl_context()
-        eventually(lambda: "stead_verifier_feed_fresh 1.0" in httpx.get(f"{process}/metrics", verify=verify).text)
-        readers = Readers(world, {"SDK over HTTP": over_http, "SDK over NATS": over_nats}, process)
+        feeds = {"SDK over HTTP": over_http, "SDK over NATS": over_nats}
+        readers = Readers(world, feeds, {False: lenient, True: strict})
         yield readers
     world.close()
     stack.stop()
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         sys.stdout.write(os.linesep + report(readers.times_ms) + os.linesep)
+
+
+@contextmanager
+def verifier_process(arguments: list[str], environment: dict[str, str]) -> Iterator[str]:
+    """Run a verifier process, and yield its address once its feed is fresh."""
+    port = free_port()
+    command = [sys.executable, "-m", "stead.verifier", *arguments, "--port", str(port)]
+    with serving(command, port, **environment) as address:
+        verify = default_ssl_context()
+        eventually(lambda: "stead_verifier_feed_fresh 1.0" in httpx.get(f"{address}/metrics", verify=verify).text)
+        yield address
 
 
 def report(times_ms: dict[str, list[float]]) -> str:
@@ -153,8 +164,8 @@ class Case:
             if not strict:
                 own = f"/api/organizations/{self.organization}/users/{self.user}/scopes"
                 paths["/api"] = lambda: self._gets(own, value)
-        elif not strict:
-            paths["verifier process"] = lambda: self._passes(value)
+        else:
+            paths["verifier process"] = lambda: self._passes(value, strict=strict)
         for path in self.readers.feeds:
             paths[path] = lambda path=path: self.readers.accepts(path, audience, value, strict=strict)  # type: ignore[misc]
         return paths
@@ -169,14 +180,10 @@ class Case:
         answer = self.world.stack.http.get(path, headers={"Authorization": f"Bearer {token}"})
         return answer.status_code == 200
 
-    def _passes(self, token: str) -> bool:
+    def _passes(self, token: str, *, strict: bool) -> bool:
+        check = f"{self.readers.processes[strict]}/check/read:things"
         bearer = {"Authorization": f"Bearer {token}"}
-        return (
-            httpx.get(
-                f"{self.readers.process}/check/read:things", headers=bearer, verify=default_ssl_context()
-            ).status_code
-            == 200
-        )
+        return httpx.get(check, headers=bearer, verify=default_ssl_context()).status_code == 200
 
     def _refreshes(self) -> bool:
         answer = self.sign_in.refresh(self.refresh_token)

@@ -186,11 +186,14 @@ def test_options_win_over_the_environment_and_a_secret_may_be_a_file(tmp_path: P
         "CLIENT_ID": "client",
         "CLIENT_SECRET_FILE": str(tmp_path / "secret"),
         "WHEN_STALE": "closed",
+        "REJECT_STALE_PERMISSIONS": "true",
         "JWKS_URL": "",
     }
-    settings = read_settings([*REQUIRED, "--leeway-s", "5", "--port", "9000"], environment)
+    arguments = [*REQUIRED, "--leeway-s", "5", "--clock-leeway-s", "0", "--port", "9000"]
+    settings = read_settings(arguments, environment)
     assert (settings.audience, settings.client_secret, settings.when_stale) == (AUDIENCE, "s3cret", "closed")
     assert (settings.leeway_s, settings.port, settings.jwks_url) == (5.0, 9000, None)
+    assert (settings.reject_stale_permissions, settings.clock_leeway_s) == (True, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -204,6 +207,13 @@ def test_options_win_over_the_environment_and_a_secret_may_be_a_file(tmp_path: P
         ),
         (["--stale-after-s", "0"], {}, ["STALE_AFTER_S: must be a positive number of seconds"]),
         (["--leeway-s", "nan"], {}, ["LEEWAY_S: must be a positive number of seconds"]),
+        (["--clock-leeway-s", "-1"], {}, ["CLOCK_LEEWAY_S: must be a positive number of seconds"]),
+        (
+            ["--reject-stale-permissions", "sometimes"],
+            {},
+            ["REJECT_STALE_PERMISSIONS: not acceptable"],
+        ),
+        ([], {"REJECT_STALE_PERMISSIONS": "true"}, ["REJECT_STALE_PERMISSIONS: of use only with FEED_URL"]),
         (["--port", "65536"], {}, ["PORT: not a port"]),
         ([], {"CLIENT_SECRET": "x"}, ["CLIENT_ID and CLIENT_SECRET: set both or neither"]),
         (["--client-id", "c"], {"CLIENT_SECRET": "x"}, ["CLIENT_ID: of use only with FEED_URL"]),

@@ -32,6 +32,7 @@ def application(settings: Settings) -> VerifierApplication:
             client_id=settings.client_id,
             client_secret=settings.client_secret,
             issuer=settings.issuer,
+            clock_leeway_s=settings.clock_leeway_s,
             stale_after_s=settings.stale_after_s,
             when_stale=settings.when_stale,
             when_stale_impersonated=settings.when_stale_impersonated,
@@ -42,6 +43,7 @@ def application(settings: Settings) -> VerifierApplication:
         jwks_url=settings.jwks_url,
         leeway_s=settings.leeway_s,
         feed=feed,
+        reject_stale_permissions=settings.reject_stale_permissions,
     )
     return VerifierApplication(verifier, feed)
 

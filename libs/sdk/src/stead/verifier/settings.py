@@ -28,6 +28,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         client_id: Of any application with a secret, to read the feed; None if the feed is public.
         client_secret: Its secret.
         leeway_s: Tolerated clock difference in seconds when ``exp`` and ``nbf`` are judged.
+        reject_stale_permissions: Whether tokens with permissions that were lost after they were issued are refused.
+        clock_leeway_s: Tolerated clock difference in seconds when the feed's heartbeats are judged.
         stale_after_s: Seconds after the last heartbeat from which the feed is stale.
         when_stale: Whether tokens are refused (``closed``) or accepted (``open``) while the feed is stale.
         when_stale_impersonated: The same for tokens with ``act`` or ``gty``.
@@ -42,6 +44,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str | None = None
     client_secret: str | None = None
     leeway_s: float = 60.0
+    reject_stale_permissions: bool = False
+    clock_leeway_s: float = 5.0
     stale_after_s: float = 4.0
     when_stale: WhenStale = "open"
     when_stale_impersonated: WhenStale = "closed"
@@ -60,6 +64,8 @@ _VARIABLES: Final = {
     "feed_url": "base address of the service, to follow its not-valid feed; without it, no feed",
     "client_id": "application that may read the feed; its secret is in CLIENT_SECRET or CLIENT_SECRET_FILE",
     "leeway_s": "tolerated clock difference, 60",
+    "reject_stale_permissions": "true or false: whether tokens whose permissions were lost since are refused, false",
+    "clock_leeway_s": "tolerated clock difference to the feed's heartbeats, 5",
     "stale_after_s": "seconds without a heartbeat until the feed is stale, 4",
     "when_stale": "closed or open: what happens to tokens while the feed is stale, open",
     "when_stale_impersonated": "the same for tokens with act or gty, closed",
@@ -121,9 +127,11 @@ def _contradictions(values: Mapping[str, object]) -> list[str]:
         found.append("CLIENT_ID and CLIENT_SECRET: set both or neither")
     if "client_id" in values and "feed_url" not in values:
         found.append("CLIENT_ID: of use only with FEED_URL")
-    for name in ("leeway_s", "stale_after_s"):
+    if values.get("reject_stale_permissions") and "feed_url" not in values:
+        found.append("REJECT_STALE_PERMISSIONS: of use only with FEED_URL")
+    for name in ("leeway_s", "clock_leeway_s", "stale_after_s"):
         number = cast("float", values.get(name, 1.0))
-        if not (number >= 0 if name == "leeway_s" else number > 0) or number == float("inf"):
+        if not (number > 0 if name == "stale_after_s" else number >= 0) or number == float("inf"):
             found.append(f"{name.upper()}: must be a positive number of seconds")
     if not 0 <= cast("int", values.get("port", 0)) <= 65_535:
         found.append("PORT: not a port")
