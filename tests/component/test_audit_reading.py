@@ -12,7 +12,8 @@ import pytest
 
 from identity_common.clock import now_ms
 from identity_common.wire.audit import AuditEntry, audit_subject
-from management_service.app import create_app, restored
+from management_service.app import create_app
+from management_service.commands import restored
 from tests.support.management_api import Management, client_of, issues, refusal, running
 from tests.support.patience import PATIENCE_S
 

@@ -20,8 +20,9 @@ import pytest_asyncio
 
 from identity_common.serving import CommandError
 from identity_common.settings import InvalidSettingsError
-from management_service.app import _bootstrap, migrate
+from management_service.app import migrate
 from management_service.bootstrap import Credentials
+from management_service.commands import _bootstrap
 from management_service.kubernetes_secret import KubernetesSecret
 from management_service.settings import Settings
 from provision import ServerAddresses

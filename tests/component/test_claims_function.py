@@ -33,7 +33,8 @@ from identity_common.wire.claims_function import (
     TestScript,
     Unavailable,
 )
-from management_service.app import create_app, republish
+from management_service.app import create_app
+from management_service.commands import republish
 from provision import ServerAddresses
 from tests.support.captured_logs import captured_logs
 from tests.support.issuer import Issuer

@@ -13,7 +13,8 @@ import pytest
 from identity_common.bus.connection import Bus
 from identity_common.bus.stream_reader import StreamReader
 from identity_common.wire.events import STREAM_INTERNAL, STREAM_STATE, ApplicationState
-from management_service.app import bootstrap, create_app
+from management_service.app import create_app
+from management_service.commands import bootstrap
 from management_service.settings import Settings
 from stead.event_types import CloudEvent
 from tests.support.captured_logs import captured_logs

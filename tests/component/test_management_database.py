@@ -21,7 +21,8 @@ from identity_common.stores import migrations
 from identity_common.stores.database import Startup
 from identity_common.stores.migrations import UnknownSchemaError, head
 from identity_common.version import VERSION
-from management_service.app import VERSIONS, bootstrap, create_app, migrate
+from management_service.app import VERSIONS, create_app, migrate
+from management_service.commands import bootstrap
 from management_service.schema import metadata
 from management_service.settings import Settings
 from provision import ServerAddresses

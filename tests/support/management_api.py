@@ -17,8 +17,9 @@ from litestar import Litestar
 
 from identity_common.wire.events import STREAM_INTERNAL
 from identity_common.wire.revocations import CopyPosition, position_key
-from management_service.app import bootstrap, create_app, migrate
+from management_service.app import create_app, migrate
 from management_service.bootstrap import Credentials
+from management_service.commands import bootstrap
 from management_service.settings import Settings
 from provision import ServerAddresses
 from tests.support.issuer import Issuer

@@ -20,6 +20,7 @@ from typing import Protocol, Self, TypeVar
 import httpx2 as httpx
 
 import management_service.app
+import management_service.commands
 import management_service.settings
 import template_service.app
 import token_service.app
@@ -253,7 +254,7 @@ class Deployment:
         Cached, because a few more bootstraps invalidate the secret.
         """
         settings = management_service.settings.Settings.from_environment(self._management_environment)
-        credentials = _in_a_thread(lambda: management_service.app.bootstrap(settings))
+        credentials = _in_a_thread(lambda: management_service.commands.bootstrap(settings))
         for process in self.tokens:
             if process.is_running:
                 eventually(functools.partial(_knows_client, process, credentials))

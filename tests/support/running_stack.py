@@ -11,6 +11,7 @@ import msgspec
 import uvicorn
 
 import management_service.app
+import management_service.commands
 from all_in_one.credentials import Credentials, ManagementApi
 from all_in_one.dispatcher import Dispatcher
 from all_in_one.stack import Stack
@@ -26,7 +27,9 @@ class _BootstrapsHere(Stack):
     """Creates the first client in this process: a process of its own takes two seconds of CPU time to start."""
 
     def _bootstrap(self) -> ManagementApi:
-        return msgspec.convert(management_service.app.bootstrap(self.management), ManagementApi, from_attributes=True)
+        return msgspec.convert(
+            management_service.commands.bootstrap(self.management), ManagementApi, from_attributes=True
+        )
 
 
 class RunningStack:

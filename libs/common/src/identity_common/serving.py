@@ -1,16 +1,20 @@
 """The command line of a service: ``python -m <package> serve`` and the service's own commands."""
 
 import argparse
+import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import asyncpg
 import uvicorn
+from nats.errors import Error as NatsError
+from redis import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 
 from identity_common.http.server import SERVER_OPTIONS
+from identity_common.outbox.restoration import StillRunningError
 from identity_common.settings import InvalidSettingsError, ServiceSettings
 from identity_common.stores.migrations import UnknownSchemaError
 from identity_common.telemetry.logs import configure_logs
@@ -75,6 +79,22 @@ def run_service(
         serve(package, host=options.host, port=options.port, workers=options.workers)
         return 0
     return _run_command(f"{package} {options.command}", commands[options.command][1], values)
+
+
+def run_restoration(work: Coroutine[Any, Any, None], *, service: str) -> None:
+    """Run what makes a restored database safe to start with. Blocks, with an event loop of its own.
+
+    Raises:
+        CommandError: The service is running, or NATS or Redis does not answer.
+    """
+    try:
+        asyncio.run(work)
+    except StillRunningError:
+        raise CommandError(f"stop all replicas of {service} first") from None
+    except NatsError as error:
+        raise CommandError(f"NATS does not answer ({type(error).__name__})") from None
+    except RedisError as error:
+        raise CommandError(f"Redis does not answer or refuses ({type(error).__name__})") from None
 
 
 def _run_command(name: str, command: Callable[[S], None], values: S) -> int:

@@ -5,7 +5,8 @@ import sys
 import msgspec
 
 from identity_common.serving import run_service
-from management_service.app import bootstrap, migrate, republish, restored
+from management_service.app import migrate
+from management_service.commands import bootstrap, republish, restored
 from management_service.settings import Settings
 
 

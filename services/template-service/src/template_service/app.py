@@ -8,7 +8,6 @@ from typing import Final
 
 from litestar import Litestar, Router
 from litestar.types import ControllerRouterHandler
-from nats.errors import Error as NatsError
 from prometheus_client import CollectorRegistry
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -25,9 +24,9 @@ from identity_common.outbox.backlog import measure_outbox
 from identity_common.outbox.changes import Changes
 from identity_common.outbox.relay import Relay
 from identity_common.outbox.republication import Republication
-from identity_common.outbox.restoration import StillRunningError, connected
+from identity_common.outbox.restoration import connected
 from identity_common.progress import Progress
-from identity_common.serving import CommandError
+from identity_common.serving import run_restoration
 from identity_common.stores import migrations
 from identity_common.stores.database import Startup, create_database_engine
 from identity_common.stores.lookups import Lookups
@@ -299,12 +298,7 @@ def restored(settings: Settings) -> None:
     Raises:
         CommandError: The service is running, or NATS does not answer.
     """
-    try:
-        asyncio.run(_restored(settings))
-    except StillRunningError:
-        raise CommandError("stop all replicas of template-service first") from None
-    except NatsError as error:
-        raise CommandError(f"NATS does not answer ({type(error).__name__})") from None
+    run_restoration(_restored(settings), service="template-service")
 
 
 async def _restored(settings: Settings) -> None:

@@ -1,6 +1,5 @@
 """Builds the token service: the only module that reads the settings and wires the parts together."""
 
-import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -9,7 +8,6 @@ from typing import Final, cast
 
 from litestar import Litestar
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
-from redis import RedisError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from identity_common.access.management_api import ManagementAccess
@@ -19,9 +17,8 @@ from identity_common.http.health import Readiness
 from identity_common.outbox.audit_backlog import AuditBacklog
 from identity_common.outbox.audit_relay import AuditRelay
 from identity_common.outbox.audit_stream_relay import Attempts, AuditStreamRelay
-from identity_common.outbox.restoration import StillRunningError
 from identity_common.sealing import SealingKeys
-from identity_common.serving import CommandError
+from identity_common.serving import run_restoration
 from identity_common.stores import migrations
 from identity_common.stores.database import Startup, create_database_engine
 from identity_common.stores.eviction import EvictionWatch
@@ -103,12 +100,7 @@ def restored(settings: Settings) -> None:
     Raises:
         CommandError: The service is running, or Redis does not answer.
     """
-    try:
-        asyncio.run(_restored(settings))
-    except StillRunningError:
-        raise CommandError("stop all replicas of token-service first") from None
-    except RedisError as error:
-        raise CommandError(f"Redis does not answer or refuses ({type(error).__name__})") from None
+    run_restoration(_restored(settings), service="token-service")
 
 
 async def _restored(settings: Settings) -> None:

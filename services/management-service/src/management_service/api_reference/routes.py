@@ -1,5 +1,6 @@
-"""``/api/reference``."""
+"""``/api/status``, ``/api/swagger.json`` and ``/api/reference``."""
 
+import functools
 import html
 from importlib.metadata import distribution
 from pathlib import Path
@@ -7,8 +8,11 @@ from string import Template
 from typing import Final
 from urllib.parse import urlsplit
 
-from litestar import Response, Router, get
+import msgspec
+from litestar import MediaType, Response, Router, get
 from litestar.handlers import HTTPRouteHandler
+
+from identity_common.http.openapi import at_address
 
 _HERE: Final = Path(__file__).parent
 _SWAGGER_UI: Final = Path(str(distribution("offapi").locate_file("offapi")))  # importing it would load all renderers
@@ -24,6 +28,40 @@ _HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "public, max-age=3600",
 }
+
+
+@get(
+    "/status",
+    operation_id="GetStatus",
+    summary="Check that the service is up",
+    tags=["Metadata"],
+    status_code=204,
+    sync_to_thread=False,
+)
+def status() -> Response[None]:
+    """Answer 204, without authentication."""
+    return Response(None)
+
+
+def swagger_route(base_url: str, document: Path) -> HTTPRouteHandler:
+    """Return the route that serves the OpenAPI document of the three services together, with this address."""
+
+    @functools.cache
+    def content() -> bytes:
+        return msgspec.json.encode(at_address(msgspec.json.decode(document.read_bytes()), base_url))
+
+    @get(
+        "/swagger.json",
+        operation_id="GetSwagger",
+        summary="Read the OpenAPI document",
+        tags=["Metadata"],
+        sync_to_thread=False,
+    )
+    def swagger() -> Response[bytes]:
+        """Answer the OpenAPI document of the three services together, without authentication."""
+        return Response(content(), media_type=MediaType.JSON)
+
+    return swagger
 
 
 def reference_router(base_url: str, *, management_api: str) -> Router:

@@ -1,0 +1,165 @@
+"""The commands of the service, apart from ``migrate``: each builds what it needs from the settings, and blocks."""
+
+import asyncio
+import os
+from typing import Final
+
+import msgspec
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from identity_common.access.management_api import SCOPE_ALL
+from identity_common.bus.connection import Bus
+from identity_common.outbox.changes import Changes
+from identity_common.outbox.republication import Republication
+from identity_common.outbox.restoration import connected
+from identity_common.progress import Progress
+from identity_common.serving import run_restoration
+from identity_common.stores.redis import RedisCommands, connect_redis
+from management_service import parts
+from management_service.applications.service import Applications
+from management_service.bootstrap import RESOURCE_NAME, Bootstrap, Credentials
+from management_service.console_bootstrap import ConsoleBootstrap
+from management_service.invitations.service import Invitations
+from management_service.kubernetes_secret import KubernetesSecret
+from management_service.passwords.hashing import Passwords
+from management_service.republication import republication_steps
+from management_service.restoration import restore
+from management_service.roles.assignments import Assignments
+from management_service.roles.service import Roles
+from management_service.settings import Settings
+from management_service.users.service import Users
+
+_EVERYTHING_PUBLISHED: Final = 2**62
+_BOOTSTRAP_LOCK: Final = text("SELECT pg_advisory_lock(hashtext('identity-bootstrap'))")  # until the session ends
+
+
+def bootstrap(settings: Settings) -> Credentials:
+    """Create the first client of the Management API and a new secret. Blocks, with an event loop of its own.
+
+    Where the settings name a Secret of Kubernetes, write the credentials there, unless it has valid ones; where they
+    name one for the console, create what the console needs, too.
+
+    Raises:
+        CommandError: A role of another type has the name of a bootstrap role; or a Secret cannot be written.
+    """
+
+    def secret(name: str) -> KubernetesSecret | None:
+        return KubernetesSecret.in_this_pod(name, os.environ) if name else None
+
+    return asyncio.run(
+        _bootstrap(
+            settings,
+            secret(settings.bootstrap_secret_name),
+            console=secret(settings.bootstrap_console_secret_name),
+            administrator=secret(settings.bootstrap_administrator_secret_name),
+        )
+    )
+
+
+def republish(settings: Settings) -> None:
+    """Ask the active relay to publish the whole state again. Blocks, with an event loop of its own."""
+    asyncio.run(_republish(settings))
+
+
+def restored(settings: Settings) -> None:
+    """Make a database that was restored to an earlier point safe to start with. Blocks, with an event loop of its own.
+
+    Raises:
+        CommandError: The service is running, or NATS does not answer.
+    """
+    run_restoration(_restored(settings), service="management-service")
+
+
+async def _restored(settings: Settings) -> None:
+    engine, bus = parts.engine(settings), Bus(settings.nats_url, service="management")
+    changes, tenant_id = parts.changes(settings, engine, Progress()), settings.tenant_id
+    republication = Republication(changes, tenant_id=tenant_id, steps=republication_steps(tenant_id))
+    try:
+        async with connected(bus):
+            await restore(changes, republication, bus, tenant_id=tenant_id)
+    finally:
+        await engine.dispose()
+
+
+async def _republish(settings: Settings) -> None:
+    engine = parts.engine(settings)
+    changes = parts.changes(settings, engine, Progress())
+    try:
+        await Republication(changes, tenant_id=settings.tenant_id, steps=()).request()
+    finally:
+        await engine.dispose()
+
+
+async def _bootstrap(
+    settings: Settings,
+    secret: KubernetesSecret | None,
+    *,
+    console: KubernetesSecret | None = None,
+    administrator: KubernetesSecret | None = None,
+) -> Credentials:
+    engine = parts.engine(settings)
+    reader = parts.reader(engine)
+    published = Progress()
+    published.advance(_EVERYTHING_PUBLISHED)  # the running service's relay publishes; bootstrap does not wait for it
+    changes = parts.changes(settings, engine, published)
+    tenant_id = settings.tenant_id
+    try:
+        async with reader.connect() as one_at_a_time:
+            await one_at_a_time.execute(_BOOTSTRAP_LOCK)
+            await changes.prepare()
+            earlier = Credentials.from_values(await secret.read()) if secret else None
+            credentials = await Bootstrap(
+                resources=parts.resources(settings, reader, changes),
+                roles=Roles(reader, changes, tenant_id=tenant_id),
+                applications=Applications(reader, changes, tenant_id=tenant_id),
+                assignments=Assignments(reader, changes, tenant_id=tenant_id),
+                management_api=settings.management_api_resource,
+            ).run(earlier)
+            if secret and credentials != earlier:
+                await secret.write(msgspec.structs.asdict(credentials))
+            if console:
+                await _bootstrap_console(settings, reader, changes, console, administrator)
+            return credentials
+    finally:
+        for each in (secret, console, administrator):
+            if each:
+                await each.aclose()
+        await engine.dispose()
+
+
+async def _bootstrap_console(
+    settings: Settings,
+    reader: AsyncEngine,
+    changes: Changes,
+    client: KubernetesSecret,
+    administrator: KubernetesSecret | None,
+) -> None:
+    tenant_id = settings.tenant_id
+    assignments = Assignments(reader, changes, tenant_id=tenant_id)
+    passwords, redis = Passwords(threads=1), connect_redis(settings.redis_url)  # which is not needed to create users
+    users = Users(
+        reader,
+        changes,
+        passwords,
+        parts.sign_in_attempts(settings, RedisCommands(redis)),
+        searcher=reader,
+        assign_default_roles=assignments.assign_default_roles,
+        tenant_id=tenant_id,
+    )
+    console = ConsoleBootstrap(
+        roles=Roles(reader, changes, tenant_id=tenant_id),
+        applications=Applications(reader, changes, tenant_id=tenant_id),
+        users=users,
+        invitations=Invitations(reader, changes, users, passwords, tenant_id=tenant_id),
+        assignments=assignments,
+        base_url=settings.base_url,
+    )
+    try:
+        await console.client(client)
+        if administrator:
+            scopes = await parts.resources(settings, reader, changes).ensure_management_api(RESOURCE_NAME, (SCOPE_ALL,))
+            await console.administrator(administrator, scope_id=scopes[SCOPE_ALL].id)
+    finally:
+        passwords.close()
+        await redis.aclose()

@@ -1,0 +1,58 @@
+"""What both the service and its commands are built from."""
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from identity_common.outbox.changes import Changes
+from identity_common.progress import Progress
+from identity_common.stores.database import create_database_engine
+from identity_common.stores.redis import RedisCommands
+from identity_common.wire.impersonations import AGGREGATE as IMPERSONATION
+from management_service.claims_function.service import AGGREGATE as CLAIMS_FUNCTION
+from management_service.passwords.attempts import SignInAttempts
+from management_service.resources.service import Resources
+from management_service.settings import Settings
+
+
+def engine(settings: Settings) -> AsyncEngine:
+    """Return the pool of the service's connections."""
+    return create_database_engine(
+        settings.database_url, service="management-service", pool_size=settings.database_connections
+    )
+
+
+def reader(pool: AsyncEngine) -> AsyncEngine:
+    """Return the same pool for reads in autocommit mode, which saves BEGIN and ROLLBACK."""
+    return pool.execution_options(isolation_level="AUTOCOMMIT")
+
+
+def changes(settings: Settings, pool: AsyncEngine, published: Progress) -> Changes:
+    """Return what writes, and waits for its publication."""
+    return Changes(
+        pool,
+        source="management",
+        tenant_id=settings.tenant_id,
+        published=published,
+        may_return=(CLAIMS_FUNCTION, IMPERSONATION),
+    )
+
+
+def resources(settings: Settings, autocommit: AsyncEngine, writes: Changes) -> Resources:
+    """Return the use cases of resources, the Management API's own included."""
+    return Resources(
+        autocommit,
+        writes,
+        tenant_id=settings.tenant_id,
+        management_api=settings.management_api_resource,
+        urn_namespace=settings.urn_namespace,
+        issuer=settings.issuer,
+    )
+
+
+def sign_in_attempts(settings: Settings, commands: RedisCommands) -> SignInAttempts:
+    """Return the counts of attempts to sign in, with the limit of the settings."""
+    return SignInAttempts(
+        commands,
+        tenant_id=settings.tenant_id,
+        window_s=settings.password_window_s,
+        limit=settings.password_attempts_per_account,
+    )
