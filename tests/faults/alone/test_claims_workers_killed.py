@@ -54,7 +54,7 @@ LOOP = "const getCustomJwtClaims = () => { for (;;); };"
 @pytest.fixture(scope="module")
 def token_settings() -> dict[str, str]:
     """Return a bound of time that a busy machine does not exceed, and no use of a refresh token after its rotation."""
-    return {"CLAIMS_TIME_MS": "10000", "CLAIMS_WORKERS": "2", "REFRESH_TOKEN_GRACE_S": "0"}
+    return {"CLAIMS_TIME_MS": "1000", "CLAIMS_WORKERS": "2", "REFRESH_TOKEN_GRACE_S": "0"}
 
 
 @pytest.fixture(scope="module")
