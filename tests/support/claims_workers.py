@@ -1,5 +1,6 @@
 """The workers of the custom-claims function, seen from outside: processes, and what is in their memory."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from token_service.claims_function.sandbox.process import _PROGRAM
@@ -17,11 +18,10 @@ def kinds_of_descriptors(pid: int) -> list[str]:
 
 def workers_of(pid: int) -> list[int]:
     """Return the process ids of the workers that a service has, sorted."""
-    children = {
-        int(child)
-        for thread in Path(f"/proc/{pid}/task").iterdir()
-        for child in (thread / "children").read_text().split()
-    }
+    children: set[int] = set()
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):  # the thread ended meanwhile
+            children |= set(map(int, (thread / "children").read_text().split()))
     return sorted(child for child in children if _is_worker(child))
 
 
