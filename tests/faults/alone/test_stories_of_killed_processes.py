@@ -124,6 +124,7 @@ async def test_each_token_that_was_delivered_has_one_story_whatever_was_killed(
     missing = [entry.gap for entry in entries if entry.gap is not None and entry.gap.first is not None]
     assert missing == []  # a log may begin a new epoch, which is recorded as a gap
 
+    await asyncio.to_thread(eventually, lambda: all_signed(deployment, management))
     head, export = await asyncio.to_thread(exported, deployment, management)
     assert verify_export(export, head).finding is None
     tampered = await asyncio.to_thread(changed_entry, own_addresses, next(iter(delivered)))
@@ -133,10 +134,19 @@ async def test_each_token_that_was_delivered_has_one_story_whatever_was_killed(
     assert (finding.kind, finding.entry_id) == ("changed", tampered)
 
 
+def all_signed(deployment: Deployment, management: ManagementClient) -> bool:
+    """Tell whether a head covers every entry that was stored before it; a head says nothing about later ones."""
+    stored = len(read(deployment, "export").content.splitlines())
+    return last_head(management).tree_size >= stored
+
+
 def exported(deployment: Deployment, management: ManagementClient) -> tuple[Head, list[bytes]]:
     """Return the last head, and all entries at least that it covers."""
-    head = read_head(management.logs.head().head, KeySet.parse(msgspec.json.encode(management.logs.keys())))
-    return head, read(deployment, "export").content.splitlines()
+    return last_head(management), read(deployment, "export").content.splitlines()
+
+
+def last_head(management: ManagementClient) -> Head:
+    return read_head(management.logs.head().head, KeySet.parse(msgspec.json.encode(management.logs.keys())))
 
 
 def leaves(deployment: Deployment) -> list[str]:
